@@ -1,0 +1,1 @@
+"""StreamFlow-IO: I/O-aware CWL workflows for StreamFlow."""

@@ -1,0 +1,157 @@
+"""The I/O graph: the steps of a workflow and the ways that their files take from step to step. Pure.
+
+A :class:`Route` is what the workflow says: the output of one step reaches an input of another, or a workflow output,
+through some hops. A :class:`StreamEdge` is what we make of it: how the file is delivered, by which rules, and if it is
+not delivered as asked, why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from streamflow_io.hints.models import StreamingRule
+
+
+class OutputKind(str, Enum):
+    """What an output is, as far as rules differ."""
+
+    FILE = "File"
+    FILES = "File[]"
+    DIRECTORY = "Directory"
+    OTHER = "other"
+
+
+class HopKind(str, Enum):
+    """What lies between an output and the input that it reaches."""
+
+    GATHER = "gather"
+    SCATTER = "scatter"
+    SUBWORKFLOW = "subworkflow"
+    FORWARD = "forward"
+    COMBINATOR = "combinator"
+    WHEN = "when"
+    DEFAULT = "default"
+    LINK_MERGE = "linkMerge"
+    PICK_VALUE = "pickValue"
+    VALUE_FROM = "valueFrom"
+    LOOP = "loop"
+    UNKNOWN = "unknown"
+
+
+class Delivery(str, Enum):
+    """How a file gets from a step to the next.
+
+    `STREAM`: the consumer reads bytes while they are written. `COMMIT`: it gets the file once it is committed.
+    `TERMINATION`: it gets the file when the job that wrote it has ended, as with plain StreamFlow.
+    """
+
+    STREAM = "stream"
+    COMMIT = "commit"
+    TERMINATION = "termination"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A tool that is run.
+
+    :ivar path: the StreamFlow step path
+    :ivar cores: cores of a job; None if only an expression tells, at run time
+    """
+
+    path: str
+    cores: float | None = 1.0
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of a step.
+
+    :ivar rules: the Streaming rules that hold for it
+    :ivar streamable: written front to back
+    :ivar obstacle: why it is known only when the job has ended, if so
+    :ivar stream_obstacle: why its bytes cannot be read before commit, if so
+    """
+
+    step: str
+    port: str
+    kind: OutputKind
+    rules: tuple[StreamingRule, ...] = ()
+    streamable: bool = False
+    obstacle: str | None = None
+    stream_obstacle: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.step.rstrip('/')}/{self.port}"
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of a step.
+
+    :ivar streamable: read once, front to back
+    :ivar obstacle: why the whole file is needed before the step starts, if so
+    """
+
+    step: str
+    port: str
+    streamable: bool = False
+    obstacle: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.step.rstrip('/')}/{self.port}"
+
+
+@dataclass(frozen=True)
+class Hop:
+    """Something between an output and an input.
+
+    :ivar step: its name in the translated workflow
+    :ivar port: the name of its port at which the file arrives
+    :ivar obstacle: why no bytes can be streamed through it, if so
+    :ivar widths: a scatter only: over how many inputs it scatters
+    """
+
+    step: str
+    port: str
+    kind: HopKind
+    obstacle: str | None = None
+    widths: int = 1
+
+
+@dataclass(frozen=True)
+class Route:
+    """A way that a file takes.
+
+    :ivar consumer: the input that it reaches; None: a workflow output
+    """
+
+    output: Output
+    hops: tuple[Hop, ...]
+    consumer: Input | None
+
+
+@dataclass(frozen=True)
+class StreamEdge:
+    """A route, and how it is served.
+
+    :ivar rule: the Streaming rule it follows
+    :ivar delivery: how the file is delivered
+    :ivar by_element: the elements of a list are delivered one by one to a scatter
+    :ivar reordered: their order is that of their commits; the consumer's results are put in order at the end
+    :ivar fallback: why it is not delivered as the rule asks, if so; one sentence for the user
+    """
+
+    route: Route
+    rule: StreamingRule
+    delivery: Delivery
+    by_element: bool = False
+    reordered: bool = False
+    fallback: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing about it differs from plain StreamFlow."""
+        return self.delivery is Delivery.TERMINATION and not self.by_element

@@ -1,0 +1,184 @@
+"""`streamflow-io plan`: what will be done with the hints of a StreamFlow file. Nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cwl_utils.parser
+import cwl_utils.parser.utils
+from rich.console import Console
+from rich.table import Table
+from streamflow.config.config import WorkflowConfig
+from streamflow.config.validator import SfValidator
+from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.ext.utils import load_extensions
+from streamflow.log_handler import logger
+from streamflow.main import build_context
+
+from .coordination import Delivery, Gang, StreamEdge
+from .hints import HintError, HintErrors, read_scheduler_config
+from .streaming.translator import IOAwareTranslator, Plan
+
+
+@dataclass(frozen=True)
+class Plans:
+    """The plans of all CWL workflows of a StreamFlow file, by name.
+
+    :ivar active: whether the file chooses the scheduler `io-aware`
+    """
+
+    active: bool
+    plans: Mapping[str, Plan]
+
+    @property
+    def ok(self) -> bool:
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "active": self.active,
+            "workflows": {
+                name: {
+                    "steps": {path: {"cores": step.cores} for path, step in plan.steps.items()},
+                    "edges": [_edge_to_json(edge) for edge in plan.edges],
+                    "gangs": [vars(gang) for gang in plan.gangs],
+                }
+                for name, plan in self.plans.items()
+            },
+        }
+
+    def show(self, console: Console) -> None:
+        for name, plan in self.plans.items():
+            console.print(f"[bold]{name}[/bold]: {len(plan.steps)} steps, {len(plan.edges)} stream edges")
+            if plan.edges:
+                console.print(_edges(plan.edges))
+            if plan.gangs:
+                console.print(_gangs(plan.gangs))
+        if not self.active:
+            console.print(
+                "The StreamFlow file does not choose the scheduler `io-aware`: nothing of this will be done. Add\n"
+                "  scheduling: {scheduler: {type: io-aware, config: {}}}",
+                markup=False,
+            )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+
+
+def run(arguments: argparse.Namespace) -> Plans:
+    """:raises HintErrors: if the file, a workflow or a hint has mistakes"""
+    return plan_file(Path(arguments.streamflow_file))
+
+
+def plan_file(path: Path) -> Plans:
+    """Translate the CWL workflows of a StreamFlow file and plan their stream edges.
+
+    :raises HintErrors: if the file, a workflow or a hint has mistakes
+    """
+    active = read_scheduler_config(path) is not None
+    logger.disabled = True  # The plan tells what the log would.
+    try:
+        return Plans(active, asyncio.run(_plans(path.resolve(), active)))
+    except WorkflowDefinitionException as error:
+        if isinstance(error.__context__, HintErrors):
+            raise error.__context__ from None
+        raise HintErrors(
+            [HintError(str(path), None, "StreamFlow file", str(error), "a valid StreamFlow file")]
+        ) from None
+    finally:
+        logger.disabled = False
+
+
+async def _plans(path: Path, active: bool) -> dict[str, Plan]:
+    load_extensions()
+    config = SfValidator().validate_file(str(path))
+    config["path"] = str(path)
+    # Nothing is kept: the user's database is not touched.
+    config["database"] = {"type": "default", "config": {"connection": ":memory:"}}
+    if not active:
+        config["scheduling"] = {**config.get("scheduling", {}), "scheduler": {"type": "io-aware", "config": {}}}
+    context = build_context(config)
+    try:
+        workflows = {name: WorkflowConfig(name, config) for name in config.get("workflows", {})}
+        return {name: _plan(workflow, context, path) for name, workflow in workflows.items() if workflow.type == "cwl"}
+    finally:
+        await context.close()
+
+
+def _plan(workflow: WorkflowConfig, context: Any, path: Path) -> Plan:
+    definition = cwl_utils.parser.load_document_by_uri(_located(workflow.config["file"], path))
+    settings = workflow.config.get("settings")
+    inputs_path = None if settings is None else _located(settings, path)
+    inputs: dict[str, Any] = {}
+    if inputs_path is not None:
+        inputs = cwl_utils.parser.utils.load_inputfile_by_uri(
+            version=definition.cwlVersion, path=inputs_path, loadingOptions=definition.loadingOptions
+        )
+    translator = IOAwareTranslator(
+        context=context,
+        name="plan",
+        output_directory=str(path.parent),
+        cwl_definition=definition,
+        cwl_inputs=inputs,
+        cwl_inputs_path=inputs_path,
+        workflow_config=workflow,
+    )
+    translator.translate()
+    return translator.plan
+
+
+def _located(name: str, streamflow_file: Path) -> str:
+    return name if "://" in name else str(streamflow_file.parent / name)
+
+
+def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
+    return {
+        "output": edge.route.output.name,
+        "input": edge.route.consumer.name if edge.route.consumer else None,
+        "committed": str(edge.rule.committed),
+        "mode": edge.rule.mode,
+        "delivery": edge.delivery.value,
+        "byElement": edge.by_element,
+        "fallback": edge.fallback,
+    }
+
+
+_DELIVERY = {
+    Delivery.STREAM: "[green]streams[/green]",
+    Delivery.COMMIT: "[cyan]at commit[/cyan]",
+    Delivery.TERMINATION: "at termination",
+}
+
+
+def _edges(edges: tuple[StreamEdge, ...]) -> Table:
+    table = Table(title="Stream edges", title_justify="left")
+    for column in ("from", "to", "committed", "mode", "delivered", "why not as asked"):
+        table.add_column(column, overflow="fold")
+    for edge in edges:
+        consumer = edge.route.consumer
+        element = ", by element" if edge.by_element else ""
+        table.add_row(
+            edge.route.output.name,
+            consumer.name if consumer else "",
+            str(edge.rule.committed),
+            edge.rule.mode,
+            _DELIVERY[edge.delivery] + element,
+            edge.fallback or "",
+        )
+    return table
+
+
+def _gangs(gangs: tuple[Gang, ...]) -> Table:
+    table = Table(title="Gangs: steps that run at the same time", title_justify="left")
+    for column in ("steps", "needs cores for", "cores"):
+        table.add_column(column, overflow="fold")
+    for gang in gangs:
+        cores = "known at run time" if gang.cores is None else f"{gang.cores:g}"
+        table.add_row("\n".join(gang.steps), "\n".join(gang.heads), cores)
+    return table

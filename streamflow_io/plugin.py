@@ -1,0 +1,17 @@
+"""The StreamFlow plugin: registers what StreamFlow shall find, nothing else."""
+
+from __future__ import annotations
+
+from streamflow.ext.plugin import StreamFlowPlugin
+
+from .scheduling.scheduler import IOAwareScheduler
+from .streaming._streamflow import install_translator
+from .streaming.translator import IOAwareTranslator
+
+
+class StreamFlowIOPlugin(StreamFlowPlugin):  # type: ignore[misc]
+    """Registers the scheduler of type `io-aware`, and the translator that does something only under that scheduler."""
+
+    def register(self) -> None:
+        self.register_scheduler("io-aware", IOAwareScheduler)
+        install_translator(IOAwareTranslator)

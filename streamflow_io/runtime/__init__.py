@@ -1,0 +1,17 @@
+"""The driver's side of the node runtimes: starting jobs under `sfio-node` and following what happens to them."""
+
+from .embedded import EmbeddedRuntime, NodeJob, NodeRuntimeError, find_sfio_node
+from .protocol import Event, ExitEvent, InputStream, JobSpec, OutputRule, WatchedOutput
+
+__all__ = [
+    "EmbeddedRuntime",
+    "Event",
+    "ExitEvent",
+    "InputStream",
+    "JobSpec",
+    "NodeJob",
+    "NodeRuntimeError",
+    "OutputRule",
+    "WatchedOutput",
+    "find_sfio_node",
+]

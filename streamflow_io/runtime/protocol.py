@@ -1,0 +1,150 @@
+"""What the driver and `sfio-node` say to each other, as data: `docs/node-protocol.md`. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class OutputRule(_Message):
+    """When a file that matches is committed."""
+
+    globs: tuple[str, ...]
+    committed: Literal["on_termination", "on_close", "on_file", "on_n_files"]
+    closes: int = 1
+    file_deps: tuple[str, ...] = ()
+    n_files: int | None = None
+
+
+class WatchedOutput(_Message):
+    """An output that is watched: files below `root`, an absolute directory, that match `globs`."""
+
+    port: str
+    root: str
+    globs: tuple[str, ...]
+    kind: Literal["file", "files", "directory"]
+    rules: tuple[OutputRule, ...]
+
+
+class InputStream(_Message):
+    """A file that is fed to the command while its producer writes it.
+
+    :ivar path: the file
+    :ivar events: the events of the producer's job, in which `port` names the output
+    :ivar target: `{"fifo": PATH}`, or `{"stdin": True}`
+    """
+
+    name: str
+    port: str
+    path: str
+    events: str
+    target: dict[str, str | bool]
+
+
+class JobSpec(_Message):
+    """`job.json`: what `sfio-node exec` shall do."""
+
+    name: str
+    success_codes: tuple[int, ...] = (0,)
+    stdin: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    outputs: tuple[WatchedOutput, ...] = ()
+    inputs: tuple[InputStream, ...] = ()
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    job: str
+    time: float
+
+
+class StartedEvent(_Event):
+    """The command runs; all watches are armed."""
+
+    event: Literal["started"]
+
+
+class OpenedEvent(_Event):
+    """A file that matches an output exists."""
+
+    event: Literal["opened"]
+    port: str
+    path: str
+
+
+class ClosedEvent(_Event):
+    """A file was closed after writing."""
+
+    event: Literal["closed"]
+    port: str
+    path: str
+    closes: int
+
+
+class CommittedEvent(_Event):
+    """The rule of a file holds."""
+
+    event: Literal["committed"]
+    port: str
+    path: str
+    size: int
+
+
+class CompleteEvent(_Event):
+    """An output as a whole is committed."""
+
+    event: Literal["complete"]
+    port: str
+
+
+class StreamEvent(_Event):
+    """A byte stream ended well."""
+
+    event: Literal["stream"]
+    name: str
+    bytes: int
+    seconds: float
+
+
+class Usage(BaseModel):
+    """What the process tree of a job used: bytes, CPU seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    rchar: int = 0
+    wchar: int = 0
+    read_bytes: int = 0
+    write_bytes: int = 0
+    user: float = 0.0
+    system: float = 0.0
+    max_rss: int = 0
+    streamed: int = 0
+    wrapper_cpu: float = 0.0
+
+
+class ExitEvent(_Event):
+    """The job has ended. Always the last event of a job."""
+
+    event: Literal["exit"]
+    code: int | None = None
+    signal: int | None = None
+    success: bool
+    reason: Literal["exited", "cancelled", "producer", "rewritten", "driver", "lost", "error"]
+    input: str | None = None
+    message: str | None = None
+    started: float | None = None
+    ended: float | None = None
+    usage: Usage = Usage()
+
+
+Event = Annotated[
+    StartedEvent | OpenedEvent | ClosedEvent | CommittedEvent | CompleteEvent | StreamEvent | ExitEvent,
+    Field(discriminator="event"),
+]
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)

@@ -1,0 +1,1 @@
+"""The scheduler of type `io-aware`."""

@@ -1,0 +1,87 @@
+"""The connector that a streaming job's command runs through."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import MutableMapping, MutableSequence
+
+from streamflow.core.deployment import Connector, ExecutionLocation
+from streamflow.deployment.wrapper import ConnectorWrapper
+
+from streamflow_io.runtime import InputStream, JobSpec, NodeJob
+
+
+class JobConnector(ConnectorWrapper):  # type: ignore[misc]
+    """Runs the command of one job under `sfio-node exec`; everything else goes to the inner connector as it is.
+
+    Redirections are done by the node runtime, not by the shell: a FIFO would block the shell, and what the shell opens
+    cannot be watched from the start.
+    """
+
+    def __init__(self, inner: Connector, job_name: str, node_job: NodeJob, spec: JobSpec) -> None:
+        super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
+        self._job_name = job_name
+        self._node_job = node_job
+        self._spec = spec
+
+    @classmethod
+    def get_schema(cls) -> str:
+        raise NotImplementedError("made for one job, never configured")
+
+    async def run(
+        self,
+        location: ExecutionLocation,
+        command: MutableSequence[str],
+        environment: MutableMapping[str, str] | None = None,
+        workdir: str | None = None,
+        stdin: int | str | None = None,
+        stdout: int | str = asyncio.subprocess.STDOUT,
+        stderr: int | str = asyncio.subprocess.STDOUT,
+        capture_output: bool = False,
+        timeout: int | None = None,
+        job_name: str | None = None,
+    ) -> tuple[str, int] | None:
+        if job_name == self._job_name:
+            command = [*self._node_job.wrap(self._redirected(workdir, stdin, stdout, stderr)), *command]
+            stdin, stdout, stderr = None, asyncio.subprocess.STDOUT, asyncio.subprocess.STDOUT
+        result: tuple[str, int] | None = await self.connector.run(
+            location=location,
+            command=command,
+            environment=environment,
+            workdir=workdir,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            capture_output=capture_output,
+            timeout=timeout,
+            job_name=job_name,
+        )
+        return result
+
+    def _redirected(
+        self, workdir: str | None, stdin: int | str | None, stdout: int | str, stderr: int | str
+    ) -> JobSpec:
+        """The job with its redirections. A standard input that is a stream needs no FIFO."""
+
+        def path(stream: int | str | None) -> str | None:
+            return posixpath.join(workdir or "", stream) if isinstance(stream, str) else None
+
+        inputs = list(self._spec.inputs)
+        standard_input = path(stdin)
+        for index, stream in enumerate(inputs):
+            if standard_input is not None and stream.target.get("fifo") == standard_input:
+                inputs[index] = _into_stdin(stream)
+                standard_input = None
+        return self._spec.model_copy(
+            update={
+                "stdin": standard_input,
+                "stdout": path(stdout),
+                "stderr": path(stderr),
+                "inputs": tuple(inputs),
+            }
+        )
+
+
+def _into_stdin(stream: InputStream) -> InputStream:
+    return stream.model_copy(update={"target": {"stdin": True}})

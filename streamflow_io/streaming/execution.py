@@ -1,0 +1,224 @@
+"""One job of a streaming step: its attempts under the node runtime, until one succeeds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from streamflow.core.deployment import Connector
+from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
+from streamflow.core.workflow import CommandOutput, Job, Status
+from streamflow.cwl.command import CWLCommand
+from streamflow.data.remotepath import StreamFlowPath
+from streamflow.log_handler import logger
+
+from streamflow_io.coordination.graph import OutputKind
+from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob
+from streamflow_io.runtime.protocol import CommittedEvent, CompleteEvent, OpenedEvent
+
+from ._streamflow import retry_policy
+from .connector import JobConnector
+from .globs import output_globs
+from .jobs import Attempt, ProducerFailedError, StreamingJob
+from .outputs import relative
+from .publisher import Publisher
+from .token import StreamToken, stream_tokens
+
+if TYPE_CHECKING:
+    from streamflow_io.scheduling.scheduler import IOAwareScheduler
+
+    from .step import StreamingExecuteStep
+
+_EXIT_SECONDS = 10.0
+
+
+class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
+    """An attempt of a job failed by itself; it may be tried again."""
+
+
+class _ProducerRestartError(Exception):
+    """A job that this one reads from failed: both start again."""
+
+
+class Execution:
+    """Runs a job of a streaming step.
+
+    Guarantees: outputs are delivered only when every job it streams from has succeeded, or has committed what is read
+    of it; a failed attempt is repeated in place, with those that read from it, as often as the failure manager allows;
+    when :meth:`run` returns or raises, no process of the job is left.
+    """
+
+    def __init__(self, step: StreamingExecuteStep, job: Job, connectors: MutableMapping[str, Connector]) -> None:
+        self._step = step
+        self._job = job
+        self._scheduler = cast("IOAwareScheduler", step.workflow.context.scheduler)
+        self._connectors = connectors
+        self._publisher = Publisher(step, job, step.early_outputs, connectors)
+        self._streams = [token for value in job.inputs.values() for token in stream_tokens(value)]
+        self._first_directory: str = job.output_directory
+
+    async def run(self) -> None:
+        """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
+        record = self._scheduler.streaming_jobs.open(self._job.name)
+        try:
+            while True:
+                try:
+                    await self._attempt(record)
+                    return
+                except _ProducerRestartError:
+                    logger.info(f"Job {self._job.name} starts again: a job it reads from has failed")
+                except ProducerFailedError as error:
+                    raise UnrecoverableWorkflowException(
+                        f"CANCELLED Job {self._job.name}: job {error}, from which it reads, has failed"
+                    ) from None
+                except JobFailedError as error:
+                    await self._wait_for_retry(error)
+        finally:
+            record.close()
+
+    async def _wait_for_retry(self, error: JobFailedError) -> None:
+        policy = retry_policy(self._step.workflow.context.failure_manager, self._job.name)
+        if not policy.take():
+            raise UnrecoverableWorkflowException(str(error)) from None
+        logger.warning(f"{error}\nIt is tried again in place, with the jobs that read from it")
+        await asyncio.sleep(policy.delay)
+
+    async def _attempt(self, record: StreamingJob) -> None:
+        producers = [(token, await self._producer(token)) for token in self._streams]
+        await self._prepare_directory()
+        node_job = (await self._scheduler.node_runtime()).create_job(self._job.name)
+        attempt = record.begin(Path(self._job.output_directory), node_job.events_path)
+        following = asyncio.create_task(self._follow(node_job, attempt, producers))
+        try:
+            output = await self._execute(node_job, self._spec(producers))
+            exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
+            await self._check_exit(exit_event, output, producers)
+            await following
+            if not await _settled(producers):
+                raise _ProducerRestartError
+            await self._step.deliver_regular(self._job, output, self._connectors)
+            await self._publisher.finish()
+            attempt.end(True)
+        except asyncio.TimeoutError as error:
+            raise JobFailedError(f"FAILED Job {self._job.name}: {error or 'it does not end'}") from error
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(node_job.cancel())
+            attempt.end(False)
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _producer(self, token: StreamToken) -> Attempt:
+        return await self._scheduler.streaming_jobs.get(token.source.job).attempt()
+
+    async def _prepare_directory(self) -> None:
+        """Each attempt has an output directory of its own: others may still read what the last one committed."""
+        directory = self._first_directory
+        if self._job.output_directory == directory and not self._attempted():
+            return
+        number = 2
+        while Path(f"{directory}-{number}").exists():
+            number += 1
+        self._job.output_directory = f"{directory}-{number}"
+        location = self._scheduler.get_locations(self._job.name)[0]
+        path = StreamFlowPath(self._job.output_directory, context=self._step.workflow.context, location=location)
+        await path.mkdir(mode=0o777, parents=True)
+        self._step.workflow.context.data_manager.register_path(
+            location=location, path=self._job.output_directory, relpath=self._job.output_directory
+        )
+
+    def _attempted(self) -> bool:
+        return self._scheduler.streaming_jobs.get(self._job.name).attempts > 0
+
+    def _spec(self, producers: list[tuple[StreamToken, Attempt]]) -> JobSpec:
+        command = cast(CWLCommand, self._step.command)
+        outputs = tuple(
+            output.watched(self._job.output_directory, output_globs(self._step, self._job, output.port))
+            for output in self._step.early_outputs
+        )
+        inputs = tuple(
+            InputStream(
+                name=token.source.job,
+                port=token.source.port,
+                path=str(attempt.output_directory / token.source.path),
+                events=str(attempt.events),
+                target={"fifo": token.value["path"]},
+            )
+            for token, attempt in producers
+        )
+        codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
+        return JobSpec(name=self._job.name, success_codes=tuple(sorted(codes)), outputs=outputs, inputs=inputs)
+
+    async def _execute(self, node_job: NodeJob, spec: JobSpec) -> CommandOutput:
+        inner = self._scheduler.get_connector(self._job.name)
+        with self._scheduler.connected(self._job.name, JobConnector(inner, self._job.name, node_job, spec)):
+            return await cast(CWLCommand, self._step.command).execute(self._job)
+
+    async def _check_exit(
+        self, exit_event: ExitEvent, output: CommandOutput, producers: list[tuple[StreamToken, Attempt]]
+    ) -> None:
+        if exit_event.reason == "rewritten":
+            raise UnrecoverableWorkflowException(
+                f"FAILED Job {self._job.name}: job {exit_event.input} replaced or shortened a file after it had been "
+                "streamed: the output is not written front to back, and must not be `no_update`"
+            )
+        if exit_event.reason == "producer":
+            for token, attempt in producers:
+                if token.source.job == exit_event.input and await attempt.succeeded:
+                    raise UnrecoverableWorkflowException(
+                        f"FAILED Job {self._job.name}: job {token.source.job} has ended without {token.source.path}"
+                    )
+            raise _ProducerRestartError
+        if exit_event.message is not None:
+            raise JobFailedError(f"FAILED Job {self._job.name}: {exit_event.message}")
+        if output.status is not Status.COMPLETED or not exit_event.success:
+            raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
+
+    async def _follow(self, node_job: NodeJob, attempt: Attempt, producers: list[tuple[StreamToken, Attempt]]) -> None:
+        """Deliver early what the events say; what is committed waits until the producers have succeeded."""
+        commits: asyncio.Queue[CommittedEvent | CompleteEvent | None] = asyncio.Queue()
+        committing = asyncio.create_task(self._commit(commits, attempt, producers))
+        try:
+            async for event in node_job.events():
+                if isinstance(event, OpenedEvent):
+                    await self._publisher.opened(event.port, event.path)
+                elif isinstance(event, CommittedEvent | CompleteEvent):
+                    commits.put_nowait(event)
+                elif isinstance(event, ExitEvent):
+                    commits.put_nowait(None)
+            await committing
+        finally:
+            committing.cancel()
+
+    async def _commit(
+        self,
+        commits: asyncio.Queue[CommittedEvent | CompleteEvent | None],
+        attempt: Attempt,
+        producers: list[tuple[StreamToken, Attempt]],
+    ) -> None:
+        outputs = {output.port: output for output in self._step.early_outputs}
+        committed: dict[str, set[str]] = {port: set() for port in outputs}
+        while (event := await commits.get()) is not None:
+            if not await _settled(producers):
+                return
+            output = outputs[event.port]
+            if isinstance(event, CompleteEvent):
+                if output.rule.committed.kind != "on_termination" and output.kind is not OutputKind.FILE:
+                    await self._publisher.complete(event.port, committed[event.port])
+                continue
+            file = relative(event.path, self._job.output_directory)
+            committed[event.port].add(file)
+            if output.commits_early(file):
+                await self._publisher.committed(event.port, event.path)
+                attempt.commit(event.port, file)
+
+
+async def _settled(producers: list[tuple[StreamToken, Attempt]]) -> bool:
+    """The barrier: wait until all that is read is final. False: a producer failed."""
+    results = await asyncio.gather(
+        *(attempt.settled(token.source.port, token.source.path) for token, attempt in producers)
+    )
+    return all(results)

@@ -1,0 +1,314 @@
+"""From a translated workflow to the I/O graph: which output reaches which input, and through what."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, MutableSequence
+from typing import Any
+
+from streamflow.core.workflow import Port, Step, Workflow
+from streamflow.cwl.combinator import ListMergeCombinator
+from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.processor import CWLCommandOutputProcessor, CWLTokenProcessor
+from streamflow.cwl.step import (
+    CWLConditionalStep,
+    CWLEmptyScatterConditionalStep,
+    CWLExecuteStep,
+    CWLLoopConditionalStep,
+)
+from streamflow.cwl.transformer import (
+    AllNonNullTransformer,
+    CWLTokenTransformer,
+    DefaultTransformer,
+    FirstNonNullTransformer,
+    ForwardTransformer,
+    ListToElementTransformer,
+    OnlyNonNullTransformer,
+    ValueFromTransformer,
+)
+from streamflow.cwl.utils import is_expression, resolve_dependencies
+from streamflow.workflow.combinator import LoopCombinator, LoopTerminationCombinator
+from streamflow.workflow.step import (
+    CombinatorStep,
+    GatherStep,
+    LoopCombinatorStep,
+    LoopOutputStep,
+    ScatterStep,
+    ScheduleStep,
+)
+
+from streamflow_io.coordination import graph
+from streamflow_io.coordination.graph import Hop, HopKind, Input, Output, OutputKind, Route
+from streamflow_io.hints import StepAnnotations, StreamingRule
+
+from .publisher import file_processor
+
+COLLECTOR = "-collector-transformer"
+_SAFE_FIELDS = {"path", "basename", "nameroot", "nameext", "location", "dirname"}
+_USES = re.compile(
+    r"""\binputs\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\])?\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\])?"""
+)
+
+
+class WorkflowGraph:
+    """The I/O graph of a translated workflow.
+
+    :ivar steps: the tools, by step path
+    :ivar routes: how their outputs reach inputs and workflow outputs
+    :ivar readers: by the name of a port, the steps that read it and under which name
+    """
+
+    def __init__(self, workflow: Workflow, annotations: Mapping[str, StepAnnotations]) -> None:
+        self._workflow = workflow
+        self._annotations = annotations
+        self.readers: dict[str, list[tuple[Step, str]]] = defaultdict(list)
+        for step in workflow.steps.values():
+            for name, port in step.input_ports.items():
+                self.readers[port].append((step, name))
+        tools = [step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)]
+        self.steps = {step.name: graph.Step(step.name, self._cores(step)) for step in tools}
+        self.inputs = {
+            (step.name, name): self._input(step, name)
+            for step in tools
+            for name in step.input_ports
+            if name != "__job__"
+        }
+        self.routes = [
+            route for step in tools for output in self._outputs(step) for route in self._routes(step, output)
+        ]
+
+    def schedule_step(self, step: CWLExecuteStep) -> ScheduleStep:
+        return next(s for s in step.get_job_port().get_input_steps() if isinstance(s, ScheduleStep))
+
+    def _cores(self, step: CWLExecuteStep) -> float | None:
+        requirement = self.schedule_step(step).hardware_requirement
+        cores = getattr(requirement, "cores", 1)
+        return None if isinstance(cores, str) else float(cores)
+
+    def _outputs(self, step: CWLExecuteStep) -> Iterator[Output]:
+        annotations = self._annotations.get(step.name)
+        for port, processor in step.output_processors.items():
+            if isinstance(step.command, CWLCommand):
+                rules = tuple(rule.value for rule in annotations.streaming.get(port, ())) if annotations else ()
+                streamable = annotations is not None and port in annotations.streamable_outputs
+                if rules or streamable:
+                    yield self._output(step, port, file_processor(processor), rules, streamable)
+                else:
+                    yield Output(step.name, port, _kind(file_processor(processor)))
+
+    def _output(
+        self,
+        step: CWLExecuteStep,
+        port: str,
+        processor: CWLCommandOutputProcessor | None,
+        rules: tuple[StreamingRule, ...],
+        streamable: bool,
+    ) -> Output:
+        kind = _kind(processor)
+        obstacle = None
+        stream_obstacle = None
+        name = f"{step.name.rstrip('/')}/{port}"
+        if kind is OutputKind.OTHER or processor is None:
+            obstacle = f"{name} is no File, File[] or Directory"
+        elif processor.output_eval is not None:
+            obstacle = f"{name} is computed by outputEval when the job has ended"
+        elif processor.glob is None:
+            obstacle = f"{name} has no glob"
+        elif processor.secondary_files:
+            obstacle = f"{name} has secondaryFiles, which are complete only when the job has ended"
+        elif processor.target is not None:
+            obstacle = f"{name} is bound to another location in the StreamFlow file"
+        elif (where := self._not_local(step)) is not None:
+            obstacle = where
+        elif processor.load_contents:
+            stream_obstacle = f"{name} has loadContents"
+        elif processor.file_format is not None and is_expression(processor.file_format):
+            stream_obstacle = f"the format of {name} is an expression"
+        return Output(step.name, port, kind, rules, streamable, obstacle, stream_obstacle)
+
+    def _not_local(self, step: CWLExecuteStep) -> str | None:
+        for target in self.schedule_step(step).binding_config.targets:
+            if target.deployment.type != "local":
+                where = f"{target.deployment.name} ({target.deployment.type})"
+                return f"{step.name} runs on {where}: only local jobs stream yet"
+        return None
+
+    def _input(self, step: CWLExecuteStep, name: str) -> Input:
+        annotations = self._annotations.get(step.name)
+        streamable = annotations is not None and name in annotations.streamable_inputs
+        return Input(step.name, name, streamable, self._input_obstacle(step, name) if streamable else None)
+
+    def _input_obstacle(self, step: CWLExecuteStep, name: str) -> str | None:
+        shown = f"{step.name.rstrip('/')}/{name}"
+        if not isinstance(step.command, CWLCommand):
+            return f"{step.name} is an ExpressionTool"
+        if (where := self._not_local(step)) is not None:
+            return where
+        transformer = self._workflow.steps.get(posixpath.join(step.name, name + "-token-transformer"))
+        if (
+            isinstance(transformer, CWLTokenTransformer)
+            and (obstacle := _processor_obstacle(transformer, shown)) is not None
+        ):
+            return obstacle
+        schedule = self.schedule_step(step)
+        everything = [step.command, schedule.hardware_requirement, step.output_processors]
+        for expression in _expressions(everything):
+            if (what := _whole_file_use(expression, name)) is not None:
+                return f"{shown} is used in the expression {what!r}, which needs the whole file"
+        return None
+
+    def _routes(self, step: CWLExecuteStep, output: Output) -> Iterator[Route]:
+        port = step.get_output_port(output.port)
+        for hops, consumer in self._follow(port, (), frozenset()):
+            yield Route(output, hops, consumer)
+
+    def _follow(
+        self, port: Port, hops: tuple[Hop, ...], seen: frozenset[str]
+    ) -> Iterator[tuple[tuple[Hop, ...], Input | None]]:
+        if port.name in seen:
+            return
+        seen |= {port.name}
+        for reader, name in self.readers[port.name]:
+            if reader.name.endswith(COLLECTOR):
+                yield hops, None
+            elif (consumer := self._consumer(reader, name)) is not None:
+                yield hops, consumer
+            elif (found := self._hop(reader, name)) is not None:
+                hop, next_port = found
+                if next_port is None:
+                    yield (*hops, hop), Input(posixpath.dirname(reader.name) or "/", name)
+                else:
+                    yield from self._follow(next_port, (*hops, hop), seen)
+
+    def _consumer(self, reader: Step, name: str) -> Input | None:
+        """The input of a tool that a step of StreamFlow stands for."""
+        if isinstance(reader, CWLTokenTransformer) and reader.port_name == name:
+            return self.inputs.get((posixpath.dirname(reader.name), name))
+        return None
+
+    def _hop(self, reader: Step, name: str) -> tuple[Hop, Port | None] | None:
+        """What a reader does with a token, and where it goes from there. None: it needs no more than the tag."""
+
+        def hop(kind: HopKind, obstacle: str | None = None, widths: int = 1) -> Hop:
+            return Hop(reader.name, name, kind, obstacle, widths)
+
+        match reader:
+            case CWLTokenTransformer():
+                if reader.port_name != name:
+                    return None
+                obstacle = _processor_obstacle(reader, reader.name.removesuffix("-token-transformer"))
+                return hop(HopKind.SUBWORKFLOW, obstacle), reader.get_output_port()
+            case ValueFromTransformer():
+                uses = resolve_dependencies(
+                    reader.value_from, full_js=reader.full_js, expression_lib=reader.expression_lib
+                )
+                if reader.port_name != name and name not in uses:
+                    return None
+                return hop(HopKind.VALUE_FROM), reader.get_output_port()
+            case DefaultTransformer():
+                if getattr(reader, "primary_port", name) != name:
+                    return None
+                return hop(HopKind.DEFAULT), reader.get_output_port()
+            case GatherStep():
+                return hop(HopKind.GATHER), reader.get_output_port()
+            case CWLEmptyScatterConditionalStep():
+                return self._scatter(reader, name)
+            case CWLLoopConditionalStep() | LoopCombinatorStep() | LoopOutputStep():
+                return hop(HopKind.LOOP), None
+            case CWLConditionalStep():
+                whole = _whole_file_use(reader.expression, name)
+                obstacle = f"`when` needs the whole file ({whole})" if whole else None
+                return hop(HopKind.WHEN, obstacle), reader.get_output_port(name)
+            case ForwardTransformer():
+                if reader.name.endswith("-back-propagation-transformer"):
+                    return hop(HopKind.LOOP), None
+                return hop(HopKind.FORWARD), reader.get_output_port()
+            case ListToElementTransformer():
+                return hop(HopKind.LINK_MERGE), reader.get_output_port()
+            case FirstNonNullTransformer() | OnlyNonNullTransformer() | AllNonNullTransformer():
+                return hop(HopKind.PICK_VALUE), reader.get_output_port()
+            case CombinatorStep():
+                return self._combinator(reader, name)
+            case _:
+                return hop(HopKind.UNKNOWN), None
+
+    def _combinator(self, reader: CombinatorStep, name: str) -> tuple[Hop, Port | None]:
+        if isinstance(reader.combinator, ListMergeCombinator):
+            return Hop(reader.name, name, HopKind.LINK_MERGE), reader.get_output_port()
+        if isinstance(reader.combinator, LoopCombinator | LoopTerminationCombinator):
+            return Hop(reader.name, name, HopKind.LOOP), None
+        if name in reader.output_ports:
+            return Hop(reader.name, name, HopKind.COMBINATOR), reader.get_output_port(name)
+        return Hop(reader.name, name, HopKind.UNKNOWN), None
+
+    def _scatter(self, conditional: CWLEmptyScatterConditionalStep, name: str) -> tuple[Hop, Port | None]:
+        scatter, _ = next(
+            reader for reader in self.readers[conditional.output_ports[name]] if isinstance(reader[0], ScatterStep)
+        )
+        widths = len(conditional.input_ports)
+        product = widths > 1 and conditional.scatter_method != "dotproduct"
+        obstacle = f"{conditional.scatter_method} needs the whole list" if product else None
+        return Hop(scatter.name, name, HopKind.SCATTER, obstacle, widths), scatter.get_output_port()
+
+
+def _kind(processor: CWLCommandOutputProcessor | None) -> OutputKind:
+    if processor is None:
+        return OutputKind.OTHER
+    if processor.token_type == "File":
+        return OutputKind.FILE if processor.single else OutputKind.FILES
+    if processor.token_type == "Directory" and processor.single:
+        return OutputKind.DIRECTORY
+    return OutputKind.OTHER
+
+
+def _processor_obstacle(transformer: CWLTokenTransformer, shown: str) -> str | None:
+    for processor in _walk(transformer.processor):
+        if isinstance(processor, CWLTokenProcessor):
+            if processor.load_contents:
+                return f"{shown} has loadContents"
+            if processor.secondary_files:
+                return f"{shown} has secondaryFiles"
+    return None
+
+
+def _walk(value: Any) -> Iterator[Any]:
+    """A processor and those in it."""
+    yield value
+    for inner in (getattr(value, "processor", None), *getattr(value, "processors", ())):
+        if inner is not None and not isinstance(inner, str):
+            yield from _walk(inner)
+
+
+def _expressions(value: Any, seen: set[int] | None = None) -> Iterator[str]:
+    """All CWL expressions in an object of StreamFlow or cwl_utils, but for those of the JavaScript library."""
+    seen = set() if seen is None else seen
+    if isinstance(value, str):
+        if "$(" in value or "${" in value:
+            yield value
+        return
+    if id(value) in seen or isinstance(value, Workflow | Step):
+        return
+    seen.add(id(value))
+    if isinstance(value, Mapping):
+        parts: list[Any] = [part for key, part in value.items() if key not in ("expression_lib", "step", "workflow")]
+    elif isinstance(value, MutableSequence | tuple):
+        parts = list(value)
+    elif callable(save := getattr(value, "save", None)) and hasattr(value, "loadingOptions"):
+        parts = [save()]
+    elif hasattr(value, "__dict__"):
+        parts = [vars(value)]
+    else:
+        parts = []
+    for part in parts:
+        yield from _expressions(part, seen)
+
+
+def _whole_file_use(expression: str, name: str) -> str | None:
+    """The part of an expression that needs more of an input than where it is and what its name is."""
+    for match in _USES.finditer(expression):
+        used = match[1] or match[2]
+        if used is None or (used == name and (match[3] or match[4]) not in _SAFE_FIELDS):
+            return match[0].strip()
+    return None

@@ -1,0 +1,127 @@
+"""The running jobs that others stream from: their attempts, and how each ended.
+
+A gang is retried as one: a consumer holds on to one attempt of each of its producers, and starts again with the next
+when that one failed. Nothing here knows StreamFlow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+class ProducerFailedError(Exception):
+    """A job that others read from has failed, and is not tried again."""
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One run of a job.
+
+    :ivar number: from 1
+    :ivar output_directory: where it writes
+    :ivar events: the file with its events
+    :ivar succeeded: whether the job, and every job it streams from, has succeeded
+    :ivar committed: (port, path relative to the output directory) of what was committed before the job ended
+    """
+
+    job: str
+    number: int
+    output_directory: Path
+    events: Path
+    succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    committed: set[tuple[str, str]] = field(default_factory=set)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def commit(self, port: str, path: str) -> None:
+        self.committed.add((port, path))
+        self._wake()
+
+    def end(self, succeeded: bool) -> None:
+        if not self.succeeded.done():
+            self.succeeded.set_result(succeeded)
+            self._wake()
+
+    async def settled(self, port: str, path: str) -> bool:
+        """Wait until a file is final: committed by its rule, or the job has succeeded.
+
+        :return: False if the attempt failed before that
+        """
+        while not ((port, path) in self.committed or self.succeeded.done()):
+            self._changed.clear()
+            await self._changed.wait()
+        return (port, path) in self.committed or self.succeeded.result()
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+
+class StreamingJob:
+    """A job whose outputs are delivered before it ends, or that reads such an output."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._attempts: list[Attempt] = []
+        self._closed = False
+        self._changed = asyncio.Event()
+
+    @property
+    def attempts(self) -> int:
+        """How often it was started."""
+        return len(self._attempts)
+
+    @property
+    def is_running(self) -> bool:
+        return not self._closed
+
+    def begin(self, output_directory: Path, events: Path) -> Attempt:
+        """Register a new attempt; the one before has ended."""
+        attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, events)
+        self._attempts.append(attempt)
+        self._changed.set()
+        return attempt
+
+    def close(self) -> None:
+        """No more attempts."""
+        self._closed = True
+        for attempt in self._attempts:
+            attempt.end(False)
+        self._changed.set()
+
+    async def attempt(self) -> Attempt:
+        """The attempt to read from: the latest that has not failed.
+
+        :raises ProducerFailedError: if there will be none
+        """
+        while True:
+            if self._attempts:
+                latest = self._attempts[-1]
+                if not latest.succeeded.done() or latest.succeeded.result():
+                    return latest
+            if self._closed:
+                raise ProducerFailedError(self.name)
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class StreamingJobs:
+    """All of them, by name."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, StreamingJob] = {}
+
+    def open(self, name: str) -> StreamingJob:
+        """A new job; one of the same name from a former run of the step is forgotten."""
+        job = self._jobs[name] = StreamingJob(name)
+        return job
+
+    def get(self, name: str) -> StreamingJob:
+        """:raises ProducerFailedError: if there is no such job in this run"""
+        if (job := self._jobs.get(name)) is None:
+            raise ProducerFailedError(name)
+        return job
+
+    def is_running(self, name: str) -> bool:
+        job = self._jobs.get(name)
+        return job is not None and job.is_running

@@ -1,0 +1,220 @@
+"""The steps of StreamFlow whose work changes when files stream."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import MutableMapping, MutableSequence
+from pathlib import PurePosixPath
+from typing import Any, cast
+
+from streamflow.core.deployment import Connector
+from streamflow.core.exception import WorkflowExecutionException
+from streamflow.core.persistence import Database, DatabaseLoadingContext
+from streamflow.core.processor import CommandOutputProcessor
+from streamflow.core.utils import get_entity_ids, make_future, random_name
+from streamflow.core.workflow import CommandOutput, Job, Port, Status, Token
+from streamflow.cwl.step import CWLExecuteStep, CWLTransferStep
+from streamflow.data.remotepath import StreamFlowPath
+from streamflow.workflow.step import GatherStep, ScatterStep
+from streamflow.workflow.token import ListToken, TerminationToken
+from streamflow.workflow.utils import get_job_token
+from typing_extensions import Self
+
+from .execution import Execution
+from .outputs import EarlyOutput
+from .token import ScatterSize, StreamToken
+
+ELEMENTS = "__elements__"
+
+
+class _NoOutput(CommandOutputProcessor):  # type: ignore[misc]
+    """For the additional ports of a streaming step: what they carry is delivered by the step itself."""
+
+    async def process(
+        self,
+        job: Job,
+        command_output: asyncio.Future[CommandOutput],
+        connector: Connector | None = None,
+        recoverable: bool = False,
+    ) -> None:
+        return None
+
+
+class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
+    """Runs jobs under the node runtime: it delivers outputs before they end, and feeds inputs while they are written.
+
+    The regular output ports get what they get from StreamFlow, at the same time; what is early has ports of its own.
+    """
+
+    early_outputs: tuple[EarlyOutput, ...] = ()
+
+    def add_early_port(self, name: str, port: Port) -> None:
+        """Add one of the ports that :mod:`streamflow_io.streaming.outputs` names."""
+        self.add_output_port(name, port, _NoOutput(name, self.workflow))
+
+    def is_recoverable(self, job: Job) -> bool:
+        return bool(self._is_recoverable(job))
+
+    async def deliver(self, job: Job, port_name: str, token: Token) -> None:
+        """Put a token on one of the early ports, with its provenance."""
+        port = self.get_output_port(port_name)
+        inputs = get_entity_ids((*job.inputs.values(), self._job_token(job)))
+        port.put(await self._persist_token(token=token, port=port, input_token_ids=inputs))
+
+    async def deliver_regular(
+        self, job: Job, output: CommandOutput, connectors: MutableMapping[str, Connector]
+    ) -> None:
+        """Put the outputs of a job that has succeeded on the regular ports, as StreamFlow does."""
+        if self.terminated:
+            return
+        early = {name for name, processor in self.output_processors.items() if isinstance(processor, _NoOutput)}
+        await asyncio.gather(
+            *(
+                self._retrieve_output(job, name, port, make_future(output), connectors.get(name))
+                for name, port in self.get_output_ports().items()
+                if name not in early
+            )
+        )
+
+    async def _execute_command(self, job: Job, connectors: MutableMapping[str, Connector]) -> None:
+        await Execution(self, job, connectors).run()
+
+    def _job_token(self, job: Job) -> Token:
+        return get_job_token(job.name, self.get_input_port("__job__").token_list)
+
+    def _get_status(self, status: Status) -> Status:
+        # A list without elements leaves its element port empty; that does not make the step skipped.
+        if status in (Status.FAILED, Status.CANCELLED):
+            return status
+        early = {name for name, processor in self.output_processors.items() if isinstance(processor, _NoOutput)}
+        if any(port.empty() for name, port in self.get_output_ports().items() if name not in early):
+            return Status.SKIPPED
+        return Status.COMPLETED if status == Status.RECOVERED else status
+
+    async def _save_additional_params(self, database: Database) -> MutableMapping[str, Any]:
+        return {
+            **await super()._save_additional_params(database),
+            "early_outputs": [output.model_dump(mode="json", by_alias=True) for output in self.early_outputs],
+        }
+
+    @classmethod
+    async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
+        step = await super()._load(row, loading_context)
+        step.early_outputs = tuple(EarlyOutput.model_validate(o) for o in row["params"]["early_outputs"])
+        return cast(Self, step)
+
+
+class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
+    """Gives a stream its place in the job's input directory; the node runtime makes the FIFO there."""
+
+    async def transfer(self, job: Job, token: Token) -> Token:
+        if isinstance(token, StreamToken):
+            return await self._place(job, token)
+        if isinstance(token, ListToken) and any(isinstance(element, StreamToken) for element in token.value):
+            return token.update([await self.transfer(job, element) for element in token.value])
+        return cast(Token, await super().transfer(job, token))
+
+    async def _place(self, job: Job, token: StreamToken) -> StreamToken:
+        location = self.workflow.context.scheduler.get_locations(job.name)[0]
+        directory = StreamFlowPath(job.input_directory, random_name(), context=self.workflow.context, location=location)
+        await directory.mkdir(mode=0o777, parents=True)
+        path = PurePosixPath(str(directory)) / token.value["basename"]
+        return token.update({**token.value, "path": str(path), "location": f"file://{path}", "dirname": str(directory)})
+
+
+class StreamingScatterStep(ScatterStep):  # type: ignore[misc]
+    """A scatter that gets elements of its list before the list.
+
+    An element has the tag of the list and a number of its own; the list, when it comes, holds the same elements, in its
+    own order. What was scattered before is not scattered again.
+    """
+
+    def add_input_port(self, name: str, port: Port) -> None:
+        if name == ELEMENTS:
+            self.input_ports[name] = port.name
+        else:
+            without = {k: v for k, v in self.input_ports.items() if k != ELEMENTS}
+            if without and name not in without:
+                raise WorkflowExecutionException(f"Step {self.name} scatters one input: {next(iter(without))}")
+            self.input_ports[name] = port.name
+
+    def get_input_port_name(self) -> str:
+        return next(name for name in self.input_ports if name != ELEMENTS)
+
+    def get_input_port(self, name: str | None = None) -> Port:
+        return super().get_input_port(self.get_input_port_name() if name is None else name)
+
+    async def run(self) -> None:
+        scattered: dict[str, set[int]] = {}
+        elements = asyncio.create_task(self._scatter_elements(scattered))
+        name = self.get_input_port_name()
+        try:
+            while True:
+                token = await self.get_input_port().get(posixpath.join(self.name, name))
+                if isinstance(token, TerminationToken):
+                    status = token.value
+                    break
+                await self._scatter_rest(token, scattered.setdefault(token.tag, set()))
+        finally:
+            elements.cancel()
+            await asyncio.gather(elements, return_exceptions=True)
+        await self.terminate(self._get_status(status))
+
+    async def _scatter_elements(self, scattered: dict[str, set[int]]) -> None:
+        port = self.get_input_port(ELEMENTS)
+        while not isinstance(token := await port.get(posixpath.join(self.name, ELEMENTS)), TerminationToken):
+            tag, _, number = token.tag.rpartition(".")
+            if int(number) not in scattered.setdefault(tag, set()):
+                scattered[tag].add(int(number))
+                await self._put_element(token, token.tag)
+
+    async def _scatter_rest(self, token: Token, scattered: set[int]) -> None:
+        if not isinstance(token, ListToken):
+            await self._scatter(token)
+            return
+        order = []
+        for element in token.value:
+            tag, _, number = element.tag.rpartition(".")
+            place = int(number) if tag == token.tag else -1
+            if place < 0:
+                place = next(i for i in range(len(token.value)) if i not in scattered and i not in order)
+            order.append(place)
+            if place not in scattered:
+                scattered.add(place)
+                await self._put_element(element, f"{token.tag}.{place}")
+        size_port = self.get_size_port()
+        size_port.put(
+            await self._persist_token(
+                token=ScatterSize(order, tag=token.tag),
+                port=size_port,
+                input_token_ids=get_entity_ids([token]),
+            )
+        )
+
+    async def _put_element(self, element: Token, tag: str) -> None:
+        port = self.get_output_port()
+        port.put(
+            await self._persist_token(token=element.retag(tag), port=port, input_token_ids=get_entity_ids([element]))
+        )
+
+
+class OrderedGatherStep(GatherStep):  # type: ignore[misc]
+    """A gather that puts results in the order of the list that was scattered, not in that of their tags."""
+
+    async def _gather(self, key: str) -> None:
+        size = self.size_map[key]
+        tokens: MutableSequence[Token] = self.token_map[key]
+        if not isinstance(size, ScatterSize):
+            await super()._gather(key)
+            return
+        places = {place: index for index, place in enumerate(size.order)}
+        tokens = sorted(tokens, key=lambda token: places[int(token.tag.split(".")[-self.depth])])
+        port = self.get_output_port()
+        port.put(
+            await self._persist_token(
+                token=ListToken(tokens, tag=key),
+                port=port,
+                input_token_ids=get_entity_ids([size, *tokens]),
+            )
+        )

@@ -1,0 +1,94 @@
+"""The tokens of stream edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streamflow.core.persistence import Database, DatabaseLoadingContext
+from streamflow.core.workflow import Token
+from streamflow.workflow.token import ListToken
+from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """Where the bytes of a stream come from.
+
+    :ivar job: the name of the job that writes them
+    :ivar port: the output of its step
+    :ivar path: the file, relative to the output directory of the job; each attempt of a job has a directory of its own
+    """
+
+    job: str
+    port: str
+    path: str
+
+
+class StreamToken(Token):  # type: ignore[misc]
+    """A File that is being written: it has a path and a name, but no size, checksum or contents yet.
+
+    It is no `FileToken`: nothing must be read from its path before the commit, so the data manager does not know it.
+    """
+
+    __slots__ = ("source",)
+
+    def __init__(
+        self, value: Mapping[str, Any], source: StreamSource, tag: str = "0", recoverable: bool = False
+    ) -> None:
+        # Never recoverable: after the run of its producer there is a file, and the file's own token.
+        super().__init__(value, tag=tag, recoverable=False)
+        self.source = source
+
+    @classmethod
+    async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
+        return cls(row["value"]["file"], StreamSource(**row["value"]["source"]), tag=row["tag"])
+
+    async def _save_value(self, database: Database) -> dict[str, Any]:
+        return {"file": self.value, "source": asdict(self.source)}
+
+    def retag(self, tag: str) -> StreamToken:
+        return StreamToken(self.value, self.source, tag=tag)
+
+    def update(self, value: Mapping[str, Any]) -> StreamToken:
+        return StreamToken(value, self.source, tag=self.tag)
+
+
+class ScatterSize(Token):  # type: ignore[misc]
+    """The size of a scatter whose elements were delivered in another order than that of the list.
+
+    :ivar order: for each element of the list, in order, the last part of the tag with which it was delivered
+    """
+
+    __slots__ = ("order",)
+
+    def __init__(self, order: list[int], tag: str = "0") -> None:
+        super().__init__(len(order), tag=tag, recoverable=True)
+        self.order = order
+
+    @classmethod
+    async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
+        return cls(row["value"], tag=row["tag"])
+
+    async def _save_value(self, database: Database) -> list[int]:
+        return self.order
+
+    def retag(self, tag: str) -> ScatterSize:
+        return ScatterSize(self.order, tag=tag)
+
+    def update(self, value: Any) -> ScatterSize:
+        return ScatterSize(self.order, tag=self.tag)
+
+
+def stream_tokens(token: Token) -> Iterator[StreamToken]:
+    """All stream tokens in a token, in order."""
+    if isinstance(token, StreamToken):
+        yield token
+    elif isinstance(token, ListToken):
+        for element in token.value:
+            yield from stream_tokens(element)
+    elif isinstance(token.value, MutableSequence):
+        for element in token.value:
+            if isinstance(element, Token):
+                yield from stream_tokens(element)

@@ -1,0 +1,223 @@
+"""The decisions about stream edges: tables for what each rule gives, properties for what must never happen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.coordination import (
+    Delivery,
+    Hop,
+    HopKind,
+    Input,
+    Output,
+    OutputKind,
+    Route,
+    Step,
+    StreamEdge,
+    find_gangs,
+    plan_edges,
+)
+from streamflow_io.hints import StreamingRule
+
+
+def rule(committed: str = "on_termination", mode: str = "update", **fields: object) -> StreamingRule:
+    return StreamingRule.model_validate({"port": "out", "committed": committed, "mode": mode, **fields})
+
+
+def output(*rules: StreamingRule, kind: OutputKind = OutputKind.FILE, **fields: object) -> Output:
+    return Output("/a", "out", kind, rules, **fields)  # type: ignore[arg-type]
+
+
+STREAMABLE = Input("/b", "in", streamable=True)
+NOT_STREAMABLE = Input("/b", "in")
+
+
+def plan(made: Output, *hops: Hop, consumer: Input | None = STREAMABLE) -> StreamEdge:
+    (edge,) = plan_edges([Route(made, hops, consumer)])
+    return edge
+
+
+@pytest.mark.parametrize(
+    ("committed", "mode", "consumer", "delivery", "fallback"),
+    [
+        ("on_termination", "update", NOT_STREAMABLE, Delivery.TERMINATION, None),
+        ("on_close", "update", NOT_STREAMABLE, Delivery.COMMIT, None),
+        ("on_close:3", "update", STREAMABLE, Delivery.COMMIT, None),
+        ("on_termination", "no_update", STREAMABLE, Delivery.STREAM, None),
+        ("on_close", "no_update", STREAMABLE, Delivery.STREAM, None),
+        ("on_close", "no_update", NOT_STREAMABLE, Delivery.COMMIT, "the input /b/in is not `streamable`"),
+        ("on_termination", "no_update", NOT_STREAMABLE, Delivery.TERMINATION, "the input /b/in is not `streamable`"),
+    ],
+)
+def test_delivery_of_a_file(
+    committed: str, mode: str, consumer: Input, delivery: Delivery, fallback: str | None
+) -> None:
+    edge = plan(output(rule(committed, mode)), consumer=consumer)
+    assert (edge.delivery, edge.fallback) == (delivery, fallback)
+
+
+def test_streamable_on_both_ends_is_an_edge_without_a_rule() -> None:
+    edge = plan(output(streamable=True))
+    assert edge.delivery is Delivery.STREAM
+    assert (str(edge.rule.committed), edge.rule.mode) == ("on_termination", "no_update")
+
+
+@pytest.mark.parametrize("consumer", [NOT_STREAMABLE, None])
+def test_streamable_on_one_end_is_none(consumer: Input | None) -> None:
+    assert plan_edges([Route(output(streamable=True), (), consumer)]) == ()
+
+
+def test_start_commit_waits_for_the_commit() -> None:
+    edge = plan(output(rule("on_close", "no_update", start="commit")))
+    assert (edge.delivery, edge.fallback) == (Delivery.COMMIT, None)
+
+
+def test_start_producer_under_update_says_that_it_is_not_available() -> None:
+    edge = plan(output(rule("on_close", "update", start="producer")))
+    assert edge.delivery is Delivery.COMMIT
+    assert "not available" in (edge.fallback or "")
+
+
+@pytest.mark.parametrize("kind", [HopKind.LOOP, HopKind.UNKNOWN])
+def test_nothing_is_early_through(kind: HopKind) -> None:
+    edge = plan(output(rule("on_close")), Hop("/loop", "in", kind))
+    assert edge.delivery is Delivery.TERMINATION
+    assert "/loop" in (edge.fallback or "")
+
+
+@pytest.mark.parametrize("kind", [HopKind.PICK_VALUE, HopKind.VALUE_FROM])
+def test_a_commit_passes_where_bytes_do_not(kind: HopKind) -> None:
+    edge = plan(output(rule("on_close", "no_update")), Hop("/b/in-x", "in", kind))
+    assert edge.delivery is Delivery.COMMIT
+    assert "/b/in-x" in (edge.fallback or "")
+
+
+@pytest.mark.parametrize("kind", [HopKind.SUBWORKFLOW, HopKind.WHEN, HopKind.DEFAULT, HopKind.LINK_MERGE])
+def test_bytes_pass(kind: HopKind) -> None:
+    assert plan(output(rule("on_close", "no_update")), Hop("/b/in-x", "in", kind)).delivery is Delivery.STREAM
+
+
+def test_obstacles_are_named() -> None:
+    made = output(rule("on_close", "no_update"), obstacle="no glob")
+    assert plan(made).fallback == "no glob"
+    made = output(rule("on_close", "no_update"), stream_obstacle="loadContents")
+    assert (plan(made).delivery, plan(made).fallback) == (Delivery.COMMIT, "loadContents")
+    consumer = Input("/b", "in", streamable=True, obstacle="size is used")
+    assert plan(output(rule(mode="no_update")), consumer=consumer).fallback == "size is used"
+
+
+def test_a_directory_is_not_closed() -> None:
+    edge = plan(output(rule("on_close"), kind=OutputKind.DIRECTORY), consumer=NOT_STREAMABLE)
+    assert edge.delivery is Delivery.TERMINATION
+    assert "never closed" in (edge.fallback or "")
+    edge = plan(output(rule("on_n_files", nFiles=3), kind=OutputKind.DIRECTORY), consumer=NOT_STREAMABLE)
+    assert edge.delivery is Delivery.COMMIT
+
+
+SCATTER = Hop("/b/in-scatter", "in", HopKind.SCATTER)
+GATHER = Hop("/a/out-gather", "out", HopKind.GATHER)
+
+
+def test_elements_of_a_list_go_to_a_scatter_in_the_order_of_their_commits() -> None:
+    edge = plan(output(rule("on_close"), kind=OutputKind.FILES), SCATTER, consumer=NOT_STREAMABLE)
+    assert (edge.delivery, edge.by_element, edge.reordered) == (Delivery.COMMIT, True, True)
+
+
+def test_a_list_that_is_zipped_with_another_goes_as_a_whole() -> None:
+    zipped = Hop("/b/in-scatter", "in", HopKind.SCATTER, widths=2)
+    edge = plan(output(rule("on_close"), kind=OutputKind.FILES), zipped, consumer=NOT_STREAMABLE)
+    assert (edge.by_element, edge.delivery) == (False, Delivery.COMMIT)
+
+
+@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
+def test_outputs_of_a_scatter_go_to_the_next_in_their_order(committed: str) -> None:
+    edge = plan(output(rule(committed)), GATHER, SCATTER, consumer=NOT_STREAMABLE)
+    assert (edge.by_element, edge.reordered, edge.fallback) == (True, False, None)
+
+
+def test_what_is_in_commit_order_is_not_zipped_further_down() -> None:
+    first = Route(output(rule("on_close"), kind=OutputKind.FILES), (SCATTER,), NOT_STREAMABLE)
+    made = Output("/b", "out", OutputKind.FILE, (rule("on_close"),))
+    gather = Hop("/b/out-gather", "out", HopKind.GATHER)
+    for widths, by_element in ((1, True), (2, False)):
+        scatter = Hop("/c/in-scatter", "in", HopKind.SCATTER, widths=widths)
+        _, edge = plan_edges([first, Route(made, (gather, scatter), Input("/c", "in"))])
+        assert (edge.by_element, edge.reordered) == (by_element, by_element)
+        assert (edge.fallback is None) == by_element
+
+
+def test_bytes_do_not_pass_a_hop_that_also_feeds_what_cannot_stream() -> None:
+    made = output(rule("on_close", "no_update"))
+    inner = Hop("/sub/in-token-transformer", "in", HopKind.SUBWORKFLOW)
+    edges = plan_edges([Route(made, (inner,), STREAMABLE), Route(made, (inner,), Input("/c", "in"))])
+    assert [edge.delivery for edge in edges] == [Delivery.COMMIT, Delivery.COMMIT]
+    assert "/c/in" in (edges[0].fallback or "")
+
+
+def test_a_gather_serves_both() -> None:
+    made = output(rule("on_close", "no_update"))
+    edges = plan_edges([Route(made, (GATHER,), STREAMABLE), Route(made, (GATHER,), None)])
+    assert [edge.delivery for edge in edges] == [Delivery.STREAM]
+
+
+rules = st.builds(
+    rule, st.sampled_from(["on_termination", "on_close", "on_close:2"]), st.sampled_from(["update", "no_update"])
+)
+inputs = st.builds(
+    Input,
+    st.sampled_from(["/b", "/c", "/d"]),
+    st.just("in"),
+    streamable=st.booleans(),
+    obstacle=st.sampled_from([None, "obstacle"]),
+)
+hops = st.lists(
+    st.builds(Hop, st.sampled_from(["/x/in-scatter", "/y/in-scatter"]), st.just("in"), st.sampled_from(HopKind)),
+    max_size=3,
+).map(tuple)
+
+
+@given(made=st.builds(output, rules, kind=st.sampled_from(OutputKind)), data=st.data())
+def test_properties_of_every_plan(made: Output, data: st.DataObject) -> None:
+    drawn = data.draw(st.lists(st.tuples(hops, st.one_of(st.none(), inputs)), min_size=1, max_size=6))
+    routes = [Route(made, way, consumer) for way, consumer in dict.fromkeys(drawn)]
+    edges = plan_edges(routes)
+    assert [edge.route for edge in edges] == [route for route in routes if route.consumer is not None]
+    for edge in edges:
+        consumer = edge.route.consumer
+        assert consumer is not None
+        if edge.delivery is Delivery.STREAM:
+            assert edge.rule.mode == "no_update"
+            assert consumer.streamable
+            assert consumer.obstacle is None
+            assert edge.fallback is None
+            assert not _shares_a_hop(edge, edges, routes)
+        elif edge.rule.mode == "no_update":
+            assert edge.fallback is not None
+
+
+def _shares_a_hop(edge: StreamEdge, edges: Sequence[StreamEdge], routes: Sequence[Route]) -> bool:
+    streams = {other.route for other in edges if other.delivery is Delivery.STREAM}
+    whole = [hop for hop in edge.route.hops if hop.kind is not HopKind.GATHER]
+    if edge.by_element:
+        return False
+    return any(
+        route not in streams and route.hops[: len(edge.route.hops)] == edge.route.hops and whole for route in routes
+    )
+
+
+def test_gangs() -> None:
+    def edge(a: str, b: str) -> StreamEdge:
+        made = Output(a, "out", OutputKind.FILE, (rule(mode="no_update"),))
+        (found,) = plan_edges([Route(made, (), Input(b, "in", streamable=True))])
+        return found
+
+    steps = {path: Step(path, 2.0) for path in "abcdefg"} | {"g": Step("g", None)}
+    edges = [edge("a", "b"), edge("b", "c"), edge("d", "c"), edge("f", "e"), edge("g", "e")]
+    first, second = find_gangs(edges, steps)
+    assert (set(first.steps), first.heads, first.cores) == ({"a", "b", "c", "d"}, ("a", "d"), 4.0)
+    assert first.steps.index("a") < first.steps.index("b") < first.steps.index("c")
+    assert (second.heads, second.cores) == (("f", "g"), None)
