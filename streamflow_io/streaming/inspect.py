@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, MutableSequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from typing import Any
 
 from streamflow.core.workflow import Port, Step, Workflow
@@ -47,6 +47,7 @@ from .publisher import file_processor
 
 COLLECTOR = "-collector-transformer"
 _SAFE_FIELDS = {"path", "basename", "nameroot", "nameext", "location", "dirname"}
+_SELF = re.compile(r"""\bself\b\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\])?""")
 _USES = re.compile(
     r"""\binputs\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\])?\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\])?"""
 )
@@ -152,6 +153,10 @@ class WorkflowGraph:
             and (obstacle := _processor_obstacle(transformer, shown)) is not None
         ):
             return obstacle
+        for binding in _walk_all(step.command.processors):
+            expression = getattr(binding, "expression", None)
+            if getattr(binding, "name", None) == name and isinstance(expression, str) and _whole_self_use(expression):
+                return f"{shown} is used in the expression {expression!r}, which needs the whole file"
         schedule = self.schedule_step(step)
         everything = [step.command, schedule.hardware_requirement, step.output_processors]
         for expression in _expressions(everything):
@@ -281,6 +286,11 @@ def _walk(value: Any) -> Iterator[Any]:
             yield from _walk(inner)
 
 
+def _walk_all(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        yield from _walk(value)
+
+
 def _expressions(value: Any, seen: set[int] | None = None) -> Iterator[str]:
     """All CWL expressions in an object of StreamFlow or cwl_utils, but for those of the JavaScript library."""
     seen = set() if seen is None else seen
@@ -312,3 +322,8 @@ def _whole_file_use(expression: str, name: str) -> str | None:
         if used is None or (used == name and (match[3] or match[4]) not in _SAFE_FIELDS):
             return match[0].strip()
     return None
+
+
+def _whole_self_use(expression: str) -> bool:
+    """Whether an expression needs more of its own input than where it is and what its name is."""
+    return any((match[1] or match[2]) not in _SAFE_FIELDS for match in _SELF.finditer(expression))

@@ -1,0 +1,269 @@
+"""CWL documents for tests, as plain dicts, and the real `streamflow run` on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Document = dict[str, Any]
+STREAMFLOW = Path(sys.executable).with_name("streamflow")
+NAMESPACES = {"sfio": "urn:streamflow-io:cwl#"}
+
+# Notes what happens when, for tests that ask what ran at the same time. Not part of any output.
+PRELUDE = 'note() { echo "$(date +%s.%N) $*" >> "$TRACE"; }\n'
+
+
+def tool(
+    script: str,
+    inputs: Mapping[str, Any] | None = None,
+    outputs: Mapping[str, Any] | None = None,
+    hints: list[Document] | None = None,
+    **fields: Any,
+) -> Document:
+    """A CommandLineTool that runs a shell script; `$name` is the path of a File, or the value, of the input `name`."""
+    environment = [
+        {"envName": name, "envValue": f"$(inputs['{name}'].path)" if _is_file(kind) else f"$(inputs['{name}'])"}
+        for name, kind in (inputs or {}).items()
+        if not _is_list(kind)
+    ]
+    requirements: list[Document] = [
+        {"class": "EnvVarRequirement", "envDef": [*environment, {"envName": "TRACE", "envValue": "$(inputs.trace)"}]},
+        *fields.pop("requirements", []),
+    ]
+    return {
+        "class": "CommandLineTool",
+        "baseCommand": ["sh", "-c", PRELUDE + script],
+        "requirements": requirements,
+        "hints": hints or [],
+        "inputs": {**(inputs or {}), "trace": "string"},
+        "outputs": outputs or {},
+        **fields,
+    }
+
+
+def workflow(inputs: Mapping[str, Any], steps: Mapping[str, Document], outputs: Mapping[str, str]) -> Document:
+    """A Workflow. Every step gets the input `trace`.
+
+    :param steps: by name: `run`, and `in` as in CWL; `out` is taken from `run`
+    :param outputs: by name: `step/output`; the type is that of the output, or an array of it for a scattered step
+    """
+
+    def step(body: Document) -> Document:
+        return {"out": list(body["run"]["outputs"]), **body, "in": {**body["in"], "trace": "trace"}}
+
+    def output(source: str) -> Document:
+        name, _, port = source.partition("/")
+        declared = steps[name]["run"]["outputs"][port]
+        kind = declared["type"] if isinstance(declared, dict) else declared
+        kind = "File" if kind == "stdout" else kind
+        if "scatter" in steps[name]:
+            kind = {"type": "array", "items": kind}
+        if "when" in steps[name]:
+            kind = ["null", kind]
+        return {"type": kind, "outputSource": source}
+
+    return {
+        "class": "Workflow",
+        "requirements": [
+            {"class": name}
+            for name in (
+                "ScatterFeatureRequirement",
+                "SubworkflowFeatureRequirement",
+                "MultipleInputFeatureRequirement",
+                "StepInputExpressionRequirement",
+                "InlineJavascriptRequirement",
+            )
+        ],
+        "inputs": {**inputs, "trace": "string"},
+        "steps": {name: step(body) for name, body in steps.items()},
+        "outputs": {name: output(source) for name, source in outputs.items()},
+    }
+
+
+def streaming(*rules: Document) -> Document:
+    return {"class": "sfio:Streaming", "rules": list(rules)}
+
+
+def streamable(kind: Any = "File", **fields: Any) -> Document:
+    """An input or output that is read or written front to back."""
+    return {"type": kind, "streamable": True, **fields}
+
+
+def found(glob: Any, kind: Any = "File", **fields: Any) -> Document:
+    """An output that a glob finds."""
+    return {"type": kind, "outputBinding": {"glob": glob}, **fields}
+
+
+def _is_file(kind: Any) -> bool:
+    return (kind["type"] if isinstance(kind, dict) else kind) in ("File", "Directory", "stdin")
+
+
+def _is_list(kind: Any) -> bool:
+    return "[]" in str(kind) or "array" in str(kind)
+
+
+@dataclass
+class Run:
+    """A finished `streamflow run`.
+
+    :ivar outputs: the output object, without what differs from run to run
+    :ivar files: the content of every file below the output directory
+    :ivar trace: what the tools noted: (time, what), in the order of time
+    """
+
+    code: int
+    log: str
+    outputs: Any
+    files: dict[str, bytes]
+    trace: list[tuple[float, str]]
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def results(self) -> tuple[Any, dict[str, bytes]]:
+        return self.outputs, self.files
+
+    @property
+    def errors(self) -> str:
+        """The warnings and errors of the log, without the stack traces around them."""
+        lines = [line for line in self.log.splitlines() if " WARNING " in line or " ERROR " in line or "Error" in line]
+        return "\n".join(dict.fromkeys(lines))[-4000:]
+
+    def time(self, what: str) -> float:
+        return next(time for time, noted in self.trace if noted == what)
+
+    def times(self, what: str) -> list[float]:
+        return [time for time, noted in self.trace if noted == what]
+
+
+@dataclass
+class Bench:
+    """A directory in which workflows are run, each with a database and temporary files of its own."""
+
+    directory: Path
+    count: int = field(default=0, init=False)
+
+    def write(
+        self,
+        document: Document,
+        job: Mapping[str, Any],
+        io: bool,
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Path:
+        """Write all that a run needs.
+
+        :param io: choose the scheduler `io-aware`, with `config`
+        :param settings: more of the StreamFlow file
+        :return: the StreamFlow file
+        """
+        self.count += 1
+        place = self.directory / f"run{self.count}"
+        for name in ("tmp", "out"):
+            (place / name).mkdir(parents=True)
+        cwl = {"cwlVersion": "v1.2", "$namespaces": NAMESPACES, **document}
+        (place / "main.cwl").write_text(json.dumps(cwl, indent=1))
+        (place / "job.json").write_text(json.dumps({"trace": str(place / "trace"), **job}))
+        streamflow: Document = {
+            "version": "v1.0",
+            "workflows": {"main": {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json"}}},
+            "database": {"type": "default", "config": {"connection": str(place / "streamflow.db")}},
+            **settings,
+        }
+        if io:
+            streamflow["scheduling"] = {"scheduler": {"type": "io-aware", "config": dict(config or {})}}
+        path = place / "streamflow.yml"
+        path.write_text(json.dumps(streamflow))
+        return path
+
+    def start(self, path: Path, **environment: str) -> subprocess.Popen[str]:
+        """Start `streamflow run` in a session of its own."""
+        place = path.parent
+        return subprocess.Popen(
+            [str(STREAMFLOW), "run", str(path), "--outdir", str(place / "out")],
+            stdout=(place / "stdout").open("w"),
+            stderr=(place / "stderr").open("w"),
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "TMPDIR": str(place / "tmp"), **environment},
+            cwd=place,
+            start_new_session=True,
+            text=True,
+        )
+
+    def finish(self, process: subprocess.Popen[str], path: Path, seconds: float = 60) -> Run:
+        """Wait for a run; one that takes too long is killed, and fails the test."""
+        place = path.parent
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            log = (place / "stderr").read_text()
+            raise AssertionError(f"streamflow run takes longer than {seconds} s:\n{log}") from None
+        out = place / "out"
+        stdout = (place / "stdout").read_text()
+        start = stdout.find("\n{") + 1 if not stdout.startswith("{") else 0
+        text = stdout[start:]
+        files = {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
+        trace = place / "trace"
+        noted = [line.split(" ", 1) for line in trace.read_text().splitlines()] if trace.exists() else []
+        return Run(
+            process.returncode,
+            (place / "stderr").read_text() + stdout,
+            _without_places(json.loads(text)) if process.returncode == 0 and text.startswith("{") else None,
+            files,
+            sorted((float(time), what) for time, what in noted),
+        )
+
+    def run(self, document: Document, job: Mapping[str, Any] | None = None, *, io: bool = True, **settings: Any) -> Run:
+        """Run a workflow to its end."""
+        path = self.write(document, job or {}, io, **settings)
+        return self.finish(self.start(path), path)
+
+    def run_both(self, document: Document, job: Mapping[str, Any] | None = None, **settings: Any) -> tuple[Run, Run]:
+        """Run a workflow with plain StreamFlow and with ours; the results must be the same, and nothing be left."""
+        plain = self.run(document, job, io=False)
+        assert plain.ok, plain.errors
+        ours = self.run(document, job, io=True, **settings)
+        assert ours.ok, ours.errors
+        assert ours.results == plain.results
+        assert self.leftovers() == []
+        return plain, ours
+
+    def leftovers(self) -> list[str]:
+        """What is left of our runs: processes, FIFOs, sockets, run directories."""
+        left = [f"process {pid}: {command}" for pid, command in self._processes()]
+        for path in self.directory.rglob("*"):
+            if path.is_fifo() or path.is_socket() or path.name.startswith("streamflow-io-"):
+                left.append(str(path))
+        return left
+
+    def _processes(self) -> Iterator[tuple[int, str]]:
+        """Processes whose environment or command line names our directory."""
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                text = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if str(self.directory).encode() in text and state != "Z":
+                yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+
+
+def _without_places(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_places(v) for k, v in value.items() if k not in ("path", "location", "dirname")}
+    if isinstance(value, list):
+        return [_without_places(element) for element in value]
+    return value

@@ -1,0 +1,209 @@
+"""Consumers read bytes while the producer writes them; results are those of plain StreamFlow."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+
+SLOW = "note start; for i in 1 2 3 4 5; do echo line $i; sleep 0.4; done > $OUT; note end"
+
+
+def producer(out: Any = None, name: str = "out.txt", hints: list[Document] | None = None) -> Document:
+    script = SLOW.replace("$OUT", name)
+    return tool(script, {}, {"out": out or streamable(outputBinding={"glob": name})}, hints)
+
+
+def reader(name: str = "read", **fields: Any) -> Document:
+    script = f'note {name}; while read line; do note {name} $line; echo "$line"; done < $file'
+    return tool(script, {"file": streamable()}, {"out": "stdout"}, stdout=f"{name}.txt", **fields)
+
+
+def chain(*steps: Document) -> Document:
+    """Steps a, b, c... each reading the output of the one before."""
+    names = "abcdefghijkl"[: len(steps)]
+    bodies = {
+        name: {"run": run, "in": {"file": f"{before}/out"} if before else {}}
+        for name, before, run in zip(names, ("", *names), steps, strict=False)
+    }
+    return workflow({}, bodies, {name: f"{name}/out" for name in names})
+
+
+def assert_streamed(run: Run, name: str = "read") -> None:
+    assert run.time(f"{name} line 1") < run.time("end") - 0.2, run.trace
+
+
+def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
+    plain, ours = bench.run_both(chain(producer(), reader()))
+    assert plain.time("read") > plain.time("end")
+    assert_streamed(ours)
+
+
+def test_a_rule_with_no_update_does_the_same(bench: Bench) -> None:
+    rule = streaming({"port": "out", "committed": "on_close", "mode": "no_update"})
+    _, ours = bench.run_both(chain(producer(found("out.txt"), hints=[rule]), reader()))
+    assert_streamed(ours)
+
+
+def test_standard_output_into_standard_input(bench: Bench) -> None:
+    first = tool(SLOW.replace("> $OUT", ""), {}, {"out": streamable("stdout")}, stdout="out.txt")
+    second = tool(
+        'while read line; do note read $line; echo "$line"; done',
+        {"file": streamable()},
+        {"out": "stdout"},
+        stdin="$(inputs.file.path)",
+        stdout="read.txt",
+    )
+    _, ours = bench.run_both(chain(first, second))
+    assert_streamed(ours)
+
+
+def test_several_consumers_of_one_file(bench: Bench) -> None:
+    readers = {name: {"run": reader(name), "in": {"file": "a/out"}} for name in "xyz"}
+    last = tool("note late; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="late.txt")
+    steps = {"a": {"run": producer(), "in": {}}, **readers, "late": {"run": last, "in": {"file": "a/out"}}}
+    document = workflow({}, steps, {name: f"{name}/out" for name in ["a", *readers, "late"]})
+    _, ours = bench.run_both(document)
+    for name in readers:
+        assert_streamed(ours, name)
+    assert ours.time("late") > ours.time("end")
+
+
+def test_several_streams_into_one_consumer(bench: Bench) -> None:
+    both = tool(
+        "while read left <&3 && read right <&4; do note read $left $right; echo $left $right; done 3< $left 4< $right",
+        {"left": streamable(), "right": streamable()},
+        {"out": "stdout"},
+        stdout="both.txt",
+    )
+    steps = {
+        "a": {"run": producer(name="a.txt"), "in": {}},
+        "b": {"run": producer(name="b.txt"), "in": {}},
+        "c": {"run": both, "in": {"left": "a/out", "right": "b/out"}},
+    }
+    _, ours = bench.run_both(workflow({}, steps, {"out": "c/out"}))
+    assert ours.time("read line 1 line 1") < min(ours.times("end")) - 1
+
+
+def test_seven_stages_run_as_one_on_two_cores(bench: Bench) -> None:
+    middle = tool("cat $file", {"file": streamable()}, {"out": streamable("stdout")}, stdout="$(inputs.file.nameroot)+.txt")
+    plain, ours = bench.run_both(chain(producer(), *[middle] * 5, reader()))
+    assert_streamed(ours)
+
+
+def test_twenty_producers_into_one_consumer(bench: Bench) -> None:
+    made = tool(
+        "note start $n; for i in 1 2 3; do echo $n $i; sleep 0.1; done > $n.txt",
+        {"n": "int"},
+        {"out": streamable(outputBinding={"glob": "$(inputs.n).txt"})},
+        requirements=[{"class": "ResourceRequirement", "coresMin": 0.05}],
+    )
+    merge = tool("", {"files": streamable("File[]", inputBinding={})}, {"out": "stdout"}, stdout="all.txt")
+    merge["baseCommand"] = ["sh", "-c", 'echo "$(date +%s.%N) merge" >> $TRACE; cat "$@"', "sh"]
+    steps = {
+        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
+        "b": {"run": merge, "in": {"files": "a/out"}},
+    }
+    document = workflow({"numbers": "int[]"}, steps, {"out": "b/out", "parts": "a/out"})
+    plain, ours = bench.run_both(document, {"numbers": list(range(20))})
+    assert ours.time("merge") < ours.time("start 19") + 0.3 + 0.2
+    assert ours.files["all.txt"].count(b"\n") == 60
+
+
+def test_a_scatter_streams_into_the_next(bench: Bench) -> None:
+    made = tool(
+        SLOW.replace("$OUT", "$n.txt").replace("note start", "note start $n"),
+        {"n": "int"},
+        {"out": streamable(outputBinding={"glob": "*.txt"})},
+    )
+    used = tool(
+        'while read line; do note read $line; echo "$line"; done < $file',
+        {"file": streamable()},
+        {"out": "stdout"},
+        stdout="$(inputs.file.nameroot).used",
+    )
+    steps = {
+        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
+        "b": {"run": used, "in": {"file": "a/out"}, "scatter": "file"},
+    }
+    _, ours = bench.run_both(workflow({"numbers": "int[]"}, steps, {"out": "b/out"}), {"numbers": [1, 2]})
+    assert ours.time("read line 1") < ours.time("end") - 1
+
+
+def test_files_of_a_list_stream_into_a_scatter(bench: Bench) -> None:
+    script = "for f in b a; do for i in 1 2 3; do echo $f $i; sleep 0.4; done > $f.txt; note end $f; done"
+    rule = {"port": "out", "committed": "on_close", "mode": "no_update"}
+    made = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
+    used = tool(
+        'while read line; do note read $line; echo "$line"; done < $file',
+        {"file": streamable()},
+        {"out": "stdout"},
+        stdout="$(inputs.file.nameroot).used",
+    )
+    steps = {"a": {"run": made, "in": {}}, "b": {"run": used, "in": {"file": "a/out"}, "scatter": "file"}}
+    _, ours = bench.run_both(workflow({}, steps, {"out": "b/out", "made": "a/out"}))
+    for name in "ab":
+        assert ours.time(f"read {name} 1") < ours.time(f"end {name}") - 0.5
+    assert [file["basename"] for file in ours.outputs["out"]] == ["a.used", "b.used"]
+
+
+def test_a_consumer_that_stops_reading_early(bench: Bench) -> None:
+    first = tool("head -n 1 $file; note read line 1", {"file": streamable()}, {"out": "stdout"}, stdout="head.txt")
+    _, ours = bench.run_both(chain(producer(), first))
+    assert_streamed(ours)
+
+
+def test_a_consumer_through_a_subworkflow_and_when(bench: Bench) -> None:
+    inside = workflow({"file": "File"}, {"b": {"run": reader(), "in": {"file": "file"}}}, {"out": "b/out"})
+    steps = {
+        "a": {"run": producer(), "in": {}},
+        "s": {"run": inside, "in": {"file": "a/out"}, "when": "$(inputs.file.basename != '')"},
+    }
+    _, ours = bench.run_both(workflow({}, steps, {"out": "s/out"}))
+    assert_streamed(ours)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"loadContents": True}, "/b/file has loadContents"),
+        ({"secondaryFiles": [{"pattern": ".idx", "required": False}]}, "/b/file has secondaryFiles"),
+        ({"inputBinding": {"valueFrom": "$(self.size)"}}, None),
+    ],
+)
+def test_an_input_that_needs_the_whole_file_falls_back(bench: Bench, fields: Document, why: str | None) -> None:
+    second = tool("note read; cat $file", {"file": streamable(**fields)}, {"out": "stdout"}, stdout="read.txt")
+    _, ours = bench.run_both(chain(producer(), second))
+    assert ours.time("read") > ours.time("end")
+    assert "/a/out -> /b/file is delivered at termination" in ours.log
+    if why:
+        assert why in ours.log
+
+
+def test_an_expression_on_the_size_falls_back(bench: Bench) -> None:
+    second = tool("note read $size", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
+    second["requirements"][0]["envDef"].append({"envName": "size", "envValue": "$(inputs.file.size)"})
+    _, ours = bench.run_both(chain(producer(), second))
+    assert ours.time("read 35") > ours.time("end")
+    assert "is used in the expression 'inputs.file.size', which needs the whole file" in ours.log
+
+
+def test_oversubscribe_never_starts_late_and_loses_nothing(bench: Bench) -> None:
+    cores = {"class": "ResourceRequirement", "coresMin": len(os.sched_getaffinity(0))}
+    first, second = producer(), reader()
+    first["requirements"].append(cores)
+    second["requirements"].append(cores)
+    _, ours = bench.run_both(chain(first, second), config={"oversubscribe": "never"})
+    assert ours.time("read line 1") > ours.time("end")
+
+
+def test_a_member_sees_the_cores_that_it_declares(bench: Bench) -> None:
+    second = reader()
+    second["requirements"][0]["envDef"].append({"envName": "cores", "envValue": "$(runtime.cores)"})
+    second["baseCommand"][2] += '; echo "cores $cores"'
+    _, ours = bench.run_both(chain(producer(), second))
+    assert ours.files["read.txt"].endswith(b"cores 1\n")
+

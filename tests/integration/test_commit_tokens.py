@@ -1,0 +1,214 @@
+"""Downstream steps start at commit, while the producer still runs; results are those of plain StreamFlow."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cwl import Bench, Document, Run, found, streaming, tool, workflow
+
+WRITE_EARLY = "note start; echo data > out.txt; sleep 2; note end"
+
+
+def consumer(kind: str = "File") -> Document:
+    script = {"File": "note read; cat $file", "Directory": "note read; cd $file; cat *"}[kind]
+    return tool(script, {"file": kind}, {"out": "stdout"}, stdout="read.txt")
+
+
+def two_steps(producer: Document, reader: Document | None = None) -> Document:
+    steps = {"a": {"run": producer, "in": {}}, "b": {"run": reader or consumer(), "in": {"file": "a/out"}}}
+    return workflow({}, steps, {"out": "b/out", "made": "a/out"})
+
+
+def assert_early(run: Run) -> None:
+    assert run.time("read") < run.time("end"), run.trace
+
+
+def assert_late(run: Run) -> None:
+    assert run.time("read") > run.time("end"), run.trace
+
+
+@pytest.mark.parametrize(
+    ("script", "rule"),
+    [
+        (WRITE_EARLY, {"committed": "on_close"}),
+        ("echo a > out.txt; echo b >> out.txt; sleep 2; note end", {"committed": "on_close:2"}),
+        ("echo a > temporary; mv temporary out.txt; sleep 2; note end", {"committed": "on_close"}),
+        (
+            "echo a > out.txt; sleep 0.2; touch done; sleep 2; note end",
+            {"committed": "on_file", "fileDeps": ["done*"]},
+        ),
+    ],
+)
+def test_a_file_is_delivered_at_commit(bench: Bench, script: str, rule: Document) -> None:
+    producer = tool(script, {}, {"out": found("out.txt")}, [streaming({"port": "out", **rule})])
+    plain, ours = bench.run_both(two_steps(producer))
+    assert_late(plain)
+    assert_early(ours)
+
+
+def test_on_termination_waits_for_the_end(bench: Bench) -> None:
+    producer = tool(WRITE_EARLY, {}, {"out": found("out.txt")}, [streaming({"port": "out"})])
+    _, ours = bench.run_both(two_steps(producer))
+    assert_late(ours)
+
+
+def test_standard_output_is_committed_when_it_is_closed(bench: Bench) -> None:
+    script = "echo data; exec > /dev/null 2>&1; sleep 2; note end"
+    producer = tool(
+        script, {}, {"out": "stdout"}, [streaming({"port": "out", "committed": "on_close"})], stdout="out.txt"
+    )
+    _, ours = bench.run_both(two_steps(producer))
+    assert_early(ours)
+
+
+def test_a_directory_is_complete_with_so_many_files(bench: Bench) -> None:
+    script = "mkdir d; for i in 1 2 3; do echo $i > d/$i; done; sleep 2; note end"
+    rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
+    producer = tool(script, {}, {"out": found("d", "Directory")}, [streaming(rule)])
+    _, ours = bench.run_both(two_steps(producer, consumer("Directory")))
+    assert_early(ours)
+
+
+def test_a_list_is_complete_with_so_many_files(bench: Bench) -> None:
+    script = "for i in 2 1 3; do echo $i > $i.txt; sleep 0.1; done; sleep 2; note end"
+    rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
+    producer = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
+    reader = tool("note read; cat", {"file": {"type": "File[]"}}, {"out": "stdout"}, stdout="read.txt")
+    reader["baseCommand"] = ["sh", "-c", 'echo "$(date +%s.%N) read" >> "$TRACE"; cat "$@"', "sh"]
+    reader["inputs"]["file"] = {"type": "File[]", "inputBinding": {}}
+    _, ours = bench.run_both(two_steps(producer, reader))
+    assert_early(ours)
+
+
+def scattered(producer: Document) -> Document:
+    element = tool(
+        "note read $(basename $file); cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).read"
+    )
+    gather = tool("", {"files": {"type": "File[]", "inputBinding": {}}}, {"out": "stdout"}, stdout="all.txt")
+    gather["baseCommand"] = ["cat"]
+    steps = {
+        "a": {"run": producer, "in": {}},
+        "b": {"run": element, "in": {"file": "a/out"}, "scatter": "file"},
+        "c": {"run": gather, "in": {"files": "b/out"}},
+    }
+    return workflow({}, steps, {"list": "b/out", "all": "c/out", "made": "a/out"})
+
+
+def test_elements_of_a_list_fire_one_by_one_and_end_in_the_order_of_the_glob(bench: Bench) -> None:
+    script = "for i in 3 1 2; do echo $i > $i.txt; sleep 1; done; note end"
+    rule = {"port": "out", "committed": "on_close"}
+    producer = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
+    plain, ours = bench.run_both(scattered(producer))
+    assert plain.time("read 3.txt") > plain.time("end")
+    first, second, third = (ours.time(f"read {name}.txt") for name in (3, 1, 2))
+    assert first + 0.5 < second < third - 0.5
+    assert third < ours.time("end") + 0.5
+
+
+def test_rules_for_some_files_of_a_list(bench: Bench) -> None:
+    script = "echo 1 > 1.early; echo 2 > 2.late; sleep 1.5; note end"
+    rules = [{"port": "out", "files": ["*.early"], "committed": "on_close"}, {"port": "out", "files": ["*.late"]}]
+    producer = tool(script, {}, {"out": found(["*.late", "*.early"], "File[]")}, [streaming(*rules)])
+    _, ours = bench.run_both(scattered(producer))
+    assert ours.time("read 1.early") < ours.time("end") < ours.time("read 2.late")
+
+
+def test_an_empty_list(bench: Bench) -> None:
+    producer = tool("true", {}, {"out": found("*.txt", "File[]")}, [streaming({"port": "out", "committed": "on_close"})])
+    _, ours = bench.run_both(scattered(producer))
+    assert ours.outputs["list"] == []
+
+
+@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
+def test_a_scatter_feeds_the_next_without_waiting_for_the_gather(bench: Bench, committed: str) -> None:
+    made = tool(
+        "note make $n; echo $n > $n.txt; sleep $n; note made $n",
+        {"n": "int"},
+        {"out": found("*.txt")},
+        [streaming({"port": "out", "committed": committed})],
+    )
+    used = tool("note use $(cat $file); cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).used")
+    steps = {
+        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
+        "b": {"run": used, "in": {"file": "a/out"}, "scatter": "file"},
+    }
+    document = workflow({"numbers": "int[]"}, steps, {"out": "b/out"})
+    plain, ours = bench.run_both(document, {"numbers": [3, 0]})
+    assert plain.time("use 0") > plain.time("made 3")
+    assert ours.time("use 0") < ours.time("made 3")
+    assert (ours.time("use 3") < ours.time("made 3")) == (committed == "on_close")
+
+
+EARLY = [streaming({"port": "out", "committed": "on_close"})]
+
+
+def producer_early() -> Document:
+    return tool(WRITE_EARLY, {}, {"out": found("out.txt")}, EARLY)
+
+
+def inner(step: Document) -> Document:
+    document = workflow({"file": step.get("file", "File")}, {"b": {"run": consumer(), "in": {"file": "file"}}}, {"out": "b/out"})
+    return document
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"run": inner({}), "in": {"file": "a/out"}},
+        {"run": inner({}), "in": {"file": "a/out"}, "when": "$(inputs.file.basename == 'out.txt')"},
+        {"run": consumer(), "in": {"file": "a/out"}, "when": "$(true)"},
+        {"run": consumer(), "in": {"file": {"source": "a/out", "valueFrom": "$(self)"}}},
+        {
+            "run": consumer(),
+            "in": {"file": {"source": ["a/out"], "linkMerge": "merge_flattened", "valueFrom": "$(self[0])"}},
+        },
+        {"run": consumer(), "in": {"file": {"source": "a/out", "default": {"class": "File", "path": "job.json"}}}},
+    ],
+    ids=["subworkflow", "subworkflow-when", "when", "valueFrom", "linkMerge", "default"],
+)
+def test_a_commit_reaches_the_consumer_through(bench: Bench, second: Document) -> None:
+    steps = {"a": {"run": producer_early(), "in": {}}, "b": second}
+    _, ours = bench.run_both(workflow({}, steps, {"out": "b/out"}))
+    assert_early(ours)
+
+
+def test_a_producer_in_a_subworkflow(bench: Bench) -> None:
+    outer = workflow({}, {"a": {"run": producer_early(), "in": {}}}, {"out": "a/out"})
+    steps = {"s": {"run": outer, "in": {}}, "b": {"run": consumer(), "in": {"file": "s/out"}}}
+    _, ours = bench.run_both(workflow({}, steps, {"out": "b/out", "made": "s/out"}))
+    assert_early(ours)
+
+
+def test_an_optional_output_that_is_missing(bench: Bench) -> None:
+    producer = tool("note end", {}, {"out": found("out.txt", "File?")}, EARLY)
+    reader = tool("note read; echo read", {"file": "File?"}, {"out": "stdout"}, stdout="read.txt")
+    reader["requirements"] = [{"class": "EnvVarRequirement", "envDef": {"TRACE": "$(inputs.trace)"}}]
+    _, ours = bench.run_both(two_steps(producer, reader))
+    assert_late(ours)
+
+
+def test_what_cannot_be_early_falls_back_and_says_why(bench: Bench) -> None:
+    out = {"type": "File", "outputBinding": {"glob": "out.txt", "outputEval": "$(self[0])"}}
+    producer = tool(WRITE_EARLY, {}, {"out": out}, EARLY)
+    producer["requirements"].append({"class": "InlineJavascriptRequirement"})
+    _, ours = bench.run_both(two_steps(producer))
+    assert_late(ours)
+    assert "/a/out -> /b/file is delivered at termination: /a/out is computed by outputEval" in ours.log
+
+
+def test_a_file_that_changes_after_its_commit_fails_the_run(bench: Bench) -> None:
+    producer = tool("echo a > out.txt; sleep 1; echo b >> out.txt", {}, {"out": found("out.txt")}, EARLY)
+    run = bench.run(two_steps(producer))
+    assert not run.ok
+    assert "out.txt of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
+
+
+def test_more_files_than_promised_fail_the_run(bench: Bench) -> None:
+    script = "for i in 1 2 3; do echo $i > $i.txt; done; sleep 1; echo 4 > 4.txt"
+    rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
+    producer = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
+    reader = tool("true", {"file": {"type": "File[]"}}, {})
+    steps = {"a": {"run": producer, "in": {}}, "b": {"run": reader, "in": {"file": "a/out"}}}
+    run = bench.run(workflow({}, steps, {"made": "a/out"}))
+    assert not run.ok
+    assert "was committed by `on_n_files` with 3 files, but 1 more are there at the end: 4.txt" in run.log
