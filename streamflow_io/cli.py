@@ -1,0 +1,107 @@
+"""The `streamflow-io` command.
+
+A subcommand is a module with `add_arguments` and `run`, and one line in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from rich.console import Console
+
+from .hints.errors import HintError, HintErrors
+
+# Name, module, help. Modules are imported when needed, so that no command waits for another's imports.
+COMMANDS = (
+    ("validate", "streamflow_io.validation", "check a CWL workflow and its hints, without running it"),
+    ("plan", "streamflow_io.planning", "show what will stream in a StreamFlow file, and why something will not"),
+)
+
+
+class Result(Protocol):
+    """What a subcommand found out."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is well: the exit code is 0 then, and only then."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The result for programs; `ok` is added."""
+
+    def show(self, console: Console) -> None:
+        """The result for people."""
+
+
+class Command(Protocol):
+    """A module that implements a subcommand."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments; `--json` is there already."""
+
+    def run(self, arguments: argparse.Namespace) -> Result:
+        """Do the work.
+
+        :raises HintErrors: if hints have mistakes; they are shown, and the exit code is 1
+        """
+
+
+class Mistakes:
+    """The result of a subcommand that was stopped by mistakes in hints."""
+
+    ok = False
+
+    def __init__(self, errors: Sequence[HintError]) -> None:
+        self.errors = errors
+
+    def to_json(self) -> dict[str, Any]:
+        return {"errors": [vars(error) for error in self.errors]}
+
+    def show(self, console: Console) -> None:
+        show_errors(console, self.errors)
+
+
+def show_errors(console: Console, errors: Sequence[HintError]) -> None:
+    """Print mistakes for people, each with its place first so that a terminal or an editor can go there."""
+    for error in errors:
+        file = os.path.relpath(error.file) if os.path.isabs(error.file) else error.file
+        place = file if error.line is None else f"{file}:{error.line}"
+        console.print(f"{place}: {error.field}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+        for line in (error.message, f"allowed: {error.allowed}"):
+            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    :return: 0 only if all is well, 1 if not, 2 if the command line is wrong
+    """
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="streamflow-io", description="I/O-aware CWL workflows for StreamFlow")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    modules: dict[str, Command] = {}
+    for name, module, text in COMMANDS:
+        subparser = commands.add_parser(name, help=text, description=text)
+        subparser.add_argument("--json", action="store_true", help="print JSON for programs")
+        if name in argv[:1]:
+            modules[name] = cast(Command, import_module(module))
+            modules[name].add_arguments(subparser)
+    namespace = parser.parse_args(argv)
+    try:
+        result = modules[namespace.command].run(namespace)
+    except HintErrors as mistakes:
+        result = Mistakes(mistakes.errors)
+    if namespace.json:
+        print(json.dumps({"ok": result.ok, **result.to_json()}, indent=2))
+    else:
+        result.show(Console())
+    return 0 if result.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""The value of `storageBW`: the bandwidth constraint of a step. Pure.
+
+The forms are those of the storage bandwidth constraints of H. Elshazly et al., I/O-aware PyCOMPSs: static,
+auto (unbounded), and auto with bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+PATTERN = rf"^(?:{_NUMBER}|auto|auto\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\))$"
+ALLOWED = "a number of MB/s above 0, auto, or auto(min,max,delta) with 0 < min <= max and delta > 1"
+
+
+@dataclass(frozen=True)
+class StaticConstraint:
+    """Every job needs `value` MB/s (10^6 bytes per second)."""
+
+    value: float
+
+    def __str__(self) -> str:
+        return _text(self.value)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """An auto constraint is sought from `minimum` to `maximum` MB/s, growing by the factor `delta`."""
+
+    minimum: float
+    maximum: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class AutoConstraint:
+    """What every job needs is learned while the workflow runs, within `bounds` if there are any."""
+
+    bounds: Bounds | None = None
+
+    def __str__(self) -> str:
+        if self.bounds is None:
+            return "auto"
+        bounds = self.bounds
+        return f"auto({_text(bounds.minimum)},{_text(bounds.maximum)},{_text(bounds.delta)})"
+
+
+StorageBW = StaticConstraint | AutoConstraint
+
+
+def parse_storage_bw(value: object) -> StorageBW:
+    """Read a `storageBW`.
+
+    :param value: a number, or one of the strings of :data:`PATTERN`
+    :return: the constraint; `parse_storage_bw(str(c)) == c` for every constraint `c`
+    :raises ValueError: with one sentence that says what is wrong
+    """
+    if isinstance(value, StaticConstraint | AutoConstraint):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return _static(float(value))
+        except OverflowError:
+            raise ValueError("a number of MB/s must be finite") from None
+    if not isinstance(value, str) or re.match(PATTERN, value.strip()) is None:
+        raise ValueError(f"{value!r} is no storage bandwidth")
+    text = value.strip()
+    if text == "auto":
+        return AutoConstraint()
+    if not text.startswith("auto"):
+        return _static(float(text))
+    minimum, maximum, delta = (float(number) for number in text[len("auto(") : -1].split(","))
+    return AutoConstraint(_bounds(minimum, maximum, delta))
+
+
+def _static(value: float) -> StaticConstraint:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{_text(value)} MB/s is not above 0")
+    return StaticConstraint(value)
+
+
+def _bounds(minimum: float, maximum: float, delta: float) -> Bounds:
+    if not all(math.isfinite(number) for number in (minimum, maximum, delta)):
+        raise ValueError("min, max and delta must be finite")
+    if minimum <= 0:
+        raise ValueError(f"min {_text(minimum)} is not above 0")
+    if minimum > maximum:
+        raise ValueError(f"min {_text(minimum)} is above max {_text(maximum)}")
+    if delta <= 1:
+        raise ValueError(f"delta {_text(delta)} is not above 1")
+    return Bounds(minimum, maximum, delta)
+
+
+def _text(number: float) -> str:
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)

@@ -1,0 +1,72 @@
+"""The scheduler's config in the StreamFlow file, as models. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictInt, field_validator, model_validator
+
+from .models import Direction, Model, Text, mistake
+
+BandwidthOf = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+
+
+class StorageConfig(Model):
+    """A device or file system with a bandwidth."""
+
+    name: Text = Field(description="the name that hints use")
+    deployment: Text | None = Field(None, description="a deployment of the StreamFlow file (default: all)")
+    path: Text = Field(description="an absolute path: what lies below is on this storage")
+    scope: Literal["shared", "node"] = Field(
+        "shared", description="shared (default): one for all locations; node: one per location"
+    )
+    write: BandwidthOf | None = Field(None, description="write bandwidth, a number of MB/s above 0")
+    read: BandwidthOf | None = Field(
+        None, description="read bandwidth, a number of MB/s above 0 (if just one is given, it holds for both)"
+    )
+
+    @field_validator("path", mode="after")
+    @classmethod
+    def _absolute(cls, path: str) -> str:
+        if not path.startswith("/"):
+            raise mistake(f"{path!r} is not absolute", "an absolute path")
+        return path
+
+    @model_validator(mode="after")
+    def _some_bandwidth(self) -> StorageConfig:
+        if self.write is None and self.read is None:
+            raise mistake(f"storage {self.name!r} has no bandwidth", "write, read or both, in MB/s")
+        return self
+
+    def bandwidth(self, direction: Direction) -> float:
+        """MB/s in one direction; for `both`, the lower of the two."""
+        given = [limit for limit in (self.write, self.read) if limit is not None]
+        limit = {"write": self.write, "read": self.read, "both": min(given)}[direction]
+        return limit if limit is not None else given[0]
+
+
+class SchedulerConfig(Model):
+    """`config` of the scheduler of type `io-aware` in the StreamFlow file."""
+
+    annotations: Text | None = Field(None, description="the path of an annotations file")
+    storages: tuple[StorageConfig, ...] = Field((), description="a list of storages")
+    io_executors: StrictInt | None = Field(
+        None,
+        alias="ioExecutors",
+        ge=1,
+        description="a whole number from 1: most I/O tasks at once on one location (default: 4 x cores)",
+    )
+    oversubscribe: Literal["gangs", "never"] = Field(
+        "gangs", description="gangs (default): streaming consumers may exceed the cores; never"
+    )
+    learned: Text | None = Field(None, description="where learned limits are kept (default: the user's data directory)")
+    runtime: Literal["embedded", "capio", "off"] = Field("embedded", description="embedded (default), capio or off")
+
+    @field_validator("storages", mode="after")
+    @classmethod
+    def _different_names(cls, storages: tuple[StorageConfig, ...]) -> tuple[StorageConfig, ...]:
+        names = [storage.name for storage in storages]
+        for name in names:
+            if names.count(name) > 1:
+                raise mistake(f"two storages are named {name!r}", "a different name for each storage")
+        return storages

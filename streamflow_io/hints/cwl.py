@@ -1,0 +1,216 @@
+"""From a CWL document, as cwl_utils parsed it, to steps with their hints. Adapter: reads what `run` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urldefrag, urlparse
+
+import cwl_utils.parser
+import requests
+from schema_salad.fetcher import DefaultFetcher
+
+from . import files
+from .errors import HintError, Level, Located, Source
+from .inheritance import Parameter, Scope, Step
+from .models import Hint
+from .parsing import parse_hint
+
+# cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
+CWLObject = Any
+_FILES = {"File": "File", "stdin": "File", "stdout": "File", "stderr": "File", "Directory": "Directory"}
+
+
+@dataclass
+class Walk:
+    """What was found in a document.
+
+    :ivar steps: the tools, by step path
+    :ivar workflows: the step paths of the workflows, `/` for the outermost
+    :ivar errors: the hints that could not be read
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    workflows: list[str] = field(default_factory=list)
+    errors: list[HintError] = field(default_factory=list)
+
+
+class Fetcher(DefaultFetcher):
+    """Fetches what `run` names, and asks no server whether the names of classes and formats exist."""
+
+    def check_exists(self, url: str) -> bool:
+        return url.startswith(("http:", "https:")) or bool(super().check_exists(url))
+
+
+def load(path: str) -> CWLObject:
+    """Load a CWL document as `cwl_utils.parser.load_document_by_uri` does, without needless requests.
+
+    :param path: the path of a file, perhaps with `#name` of a process in it
+    :raises schema_salad.exceptions.ValidationException: if it is no valid CWL
+    :raises OSError: if it cannot be read
+    """
+    file, fragment = urldefrag(path)
+    text = Path(file).read_text(encoding="utf-8")
+    version = cwl_utils.parser.cwl_version(files.parse(text))
+    parsers = {"v1.0": cwl_utils.parser.cwl_v1_0, "v1.1": cwl_utils.parser.cwl_v1_1}
+    parser = parsers.get(version or "", cwl_utils.parser.cwl_v1_2)
+    uri = Path(file).resolve().as_uri()
+    options = parser.LoadingOptions(fetcher=Fetcher({}, requests.Session()), fileuri=uri, baseuri=uri)
+    return cwl_utils.parser.load_document_by_string(text, uri, options, fragment or None)
+
+
+def read_steps(document: CWLObject) -> Walk:
+    """Walk a process and all that it runs.
+
+    The paths of steps are those of StreamFlow: the names of the steps on the way, `/` for the process itself.
+
+    :param document: a Workflow, CommandLineTool or ExpressionTool of `cwl_utils.parser`; it is not changed
+    :raises schema_salad.exceptions.ValidationException: if a file named by `run` is no valid CWL
+    :raises OSError: if it cannot be read
+    """
+    walker = _Walker()
+    walker.process(document, "/", (), _Place(document))
+    return walker.found
+
+
+class _Place:
+    """Where a process is written: in which document, and which way leads to it."""
+
+    def __init__(self, root: CWLObject, way: tuple[str, ...] = ()) -> None:
+        self.root = root
+        self.way = way
+        self.uri: str = root.loadingOptions.fileuri or ""
+        self.file = file_of(self.uri)
+
+    def below(self, *way: str) -> _Place:
+        return _Place(self.root, self.way + way)
+
+
+class _Walker:
+    def __init__(self) -> None:
+        self.found = Walk()
+        self.documents: dict[str, list[CWLObject]] = {}
+        self.yaml: dict[str, object] = {}
+
+    def process(self, process: CWLObject, path: str, scopes: tuple[Scope, ...], place: _Place) -> None:
+        if not hasattr(process, "steps"):
+            scopes += self.scope(process, path, Level.TOOL, place)
+            inputs = {p.name: p for p in self.parameters(process, "inputs", place)}
+            outputs = {p.name: p for p in self.parameters(process, "outputs", place)}
+            self.found.steps.append(Step(path, scopes, inputs, outputs))
+            return
+        self.found.workflows.append(path)
+        scopes += self.scope(process, path, Level.WORKFLOW, place)
+        for step in process.steps:
+            name = name_of(step)
+            step_path = f"{path.rstrip('/')}/{name}"
+            inherited = scopes + self.scope(step, step_path, Level.STEP, place.below("steps", name))
+            if isinstance(step.run, str):
+                run = self.load(step)
+                self.process(run, step_path, inherited, _Place(run))
+            else:
+                self.process(step.run, step_path, inherited, place.below("steps", name, "run"))
+
+    def load(self, step: CWLObject) -> CWLObject:
+        options = step.loadingOptions
+        uri, fragment = urldefrag(options.fetcher.urljoin(options.fileuri, step.run))
+        if uri not in self.documents:
+            # Not with the options of the outer document: a file has the namespaces that it declares itself.
+            fresh = type(options)(fetcher=options.fetcher)
+            loaded = cwl_utils.parser.load_document_by_uri(uri, fresh, load_all=True)
+            self.documents[uri] = loaded if isinstance(loaded, list) else [loaded]
+        processes = self.documents[uri]
+        wanted = f"{uri}#{fragment or 'main'}"
+        return next((process for process in processes if process.id == wanted), processes[0])
+
+    def scope(self, element: CWLObject, path: str, level: Level, place: _Place) -> tuple[Scope, ...]:
+        hints: list[Located[Hint]] = []
+        for raw in element.hints or ():
+            if not isinstance(raw, Mapping | str):
+                continue
+            source = files.source_of(raw, place.file)
+            if source.line() is None:
+                name = raw if isinstance(raw, str) else str(raw.get("class"))
+                source = self.source(place.below("hints", name))
+            hint, errors = parse_hint(_clean(raw), self.namespaces(element, place), level, source)
+            self.found.errors += errors
+            if hint is not None:
+                hints.append(hint)
+        return (Scope(path, level, tuple(hints)),) if hints else ()
+
+    def namespaces(self, element: CWLObject, place: _Place) -> Mapping[str, str]:
+        declared: Mapping[str, str] = element.loadingOptions.namespaces or {}
+        if declared:
+            return declared
+        # cwl_utils loses the namespaces of a file with $graph when it loads one process of it.
+        document = self.document(place)
+        found = document.get("$namespaces") if isinstance(document, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+    def document(self, place: _Place) -> object:
+        """The YAML that a process is written in, for what cwl_utils does not keep."""
+        if place.uri not in self.yaml:
+            fetch = place.root.loadingOptions.fetcher.fetch_text
+            self.yaml[place.uri] = files.parse(fetch(place.uri)) if place.uri else None
+        return self.yaml[place.uri]
+
+    def source(self, place: _Place) -> Source:
+        """The line of something of which cwl_utils keeps none."""
+        line = files.line_in(self.document(place), urldefrag(place.root.id)[1], place.way)
+        return Source(place.file, {} if line is None else {(): line})
+
+    def parameters(self, process: CWLObject, field: str, place: _Place) -> Iterator[Parameter]:
+        for parameter in getattr(process, field):
+            name = name_of(parameter)
+            streamable = None
+            if parameter.streamable:
+                source = self.source(place.below(field, name))
+                streamable = Located(name, Level.TOOL, f"{field}.{name}.streamable", source)
+            types = frozenset(_types(parameter.type_))
+            yield Parameter(name, types, streamable, tuple(_globs(process, parameter)))
+
+
+def name_of(element: CWLObject) -> str:
+    """The name of a step or parameter, which is the last part of its id."""
+    return str(element.id).split("#")[-1].split("/")[-1]
+
+
+def file_of(uri: str) -> str:
+    """The path of a `file:` URI; another URI as it is."""
+    parsed = urlparse(uri)
+    return unquote(parsed.path) if parsed.scheme == "file" else uri
+
+
+def _clean(raw: Mapping[str, object] | str) -> object:
+    """A hint without what others add: cwl_utils to `sfio:IOTask:` with no value, packing to an `$import`."""
+    hint = files.plain(raw)
+    if isinstance(hint, dict):
+        for key in ("None", "id"):
+            if key == "id" or hint.get(key, "") is None:
+                hint.pop(key, None)
+    return hint
+
+
+def _types(type_: CWLObject) -> Iterator[str]:
+    if isinstance(type_, Sequence) and not isinstance(type_, str):
+        for member in type_:
+            yield from _types(member)
+    elif isinstance(type_, str):
+        if type_ != "null":
+            yield _FILES.get(type_, "Any" if type_ == "Any" or "#" in type_ else "other")
+    elif hasattr(type_, "items"):
+        for item in _types(type_.items):
+            yield {"File": "File[]", "Directory": "Directory[]", "Any": "Any"}.get(item, "other")
+    else:
+        yield "other"
+
+
+def _globs(process: CWLObject, parameter: CWLObject) -> Iterator[str]:
+    if parameter.type_ in ("stdout", "stderr"):
+        globs = [getattr(process, parameter.type_)]
+    else:
+        glob = getattr(getattr(parameter, "outputBinding", None), "glob", None)
+        globs = [glob] if isinstance(glob, str) else list(glob or ())
+    return (glob for glob in globs if isinstance(glob, str) and "$" not in glob)

@@ -1,0 +1,185 @@
+"""YAML files with the lines of everything in them. Edge: of this package, just this and `cwl` read files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from .config import SchedulerConfig
+from .errors import HintError, HintErrors, Level, Loc, Located, Source
+from .inheritance import Annotations, Scope
+from .models import NAMESPACE, PREFIX, AnnotationsFile, Hint
+from .parsing import CLASSES, parse_hint, parse_model
+
+SCHEDULER_TYPE = "io-aware"
+
+
+def parse(text: str) -> object:
+    """Parse YAML or JSON; mappings and lists remember their lines.
+
+    :raises ruamel.yaml.error.YAMLError: if it is neither
+    """
+    return YAML(typ="rt", pure=True).load(text)
+
+
+def plain(node: object) -> object:
+    """A parsed document as plain dicts and lists."""
+    if isinstance(node, Mapping):
+        return {str(key): plain(value) for key, value in node.items()}
+    if isinstance(node, Sequence) and not isinstance(node, str):
+        return [plain(value) for value in node]
+    for kind in (bool, int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return node
+
+
+def source_of(node: object, file: str) -> Source:
+    """The lines of everything in a parsed piece of a document.
+
+    :param file: the file that the piece is in, unless the piece knows better (`$import`)
+    """
+    imported = getattr(getattr(node, "lc", None), "filename", None)
+    lines: dict[Loc, int] = {}
+    _collect(node, (), lines)
+    return Source(os.path.abspath(imported) if isinstance(imported, str) else file, lines)
+
+
+def _collect(node: object, loc: Loc, lines: dict[Loc, int]) -> None:
+    if not isinstance(node, CommentedMap | CommentedSeq):
+        return
+    keys = list(node) if isinstance(node, CommentedMap) else list(range(len(node)))
+    positions = node.lc.data or {}
+    if not loc:
+        first = min((position[0] for position in positions.values()), default=node.lc.line)
+        if first is not None:
+            lines[()] = min(first, node.lc.line) + 1 if node.lc.line is not None else first + 1
+    for key in keys:
+        way = (*loc, key)
+        if key in positions:
+            lines[way] = positions[key][0] + 1
+        _collect(node[key], way, lines)
+
+
+def line_in(document: object, fragment: str, way: Sequence[str]) -> int | None:
+    """The line of something in a CWL document, following names through lists and mappings alike.
+
+    :param fragment: the id of the process in a document with `$graph`
+    :param way: fields and names by turns, as in `("steps", "align", "run", "inputs", "reads")`
+    """
+    node, line = document, None
+    if isinstance(document, Mapping) and "$graph" in document:
+        node = _named(document["$graph"], fragment)[0]
+    for key in way:
+        node, line = _named(node, key)
+        if node is None:
+            return None
+    return line
+
+
+def _last(id_: object) -> str:
+    return str(id_ or "").split("#")[-1].split("/")[-1]
+
+
+def _named(node: object, name: str) -> tuple[object, int | None]:
+    if isinstance(node, CommentedMap) and name in node:
+        position = (node.lc.data or {}).get(name)
+        return node[name], position[0] + 1 if position else None
+    if isinstance(node, CommentedSeq):
+        for item in node:
+            if isinstance(item, CommentedMap) and _last(item.get("id")) == name:
+                return item, item.lc.line + 1
+        if name in node:
+            return name, node.lc.item(node.index(name))[0] + 1
+    return None, None
+
+
+def read_annotations(path: str | os.PathLike[str]) -> Annotations:
+    """Read an annotations file.
+
+    :raises HintErrors: with all mistakes in it; also if it cannot be read or is no YAML
+    """
+    document = _read(Path(path), "annotations")
+    file = str(Path(path).absolute())
+    source = source_of(document, file)
+    raw = plain(document)
+    if not isinstance(raw, dict):
+        raise HintErrors([HintError(file, 1, "annotations", "not a mapping", "steps, streamable")])
+    steps = raw.get("steps")
+    outline = {**raw, "steps": {key: [] for key in steps}} if isinstance(steps, dict) else raw
+    _, errors = parse_model(AnnotationsFile, outline, "", source)
+    scopes, paths = [], []
+    for step, entries in steps.items() if isinstance(steps, dict) else ():
+        field = f"steps.{step}"
+        paths.append(Located(step, Level.ANNOTATIONS, field, source.below("steps", step)))
+        if not isinstance(entries, list):
+            errors.append(paths[-1].error("not a list", "a list of `- class: sfio:...` entries"))
+            continue
+        hints: list[Located[Hint]] = []
+        for index, entry in enumerate(entries):
+            below = source.below("steps", step, index)
+            hint, mistakes = parse_hint(entry, {PREFIX: NAMESPACE}, Level.ANNOTATIONS, below)
+            errors += mistakes
+            if hint is not None:
+                hints.append(hint)
+            elif not mistakes:
+                errors.append(HintError(file, below.line(), f"{field}[{index}]", "no hint", CLASSES))
+        scopes.append(Scope(step, Level.ANNOTATIONS, tuple(hints)))
+    if errors:
+        raise HintErrors(errors)
+    streamable = [
+        Located(str(entry), Level.ANNOTATIONS, f"streamable[{index}]", source.below("streamable", index))
+        for index, entry in enumerate(raw.get("streamable") or ())
+    ]
+    return Annotations(tuple(paths), tuple(scopes), tuple(streamable))
+
+
+def read_scheduler_config(path: str | os.PathLike[str]) -> SchedulerConfig | None:
+    """Read the config of our scheduler from a StreamFlow file.
+
+    :return: the config; None if the file does not choose the scheduler `io-aware`
+    :raises HintErrors: with all mistakes in it; also if the file cannot be read or is no YAML
+    """
+    document = _read(Path(path), "StreamFlow file")
+    scheduler: object = document
+    for key in ("scheduling", "scheduler"):
+        scheduler = scheduler.get(key) if isinstance(scheduler, Mapping) else None
+    if not isinstance(scheduler, Mapping) or scheduler.get("type") != SCHEDULER_TYPE:
+        return None
+    source = source_of(scheduler, str(Path(path).absolute())).below("config")
+    return parse_scheduler_config(plain(scheduler.get("config")) or {}, source)
+
+
+def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
+    """Validate the config of our scheduler.
+
+    :raises HintErrors: with all mistakes in it
+    """
+    name = "scheduling.scheduler.config"
+    if not isinstance(raw, Mapping):
+        allowed = ", ".join(field.alias or key for key, field in SchedulerConfig.model_fields.items())
+        raise HintErrors([HintError(source.file, source.line(), name, "not a mapping", allowed)])
+    config, errors = parse_model(SchedulerConfig, raw, name, source)
+    if config is None:
+        raise HintErrors(errors)
+    return config
+
+
+def _read(path: Path, what: str) -> object:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise HintErrors(
+            [HintError(str(path.absolute()), None, what, f"cannot be read: {reason}", "a YAML file")]
+        ) from None
+    except YAMLError as error:
+        mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
+        problem = error.problem if isinstance(error, MarkedYAMLError) else str(error)
+        line = mark.line + 1 if mark is not None else None
+        raise HintErrors([HintError(str(path.absolute()), line, what, str(problem), "a YAML file")]) from None

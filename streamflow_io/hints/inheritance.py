@@ -1,0 +1,163 @@
+"""Which hints hold for a step: the nearest level wins. Pure.
+
+Nearest first: the annotations file (the longest step path first), the tool, the step, the workflow around it,
+the step that runs that workflow, and so on outwards. IOTask and StorageBandwidth are inherited per class,
+Streaming per port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from .errors import Level, Located
+from .models import Hint, IOTask, StorageBandwidth, Streaming, StreamingRule
+
+H = TypeVar("H", IOTask, StorageBandwidth)
+STREAMABLE_TYPES = frozenset({"File", "File[]", "Directory", "Any"})
+SEVERAL_FILES = frozenset({"File[]", "Directory", "Any"})
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An input or output parameter of a tool.
+
+    :param types: of `File`, `Directory`, `File[]`, `Directory[]`, `Any` (cannot be known) and `other`
+    :param streamable: where CWL's `streamable: true` was written; None if it was not
+    :param globs: the globs of an output that are no expressions
+    """
+
+    name: str
+    types: frozenset[str]
+    streamable: Located[str] | None = None
+    globs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One place with hints.
+
+    :param path: the path of the step that has them, or of the workflow whose steps inherit them
+    """
+
+    path: str
+    level: Level
+    hints: tuple[Located[Hint], ...]
+
+    def rules(self) -> Iterator[Located[StreamingRule]]:
+        """All rules of the Streaming hints of this place."""
+        for hint in self.hints:
+            if isinstance(hint.value, Streaming):
+                for index, rule in enumerate(hint.value.rules):
+                    below = hint.source.below("rules", index)
+                    yield Located(rule, hint.level, f"{hint.name}.rules[{index}]", below)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A tool that runs in a workflow, with the places whose hints it inherits, the farthest first."""
+
+    path: str
+    scopes: tuple[Scope, ...]
+    inputs: Mapping[str, Parameter]
+    outputs: Mapping[str, Parameter]
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """The annotations file: the step paths it names, their hints, and its `streamable` list."""
+
+    steps: tuple[Located[str], ...] = ()
+    scopes: tuple[Scope, ...] = ()
+    streamable: tuple[Located[str], ...] = ()
+
+
+@dataclass(frozen=True)
+class StepAnnotations:
+    """All hints that hold for a step, and where each was written.
+
+    :ivar path: the StreamFlow step path; `/` if the process is a single tool
+    :ivar io_task: set if the step is an I/O task
+    :ivar storage_bandwidth: its bandwidth constraint
+    :ivar streaming: the rules of its outputs, by the name of the output; outputs without rules are missing
+    :ivar streamable_inputs: inputs that are read front to back, with the place that says so
+    :ivar streamable_outputs: outputs that are written front to back, with the place that says so
+    """
+
+    path: str
+    io_task: Located[IOTask] | None = None
+    storage_bandwidth: Located[StorageBandwidth] | None = None
+    streaming: Mapping[str, tuple[Located[StreamingRule], ...]] = field(default_factory=dict)
+    streamable_inputs: Mapping[str, Located[str]] = field(default_factory=dict)
+    streamable_outputs: Mapping[str, Located[str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether any hint holds for the step."""
+        return bool(
+            self.io_task
+            or self.storage_bandwidth
+            or self.streaming
+            or self.streamable_inputs
+            or self.streamable_outputs
+        )
+
+
+def within(path: str, scope: str) -> bool:
+    """Whether a step path is another one or lies below it."""
+    return path == scope or scope == "/" or path.startswith(f"{scope}/")
+
+
+def scopes_of(step: Step, annotations: Annotations) -> list[Scope]:
+    """The places whose hints a step inherits, the nearest first."""
+    annotated = [scope for scope in annotations.scopes if within(step.path, scope.path)]
+    return [*sorted(annotated, key=lambda scope: -len(scope.path)), *reversed(step.scopes)]
+
+
+def annotate(step: Step, annotations: Annotations) -> StepAnnotations:
+    """The hints that hold for one step. What cannot hold is left out: `resolve_steps` has the errors."""
+    scopes = scopes_of(step, annotations)
+    streaming = {name: _rules(parameter, scopes) for name, parameter in step.outputs.items()}
+    return StepAnnotations(
+        path=step.path,
+        io_task=_nearest(IOTask, scopes),
+        storage_bandwidth=_nearest(StorageBandwidth, scopes),
+        streaming={name: rules for name, rules in streaming.items() if rules},
+        streamable_inputs=_streamable(step.path, step.inputs, annotations),
+        streamable_outputs=_streamable(step.path, step.outputs, annotations),
+    )
+
+
+def port_path(step: str, port: str) -> str:
+    """`/step/port`."""
+    return f"{step.rstrip('/')}/{port}"
+
+
+def can_stream(parameter: Parameter | None) -> bool:
+    """Whether a rule can hold for an output."""
+    return parameter is not None and not STREAMABLE_TYPES.isdisjoint(parameter.types)
+
+
+def _nearest(class_: type[H], scopes: Sequence[Scope]) -> Located[H] | None:
+    for scope in scopes:
+        for hint in scope.hints:
+            if isinstance(hint.value, class_):
+                return Located(hint.value, hint.level, hint.name, hint.source)
+    return None
+
+
+def _rules(parameter: Parameter, scopes: Sequence[Scope]) -> tuple[Located[StreamingRule], ...]:
+    if can_stream(parameter):
+        for scope in scopes:
+            if rules := tuple(rule for rule in scope.rules() if rule.value.port == parameter.name):
+                return rules
+    return ()
+
+
+def _streamable(step: str, parameters: Mapping[str, Parameter], annotations: Annotations) -> dict[str, Located[str]]:
+    found = {name: p.streamable for name, p in parameters.items() if p.streamable is not None}
+    for entry in annotations.streamable:
+        for name in parameters:
+            if entry.value == port_path(step, name):
+                found[name] = entry
+    return found

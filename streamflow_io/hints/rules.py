@@ -1,0 +1,188 @@
+"""The checks of hints that need to know the steps around them, or the storages. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import combinations
+
+from .bandwidth import AutoConstraint, StaticConstraint
+from .config import StorageConfig
+from .errors import HintError, Level, Located
+from .globs import is_pattern, overlap
+from .inheritance import (
+    SEVERAL_FILES,
+    Annotations,
+    Scope,
+    Step,
+    StepAnnotations,
+    annotate,
+    can_stream,
+    port_path,
+    scopes_of,
+)
+from .models import IOTask, StorageBandwidth, StreamingRule
+
+Rule = Located[StreamingRule]
+
+
+def resolve_steps(
+    steps: Sequence[Step], workflows: Collection[str], annotations: Annotations
+) -> tuple[dict[str, StepAnnotations], list[HintError]]:
+    """The hints that hold for each step, and all mistakes in them.
+
+    :param steps: the tools of a workflow
+    :param workflows: the paths of the workflows in it, `/` for the outermost
+    :return: annotations by step path, one for each step; errors, some of them possibly more than once
+    """
+    resolved = {step.path: annotate(step, annotations) for step in steps}
+    errors = [*_check_addresses(steps, workflows, annotations)]
+    for scope, heirs in _scopes(steps, annotations):
+        errors += [*_check_once(scope), *_check_same_files(scope), *_check_ports(scope, heirs)]
+    for step in steps:
+        rules = [rule for port in resolved[step.path].streaming.values() for rule in port]
+        for rule in rules:
+            errors += [*_check_types(step, rule), *_check_deps(step, rule), *_check_home_node(rule, resolved)]
+        errors += _check_cycles(step, rules)
+    return resolved, errors
+
+
+def check_storages(annotations: Mapping[str, StepAnnotations], storages: Sequence[StorageConfig]) -> list[HintError]:
+    """Compare the bandwidth constraints with the storages of the StreamFlow file.
+
+    A constraint that names no storage must fit into at least one of them, if there are any.
+
+    :return: an error for each unknown storage and for each storageBW above the storage's bandwidth
+    """
+    errors = []
+    for hint in (step.storage_bandwidth for step in annotations.values()):
+        if hint is None:
+            continue
+        wanted = hint.value
+        candidates = [storage for storage in storages if wanted.storage in (None, storage.name)]
+        if not candidates and wanted.storage is not None:
+            allowed = ", ".join(storage.name for storage in storages) or "none, the StreamFlow file has no storages"
+            errors.append(hint.error(f"unknown storage {wanted.storage!r}", allowed, "storage"))
+        if candidates:
+            storage = max(candidates, key=lambda candidate: candidate.bandwidth(wanted.direction))
+            limit = storage.bandwidth(wanted.direction)
+            if _most(wanted) > limit:
+                bandwidth = "read and write" if wanted.direction == "both" else wanted.direction
+                message = f"{wanted.storage_bw} is above the {bandwidth} bandwidth of storage {storage.name!r}"
+                errors.append(hint.error(message, f"at most {limit:g} MB/s", "storageBW"))
+    return list(dict.fromkeys(errors))
+
+
+def _most(hint: StorageBandwidth) -> float:
+    match hint.storage_bw:
+        case StaticConstraint(value):
+            return value
+        case AutoConstraint(bounds):
+            return 0 if bounds is None else bounds.maximum
+
+
+def _scopes(steps: Sequence[Step], annotations: Annotations) -> list[tuple[Scope, list[Step]]]:
+    """All places with hints, and the steps that inherit from each."""
+    heirs: dict[tuple[str, Level], tuple[Scope, list[Step]]] = {}
+    for step in steps:
+        for scope in scopes_of(step, annotations):
+            heirs.setdefault((scope.path, scope.level), (scope, []))[1].append(step)
+    return list(heirs.values())
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names))) or "none"
+
+
+def _check_addresses(
+    steps: Sequence[Step], workflows: Collection[str], annotations: Annotations
+) -> Iterator[HintError]:
+    """Steps and ports that the annotations file names."""
+    paths = {step.path for step in steps} | set(workflows)
+    for entry in annotations.steps:
+        if entry.value not in paths:
+            yield entry.error(f"unknown step {entry.value!r}", _listed(paths))
+    ports = {port_path(step.path, name) for step in steps for name in (*step.inputs, *step.outputs)}
+    for entry in annotations.streamable:
+        if entry.value not in ports:
+            yield entry.error(f"unknown port {entry.value!r}", _listed(ports))
+
+
+def _check_once(scope: Scope) -> Iterator[HintError]:
+    for class_ in (IOTask, StorageBandwidth):
+        for hint in [hint for hint in scope.hints if isinstance(hint.value, class_)][1:]:
+            yield hint.error(f"a second {hint.name} at the same place", f"one {hint.name}", "class")
+
+
+def _check_same_files(scope: Scope) -> Iterator[HintError]:
+    for first, second in combinations(scope.rules(), 2):
+        one, other = first.value, second.value
+        if one.port != other.port:
+            continue
+        if not one.files and not other.files:
+            yield second.error(f"a second rule for all files of {one.port!r}", "one rule for each file", "port")
+        for a, b in ((a, b) for a in one.files for b in other.files if overlap(a, b)):
+            message = f"{b!r} and {a!r} of another rule for {one.port!r} match the same files"
+            yield second.error(message, "one rule for each file", "files")
+
+
+def _check_ports(scope: Scope, heirs: Sequence[Step]) -> Iterator[HintError]:
+    """Rules of a workflow hold for those of its steps that have the output: at least one must."""
+    for rule in scope.rules():
+        port = rule.value.port
+        if any(can_stream(step.outputs.get(port)) for step in heirs):
+            continue
+        found = any(port in step.outputs for step in heirs)
+        message = f"output {port!r} holds no files" if found else f"unknown port {port!r}"
+        outputs = [name for step in heirs for name, output in step.outputs.items() if can_stream(output)]
+        yield rule.error(message, f"outputs with files: {_listed(outputs)}", "port")
+
+
+def _check_types(step: Step, rule: Rule) -> Iterator[HintError]:
+    port = rule.value.port
+    if not SEVERAL_FILES.isdisjoint(step.outputs[port].types):
+        return
+    for given, field in ((rule.value.files, "files"), (rule.value.n_files, "nFiles")):
+        if given:
+            yield rule.error(f"output {port!r} is a single file", f"{field} with a Directory or File[] only", field)
+
+
+def _check_deps(step: Step, rule: Rule) -> Iterator[HintError]:
+    outputs = [name for name, output in step.outputs.items() if can_stream(output)]
+    for index, dep in enumerate(rule.value.file_deps):
+        if dep not in outputs and not is_pattern(dep) and not {".", "/"} & set(dep):
+            whose = "this tool" if rule.level is Level.TOOL else f"step {step.path}"
+            message = f"{dep!r} is no output with files of {whose}, and no glob"
+            yield rule.error(message, f"{_listed(outputs)}, or globs", "fileDeps", index)
+
+
+def _check_home_node(rule: Rule, steps: Collection[str]) -> Iterator[HintError]:
+    if rule.value.home_node is not None and rule.value.home_node not in steps:
+        yield rule.error(f"unknown step {rule.value.home_node!r}", _listed(steps), "homeNode")
+
+
+def _check_cycles(step: Step, rules: Sequence[Rule]) -> list[HintError]:
+    graph = {
+        index: [other for other, target in enumerate(rules) if _waits_for(step, rule.value, target.value)]
+        for index, rule in enumerate(rules)
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as cycle:
+        # graphlib lists the nodes from the awaited to the waiting one
+        names = [rules[index].value.port for index in reversed(cycle.args[1])]
+        first = rules[min(cycle.args[1])]
+        message = f"rules wait for each other: {' -> '.join(names)}"
+        return [first.error(message, "fileDeps that do not lead back to the same files", "fileDeps")]
+    return []
+
+
+def _waits_for(step: Step, rule: StreamingRule, other: StreamingRule) -> bool:
+    """Whether some file of one rule is committed by a file of the other."""
+    for dep in rule.file_deps:
+        if dep in step.outputs:
+            if dep == other.port:
+                return True
+        elif any(overlap(dep, files) for files in other.files or step.outputs[other.port].globs):
+            return True
+    return False

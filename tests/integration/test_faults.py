@@ -1,0 +1,208 @@
+"""Guarantees 1 to 5 of the design, each broken on purpose."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+
+RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+LINES = "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done"
+# The number of this attempt, counted by what earlier ones noted.
+ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
+
+
+def pipeline(script: str, reader: str = 'note read; cat $file; note "read all"', **fields: Document) -> Document:
+    """a streams to b; c gets the result of b as a file."""
+    made = tool(script, {}, {"out": streamable("stdout")}, stdout="a.txt")
+    read = tool(reader, {"file": streamable()}, {"out": "stdout"}, stdout="b.txt")
+    last = tool("note last; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="c.txt")
+    steps = {
+        "a": {"run": made, "in": {}},
+        "b": {"run": read, "in": {"file": "a/out"}},
+        "c": {"run": last, "in": {"file": "b/out"}},
+    }
+    return workflow({}, steps, {"a": "a/out", "b": "b/out", "c": "c/out"})
+
+
+def committing(script: str, rule: str = "on_close", glob: str = "out.txt") -> Document:
+    """a commits a file; b gets it."""
+    made = tool(script, {}, {"out": found(glob)}, [streaming({"port": "out", "committed": rule})])
+    read = tool("note read; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="b.txt")
+    steps = {"a": {"run": made, "in": {}}, "b": {"run": read, "in": {"file": "a/out"}}}
+    return workflow({}, steps, {"a": "a/out", "b": "b/out"})
+
+
+def assert_failed(bench: Bench, run: Run) -> None:
+    assert not run.ok
+    assert run.files == {}
+    assert bench.leftovers() == []
+
+
+@pytest.mark.parametrize("death", ["exit 3", "kill -9 $$", "kill -15 $$"])
+def test_a_failed_producer_never_looks_like_an_end_of_file(bench: Bench, death: str) -> None:
+    run = bench.run(pipeline(f"{LINES}; {death}"))
+    assert_failed(bench, run)
+    assert run.times("read") != []
+    assert run.times("read all") == []
+    assert run.times("last") == []
+
+
+def test_what_a_reader_made_of_a_failed_producer_is_withheld(bench: Bench) -> None:
+    run = bench.run(pipeline(f"{LINES}; exit 3", "head -n 1 $file; note 'read enough'"))
+    assert_failed(bench, run)
+    assert run.times("read enough") != []
+    assert run.times("last") == []
+
+
+def test_what_a_reader_made_waits_until_its_producer_has_succeeded(bench: Bench) -> None:
+    _, ours = bench.run_both(pipeline(f"{LINES}; note end", "head -n 1 $file; note 'read enough'"))
+    assert ours.time("read enough") < ours.time("end") < ours.time("last")
+
+
+def test_a_gang_is_retried_as_one_in_place(bench: Bench) -> None:
+    document = pipeline(f"{ATTEMPT}{LINES}; [ $attempt -ge 3 ] || exit 3; note end")
+    run = bench.run(document, **RETRY)
+    assert run.ok, run.errors
+    assert len(run.times("try")) == 3
+    assert len(run.times("read all")) == len(run.times("last")) == 1
+    assert run.files["c.txt"] == b"".join(b"line %d\n" % i for i in range(1, 6))
+    assert bench.leftovers() == []
+
+
+def test_a_gang_whose_reader_had_finished_is_retried_as_one(bench: Bench) -> None:
+    document = pipeline(f"{ATTEMPT}{LINES}; [ $attempt -ge 2 ] || exit 3", "note read; head -n 1 $file")
+    run = bench.run(document, **RETRY)
+    assert run.ok, run.errors
+    assert (len(run.times("try")), len(run.times("read")), len(run.times("last"))) == (2, 2, 1)
+
+
+def test_a_chain_is_retried_as_one(bench: Bench) -> None:
+    made = tool(f"{ATTEMPT}{LINES}; [ $attempt -ge 2 ] || exit 3", {}, {"out": streamable("stdout")}, stdout="a.txt")
+    middle = tool("cat $file", {"file": streamable()}, {"out": streamable("stdout")}, stdout="m.txt")
+    steps = {"a": {"run": made, "in": {}}}
+    for name, before in zip("bcd", "abc", strict=True):
+        steps[name] = {"run": middle, "in": {"file": f"{before}/out"}}
+    run = bench.run(workflow({}, steps, {"d": "d/out"}), **RETRY)
+    assert run.ok, run.errors
+    assert run.files["m.txt"].count(b"\n") == 5
+
+
+def test_a_reader_that_fails_is_retried_alone(bench: Bench) -> None:
+    document = pipeline(f"note start; {LINES}", f"{ATTEMPT}cat $file; [ $attempt -ge 2 ] || exit 3")
+    run = bench.run(document, **RETRY)
+    assert run.ok, run.errors
+    assert (len(run.times("start")), len(run.times("try"))) == (1, 2)
+    assert run.files["c.txt"].count(b"\n") == 5
+
+
+def test_retries_end(bench: Bench) -> None:
+    run = bench.run(pipeline(f"{ATTEMPT}{LINES}; exit 3"), **RETRY)
+    assert_failed(bench, run)
+    assert len(run.times("try")) == 3
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        "echo part > out.txt; kill -9 $$",
+        "exec > out.txt; echo part; kill -9 $$",
+        "exec > out.txt; echo part; exit 3",
+        "sh -c 'exec > out.txt; echo part; kill -9 $$' || exit 3",
+        "set -e; sh -c 'exec > out.txt; echo part; exit 3'; sleep 1",
+    ],
+)
+def test_a_close_by_death_is_no_commit(bench: Bench, death: str) -> None:
+    early = death.startswith("echo")
+    run = bench.run(committing(death.replace("; kill", "; exec 3>&1; kill") if early else death))
+    assert_failed(bench, run)
+    if not early:
+        assert run.times("read") == []
+
+
+def test_a_commit_is_not_repeated_when_its_producer_is_retried(bench: Bench) -> None:
+    run = bench.run(committing(f"{ATTEMPT}echo same > out.txt; sleep 1; [ $attempt -ge 2 ] || exit 3"), **RETRY)
+    assert run.ok, run.errors
+    assert (len(run.times("try")), len(run.times("read"))) == (2, 1)
+    assert run.files["b.txt"] == b"same\n"
+
+
+def test_a_retried_producer_that_writes_something_else_fails_the_run(bench: Bench) -> None:
+    run = bench.run(committing(f"{ATTEMPT}echo $attempt > out.txt; sleep 1; [ $attempt -ge 2 ] || exit 3"), **RETRY)
+    assert not run.ok
+    assert "out.txt of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
+    assert bench.leftovers() == []
+
+
+def test_without_what_the_runtime_needs_everything_is_plain(bench: Bench) -> None:
+    document = pipeline(f"{LINES}; note end")
+    plain = bench.run(document, io=False)
+    path = bench.write(document, {}, io=True)
+    ours = bench.finish(bench.start(path, SFIO_NODE="/nowhere/sfio-node"), path)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert ours.log.count("Nothing streams in this run, everything is as with plain StreamFlow") == 1
+
+
+def endless() -> Document:
+    return pipeline("note start; while true; do echo line; sleep 0.1; done", "note read; sleep 1000 & cat $file")
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.1)
+
+
+def noted(path: Path, what: str) -> Callable[[], bool]:
+    trace = path.parent / "trace"
+    return lambda: trace.exists() and f" {what}\n" in trace.read_text()
+
+
+def to_driver(process: subprocess.Popen[str], number: int) -> None:
+    os.kill(process.pid, number)
+
+
+def to_terminal(process: subprocess.Popen[str], number: int) -> None:
+    os.killpg(process.pid, number)
+
+
+@pytest.mark.parametrize(
+    ("send", "number"),
+    [
+        (to_terminal, signal.SIGINT),
+        (to_driver, signal.SIGINT),
+        (to_driver, signal.SIGTERM),
+        (to_driver, signal.SIGKILL),
+    ],
+)
+def test_nothing_is_left_when_the_driver_ends(
+    bench: Bench, send: Callable[[subprocess.Popen[str], int], None], number: int
+) -> None:
+    path = bench.write(endless(), {}, io=True)
+    process = bench.start(path)
+    wait_for(noted(path, "read"))
+    send(process, number)
+    process.wait(30)
+    assert process.returncode != 0
+    wait_for(lambda: bench.leftovers() == [])
+
+
+@pytest.mark.parametrize("victim", ["exec", "serve"])
+def test_nothing_is_left_when_the_node_runtime_is_killed(bench: Bench, victim: str) -> None:
+    path = bench.write(endless(), {}, io=True)
+    process = bench.start(path)
+    wait_for(noted(path, "read"))
+    (pid, *_) = [int(line.split()[1].rstrip(":")) for line in bench.leftovers() if f" {victim} --" in line]
+    os.kill(pid, signal.SIGKILL)
+    run = bench.finish(process, path)
+    assert not run.ok
+    wait_for(lambda: bench.leftovers() == [])

@@ -1,0 +1,287 @@
+"""`streamflow-io validate`: cwltool with our schema, then our rules; and the step paths are StreamFlow's."""
+
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import cwl_utils.parser
+import pytest
+from cwltool.argparser import arg_parser
+from cwltool.main import main as cwltool
+from rich.console import Console
+from streamflow.config.config import WorkflowConfig
+from streamflow.cwl.translator import CWLTranslator
+from streamflow.main import build_context
+from streamflow.workflow.step import ExecuteStep
+
+from streamflow_io.hints import resolve
+from streamflow_io.validation import validate
+
+VERSIONS = ["v1.0", "v1.1", "v1.2"]
+TOOL = """\
+cwlVersion: {version}
+class: CommandLineTool
+$namespaces: {{sfio: "urn:streamflow-io:cwl#"}}
+hints:
+  - class: sfio:Streaming
+    rules:
+      - port: out
+        committed: on_close
+baseCommand: cat
+inputs:
+  source: {{type: File, streamable: true, inputBinding: {{position: 1}}}}
+outputs:
+  out: {{type: stdout, streamable: true}}
+"""
+WORKFLOW = """\
+cwlVersion: {version}
+class: Workflow
+$namespaces:
+  sfio: "urn:streamflow-io:cwl#"
+  edam: http://edamontology.org/
+  cwltool: "http://commonwl.org/cwltool#"
+$schemas: [http://edamontology.org/EDAM_1.18.owl]
+requirements: {{SubworkflowFeatureRequirement: {{}}}}
+inputs: {{source: {{type: File, format: "edam:format_2572"}}}}
+outputs: {{result: {{type: File, outputSource: second/out}}}}
+hints:
+  - class: sfio:IOTask
+  - class: sfio:StorageBandwidth
+    storageBW: auto(10,50,4)
+  - class: cwltool:CUDARequirement
+    cudaVersionMin: "11"
+steps:
+  first:
+    run: tool.cwl
+    in: {{source: source}}
+    out: [out]
+  second:
+    run:
+      class: CommandLineTool
+      hints:
+        sfio:StorageBandwidth: {{storageBW: 0.5, direction: both}}
+      baseCommand: cat
+      inputs: {{source: File}}
+      outputs: {{out: {{type: stdout}}}}
+    in: {{source: first/out}}
+    out: [out]
+  inner:
+    in: {{source: source}}
+    out: []
+    run:
+      class: Workflow
+      inputs: {{source: File}}
+      outputs: []
+      steps:
+        - id: third
+          run: tool.cwl
+          in: {{source: source}}
+          out: [out]
+"""
+PATHS = ["/first", "/inner/third", "/second"]
+
+
+def _write(directory: Path, version: str = "v1.2") -> str:
+    (directory / "tool.cwl").write_text(TOOL.format(version=version))
+    (directory / "workflow.cwl").write_text(WORKFLOW.format(version=version))
+    return str(directory / "workflow.cwl")
+
+
+def _pack(directory: Path, version: str = "v1.2") -> str:
+    packed = io.StringIO()
+    arguments = arg_parser().parse_args(["--pack", "--quiet", "--skip-schemas", _write(directory, version)])
+    assert cwltool(args=arguments, stdout=packed) == 0
+    (directory / "packed.cwl").write_text(packed.getvalue())
+    return str(directory / "packed.cwl")
+
+
+def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "streamflow_io.cli", "validate", *arguments]
+    environment = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_valid_workflow_in_every_version(tmp_path: Path, version: str) -> None:
+    result = validate(_write(tmp_path, version))
+    assert (result.messages, result.errors) == ((), ())
+    assert result.ok
+    assert sorted(result.steps) == PATHS
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_packing_keeps_the_hints(tmp_path: Path, version: str) -> None:
+    packed, plain = validate(_pack(tmp_path, version)), validate(_write(tmp_path, version))
+    assert packed.ok, packed
+    assert sorted(packed.steps) == PATHS
+    for path, step in plain.steps.items():
+        other = packed.steps[path]
+        assert (step.io_task is None) == (other.io_task is None)
+        assert step.storage_bandwidth is not None
+        assert other.storage_bandwidth is not None
+        assert step.storage_bandwidth.value == other.storage_bandwidth.value
+        assert {port: [rule.value for rule in rules] for port, rules in step.streaming.items()} == {
+            port: [rule.value for rule in rules] for port, rules in other.streaming.items()
+        }
+        assert list(step.streamable_inputs) == list(other.streamable_inputs)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("prepare", [_write, _pack])
+async def test_step_paths_are_those_of_streamflow(tmp_path: Path, version: str, prepare: object) -> None:
+    assert callable(prepare)
+    file = prepare(tmp_path, version)
+    Path(file).write_text(Path(file).read_text().replace("$schemas: [http://edamontology.org/EDAM_1.18.owl]\n", ""))
+    document = cwl_utils.parser.load_document_by_uri(file)
+    paths = sorted(resolve(document))
+    database = {"type": "default", "config": {"connection": ":memory:"}}
+    context = build_context({"database": database, "path": file})
+    try:
+        translator = CWLTranslator(
+            context=context,
+            name="names",
+            output_directory=str(tmp_path),
+            cwl_definition=document,
+            cwl_inputs={},
+            cwl_inputs_path=None,
+            workflow_config=WorkflowConfig(
+                "names", {"version": "v1.0", "workflows": {"names": {"type": "cwl", "config": {"file": file}}}}
+            ),
+        )
+        steps = translator.translate().steps
+    finally:
+        await context.close()
+    assert sorted(name for name, step in steps.items() if isinstance(step, ExecuteStep)) == paths == PATHS
+
+
+def test_no_server_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **_: object) -> None:
+        pytest.fail(f"asked for the address of {arguments[0]}")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    assert validate(_write(tmp_path)).ok
+
+
+@pytest.mark.parametrize(
+    ("hint", "message"),
+    [
+        ("{class: sfio:IOTask, cores: 1}", "invalid field 'cores', expected one of: 'class'"),
+        ("{class: sfio:StorageBandwidth, storage_bw: 3}", "missing required field 'storageBW'"),
+        ("{class: sfio:StorageBandwidth, storageBW: [3]}", "the 'storageBW' field is not valid"),
+        ("{class: sfio:Streaming, rules: [{prot: out}]}", "invalid field 'prot', expected one of: 'committed'"),
+        ("{class: sfio:Streaming, rules: [{port: out, nFiles: many}]}", "the 'nFiles' field is not valid"),
+        ("{class: sfio:Streaming, rules: [{port: out, permanent: 1}]}", "the 'permanent' field is not valid"),
+    ],
+)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("file", ["workflow.cwl", "tool.cwl"])
+def test_cwltool_checks_the_fields_with_our_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hint: str, message: str, version: str, file: str
+) -> None:
+    _write(tmp_path, version)
+    (tmp_path / "tool.cwl").write_text(TOOL.format(version=version).replace("hints:\n", f"hints:\n  - {hint}\n"))
+    monkeypatch.chdir(tmp_path)
+    result = validate(file)
+    text = " ".join(" ".join(result.messages).split())
+    assert not result.cwl_valid
+    assert message in text
+    assert "tool.cwl:5:" in text
+
+
+def test_our_rules_come_after_cwltool(tmp_path: Path) -> None:
+    workflow = _write(tmp_path)
+    tool = tmp_path / "tool.cwl"
+    tool.write_text(tool.read_text().replace("port: out", "port: uot"))
+    result = validate(workflow)
+    assert result.cwl_valid
+    assert [(error.file, error.line) for error in result.errors] == [(str(tool), 7)]
+    assert not result.ok
+    assert result.steps == {}
+
+
+def test_exit_codes_and_output_for_people(tmp_path: Path) -> None:
+    workflow = _write(tmp_path)
+    good = _command(workflow)
+    assert good.returncode == 0, good.stderr
+    assert "valid: 3 steps, 3 with hints" in good.stdout
+    assert "auto(10,50,4)" in good.stdout
+    (tmp_path / "annotations.yml").write_text("streamable: [/first/x]\n")
+    bad = _command(workflow, "--annotations", str(tmp_path / "annotations.yml"))
+    assert bad.returncode == 1
+    assert "annotations.yml:1: streamable[0]" in bad.stdout
+    assert "allowed: /first/out, /first/source" in bad.stdout
+    assert _command().returncode == 2
+    assert not any(run.stderr for run in (good, bad))
+
+
+def test_json_for_programs(tmp_path: Path) -> None:
+    workflow = _write(tmp_path)
+    result = json.loads(_command(workflow, "--json").stdout)
+    assert (result["ok"], result["cwl"], result["errors"]) == (True, {"valid": True, "messages": []}, [])
+    second = result["steps"]["/second"]["sfio:StorageBandwidth"]
+    assert (second["storageBW"], second["direction"], second["line"]) == (0.5, "both", 26)
+    (rule,) = result["steps"]["/first"]["streaming"]["out"]
+    assert (rule["committed"], rule["mode"], rule["start"], rule["level"]) == ("on_close", "update", "commit", "tool")
+    (tmp_path / "tool.cwl").write_text(TOOL.format(version="v1.2").replace("on_close", "on_closed"))
+    bad = _command(workflow, "--json")
+    assert bad.returncode == 1
+    (error,) = json.loads(bad.stdout)["errors"]
+    assert error == {
+        "file": str(tmp_path / "tool.cwl"),
+        "line": 8,
+        "field": "sfio:Streaming.rules[0].committed",
+        "message": "'on_closed' is no commit rule",
+        "allowed": "on_termination, on_close, on_close:N with N >= 1, on_file, on_n_files",
+    }
+
+
+@pytest.mark.parametrize(
+    ("job", "valid", "message"),
+    [
+        ("source: {class: File, path: tool.cwl, format: 'http://edamontology.org/format_2572'}\n", True, ""),
+        ("source: 3\n", False, "the 'source' field is not valid because is not a dict. Expected a File object"),
+        ("other: 3\n", False, "Missing required input parameter 'source'"),
+        ("source: {\n", False, "job.yml:2:"),
+        (None, False, "No such file"),
+    ],
+)
+def test_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str | None, valid: bool, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    if job is not None:
+        (tmp_path / "job.yml").write_text(job)
+    result = validate(_write(tmp_path), str(tmp_path / "job.yml"))
+    assert result.ok is valid
+    assert message in " ".join(" ".join(result.messages).split())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file"),
+        ("{", "workflow.cwl:"),
+        ("class: Workflow\n", "cwlVersion"),
+        ("cwlVersion: v1.2\nclass: X\n", "X"),
+    ],
+)
+def test_what_is_no_workflow(tmp_path: Path, content: str | None, message: str) -> None:
+    file = tmp_path / "workflow.cwl"
+    if content is not None:
+        file.write_text(content)
+    result = validate(str(file))
+    assert not result.ok
+    output = io.StringIO()
+    result.show(Console(file=output, width=200))
+    assert message in output.getvalue()
+    assert "not valid" in output.getvalue()
+
+
+def test_a_tool_that_is_not_there(tmp_path: Path) -> None:
+    workflow = _write(tmp_path)
+    (tmp_path / "tool.cwl").unlink()
+    result = validate(workflow)
+    assert not result.ok
+    assert "tool.cwl" in "\n".join(result.messages)

@@ -1,0 +1,401 @@
+"""Every mistake has one error, with its file, its line, its field and what is allowed.
+
+In each document the comment `# <-` marks the line that the error must name.
+"""
+
+from pathlib import Path
+
+import cwl_utils.parser
+import pytest
+
+from streamflow_io.hints import HintError, HintErrors, read_annotations, resolve
+
+CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming"
+COMMITTED = "on_termination, on_close, on_close:N with N >= 1, on_file, on_n_files"
+BANDWIDTH = "a number of MB/s above 0, auto, or auto(min,max,delta) with 0 < min <= max and delta > 1"
+FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, permanent, homeNode"
+ONE_RULE = "one rule for each file"
+NO_CYCLE = "fileDeps that do not lead back to the same files"
+OUTPUTS = "outputs with files: bam, index, parts, tree"
+ALL_OUTPUTS = "outputs with files: bam, index, parts, sorted, tree"
+DEPS = "bam, index, parts, tree, or globs"
+STEP_PATH = "a StreamFlow step path, as in /chromosome/individuals"
+NUMBER = "a whole number from 1"
+ENTRIES = "a list of `- class: sfio:...` entries"
+PORTS = "/align/bam, /align/count, /align/index, /align/parts, /align/source, /align/tree, /sort/sorted, /sort/source"
+STREAMABLE = "inputs and outputs, as /step/port, that are read or written front to back"
+DECLARATION = '$namespaces: {sfio: "urn:streamflow-io:cwl#"}'
+
+WORKFLOW = """\
+cwlVersion: v1.2
+class: Workflow
+$namespaces: {sfio: "urn:streamflow-io:cwl#"}
+inputs: {source: File}
+outputs: []
+hints: []
+steps:
+  align:
+    run: tool.cwl
+    in: {source: source}
+    out: []
+    hints: []
+  sort:
+    in: {source: source}
+    out: []
+    run:
+      class: CommandLineTool
+      hints: []
+      baseCommand: sort
+      inputs: {source: File}
+      outputs: {sorted: stdout}
+"""
+TOOL = """\
+cwlVersion: v1.2
+class: CommandLineTool
+$namespaces: {sfio: "urn:streamflow-io:cwl#"}
+hints: []
+baseCommand: align
+inputs: {source: File}
+outputs:
+  bam: {type: File, outputBinding: {glob: out.bam}}
+  index: {type: File?, outputBinding: {glob: out.bai}}
+  parts: {type: "File[]", outputBinding: {glob: "part*"}}
+  tree: {type: Directory, outputBinding: {glob: tree}}
+  count: {type: int, outputBinding: {glob: n, outputEval: $(1)}}
+"""
+
+
+def _indent(text: str, by: int) -> str:
+    return "".join(f"{' ' * by}{line}\n" for line in text.strip().splitlines())
+
+
+def _put(document: str, hints: str, number: int = 0) -> str:
+    """The document with these hints in place of its number-th `hints: []`."""
+    parts = document.split("hints: []\n")
+    indent = len(parts[number]) - len(parts[number].rstrip(" "))
+    empty = "hints: []\n"
+    return empty.join(parts[: number + 1]) + "hints:\n" + _indent(hints, indent + 2) + empty.join(parts[number + 1 :])
+
+
+def _errors(directory: Path, workflow: str, tool: str, annotations: str | None = None) -> tuple[HintError, ...]:
+    (directory / "workflow.cwl").write_text(workflow)
+    (directory / "tool.cwl").write_text(tool)
+    if annotations is not None:
+        (directory / "annotations.yml").write_text(annotations)
+    document = cwl_utils.parser.load_document_by_uri(str(directory / "workflow.cwl"))
+    with pytest.raises(HintErrors) as mistakes:
+        resolve(document, None if annotations is None else directory / "annotations.yml")
+    for error in mistakes.value.errors:
+        assert str(error) in str(mistakes.value)
+    return mistakes.value.errors
+
+
+def _check(error: HintError, file: Path, field: str, message: str, allowed: str) -> None:
+    marked = [number for number, line in enumerate(file.read_text().splitlines(), 1) if "# <-" in line]
+    assert error.file == str(file)
+    assert [error.line] == marked
+    assert error.field == field
+    assert message in error.message
+    assert error.allowed == allowed
+    for part in (f"{file}:{error.line}", field, message, allowed):
+        assert part in str(error)
+
+
+RULE = "- class: sfio:Streaming\n  rules:\n  - {}  # <-"
+MISTAKES_IN_A_TOOL = [
+    # class
+    ("- class: sfio:IOTsk  # <-", "class", "unknown class 'sfio:IOTsk'", CLASSES),
+    ("- class: urn:streamflow-io:cwl#X  # <-", "class", "unknown class 'urn:streamflow-io:cwl#X'", CLASSES),
+    (
+        "- class: io:IOTask  # <-",
+        "class",
+        "'io:IOTask': the prefix 'io' is not declared in $namespaces",
+        DECLARATION,
+    ),
+    ("- class: IOTask  # <-", "class", "'IOTask' has no prefix", "sfio:IOTask"),
+    ("- sfio:IOTask  # <-", "hints", "'sfio:IOTask' is not written as a hint", ENTRIES),
+    (
+        "- sfio:IOTask: {}  # <-",
+        "hints",
+        "'sfio:IOTask' is not written as a hint",
+        ENTRIES,
+    ),
+    (
+        "- class: sfio:IOTask\n- class: sfio:IOTask  # <-",
+        "sfio:IOTask.class",
+        "a second sfio:IOTask at the same place",
+        "one sfio:IOTask",
+    ),
+    ("- class: sfio:IOTask\n  cores: 1  # <-", "sfio:IOTask.cores", "unknown field", "class"),
+    # StorageBandwidth
+    (
+        "- class: sfio:StorageBandwidth  # <-",
+        "sfio:StorageBandwidth.storageBW",
+        "missing",
+        f"{BANDWIDTH}; 1 MB is 10^6 bytes",
+    ),
+    *(
+        (
+            f"- class: sfio:StorageBandwidth\n  storageBW: {value}  # <-",
+            "sfio:StorageBandwidth.storageBW",
+            text,
+            BANDWIDTH,
+        )
+        for value, text in [
+            ("0", "0 MB/s is not above 0"),
+            ("fast", "'fast' is no storage bandwidth"),
+            ("auto(50,10,4)", "min 50 is above max 10"),
+            ("auto(10,50,1)", "delta 1 is not above 1"),
+            ("auto(0,50,2)", "min 0 is not above 0"),
+            ("[1]", "[1] is no storage bandwidth"),
+        ]
+    ),
+    (
+        "- class: sfio:StorageBandwidth\n  storageBW: 1\n  direction: up  # <-",
+        "sfio:StorageBandwidth.direction",
+        "'up' is not allowed",
+        "'read', 'write' or 'both'",
+    ),
+    (
+        "- class: sfio:StorageBandwidth\n  storageBW: 1\n  storage: ''  # <-",
+        "sfio:StorageBandwidth.storage",
+        "an empty text",
+        "a text that is not empty",
+    ),
+    # Streaming
+    ("- class: sfio:Streaming  # <-", "sfio:Streaming.rules", "missing", "a list of rules, each with at least a port"),
+    (
+        "- class: sfio:Streaming\n  rules: []  # <-",
+        "sfio:Streaming.rules",
+        "[] is not allowed",
+        "a list of rules, each with at least a port",
+    ),
+    *(
+        (RULE.format(rule), f"sfio:Streaming.rules[0].{field}", message, allowed)
+        for rule, field, message, allowed in [
+            ("{mode: update}", "port", "missing", "an output of the step, of type File, File[], Directory or stdout"),
+            ("{port: a/b}", "port", "'a/b' is no name of a port", "the name of one output, as in `port: alignments`"),
+            ("{port: bma}", "port", "unknown port 'bma'", OUTPUTS),
+            ("{port: count}", "port", "output 'count' holds no files", OUTPUTS),
+            ("{port: bam, filedeps: [index]}", "filedeps", "unknown field", FIELDS),
+            ("{port: bam, committed: onclose}", "committed", "'onclose' is no commit rule", COMMITTED),
+            ("{port: bam, committed: on_close:0}", "committed", "'0' is no number of closes", COMMITTED),
+            ("{port: bam, committed: 3}", "committed", "3 is no commit rule", COMMITTED),
+            ("{port: bam, mode: noupdate}", "mode", "'noupdate' is not allowed", "'update' or 'no_update'"),
+            ("{port: bam, start: now}", "start", "'now' is not allowed", "'commit' or 'producer'"),
+            ("{port: bam, homeNode: call}", "homeNode", "'call' is no step path", STEP_PATH),
+            ("{port: bam, homeNode: /call}", "homeNode", "unknown step '/call'", "/align, /sort"),
+            ("{port: parts, committed: on_n_files}", "nFiles", "committed: on_n_files needs nFiles", NUMBER),
+            ("{port: parts, committed: on_n_files, nFiles: 0}", "nFiles", "nFiles is 0", NUMBER),
+            (
+                "{port: parts, nFiles: 2}",
+                "nFiles",
+                "nFiles with committed: on_termination",
+                "nFiles with committed: on_n_files only",
+            ),
+            (
+                "{port: bam, committed: on_n_files, nFiles: 2}",
+                "nFiles",
+                "output 'bam' is a single file",
+                "nFiles with a Directory or File[] only",
+            ),
+            (
+                "{port: bam, files: ['*.bam']}",
+                "files",
+                "output 'bam' is a single file",
+                "files with a Directory or File[] only",
+            ),
+            (
+                "{port: bam, committed: on_file}",
+                "fileDeps",
+                "committed: on_file needs fileDeps",
+                "a list of outputs of the step, or of globs",
+            ),
+            (
+                "{port: bam, fileDeps: [index]}",
+                "fileDeps",
+                "fileDeps with committed: on_termination",
+                "fileDeps with committed: on_file only",
+            ),
+            (
+                "{port: bam, committed: on_file, fileDeps: [idx]}",
+                "fileDeps[0]",
+                "'idx' is no output with files of this tool, and no glob",
+                DEPS,
+            ),
+            (
+                "{port: bam, committed: on_file, fileDeps: [count]}",
+                "fileDeps[0]",
+                "'count' is no output with files",
+                DEPS,
+            ),
+            (
+                "{port: bam, committed: on_file, fileDeps: [bam]}",
+                "fileDeps",
+                "rules wait for each other: bam -> bam",
+                NO_CYCLE,
+            ),
+            (
+                "{port: bam, committed: on_file, fileDeps: ['*.bam']}",
+                "fileDeps",
+                "rules wait for each other: bam -> bam",
+                NO_CYCLE,
+            ),
+        ]
+    ),
+    (
+        "- class: sfio:Streaming\n  rules:\n  - {port: bam}\n  - {port: bam, mode: no_update}  # <-",
+        "sfio:Streaming.rules[1].port",
+        "a second rule for all files of 'bam'",
+        ONE_RULE,
+    ),
+    (
+        "- class: sfio:Streaming\n  rules: [{port: bam}]\n- class: sfio:Streaming\n  rules: [{port: bam}]  # <-",
+        "sfio:Streaming.rules[0].port",
+        "a second rule for all files of 'bam'",
+        ONE_RULE,
+    ),
+    (
+        "- class: sfio:Streaming\n  rules:\n  - {port: tree, files: ['a*']}\n  - {port: tree, files: [c, '*b']}  # <-",
+        "sfio:Streaming.rules[1].files",
+        "'*b' and 'a*' of another rule for 'tree' match the same files",
+        ONE_RULE,
+    ),
+    (
+        "- class: sfio:Streaming\n  rules:\n"
+        "  - {port: bam, committed: on_file, fileDeps: [index]}  # <-\n"
+        "  - {port: index, committed: on_file, fileDeps: ['part*']}\n"
+        "  - {port: parts, committed: on_file, fileDeps: [bam]}",
+        "sfio:Streaming.rules[0].fileDeps",
+        "rules wait for each other: ",
+        NO_CYCLE,
+    ),
+]
+
+
+@pytest.mark.parametrize(("hints", "field", "message", "allowed"), MISTAKES_IN_A_TOOL)
+def test_mistakes_in_a_tool(tmp_path: Path, hints: str, field: str, message: str, allowed: str) -> None:
+    (error,) = _errors(tmp_path, WORKFLOW, _put(TOOL, hints))
+    _check(error, tmp_path / "tool.cwl", field, message, allowed)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "- {port: tree}\n  - {port: tree, files: ['a*']}\n  - {port: tree, files: ['b*']}",
+        "- {port: bam, committed: on_file, fileDeps: [index]}\n  - {port: index}",
+        "- {port: bam, committed: on_file, fileDeps: [done.txt, logs/end, '*.bai']}",
+        "- {port: tree, files: ['*.vcf'], committed: on_file, fileDeps: ['*.vcf.tbi']}",
+        "- {port: parts, committed: on_n_files, nFiles: 2, homeNode: /sort, permanent: true}",
+    ],
+)
+def test_rules_without_mistakes(tmp_path: Path, rules: str) -> None:
+    (tmp_path / "workflow.cwl").write_text(WORKFLOW)
+    (tmp_path / "tool.cwl").write_text(_put(TOOL, f"- class: sfio:Streaming\n  rules:\n  {rules}"))
+    steps = resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "workflow.cwl")))
+    assert steps["/align"].streaming
+
+
+@pytest.mark.parametrize(
+    ("place", "rule", "field", "message", "allowed"),
+    [
+        (0, "{port: x}", "port", "unknown port 'x'", ALL_OUTPUTS),
+        (0, "{port: count}", "port", "output 'count' holds no files", ALL_OUTPUTS),
+        (1, "{port: sorted}", "port", "unknown port 'sorted'", OUTPUTS),
+        (2, "{port: bam}", "port", "unknown port 'bam'", "outputs with files: sorted"),
+        (
+            0,
+            "{port: sorted, committed: on_file, fileDeps: [index]}",
+            "fileDeps[0]",
+            "'index' is no output with files of step /sort, and no glob",
+            "sorted, or globs",
+        ),
+    ],
+)
+def test_mistakes_at_other_levels(
+    tmp_path: Path, place: int, rule: str, field: str, message: str, allowed: str
+) -> None:
+    (error,) = _errors(tmp_path, _put(WORKFLOW, RULE.format(rule), place), TOOL)
+    _check(error, tmp_path / "workflow.cwl", f"sfio:Streaming.rules[0].{field}", message, allowed)
+
+
+@pytest.mark.parametrize("port", ["bam", "sorted"])
+def test_a_rule_of_a_workflow_holds_where_it_can(tmp_path: Path, port: str) -> None:
+    (tmp_path / "workflow.cwl").write_text(_put(WORKFLOW, RULE.format(f"{{port: {port}}}")))
+    (tmp_path / "tool.cwl").write_text(TOOL)
+    steps = resolve(cwl_utils.parser.load_document_by_uri(str(tmp_path / "workflow.cwl")))
+    assert [path for path, step in steps.items() if step.streaming] == ["/align" if port == "bam" else "/sort"]
+
+
+def test_namespaces_are_those_of_the_file(tmp_path: Path) -> None:
+    lines = TOOL.replace('$namespaces: {sfio: "urn:streamflow-io:cwl#"}\n', "")
+    (error,) = _errors(tmp_path, WORKFLOW, _put(lines, "- class: sfio:IOTask  # <-"))
+    message = "'sfio:IOTask': the prefix 'sfio' is not declared in $namespaces"
+    _check(error, tmp_path / "tool.cwl", "class", message, DECLARATION)
+
+
+def test_another_namespace_with_our_prefix(tmp_path: Path) -> None:
+    tool = _put(TOOL, "- class: sfio:IOTask  # <-").replace("urn:streamflow-io:cwl#", "urn:other#")
+    (error,) = _errors(tmp_path, WORKFLOW, tool)
+    message = "'sfio:IOTask': sfio is declared as 'urn:other#'"
+    _check(error, tmp_path / "tool.cwl", "class", message, DECLARATION)
+
+
+def test_all_mistakes_are_reported_once_and_in_order(tmp_path: Path) -> None:
+    hints = "- class: sfio:Streaming\n  rules: [{port: x, mode: y, start: z}]\n- class: sfio:Y"
+    twice = WORKFLOW.replace("  sort:\n", "  again: {run: tool.cwl, in: {source: source}, out: []}\n  sort:\n")
+    errors = _errors(tmp_path, _put(twice, "- class: sfio:X"), _put(TOOL, hints))
+    assert [(Path(error.file).name, error.line, error.field) for error in errors] == [
+        ("tool.cwl", 6, "sfio:Streaming.rules[0].mode"),
+        ("tool.cwl", 6, "sfio:Streaming.rules[0].start"),
+        ("tool.cwl", 7, "class"),
+        ("workflow.cwl", 7, "class"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "field", "message", "allowed"),
+    [
+        ("step:  # <-\n  /align: []", "step", "unknown field", "steps, streamable"),
+        ("steps:\n  /aling: []  # <-", "steps./aling", "unknown step '/aling'", "/, /align, /sort"),
+        ("steps:\n  align: []  # <-", "steps.align", "'align' is no step path", STEP_PATH),
+        ("steps:\n  /align: {}  # <-", "steps./align", "not a list", ENTRIES),
+        ("steps:\n  /align:\n  - class: sfio:X  # <-", "class", "unknown class 'sfio:X'", CLASSES),
+        ("steps:\n  /align:\n  - class: IOTask  # <-", "class", "'IOTask' has no prefix", "sfio:IOTask"),
+        ("steps:\n  /align:\n  - port: bam  # <-", "steps./align[0]", "no hint", CLASSES),
+        (
+            "steps:\n  /align:\n  - class: sfio:Streaming\n    rules:\n    - port: bam\n      mode: x  # <-",
+            "sfio:Streaming.rules[0].mode",
+            "'x' is not allowed",
+            "'update' or 'no_update'",
+        ),
+        (
+            "steps:\n  /sort:\n  - class: sfio:Streaming\n    rules:\n    - port: bam  # <-",
+            "sfio:Streaming.rules[0].port",
+            "unknown port 'bam'",
+            "outputs with files: sorted",
+        ),
+        (
+            "streamable:\n- /align/bam\n- /align/source\n- /sort/x  # <-",
+            "streamable[2]",
+            "unknown port '/sort/x'",
+            PORTS,
+        ),
+        ("streamable: /align/bam  # <-", "streamable", "'/align/bam' is not allowed", STREAMABLE),
+        ("- steps  # <-", "annotations", "not a mapping", "steps, streamable"),
+        ("steps: {  # <-", "annotations", "expected the node content", "a YAML file"),
+    ],
+)
+def test_mistakes_in_the_annotations_file(
+    tmp_path: Path, annotations: str, field: str, message: str, allowed: str
+) -> None:
+    (error,) = _errors(tmp_path, WORKFLOW, TOOL, annotations)
+    _check(error, tmp_path / "annotations.yml", field, message, allowed)
+
+
+def test_an_annotations_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(HintErrors) as mistakes:
+        read_annotations(tmp_path / "none.yml")
+    (error,) = mistakes.value.errors
+    assert error.file == str(tmp_path / "none.yml")
+    assert "No such file" in error.message

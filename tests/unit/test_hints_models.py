@@ -1,0 +1,197 @@
+"""The models: defaults, immutability, fields that go together, storages."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from streamflow_io.hints import (
+    HintErrors,
+    IOTask,
+    Located,
+    SchedulerConfig,
+    Source,
+    StepAnnotations,
+    StorageBandwidth,
+    StorageConfig,
+    StreamingRule,
+    check_storages,
+    parse_scheduler_config,
+)
+from streamflow_io.hints.errors import Level
+from streamflow_io.hints.models import NAMESPACE
+from streamflow_io.hints.parsing import parse_hint
+
+
+@pytest.mark.parametrize(
+    ("mode", "start", "expected"),
+    [
+        (None, None, "commit"),
+        ("update", None, "commit"),
+        ("no_update", None, "producer"),
+        ("update", "producer", "producer"),
+        ("no_update", "commit", "commit"),
+    ],
+)
+def test_start_depends_on_mode(mode: str | None, start: str | None, expected: str) -> None:
+    given = {"port": "out", "mode": mode, "start": start}
+    rule = StreamingRule.model_validate({key: value for key, value in given.items() if value is not None})
+    assert rule.start == expected
+
+
+def test_defaults_of_a_rule() -> None:
+    rule = StreamingRule(port="out")
+    assert (str(rule.committed), rule.mode, rule.permanent) == ("on_termination", "update", None)
+    assert (rule.files, rule.file_deps, rule.n_files, rule.home_node) == ((), (), None, None)
+
+
+def test_rules_are_immutable() -> None:
+    rule = StreamingRule(port="out")
+    with pytest.raises(ValidationError):
+        rule.port = "other"  # type: ignore[misc]
+
+
+def test_only_the_names_of_the_files_are_fields() -> None:
+    with pytest.raises(ValidationError):
+        StreamingRule.model_validate({"port": "out", "committed": "on_n_files", "n_files": 2})
+
+
+def test_a_rule_survives_its_json() -> None:
+    rule = StreamingRule.model_validate(
+        {"port": "out", "files": ["a*"], "committed": "on_file", "fileDeps": ["index"], "mode": "no_update"}
+    )
+    assert StreamingRule.model_validate(rule.model_dump(by_alias=True, mode="json")) == rule
+    bandwidth = StorageBandwidth.model_validate({"storageBW": "auto(1,2,3)"})
+    assert StorageBandwidth.model_validate(bandwidth.model_dump(by_alias=True, mode="json")) == bandwidth
+    assert IOTask.model_validate({"class": "sfio:IOTask"}) == IOTask()
+
+
+def test_bandwidth_of_a_storage() -> None:
+    both = StorageConfig(name="s", path="/s", write=450, read=470)
+    one = StorageConfig(name="s", path="/s", write=450)
+    assert [both.bandwidth(way) for way in ("read", "write", "both")] == [470, 450, 450]
+    assert [one.bandwidth(way) for way in ("read", "write", "both")] == [450, 450, 450]
+
+
+def test_scheduler_config() -> None:
+    config = parse_scheduler_config(
+        {
+            "annotations": "annotations.yml",
+            "storages": [
+                {"name": "scratch", "path": "/scratch", "scope": "shared", "write": 450, "read": 470},
+                {"name": "ssd", "deployment": "hpc", "path": "/local", "scope": "node", "write": 450},
+            ],
+            "ioExecutors": 16,
+            "oversubscribe": "never",
+            "learned": "learned.db",
+            "runtime": "off",
+        },
+        Source("streamflow.yml"),
+    )
+    assert [storage.scope for storage in config.storages] == ["shared", "node"]
+    assert config.io_executors == 16
+    assert parse_scheduler_config({}, Source("streamflow.yml")) == SchedulerConfig()
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "message", "allowed"),
+    [
+        ({"storage": []}, "storage", "unknown field", "annotations, storages, ioExecutors, oversubscribe"),
+        ({"ioExecutors": 0}, "ioExecutors", "0 is not allowed", "a whole number from 1"),
+        ({"oversubscribe": "always"}, "oversubscribe", "'always' is not allowed", "'gangs' or 'never'"),
+        ({"runtime": "fuse"}, "runtime", "'fuse' is not allowed", "'embedded', 'capio' or 'off'"),
+        ({"storages": [{"name": "s", "path": "/s"}]}, "storages[0]", "storage 's' has no bandwidth", "write, read"),
+        ({"storages": [{"name": "s", "path": "s", "write": 1}]}, "storages[0].path", "'s' is not absolute", "absolute"),
+        ({"storages": [{"path": "/s", "write": 1}]}, "storages[0].name", "missing", "the name that hints use"),
+        ({"storages": [{"name": "s", "path": "/s", "write": -1}]}, "storages[0].write", "-1", "MB/s above 0"),
+        (
+            {"storages": [{"name": "s", "path": path, "write": 1} for path in ("/s", "/t")]},
+            "storages",
+            "two storages are named 's'",
+            "a different name for each storage",
+        ),
+    ],
+)
+def test_mistakes_in_the_scheduler_config(config: dict[str, object], field: str, message: str, allowed: str) -> None:
+    with pytest.raises(HintErrors) as mistakes:
+        parse_scheduler_config(config, Source("streamflow.yml", {(): 5}))
+    (error,) = mistakes.value.errors
+    assert (error.file, error.line) == ("streamflow.yml", 5)
+    assert error.field == f"scheduling.scheduler.config.{field}"
+    assert message in error.message
+    assert allowed in error.allowed
+
+
+SCRATCH = StorageConfig(name="scratch", path="/scratch", write=100, read=200)
+SSD = StorageConfig(name="ssd", path="/ssd", write=300)
+
+
+@pytest.mark.parametrize(
+    ("hint", "field", "message", "allowed"),
+    [
+        ({"storageBW": 101, "storage": "scratch"}, "storageBW", "101 is above the write bandwidth", "at most 100"),
+        (
+            {"storageBW": "auto(1,250,2)", "storage": "scratch", "direction": "read"},
+            "storageBW",
+            "auto(1,250,2) is above the read bandwidth of storage 'scratch'",
+            "at most 200",
+        ),
+        ({"storageBW": 301}, "storageBW", "301 is above the write bandwidth of storage 'ssd'", "at most 300"),
+        ({"storageBW": "auto", "storage": "tape"}, "storage", "unknown storage 'tape'", "scratch, ssd"),
+    ],
+)
+def test_bandwidths_that_no_storage_has(hint: dict[str, object], field: str, message: str, allowed: str) -> None:
+    (error,) = check_storages({"/a": _step(hint), "/b": _step(hint)}, [SCRATCH, SSD])
+    assert (error.file, error.line) == ("a.cwl", 7)
+    assert error.field == f"sfio:StorageBandwidth.{field}"
+    assert message in error.message
+    assert allowed in error.allowed
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        {"storageBW": 100, "storage": "scratch", "direction": "both"},
+        {"storageBW": 200, "storage": "scratch", "direction": "read"},
+        {"storageBW": 300},
+        {"storageBW": "auto", "storage": "scratch"},
+    ],
+)
+def test_bandwidths_that_a_storage_has(hint: dict[str, object]) -> None:
+    assert check_storages({"/a": _step(hint), "/b": StepAnnotations("/b")}, [SCRATCH, SSD]) == []
+
+
+def test_without_storages_only_a_name_is_wrong() -> None:
+    assert check_storages({"/a": _step({"storageBW": 20})}, []) == []
+    (error,) = check_storages({"/a": _step({"storageBW": 20, "storage": "scratch"})}, [])
+    assert "the StreamFlow file has no storages" in error.allowed
+
+
+def _step(hint: dict[str, object]) -> StepAnnotations:
+    source = Source("a.cwl", {(): 6, ("storageBW",): 7, ("storage",): 7})
+    located = Located(StorageBandwidth.model_validate(hint), Level.TOOL, "sfio:StorageBandwidth", source)
+    return StepAnnotations("/a", storage_bandwidth=located)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=10,
+)
+rules = st.dictionaries(
+    st.sampled_from([field.alias or name for name, field in StreamingRule.model_fields.items()]), json_values
+)
+hints = st.fixed_dictionaries(
+    {"class": st.sampled_from(["sfio:IOTask", "sfio:StorageBandwidth", "sfio:Streaming", "sfio:X", "IOTask", "class"])},
+    optional={"storageBW": json_values, "storage": json_values, "rules": st.lists(rules | json_values) | json_values},
+)
+
+
+@settings(deadline=None)
+@given(hints | json_values)
+def test_whatever_is_written_is_a_hint_or_a_mistake_or_not_ours(raw: object) -> None:
+    hint, errors = parse_hint(raw, {"sfio": NAMESPACE}, Level.TOOL, Source("a.cwl", {(): 3}))
+    assert hint is None or not errors
+    assert all((error.file, error.line) == ("a.cwl", 3) and error.message and error.allowed for error in errors)
+    if isinstance(raw, dict) and str(raw.get("class")).startswith("sfio:"):
+        assert (hint is None) == bool(errors)

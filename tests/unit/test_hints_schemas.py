@@ -1,0 +1,98 @@
+"""One source of truth: the files in `cwl-extensions` are what the models say."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from streamflow_io.hints import schemas
+from streamflow_io.hints.errors import Level, Source
+from streamflow_io.hints.models import HINT_CLASSES, NAMESPACE, StreamingRule
+from streamflow_io.hints.parsing import parse_hint
+
+COMMITTED = Path(__file__).parents[2] / "cwl-extensions"
+REGENERATE = "run: python -m streamflow_io.hints.schemas"
+
+
+def _parse(name: str, text: str) -> object:
+    return YAML(typ="safe").load(text) if name.endswith(".yml") else json.loads(text)
+
+
+@pytest.mark.parametrize("name", sorted(schemas.files()))
+def test_the_committed_schema_is_that_of_the_models(name: str) -> None:
+    committed = (COMMITTED / name).read_text(encoding="utf-8")
+    assert _parse(name, committed) == _parse(name, schemas.files()[name]), REGENERATE
+
+
+def test_the_module_writes_what_it_says(tmp_path: Path) -> None:
+    schemas.main([str(tmp_path)])
+    assert {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()} == schemas.files()
+
+
+def test_salad_has_all_classes_and_fields() -> None:
+    graph = YAML(typ="safe").load(schemas.salad_schema())["$graph"]
+    records = {record["name"]: record for record in graph if "name" in record}
+    assert set(records) == {*HINT_CLASSES, "StreamingRule"}
+    for name, model in {**HINT_CLASSES, "StreamingRule": StreamingRule}.items():
+        assert set(records[name]["fields"]) == {field.alias or key for key, field in model.model_fields.items()}
+        assert ("class" in records[name]["fields"]) == (records[name].get("extends") == "cwl:ProcessRequirement")
+        # cwltool mistakes fields of these names for those of a process.
+        assert {"inputs", "outputs"}.isdisjoint(records[name]["fields"])
+
+
+GOOD: list[dict[str, object]] = [
+    {"class": "sfio:IOTask"},
+    {"class": f"{NAMESPACE}IOTask"},
+    {"class": "sfio:StorageBandwidth", "storageBW": 20},
+    {"class": "sfio:StorageBandwidth", "storageBW": "auto(10,50,4)", "storage": "s", "direction": "both"},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "files": ["*.bam"], "committed": "on_close:3"}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "committed": "on_file", "fileDeps": ["index"]}]},
+    {
+        "class": "sfio:Streaming",
+        "rules": [{"port": "out", "committed": "on_n_files", "nFiles": 2, "mode": "no_update"}],
+    },
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "start": "producer", "permanent": True, "homeNode": "/a"}]},
+]
+BAD: list[dict[str, object]] = [
+    {"class": "sfio:IOTsk"},
+    {"class": "sfio:IOTask", "cores": 1},
+    {"class": "sfio:StorageBandwidth"},
+    {"class": "sfio:StorageBandwidth", "storageBW": 0},
+    {"class": "sfio:StorageBandwidth", "storageBW": "fast"},
+    {"class": "sfio:StorageBandwidth", "storageBW": 1, "direction": "up"},
+    {"class": "sfio:Streaming"},
+    {"class": "sfio:Streaming", "rules": []},
+    {"class": "sfio:Streaming", "rules": [{"mode": "update"}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "a/b"}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "filedeps": ["x"]}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "files": []}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "committed": "on_close:0"}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "committed": "on_file"}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "fileDeps": ["x"]}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "committed": "on_n_files"}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "committed": "on_n_files", "nFiles": 0}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "nFiles": 2}]},
+    {"class": "sfio:Streaming", "rules": [{"port": "out", "homeNode": "a"}]},
+]
+
+
+@pytest.mark.parametrize(("hint", "good"), [*((hint, True) for hint in GOOD), *((hint, False) for hint in BAD)])
+def test_json_schemas_and_models_agree(hint: dict[str, object], good: bool) -> None:
+    parsed, errors = parse_hint(hint, {"sfio": NAMESPACE}, Level.TOOL, Source("a.cwl"))
+    assert (parsed is not None, not errors) == (good, good)
+    for schema, document in (
+        (schemas.hints_schema(), [hint, {"class": "ToolTimeLimit", "timelimit": 3}]),
+        (schemas.annotations_schema(), {"steps": {"/a": [hint]}, "streamable": ["/a/out"]}),
+    ):
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert jsonschema.Draft202012Validator(schema).is_valid(document) is good
+
+
+def test_the_schema_of_the_scheduler_config() -> None:
+    validator = jsonschema.Draft202012Validator(schemas.scheduler_schema())
+    storage = {"name": "ssd", "deployment": "hpc", "path": "/local", "scope": "node", "write": 450}
+    assert validator.is_valid({"storages": [storage], "ioExecutors": 16, "runtime": "off"})
+    assert not validator.is_valid({"ioExecutors": 0})
+    assert not validator.is_valid({"storages": [{**storage, "scope": "rack"}]})

@@ -1,0 +1,172 @@
+"""The values of the vocabulary: bandwidth constraints, commit rules, globs."""
+
+import contextlib
+import fnmatch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamflow_io.hints import (
+    AutoConstraint,
+    Bounds,
+    CommitRule,
+    StaticConstraint,
+    matches,
+    parse_commit_rule,
+    parse_storage_bw,
+)
+from streamflow_io.hints.commit import KINDS
+from streamflow_io.hints.globs import overlap
+
+numbers = st.floats(min_value=1e-9, max_value=1e18, allow_nan=False)
+bounds = st.builds(
+    lambda low, high, delta: Bounds(min(low, high), max(low, high), delta),
+    numbers,
+    numbers,
+    st.floats(min_value=1, max_value=1e6, exclude_min=True),
+)
+constraints = st.builds(StaticConstraint, numbers) | st.builds(AutoConstraint, st.none() | bounds)
+commit_rules = st.sampled_from(KINDS).map(CommitRule) | st.builds(
+    CommitRule, st.just("on_close"), st.integers(min_value=1)
+)
+patterns = st.text(alphabet="ab*?", max_size=6)
+names = st.text(alphabet="abc", max_size=6)
+
+
+@settings(deadline=None)
+@given(constraints)
+def test_storage_bw_survives_its_text(constraint: StaticConstraint | AutoConstraint) -> None:
+    assert parse_storage_bw(str(constraint)) == constraint
+
+
+@settings(deadline=None)
+@given(commit_rules)
+def test_commit_rule_survives_its_text(rule: CommitRule) -> None:
+    assert parse_commit_rule(str(rule)) == rule
+
+
+@settings(deadline=None)
+@given(st.text() | st.integers() | st.floats() | st.booleans() | st.none())
+def test_parsers_return_or_raise_value_error(value: object) -> None:
+    for parse in (parse_storage_bw, parse_commit_rule):
+        with contextlib.suppress(ValueError):
+            parsed = parse(value)
+            assert parse(str(parsed)) == parsed
+
+
+@pytest.mark.parametrize(
+    ("value", "constraint"),
+    [
+        (20, StaticConstraint(20)),
+        (0.5, StaticConstraint(0.5)),
+        ("20", StaticConstraint(20)),
+        ("auto", AutoConstraint()),
+        ("auto(10,50,4)", AutoConstraint(Bounds(10, 50, 4))),
+        (" auto( 10 , 10, 1.5 ) ", AutoConstraint(Bounds(10, 10, 1.5))),
+    ],
+)
+def test_storage_bw(value: object, constraint: StaticConstraint | AutoConstraint) -> None:
+    assert parse_storage_bw(value) == constraint
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (0, "0 MB/s is not above 0"),
+        (-3, "-3 MB/s is not above 0"),
+        (float("inf"), "inf MB/s is not above 0"),
+        (10**400, "a number of MB/s must be finite"),
+        (float("nan"), "nan MB/s is not above 0"),
+        (True, "True is no storage bandwidth"),
+        ("fast", "'fast' is no storage bandwidth"),
+        ("auto(10,50)", "'auto(10,50)' is no storage bandwidth"),
+        ("auto(50,10,4)", "min 50 is above max 10"),
+        ("auto(10,50,1)", "delta 1 is not above 1"),
+        ("auto(0,50,2)", "min 0 is not above 0"),
+        ("auto(1,1e999,2)", "min, max and delta must be finite"),
+        ("20\n\n30", "'20\\n\\n30' is no storage bandwidth"),
+    ],
+)
+def test_wrong_storage_bw(value: object, message: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011 (the text is compared as a whole)
+        parse_storage_bw(value)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        ("on_termination", CommitRule("on_termination")),
+        ("on_close", CommitRule("on_close", 1)),
+        ("on_close:1", CommitRule("on_close", 1)),
+        ("on_close:12", CommitRule("on_close", 12)),
+        ("on_file", CommitRule("on_file")),
+        ("on_n_files", CommitRule("on_n_files")),
+    ],
+)
+def test_commit_rule(value: str, rule: CommitRule) -> None:
+    assert parse_commit_rule(value) == rule
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "onclose", "on_close:", "on_close:0", "on_close:-1", "on_close:1.5", "on_close:x", "on_file:2", 1, None],
+)
+def test_wrong_commit_rule(value: object) -> None:
+    with pytest.raises(ValueError, match="is no"):
+        parse_commit_rule(value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("*.bam", "a.bam", True),
+        ("*.bam", "sub/a.bam", True),
+        ("sub/*.bam", "sub/a.bam", True),
+        ("sub/*.bam", "a.bam", False),
+        ("sub/*", "sub/deep/a", False),
+        ("chr[0-9].vcf", "chr7.vcf", True),
+        ("chr[!0-9].vcf", "chr7.vcf", False),
+        ("chr[!0-9].vcf", "chrX.vcf", True),
+        ("a?c", "abc", True),
+        ("a?c", "ac", False),
+        ("[", "[", True),
+        ("[]]", "]", True),
+        ("[]a]", "a", True),
+    ],
+)
+def test_matches(pattern: str, path: str, expected: bool) -> None:
+    assert matches(pattern, path) is expected
+
+
+@settings(deadline=None)
+@given(patterns, names)
+def test_matches_like_the_standard_library(pattern: str, name: str) -> None:
+    assert matches(pattern, name) == fnmatch.fnmatchcase(name, pattern)
+
+
+@settings(deadline=None)
+@given(patterns, patterns, names)
+def test_two_globs_of_one_name_overlap(one: str, other: str, name: str) -> None:
+    assert overlap(one, other) == overlap(other, one)
+    if matches(one, name) and matches(other, name):
+        assert overlap(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("*.vcf", "*.vcf.gz", False),
+        ("chr*.vcf", "*22.vcf", True),
+        ("chr[1-9].vcf", "chr[5-6].vcf", True),
+        ("chr[1-4].vcf", "chr[5-6].vcf", False),
+        ("chr[!a-z].vcf", "chr[b-d].vcf", False),
+        ("sub/*.vcf", "*.vcf", True),
+        ("one/*.vcf", "two/*.vcf", False),
+        ("*", "?", True),
+        ("a", "b", False),
+    ],
+)
+def test_overlap(one: str, other: str, expected: bool) -> None:
+    assert overlap(one, other) is expected
