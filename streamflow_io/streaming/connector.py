@@ -42,8 +42,10 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         timeout: int | None = None,
         job_name: str | None = None,
     ) -> tuple[str, int] | None:
-        if job_name == self._job_name:
-            command = [*self._node_job.wrap(self._redirected(workdir, stdin, stdout, stderr)), *command]
+        wrapped = job_name == self._job_name
+        if wrapped:
+            # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
+            command = ["exec", *self._node_job.wrap(self._redirected(workdir, stdin, stdout, stderr)), *command]
             stdin, stdout, stderr = None, asyncio.subprocess.STDOUT, asyncio.subprocess.STDOUT
         result: tuple[str, int] | None = await self.connector.run(
             location=location,
@@ -57,6 +59,9 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             timeout=timeout,
             job_name=job_name,
         )
+        if wrapped and result is not None and result[1] < 0:
+            # What a shell says of a command that a signal ended.
+            result = (result[0], 128 - result[1])
         return result
 
     def _redirected(

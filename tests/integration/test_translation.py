@@ -1,0 +1,149 @@
+"""The plugin changes nothing that it is not asked to change, and the seam with StreamFlow is what we think it is."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import cwl_utils.parser
+import pytest
+import streamflow.cwl.main
+from streamflow.config.config import WorkflowConfig
+from streamflow.core.workflow import Workflow
+from streamflow.cwl.step import CWLExecuteStep
+from streamflow.cwl.translator import CWLTranslator
+from streamflow.main import build_context
+from streamflow.recovery.failure_manager import RollbackFailureManager
+from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep
+
+from streamflow_io.planning import plan_file
+from streamflow_io.plugin import StreamFlowIOPlugin
+from streamflow_io.streaming.step import OrderedGatherStep, StreamingExecuteStep, StreamingScatterStep
+from streamflow_io.streaming.translator import IOAwareTranslator
+from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+
+
+def document(hints: bool) -> Document:
+    rules = [streaming({"port": "list", "committed": "on_close"})] if hints else []
+    made = tool("", {}, {"list": found("*.txt", "File[]"), "log": {**streamable("stdout"), "streamable": hints}}, rules)
+    used = tool("", {"file": "File"}, {"out": found("x")})
+    read = tool("", {"file": {"type": "File", "streamable": hints}}, {"out": found("x")})
+    steps = {
+        "a": {"run": made, "in": {}},
+        "b": {"run": used, "in": {"file": "a/list"}, "scatter": "file"},
+        "c": {"run": read, "in": {"file": "a/log"}},
+    }
+    return workflow({}, steps, {"b": "b/out", "c": "c/out", "list": "a/list"})
+
+
+def translate(cls: type[CWLTranslator], streamflow_file: Path) -> Workflow:
+    async def run() -> Workflow:
+        config = json.loads(streamflow_file.read_text())
+        config["path"] = str(streamflow_file)
+        context = build_context(config)
+        try:
+            return cls(
+                context=context,
+                name="test",
+                output_directory=str(streamflow_file.parent),
+                cwl_definition=cwl_utils.parser.load_document_by_uri(str(streamflow_file.parent / "main.cwl")),
+                cwl_inputs={"trace": "x"},
+                cwl_inputs_path=str(streamflow_file.parent / "job.json"),
+                workflow_config=WorkflowConfig("main", config),
+            ).translate()
+        finally:
+            await context.close()
+
+    return asyncio.run(run())
+
+
+def shape(translated: Workflow) -> Any:
+    """A translated graph, with ports named by who writes and reads them instead of at random."""
+    names: dict[str, str] = {}
+    for step in translated.steps.values():
+        for kind, ports in (("out", step.output_ports), ("in", step.input_ports)):
+            for name, port in ports.items():
+                names[port] = min(names.get(port, "~"), f"{step.name}:{kind}:{name}")
+    return {
+        step.name: (
+            type(step),
+            {name: names[port] for name, port in step.input_ports.items()},
+            {name: names[port] for name, port in step.output_ports.items()},
+        )
+        for step in translated.steps.values()
+    }
+
+
+@pytest.fixture(autouse=True)
+def plugin() -> None:
+    StreamFlowIOPlugin().register()
+
+
+def test_without_our_scheduler_nothing_changes(bench: Bench) -> None:
+    path = bench.write(document(hints=True), {}, io=False)
+    assert shape(translate(IOAwareTranslator, path)) == shape(translate(CWLTranslator, path))
+
+
+@pytest.mark.parametrize("config", [{}, {"runtime": "off"}])
+def test_without_hints_nothing_changes(bench: Bench, config: Document) -> None:
+    path = bench.write(document(hints=bool(config)), {}, io=True, config=config)
+    assert shape(translate(IOAwareTranslator, path)) == shape(translate(CWLTranslator, path))
+
+
+def test_hints_replace_the_steps_that_they_concern_and_no_other(bench: Bench) -> None:
+    path = bench.write(document(hints=True), {}, io=True)
+    ours, plain = shape(translate(IOAwareTranslator, path)), shape(translate(CWLTranslator, path))
+    assert ours.keys() == plain.keys()
+    changed = {name for name in ours if ours[name][0] is not plain[name][0]}
+    assert changed == {"/a", "/c", "/c/__transfer__/file", "/c/__transfer__/trace", "/b/file-scatter", "/b/out-gather"}
+    assert ours["/a"][0] is StreamingExecuteStep
+    assert ours["/b/file-scatter"][0] is StreamingScatterStep
+    assert ours["/b/out-gather"][0] is OrderedGatherStep
+    assert ours["/list-collector-transformer"] == plain["/list-collector-transformer"]
+
+
+def test_plan(bench: Bench) -> None:
+    plans = plan_file(bench.write(document(hints=True), {}, io=True))
+    shown = plans.to_json()["workflows"]["main"]
+    edges = {(edge["output"], edge["input"]): edge for edge in shown["edges"]}
+    assert edges["/a/list", "/b/file"]["delivery"] == "commit"
+    assert edges["/a/list", "/b/file"]["byElement"]
+    assert edges["/a/log", "/c/file"]["delivery"] == "stream"
+    assert shown["gangs"] == [{"steps": ("/a", "/c"), "heads": ("/a",), "cores": 1.0}]
+    assert plans.active
+
+
+def test_plan_without_our_scheduler_says_so(bench: Bench) -> None:
+    plans = plan_file(bench.write(document(hints=True), {}, io=False))
+    assert not plans.active
+    assert len(plans.plans["main"].edges) == 2
+
+
+def parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def test_the_seam() -> None:
+    """What streaming/_streamflow.py lists. If this breaks, StreamFlow has changed: read its changes before mending it."""
+    assert hasattr(streamflow.cwl.main, "CWLTranslator")
+    assert parameters(ExecuteStep._execute_command) == ["self", "job", "connectors"]
+    assert "self._execute_command(job, connectors)" in inspect.getsource(ExecuteStep._run_job)
+    assert parameters(BaseStep._get_status) == ["self", "status"]
+    assert parameters(GatherStep._gather) == ["self", "key"]
+    assert {"self.size_map", "self.token_map"} <= set(inspect.getsource(GatherStep._gather).replace("[", " ").split())
+    assert parameters(ScatterStep._scatter) == ["self", "token"]
+    assert parameters(CWLExecuteStep._is_recoverable) == ["self", "job"]
+    assert parameters(CWLExecuteStep._retrieve_output) == [
+        "self",
+        "job",
+        "output_name",
+        "output_port",
+        "command_output",
+        "connector",
+    ]
+    assert parameters(BaseStep._persist_token) == ["self", "token", "port", "input_token_ids"]
+    assert parameters(RollbackFailureManager.__init__) == ["self", "context", "max_retries", "retry_delay"]
+    assert "retry_request.version < self.max_retries" in inspect.getsource(RollbackFailureManager._update_request)
