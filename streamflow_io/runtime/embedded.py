@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import re
@@ -60,6 +59,7 @@ class NodeJob:
         self.directory = directory
         self.exit: asyncio.Future[ExitEvent] = asyncio.get_running_loop().create_future()
         self._runtime = runtime
+        self._launched = False
         self._events: asyncio.Queue[Event | NodeRuntimeError] = asyncio.Queue()
 
     @property
@@ -68,6 +68,7 @@ class NodeJob:
 
     def wrap(self, spec: JobSpec) -> list[str]:
         """Write `job.json` and give the words to put before the command that shall run as this job."""
+        self._launched = True
         text = spec.model_dump_json(by_alias=True, exclude_none=True)
         (self.directory / "job.json").write_text(text, encoding="utf-8")
         return [str(self._runtime.binary), "exec", "--job", str(self.directory), "--"]
@@ -85,11 +86,20 @@ class NodeJob:
             if isinstance(event, ExitEvent):
                 return
 
+    def has_started(self) -> bool:
+        """Whether the wrapper of the job has come to run."""
+        return self.events_path.exists()
+
+    def abandon(self) -> None:
+        """Its command has ended without the wrapper, or will never be started."""
+        self._launched = False
+
     async def cancel(self) -> None:
         """End the job's process tree; returns when it has ended. Does nothing for a job that does not run."""
-        if self.exit.done() or not self.events_path.exists():
+        if self.exit.done() or not self._launched:
             return
-        self._runtime.send({"cancel": self.identifier})
+        # Found by a wrapper that is about to start, too.
+        (self.directory / "cancel").touch()
         with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
             await asyncio.wait_for(asyncio.shield(self.exit), _STOP_SECONDS)
 
@@ -119,7 +129,7 @@ class EmbeddedRuntime:
         self._process = process
         self._jobs: dict[str, NodeJob] = {}
         self._count = 0
-        self._reader = asyncio.create_task(self._read())
+        self._readers = asyncio.gather(self._read(), self._log())
 
     @staticmethod
     def check() -> None:
@@ -182,10 +192,6 @@ class EmbeddedRuntime:
         job = self._jobs[identifier] = NodeJob(self, identifier, directory)
         return job
 
-    def send(self, message: dict[str, str]) -> None:
-        if self._process.stdin is not None and not self._process.stdin.is_closing():
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-
     async def close(self) -> None:
         """End all jobs and the runtime; nothing is left. May be called twice."""
         if self._process.stdin is not None:
@@ -197,7 +203,7 @@ class EmbeddedRuntime:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
-        await asyncio.gather(self._reader, return_exceptions=True)
+        await asyncio.gather(self._readers, return_exceptions=True)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     async def _read(self) -> None:
@@ -213,6 +219,12 @@ class EmbeddedRuntime:
                     job.receive(event)
                     if isinstance(event, ExitEvent):
                         del self._jobs[event.job]
+        # What is left will not be told how it ends.
         for job in self._jobs.values():
             job.lose("sfio-node serve has ended")
         self._jobs.clear()
+
+    async def _log(self) -> None:
+        assert self._process.stderr is not None
+        async for line in self._process.stderr:
+            logger.warning(f"sfio-node: {line.decode(errors='replace').rstrip()}")

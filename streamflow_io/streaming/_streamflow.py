@@ -2,7 +2,7 @@
 
 `tests/integration/test_seam.py` breaks when one of them changes. Besides what is here, our steps override these
 protected methods of their base classes, which the same test checks: `ExecuteStep._execute_command`, `BaseStep._get_status`,
-`GatherStep._gather`; and call these: `CWLExecuteStep._is_recoverable`, `CWLExecuteStep._retrieve_output`,
+`GatherStep._gather`; and call these: `CWLExecuteStep._is_recoverable`,
 `BaseStep._persist_token`, `ScatterStep._scatter`.
 """
 

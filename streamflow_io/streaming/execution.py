@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .step import StreamingExecuteStep
 
-_EXIT_SECONDS = 10.0
+_EXIT_SECONDS = 60.0
 
 
 class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
@@ -94,13 +94,18 @@ class Execution:
         following = asyncio.create_task(self._follow(node_job, attempt, producers))
         try:
             output = await self._execute(node_job, self._spec(producers))
+            if not node_job.has_started():
+                node_job.abandon()
+                raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
             exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
             await self._check_exit(exit_event, output, producers)
             await following
             if not await _settled(producers):
                 raise _ProducerRestartError
-            await self._step.deliver_regular(self._job, output, self._connectors)
-            await self._publisher.finish()
+            tokens = await self._step.collect(self._job, output, self._connectors)
+            self._publisher.check(tokens)
+            await self._step.deliver_regular(self._job, tokens)
+            await self._publisher.finish(tokens)
             attempt.end(True)
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {error or 'it does not end'}") from error

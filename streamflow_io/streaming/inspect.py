@@ -253,8 +253,9 @@ class WorkflowGraph:
             reader for reader in self.readers[conditional.output_ports[name]] if isinstance(reader[0], ScatterStep)
         )
         widths = len(conditional.input_ports)
-        product = widths > 1 and conditional.scatter_method != "dotproduct"
-        obstacle = f"{conditional.scatter_method} needs the whole list" if product else None
+        method = conditional.scatter_method
+        product = method == "nested_crossproduct" or (widths > 1 and method != "dotproduct")
+        obstacle = f"{method} needs the whole list" if product else None
         return Hop(scatter.name, name, HopKind.SCATTER, obstacle, widths), scatter.get_output_port()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os.path
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from copy import copy
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -88,14 +88,24 @@ class Publisher:
             token = await self._list_of(output, kept)
         await self._deliver(commit_port(port), token)
 
-    async def finish(self) -> None:
-        """The job has succeeded and its outputs are on their regular ports: deliver what is left.
+    def check(self, tokens: Mapping[str, Token]) -> None:
+        """The job has succeeded: look whether what was delivered is still true.
 
+        :param tokens: its outputs, by output
         :raises CommitChangedError: if a file that was delivered as committed is no longer what it was
         """
         for port, output in self._outputs.items():
-            final = self._regular_token(port)
-            self._check(output, final)
+            if (final := tokens.get(port)) is not None:
+                self._check(output, final)
+
+    async def finish(self, tokens: Mapping[str, Token]) -> None:
+        """The outputs are on their regular ports: deliver what is left.
+
+        :param tokens: the same, which were checked
+        """
+        for port, output in self._outputs.items():
+            if (final := tokens.get(port)) is None:
+                continue
             if output.elements is not None and isinstance(final, ListToken):
                 for token in final.value:
                     await self._deliver_element(output, self._file_of(token), token.update(token.value))
@@ -164,11 +174,6 @@ class Publisher:
         processor = file_processor(self._step.output_processors[port])
         assert processor is not None, "only outputs with files are delivered early"
         return processor
-
-    def _regular_token(self, port: str) -> Token:
-        tokens = self._step.get_output_port(port).token_list
-        token: Token = next(token for token in reversed(tokens) if token.tag == self._tag)
-        return token
 
     def _file_of(self, token: Token) -> str:
         return relative(token.value["path"], self._job.output_directory)

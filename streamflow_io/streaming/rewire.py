@@ -132,7 +132,10 @@ class _Rewiring:
                 groups[reader].append(route)
         for (owner, name), behind in groups.items():
             deliveries = {self._list_delivery(route) for route in behind if route.consumer is not None}
-            readers = [(s, n) for s, n in self._readers[port.name] if _owner(s) == owner and n == name]
+            # Others of the same step may wait for the token only to know its tag; some name the input with its step.
+            readers = [
+                (s, n) for s, n in self._readers[port.name] if _owner(s) == owner and posixpath.basename(n) == name
+            ]
             if deliveries == {Delivery.STREAM} and len(behind) == sum(r.consumer is not None for r in behind):
                 self._move(readers, port, stream)
                 continue
@@ -151,7 +154,7 @@ class _Rewiring:
         return route.consumer.step, route.consumer.port
 
     def _list_delivery(self, route: Route) -> Delivery:
-        """How a route is delivered on its way as a whole: a list whose elements stream is itself delivered at commit."""
+        """How a route is delivered as a whole: a list whose elements stream is itself delivered at commit."""
         edge = self._edges.get(route)
         if edge is None:
             return Delivery.TERMINATION

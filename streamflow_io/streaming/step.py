@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import MutableMapping, MutableSequence
+from collections.abc import Mapping, MutableMapping, MutableSequence
 from pathlib import PurePosixPath
 from typing import Any, cast
 
@@ -57,25 +57,38 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         return bool(self._is_recoverable(job))
 
     async def deliver(self, job: Job, port_name: str, token: Token) -> None:
-        """Put a token on one of the early ports, with its provenance."""
+        """Put a token on one of the output ports, with its provenance."""
         port = self.get_output_port(port_name)
         inputs = get_entity_ids((*job.inputs.values(), self._job_token(job)))
         port.put(await self._persist_token(token=token, port=port, input_token_ids=inputs))
 
-    async def deliver_regular(
+    async def collect(
         self, job: Job, output: CommandOutput, connectors: MutableMapping[str, Connector]
-    ) -> None:
-        """Put the outputs of a job that has succeeded on the regular ports, as StreamFlow does."""
-        if self.terminated:
-            return
-        early = {name for name, processor in self.output_processors.items() if isinstance(processor, _NoOutput)}
-        await asyncio.gather(
+    ) -> dict[str, Token]:
+        """The outputs of a job that has succeeded, by output, as StreamFlow makes them."""
+        names = list(self._regular_ports())
+        tokens = await asyncio.gather(
             *(
-                self._retrieve_output(job, name, port, make_future(output), connectors.get(name))
-                for name, port in self.get_output_ports().items()
-                if name not in early
+                self.output_processors[name].process(
+                    job, make_future(output), connectors.get(name), self.is_recoverable(job)
+                )
+                for name in names
             )
         )
+        return {name: token for name, token in zip(names, tokens, strict=True) if token is not None}
+
+    async def deliver_regular(self, job: Job, tokens: Mapping[str, Token]) -> None:
+        """Put the outputs of a job on the regular ports."""
+        if self.terminated:
+            return
+        for name, token in tokens.items():
+            await self.deliver(job, name, token)
+            manager = self.workflow.context.failure_manager
+            await manager.notify(self.get_output_port(name).name, token, self._job_token(job))
+
+    def _regular_ports(self) -> dict[str, Port]:
+        ports = self.get_output_ports()
+        return {name: ports[name] for name, p in self.output_processors.items() if not isinstance(p, _NoOutput)}
 
     async def _execute_command(self, job: Job, connectors: MutableMapping[str, Connector]) -> None:
         await Execution(self, job, connectors).run()
@@ -87,8 +100,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         # A list without elements leaves its element port empty; that does not make the step skipped.
         if status in (Status.FAILED, Status.CANCELLED):
             return status
-        early = {name for name, processor in self.output_processors.items() if isinstance(processor, _NoOutput)}
-        if any(port.empty() for name, port in self.get_output_ports().items() if name not in early):
+        if any(port.empty() for port in self._regular_ports().values()):
             return Status.SKIPPED
         return Status.COMPLETED if status == Status.RECOVERED else status
 
@@ -140,7 +152,8 @@ class StreamingScatterStep(ScatterStep):  # type: ignore[misc]
             self.input_ports[name] = port.name
 
     def get_input_port_name(self) -> str:
-        return next(name for name in self.input_ports if name != ELEMENTS)
+        names: list[str] = [name for name in self.input_ports if name != ELEMENTS]
+        return names[0]
 
     def get_input_port(self, name: str | None = None) -> Port:
         return super().get_input_port(self.get_input_port_name() if name is None else name)

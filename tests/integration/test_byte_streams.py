@@ -89,8 +89,10 @@ def test_several_streams_into_one_consumer(bench: Bench) -> None:
 
 
 def test_seven_stages_run_as_one_on_two_cores(bench: Bench) -> None:
-    middle = tool("cat $file", {"file": streamable()}, {"out": streamable("stdout")}, stdout="$(inputs.file.nameroot)+.txt")
-    plain, ours = bench.run_both(chain(producer(), *[middle] * 5, reader()))
+    middle = tool(
+        "cat $file", {"file": streamable()}, {"out": streamable("stdout")}, stdout="$(inputs.file.nameroot)+.txt"
+    )
+    _, ours = bench.run_both(chain(producer(), *[middle] * 5, reader()))
     assert_streamed(ours)
 
 
@@ -108,7 +110,7 @@ def test_twenty_producers_into_one_consumer(bench: Bench) -> None:
         "b": {"run": merge, "in": {"files": "a/out"}},
     }
     document = workflow({"numbers": "int[]"}, steps, {"out": "b/out", "parts": "a/out"})
-    plain, ours = bench.run_both(document, {"numbers": list(range(20))})
+    _, ours = bench.run_both(document, {"numbers": list(range(20))})
     assert ours.time("merge") < ours.time("start 19") + 0.3 + 0.2
     assert ours.files["all.txt"].count(b"\n") == 60
 
@@ -153,6 +155,28 @@ def test_files_of_a_list_stream_into_a_scatter(bench: Bench) -> None:
 def test_a_consumer_that_stops_reading_early(bench: Bench) -> None:
     first = tool("head -n 1 $file; note read line 1", {"file": streamable()}, {"out": "stdout"}, stdout="head.txt")
     _, ours = bench.run_both(chain(producer(), first))
+    assert_streamed(ours)
+
+
+def test_a_consumer_with_inputs_that_have_defaults(bench: Bench) -> None:
+    second = reader()
+    second["inputs"] |= {
+        "script": {"type": "File", "default": {"class": "File", "location": "job.json"}},
+        "number": {"type": "int", "default": 3},
+        "optional": "string?",
+    }
+    document = chain(producer(), second)
+    document["steps"]["b"]["in"]["number"] = {"default": 4}
+    _, ours = bench.run_both(document)
+    assert_streamed(ours)
+
+
+def test_a_consumer_with_other_inputs_by_valuefrom(bench: Bench) -> None:
+    second = reader()
+    second["inputs"]["number"] = "int"
+    document = chain(producer(), second)
+    document["steps"]["b"]["in"]["number"] = {"valueFrom": "$(1 + 1)"}
+    _, ours = bench.run_both(document)
     assert_streamed(ours)
 
 
@@ -206,4 +230,3 @@ def test_a_member_sees_the_cores_that_it_declares(bench: Bench) -> None:
     second["baseCommand"][2] += '; echo "cores $cores"'
     _, ours = bench.run_both(chain(producer(), second))
     assert ours.files["read.txt"].endswith(b"cores 1\n")
-

@@ -82,7 +82,10 @@ def test_a_list_is_complete_with_so_many_files(bench: Bench) -> None:
 
 def scattered(producer: Document) -> Document:
     element = tool(
-        "note read $(basename $file); cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).read"
+        "note read $(basename $file); cat $file",
+        {"file": "File"},
+        {"out": "stdout"},
+        stdout="$(inputs.file.nameroot).read",
     )
     gather = tool("", {"files": {"type": "File[]", "inputBinding": {}}}, {"out": "stdout"}, stdout="all.txt")
     gather["baseCommand"] = ["cat"]
@@ -114,7 +117,9 @@ def test_rules_for_some_files_of_a_list(bench: Bench) -> None:
 
 
 def test_an_empty_list(bench: Bench) -> None:
-    producer = tool("true", {}, {"out": found("*.txt", "File[]")}, [streaming({"port": "out", "committed": "on_close"})])
+    producer = tool(
+        "true", {}, {"out": found("*.txt", "File[]")}, [streaming({"port": "out", "committed": "on_close"})]
+    )
     _, ours = bench.run_both(scattered(producer))
     assert ours.outputs["list"] == []
 
@@ -127,7 +132,9 @@ def test_a_scatter_feeds_the_next_without_waiting_for_the_gather(bench: Bench, c
         {"out": found("*.txt")},
         [streaming({"port": "out", "committed": committed})],
     )
-    used = tool("note use $(cat $file); cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).used")
+    used = tool(
+        "note use $(cat $file); cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).used"
+    )
     steps = {
         "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
         "b": {"run": used, "in": {"file": "a/out"}, "scatter": "file"},
@@ -146,16 +153,15 @@ def producer_early() -> Document:
     return tool(WRITE_EARLY, {}, {"out": found("out.txt")}, EARLY)
 
 
-def inner(step: Document) -> Document:
-    document = workflow({"file": step.get("file", "File")}, {"b": {"run": consumer(), "in": {"file": "file"}}}, {"out": "b/out"})
-    return document
+def inner() -> Document:
+    return workflow({"file": "File"}, {"b": {"run": consumer(), "in": {"file": "file"}}}, {"out": "b/out"})
 
 
 @pytest.mark.parametrize(
     "second",
     [
-        {"run": inner({}), "in": {"file": "a/out"}},
-        {"run": inner({}), "in": {"file": "a/out"}, "when": "$(inputs.file.basename == 'out.txt')"},
+        {"run": inner(), "in": {"file": "a/out"}},
+        {"run": inner(), "in": {"file": "a/out"}, "when": "$(inputs.file.basename == 'out.txt')"},
         {"run": consumer(), "in": {"file": "a/out"}, "when": "$(true)"},
         {"run": consumer(), "in": {"file": {"source": "a/out", "valueFrom": "$(self)"}}},
         {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from tests.cwl import PRELUDE, Bench, Document, Run, found, streamable, streaming, tool, workflow
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 LINES = "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done"
@@ -139,6 +139,25 @@ def test_a_retried_producer_that_writes_something_else_fails_the_run(bench: Benc
     assert not run.ok
     assert "out.txt of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
     assert bench.leftovers() == []
+
+
+def test_a_consumer_of_a_commit_is_recovered_by_streamflow_while_its_producer_runs(bench: Bench) -> None:
+    document = committing("note start; echo data > out.txt; sleep 4; note end")
+    document["steps"]["b"]["run"]["baseCommand"][2] = f"{PRELUDE}{ATTEMPT}cat $file; [ $attempt -ge 2 ] || exit 3"
+    run = bench.run(document, **RETRY)
+    assert run.ok, run.errors
+    assert (len(run.times("start")), len(run.times("try"))) == (1, 2)
+    assert run.times("try")[1] < run.time("end")
+    assert run.files["b.txt"] == b"data\n"
+
+
+def test_a_consumer_of_a_gang_is_recovered_by_streamflow(bench: Bench) -> None:
+    document = pipeline(f"note start; {LINES}")
+    document["steps"]["c"]["run"]["baseCommand"][2] = f"{PRELUDE}{ATTEMPT}cat $file; [ $attempt -ge 2 ] || exit 3"
+    run = bench.run(document, **RETRY)
+    assert run.ok, run.errors
+    assert [len(run.times(what)) for what in ("start", "read", "try")] == [1, 1, 2]
+    assert run.files["c.txt"].count(b"\n") == 5
 
 
 def test_without_what_the_runtime_needs_everything_is_plain(bench: Bench) -> None:

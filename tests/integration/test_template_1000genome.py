@@ -1,0 +1,419 @@
+"""The 1000genome template: each tool against a plain calculation, over FIFOs, and in two workflow engines."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import itertools
+import os
+import random
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+TEMPLATE = Path(__file__).resolve().parents[2] / "workflows" / "1000genome"
+SCRIPTS = TEMPLATE / "scripts"
+BIN = Path(sys.executable).parent
+Variant = tuple[str, str, str]  # position, reference, alternate
+
+SAMPLES = [f"S{number}" for number in range(11)]
+MEMBERS = SAMPLES[1:8]
+
+
+def call(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-S", "-E", str(SCRIPTS / f"{script}.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def succeed(script: str, *arguments: object) -> None:
+    result = call(script, *arguments)
+    assert result.returncode == 0, result.stderr
+
+
+def write_vcf(path: Path, form: str, records: int = 60) -> None:
+    """A small VCF with what real ones hold: indels, several alternates, missing alleles and frequencies."""
+    source = random.Random(form)
+    lines = ["##fileformat=VCFv4.1", '##INFO=<ID=EUR_AF,Number=A,Type=Float,Description="f">']
+    lines.append("\t".join(["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *SAMPLES]))
+    for number in range(records):
+        reference, alternate = source.choice(
+            [("A", "G"), ("C", "T"), ("G", "A"), ("AT", "A"), ("A", "G,T"), ("A", "<DEL>")]
+        )
+        info = source.choice(
+            ["AC=3;EUR_AF=0.2", "EUR_AF=0.7;AC=1", "AC=1", "X_EUR_AF=0.1;EUR_AF=0.5;DB", "EUR_AF=1e-3"]
+        )
+        genotypes = [source.choice(["0|0", "0|1", "1|0", "1|1", ".|.", "1/0"]) for _ in SAMPLES]
+        if number == 7:
+            genotypes = ["0|0"] * len(SAMPLES)
+        if form != "GT":
+            genotypes = [f"{genotype}:{source.random():.3f}" for genotype in genotypes]
+        fields = [
+            "9",
+            str(100 + 3 * number),
+            f"rs{number}",
+            reference,
+            alternate,
+            "100",
+            "PASS",
+            info,
+            form,
+            *genotypes,
+        ]
+        lines.append("\t".join(fields))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def write_annotation(path: Path, vcf: Path) -> None:
+    source = random.Random(5)
+    lines = [
+        '##INFO=<ID=CSQ,Number=.,Type=String,Description="c. Format: Allele|Gene|SIFT|PolyPhen">',
+        "#CHROM",
+    ]
+    for fields in (line.split("\t") for line in vcf.read_text().splitlines() if line[0] != "#"):
+        choices = [
+            "G|GA|tolerated(0.4)|benign",
+            "G|GB|deleterious(0.01)|",
+            "G|GC||",
+            "G|GD|deleterious_low_confidence(0.03)|x",
+        ]
+        info = "AC=1;CSQ=" + ",".join(source.choices(choices, k=source.randint(1, 3)))
+        lines.append("\t".join([*fields[:7], source.choice([info, "AC=2", "CSQ=G|GC||"])]))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def expected_carriers(vcf: Path) -> dict[Variant, set[str]]:
+    """Straight from the definition, one genotype at a time."""
+    found = {}
+    for line in vcf.read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        fields = line.split("\t")
+        if fields[3] not in list("ACGT") or fields[4] not in list("ACGT"):
+            continue
+        frequency = dict(item.split("=") for item in fields[7].split(";") if "=" in item).get("EUR_AF", "0")
+        minor = "0" if float(frequency) >= 0.5 else "1"
+        carriers = {name for name, genotype in zip(SAMPLES, fields[9:], strict=True) if genotype[0] == minor}
+        if carriers:
+            found[fields[1], fields[3], fields[4]] = carriers
+    return found
+
+
+def expected_sifted(annotation: Path) -> dict[Variant, tuple[str, str]]:
+    """Gene and SIFT of the transcript with the lowest score."""
+    found = {}
+    for line in annotation.read_text().splitlines():
+        fields = line.split("\t")
+        scored = []
+        for transcript in fields[-1].partition("CSQ=")[2].split(",") if line[0] != "#" else []:
+            _allele, gene, sift, _polyphen = (transcript + "|||").split("|")[:4]
+            if "(" in sift:
+                scored.append((float(sift.split("(")[1][:-1]), gene, sift))
+        if scored:
+            found[fields[1], fields[3], fields[4]] = min(scored, key=lambda item: item[0])[1:]
+    return found
+
+
+def read_rows(path: Path) -> list[list[str]]:
+    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+    return [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+
+
+def carriers_in(path: Path) -> dict[Variant, set[str]]:
+    return {(row[1], row[3], row[4]): set(row[6].split(",")) for row in read_rows(path)}
+
+
+@pytest.fixture(scope="module", params=["GT", "GT:DS"])
+def inputs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """vcf, annotation, population in a directory, and what the first three steps make of them."""
+    tmp_path = tmp_path_factory.mktemp("inputs")
+    write_vcf(tmp_path / "vcf", request.param)
+    write_annotation(tmp_path / "annotation", tmp_path / "vcf")
+    (tmp_path / "population").write_text("\n".join([*MEMBERS, "unknown"]) + "\n")
+    for part in ("1of3", "2of3", "3of3"):
+        succeed("individuals", tmp_path / "vcf", part, tmp_path / part)
+    succeed("individuals_merge", tmp_path / "merged.gz", *(tmp_path / f"{n}of3" for n in (1, 2, 3)))
+    succeed("sifting", tmp_path / "annotation", tmp_path / "sifted")
+    return tmp_path
+
+
+def test_merged_ranges_hold_the_carriers_of_every_variant(inputs: Path) -> None:
+    expected = expected_carriers(inputs / "vcf")
+    assert len(expected) > 10
+    assert carriers_in(inputs / "merged.gz") == expected
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7, 30, 60, 500])
+@pytest.mark.parametrize("width", [20, None], ids=["equal lines", "lines of any length"])
+def test_each_line_is_in_exactly_one_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: int, width: int | None
+) -> None:
+    """With 60 lines of equal length and 30 or 60 parts, each part begins exactly where a line does."""
+    head = b"##INFO=<ID=EUR_AF,\n#CHROM\tPOS\n"
+    source = random.Random(parts)
+    body = b"".join(b"%d\n" % 10 ** (width or source.randint(2, 90)) for _ in range(60))
+    (tmp_path / "vcf").write_bytes(head + body)
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    individuals = importlib.import_module("individuals")
+    lines: list[bytes] = []
+    for part in range(1, parts + 1):
+        with open(tmp_path / "vcf", "rb") as vcf:
+            individuals.read_header(vcf, "EUR_AF")
+            lines += individuals.lines_of_range(vcf, part, parts)
+    assert b"".join(lines) == body
+
+
+def test_sifting_takes_the_lowest_score(inputs: Path) -> None:
+    expected = expected_sifted(inputs / "annotation")
+    assert len(expected) > 10
+    assert {(row[0], row[2], row[3]): (row[4], row[5]) for row in read_rows(inputs / "sifted")} == expected
+
+
+def test_mutation_overlap(inputs: Path) -> None:
+    outputs = [inputs / name for name in ("individuals", "pairs", "genes")]
+    names = [item for path in outputs for item in (f"--{path.name}", path)]
+    succeed("mutation_overlap", inputs / "merged.gz", inputs / "sifted", inputs / "population", *names)
+    sifted = expected_sifted(inputs / "annotation")
+    carriers = {key: value for key, value in expected_carriers(inputs / "vcf").items() if key in sifted}
+    variants = {name: {key for key, value in carriers.items() if name in value} for name in MEMBERS}
+    assert dict(read_rows(outputs[0])) == {name: str(len(found)) for name, found in variants.items()}
+    pairs = Counter(len(variants[a] & variants[b]) for a, b in itertools.combinations(MEMBERS, 2))
+    assert [tuple(map(int, row)) for row in read_rows(outputs[1])] == sorted(pairs.items())
+    holders: dict[str, set[str]] = {}
+    for key, value in carriers.items():
+        holders.setdefault(sifted[key][0], set()).update(value & set(MEMBERS))
+    shared = {(a, b): len(holders[a] & holders[b]) for a, b in itertools.combinations(sorted(holders), 2)}
+    assert {(a, b): int(n) for a, b, n in read_rows(outputs[2])} == {key: n for key, n in shared.items() if n}
+
+
+def test_frequency_of_the_whole_population_is_exact(inputs: Path) -> None:
+    """A group as large as the population leaves nothing to chance."""
+    arguments = [
+        "--draws",
+        3,
+        "--group",
+        len(MEMBERS),
+        "--histograms",
+        inputs / "h",
+        "--summary",
+        inputs / "s",
+    ]
+    succeed("frequency", inputs / "merged.gz", inputs / "sifted", inputs / "population", *arguments)
+    sifted = expected_sifted(inputs / "annotation")
+    carriers = expected_carriers(inputs / "vcf")
+    every = Counter(len(value & set(MEMBERS)) for value in carriers.values())
+    scored = Counter(len(value & set(MEMBERS)) for key, value in carriers.items() if key in sifted)
+    one_draw = [(n, every[n], scored[n]) for n in range(1, len(MEMBERS) + 1)]
+    assert [tuple(map(int, row[1:])) for row in read_rows(inputs / "h")] == 3 * one_draw
+    assert [[float(value) for value in row] for row in read_rows(inputs / "s")] == [
+        [n, a, 0, b, 0] for n, a, b in one_draw
+    ]
+
+
+def test_frequency_of_groups_has_the_expected_mean(inputs: Path) -> None:
+    """With groups of 2 of n, a variant with k carriers has both of them with probability k(k-1) / n(n-1)."""
+    arguments = ["--draws", 3000, "--group", 2, "--histograms", inputs / "h", "--summary", inputs / "s"]
+    succeed("frequency", inputs / "merged.gz", inputs / "sifted", inputs / "population", *arguments)
+    counts = [len(value & set(MEMBERS)) for value in expected_carriers(inputs / "vcf").values()]
+    size = len(MEMBERS)
+    exact = sum(k * (k - 1) for k in counts) / (size * (size - 1))
+    draws = [int(row[2]) for row in read_rows(inputs / "h") if row[1] == "2"]
+    mean, deviation = (float(value) for value in read_rows(inputs / "s")[1][1:3])
+    assert mean == pytest.approx(statistics.fmean(draws), abs=1e-4)
+    assert deviation == pytest.approx(statistics.pstdev(draws), abs=1e-4)
+    assert abs(mean - exact) < 5 * deviation / len(draws) ** 0.5
+
+
+def feed(content: bytes, fifo: Path) -> threading.Thread:
+    """Write `content` to a new FIFO in uneven pieces."""
+    os.mkfifo(fifo)
+
+    def write() -> None:
+        with open(fifo, "wb", buffering=0) as stream:
+            for start in range(0, len(content), 97):
+                stream.write(content[start : start + 97])
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_consumers_read_fifos_with_the_same_results(inputs: Path) -> None:
+    (inputs / "fifo").mkdir()
+    for name in ("1of3", "2of3", "3of3", "annotation"):
+        feed((inputs / name).read_bytes(), inputs / "fifo" / name)
+    succeed("individuals_merge", inputs / "merged2.gz", *(inputs / "fifo" / f"{n}of3" for n in (1, 2, 3)))
+    assert (inputs / "merged2.gz").read_bytes() == (inputs / "merged.gz").read_bytes()
+    succeed("sifting", inputs / "fifo" / "annotation", inputs / "sifted2")
+    assert (inputs / "sifted2").read_bytes() == (inputs / "sifted").read_bytes()
+    outputs = {"mutation_overlap": ("individuals", "pairs", "genes"), "frequency": ("histograms", "summary")}
+    for script, names in outputs.items():
+        for way in ("file", "fifo"):
+            merged, sifted = inputs / "merged.gz", inputs / "sifted"
+            if way == "fifo":
+                feed(merged.read_bytes(), inputs / "fifo" / f"{script}.merged")
+                feed(sifted.read_bytes(), inputs / "fifo" / f"{script}.sifted")
+                merged, sifted = (inputs / "fifo" / f"{script}.{name}" for name in ("merged", "sifted"))
+            written = [item for name in names for item in (f"--{name}", inputs / f"{name}.{way}")]
+            succeed(script, merged, sifted, inputs / "population", *written)
+        for name in names:
+            assert (inputs / f"{name}.fifo").read_bytes() == (inputs / f"{name}.file").read_bytes()
+
+
+def test_merge_writes_while_its_input_still_grows(tmp_path: Path) -> None:
+    """Rows can be read from the compressed output before the input has ended."""
+    write_vcf(tmp_path / "vcf", "GT", records=3000)
+    succeed("individuals", tmp_path / "vcf", "1of1", tmp_path / "part")
+    content = (tmp_path / "part").read_bytes()
+    fifo, output = tmp_path / "growing", tmp_path / "growing.gz"
+    os.mkfifo(fifo)
+    command = [sys.executable, "-S", "-E", str(SCRIPTS / "individuals_merge.py"), str(output), str(fifo)]
+    with subprocess.Popen(command) as merge, open(fifo, "wb", buffering=0) as stream:
+        stream.write(content)
+        deadline = time.monotonic() + 20
+        while not output.exists() or content.splitlines()[200] not in readable(output):
+            assert time.monotonic() < deadline, "no row came out while the input was open"
+            time.sleep(0.02)
+        assert merge.poll() is None
+    assert merge.returncode == 0
+    assert gzip.decompress(output.read_bytes()) == content
+
+
+def readable(path: Path) -> bytes:
+    """What can be decompressed of a gzip file that is still being written."""
+    return zlib.decompressobj(wbits=31).decompress(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "message"),
+    [
+        ("individuals", ["vcf", "3of2", "o"], "expected KofN"),
+        ("individuals", ["vcf", "1of1", "o", "--field", "NO_AF"], "declares no INFO field 'NO_AF'"),
+        ("individuals", ["merged.gz", "1of1", "o"], "gunzip"),
+        ("individuals", ["population", "1of1", "o"], "no #CHROM line"),
+        ("individuals_merge", ["o", "2of3", "1of3"], "in order"),
+        ("individuals_merge", ["o", "vcf"], "not a carriers file"),
+        ("individuals_merge", ["o", "absent"], "No such file"),
+        ("sifting", ["vcf", "o"], "no INFO field CSQ"),
+    ],
+)
+def test_bad_input_is_one_message(inputs: Path, script: str, arguments: list[str], message: str) -> None:
+    known = {path.name for path in inputs.iterdir()} | {"o", "absent"}
+    result = call(script, *(inputs / item if item in known else item for item in arguments))
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 8, 60])
+def test_truncated_streams_are_errors(inputs: Path, cut: int) -> None:
+    for name, script in (("merged.gz", "frequency"), ("1of3", "individuals_merge")):
+        (inputs / "cut").write_bytes((inputs / name).read_bytes()[:-cut])
+        outputs = ["--histograms", inputs / "h", "--summary", inputs / "s"]
+        rest = [inputs / "cut", inputs / "sifted", inputs / "population", *outputs]
+        result = call(script, *(rest if script == "frequency" else [inputs / "o", inputs / "cut"]))
+        assert result.returncode == 1
+        assert "incomplete" in result.stderr or "truncated" in result.stderr
+
+
+def generate(directory: Path, *arguments: str) -> Path:
+    """A copy of the template in `directory`, with input generated by the given arguments."""
+    ignored = shutil.ignore_patterns("generated", "run", "__pycache__")
+    shutil.copytree(TEMPLATE, directory, ignore=ignored)
+    subprocess.run([sys.executable, "generate.py", *arguments], cwd=directory, check=True, timeout=60)
+    return directory
+
+
+def test_generator_is_deterministic_and_keeps_real_genotypes(tmp_path: Path) -> None:
+    options = ["small", "--chromosomes", "15", "--records", "200"]
+    one, two = (generate(tmp_path / name, *options) / "generated/small" for name in ("one", "two"))
+    assert (one / "chr15.vcf").read_bytes() == (two / "chr15.vcf").read_bytes()
+    other = generate(tmp_path / "other", *options, "--seed", "2") / "generated/small"
+    assert (one / "chr15.vcf").read_bytes() != (other / "chr15.vcf").read_bytes()
+    rows = [line.split("\t") for line in (one / "chr15.vcf").read_text().splitlines() if line[0] != "#"]
+    assert len(rows) == 200
+    assert [int(row[1]) for row in rows] == sorted(int(row[1]) for row in rows)
+    written = {row[2]: row[9:] for row in rows if "GENERATED" not in row[7]}
+    with gzip.open(TEMPLATE / "data/kidd.phase3.vcf.gz", "rt") as vcf:
+        real = {row[2]: row[9:] for row in (line.rstrip("\n").split("\t") for line in vcf) if row[0] == "15"}
+    assert len(real) == 5
+    assert {name: written[name] for name in real} == real
+
+
+def test_generated_genotypes_follow_the_frequencies(tmp_path: Path) -> None:
+    work = generate(tmp_path / "t", "small", "--chromosomes", "3", "--records", "120") / "generated/small/chr3.vcf"
+    lines = work.read_text().splitlines()
+    names = next(line for line in lines if line.startswith("#CHROM")).split("\t")[9:]
+    group = set((TEMPLATE / "data/populations/AFR").read_text().split())
+    columns = [number for number, name in enumerate(names) if name in group]
+    checked = 0
+    for row in (line.split("\t") for line in lines if "GENERATED_SITE" in line and line[0] != "#"):
+        frequency = float(row[7].split("AFR_AF=")[1].split(";")[0])
+        alleles = "".join(row[9 + number] for number in columns).replace("|", "")
+        deviation = (frequency * (1 - frequency) / len(alleles)) ** 0.5
+        assert abs(alleles.count("1") / len(alleles) - frequency) <= 5 * deviation + 2**-16
+        checked += 1
+    assert checked > 100
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("preset", ["small", "real"])
+def test_cwltool_and_streamflow_agree(tmp_path: Path, preset: str) -> None:
+    work = generate(tmp_path / "template", preset)
+    job = f"generated/{preset}/job.yml"
+    command = [str(BIN / "cwltool"), "--quiet", "--outdir", str(tmp_path / "cwltool"), "main.cwl", job]
+    subprocess.run(command, cwd=work, check=True, timeout=140, stdout=subprocess.DEVNULL)
+    run_streamflow(work, "streamflow.yml", job, tmp_path / "streamflow")
+    results = contents(tmp_path / "cwltool")
+    assert len(results) == {"small": 2 * (2 + 2 * 5), "real": 2 + 3 * 5}[preset]
+    assert results == contents(tmp_path / "streamflow")
+
+
+def run_streamflow(work: Path, file: str, job: str, outdir: Path) -> str:
+    """Run the workflow on another job with one of the template's StreamFlow files; return what was logged."""
+    configuration = work / file
+    configuration.write_text(configuration.read_text().replace("generated/demo/job.yml", job))
+    command = [str(BIN / "streamflow"), "run", "--outdir", str(outdir), str(configuration)]
+    result = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=110, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout + result.stderr
+
+
+def job_times(database: Path) -> dict[str, list[tuple[int, int]]]:
+    """Start and end of every job, by step."""
+    times: dict[str, list[tuple[int, int]]] = {}
+    query = "SELECT s.name, e.start_time, e.end_time FROM execution e JOIN step s ON e.step = s.id"
+    with sqlite3.connect(database) as connection:
+        for name, start, end in connection.execute(query):
+            times.setdefault(str(name).rpartition("/")[2], []).append((int(start), int(end)))
+    return times
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(not (BIN / "sfio-node").exists(), reason="sfio-node is not installed")
+def test_the_whole_chain_streams_with_identical_results(tmp_path: Path) -> None:
+    """Identical results alone would not show it: each reader must have started before its producer ended."""
+    work = generate(tmp_path / "template", "demo", "--records", "20000", "--draws", "50")
+    run_streamflow(work, "streamflow.yml", "generated/demo/job.yml", tmp_path / "plain")
+    log = run_streamflow(work, "streamflow-io.yml", "generated/demo/job.yml", tmp_path / "streaming")
+    assert "WARNING" not in log
+    assert contents(tmp_path / "streaming") == contents(tmp_path / "plain")
+    plain, streaming = (job_times(work / "run" / name) for name in ("plain.db", "streaming.db"))
+    for producer, reader in (
+        ("individuals", "individuals_merge"),
+        ("individuals_merge", "mutation_overlap"),
+        ("individuals_merge", "frequency"),
+    ):
+        assert min(start for start, _ in plain[reader]) >= max(end for _, end in plain[producer])
+        assert min(start for start, _ in streaming[reader]) < max(end for _, end in streaming[producer])

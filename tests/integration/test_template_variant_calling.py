@@ -1,0 +1,289 @@
+"""The variant-calling template: its scripts, and the same results from plain StreamFlow, cwltool, and over FIFOs."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+import shutil
+import sqlite3
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from ruamel.yaml import YAML
+
+TEMPLATE = Path(__file__).resolve().parents[2] / "workflows" / "variant-calling"
+BIN = Path(sys.executable).parent
+PAIRS = 4000
+TOOLS = ("bwa", "samtools", "bcftools", "wgsim")
+STAGES = ["decompress_1", "decompress_2", "align", "fixmate", "sort", "markdup", "mpileup", "call", "filter"]
+
+absent = [tool for tool in TOOLS if shutil.which(tool) is None]
+needs_tools = pytest.mark.skipif(bool(absent), reason=f"not installed: {', '.join(absent)}")
+
+
+def run(
+    *command: object, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; its output is captured."""
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def prepare(
+    *arguments: object,
+    script: Path = TEMPLATE / "prepare.py",
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run prepare.py without installing anything; return its error message, which is empty on success."""
+    result = run(sys.executable, script, "--no-install", *arguments, environment=environment)
+    assert result.returncode == (2 if result.stderr else 0)
+    return result.stderr
+
+
+def compare(first: Path, second: Path) -> tuple[int, str]:
+    """Run compare.py; return its exit code and what it says."""
+    result = run(sys.executable, TEMPLATE / "compare.py", first, second)
+    return result.returncode, result.stdout + result.stderr
+
+
+def load(path: Path) -> Any:
+    """Read a YAML document."""
+    return YAML(typ="safe", pure=True).load(path)
+
+
+class Execution(NamedTuple):
+    """A job of a StreamFlow run."""
+
+    step: str
+    command: str
+    started: int  # nanoseconds
+    ended: int
+
+
+class PlainRun(NamedTuple):
+    """A finished plain StreamFlow run of the template as it is shipped, with fewer reads."""
+
+    template: Path
+    results: Path
+    executions: Mapping[str, Execution]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the template with its input prepared."""
+    copy = tmp_path_factory.mktemp("variant") / "variant-calling"
+    shutil.copytree(TEMPLATE, copy, ignore=shutil.ignore_patterns("generated", "run", "__pycache__", ".*"))
+    if message := prepare("--reads", PAIRS, script=copy / "prepare.py"):
+        pytest.skip(message)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def plain(template: Path) -> PlainRun:
+    """The demo job, run as the README says."""
+    results = template.parent / "plain"
+    finished = run(BIN / "streamflow", "run", "streamflow.yml", "--outdir", results, cwd=template)
+    assert finished.returncode == 0, finished.stderr
+    with sqlite3.connect(template / "run" / "streamflow.db") as database:
+        rows = database.execute(
+            "SELECT step.name, cmd, start_time, end_time FROM execution JOIN step ON execution.step = step.id"
+        ).fetchall()
+    return PlainRun(template, results, {row[0].strip("/"): Execution(*row) for row in rows})
+
+
+@needs_tools
+def test_prepare_is_reproducible_and_keeps_what_fits(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    if message := prepare("--reads", 50, "--directory", first):
+        pytest.skip(message)
+    prepare("--reads", 50, "--directory", second)
+    contents = {path.name: path.read_bytes() for path in first.iterdir()}
+    assert contents == {path.name: path.read_bytes() for path in second.iterdir()}
+    assert gzip.decompress(contents["simulated_1.fq.gz"]).count(b"\n") == 4 * 50
+    assert gzip.decompress(contents["example_2.fq.gz"]).count(b"\n") == 4 * 10_000
+
+    stamp = (first / "simulated_1.fq.gz").stat().st_mtime_ns
+    prepare("--reads", 50, "--directory", first)
+    assert (first / "simulated_1.fq.gz").stat().st_mtime_ns == stamp
+    (first / "simulated_2.fq.gz").unlink()
+    prepare("--reads", 50, "--directory", first)
+    assert (first / "simulated_2.fq.gz").read_bytes() == contents["simulated_2.fq.gz"]
+    prepare("--reads", 60, "--directory", first)
+    assert gzip.decompress((first / "simulated_2.fq.gz").read_bytes()).count(b"\n") == 4 * 60
+
+
+def test_prepare_names_the_packages_that_are_missing(tmp_path: Path) -> None:
+    message = prepare("--directory", tmp_path / "generated", environment={"PATH": str(tmp_path)})
+    assert "bcftools bwa gzip samtools" in message
+    assert not (tmp_path / "generated").exists()
+
+
+@needs_tools
+def test_prepare_refuses_a_directory_without_the_examples(tmp_path: Path) -> None:
+    message = prepare("--directory", tmp_path / "generated", "--examples", tmp_path)
+    assert str(tmp_path) in message
+    assert "reference/lambda_virus.fa" in message
+
+
+def bam(path: Path, header: str, *records: bytes) -> Path:
+    """Write a BAM file with one reference sequence."""
+    text = header.encode()
+    parts = [b"BAM\1", struct.pack("<i", len(text)), text, struct.pack("<i", 1)]
+    parts += [struct.pack("<i", 2), b"c\0", struct.pack("<i", 99)]
+    parts += [struct.pack("<i", len(record)) + record for record in records]
+    path.write_bytes(gzip.compress(b"".join(parts)))
+    return path
+
+
+def test_compare_bam(tmp_path: Path) -> None:
+    first = bam(tmp_path / "1.bam", "@HD\tVN:1.6\n@PG\tID:bwa\tCL:/tmp/1\n", b"one", b"two")
+    same = bam(tmp_path / "2.bam", "@HD\tVN:1.6\n@PG\tID:bwa\tCL:/tmp/2\n", b"one", b"two")
+    assert compare(first, same)[0] == 0
+    for header, records in [
+        ("@HD\tVN:1.5\n", (b"one", b"two")),
+        ("@HD\tVN:1.6\n", (b"one", b"twO")),
+        ("@HD\tVN:1.6\n", (b"one",)),
+        ("@HD\tVN:1.6\n", (b"one", b"two", b"three")),
+    ]:
+        code, message = compare(first, bam(tmp_path / "other.bam", header, *records))
+        assert code == 1, message
+        assert "other.bam" in message
+
+
+def test_compare_vcf(tmp_path: Path) -> None:
+    first, second = tmp_path / "1.vcf", tmp_path / "2.vcf.gz"
+    header = "##fileformat=VCFv4.2\n##reference=file://{0}\n##bcftools_callCommand=call {0}\n##contig=<ID=c>\n"
+    first.write_text(header.format("/a") + "c\t1\n")
+    second.write_bytes(gzip.compress((header.format("/b") + "c\t1\n").encode()))
+    assert compare(first, second) == (0, "identical: 1.vcf\n")
+    second.write_bytes(gzip.compress((header.format("/b") + "c\t2\n").encode()))
+    assert compare(first, second)[0] == 1
+    second.write_bytes(gzip.compress((header.format("/b").replace("ID=c", "ID=d") + "c\t1\n").encode()))
+    assert compare(first, second)[0] == 1
+
+
+def test_compare_refuses_what_it_cannot_compare(tmp_path: Path) -> None:
+    whole = bam(tmp_path / "whole.bam", "", b"one")
+    cut, bare = tmp_path / "cut.bam", tmp_path / "bare"
+    cut.write_bytes(gzip.compress(gzip.decompress(whole.read_bytes())[:-1]))
+    bare.mkdir()
+    for second in (cut, bare, tmp_path / "nowhere.bam", Path(__file__)):
+        code, message = compare(whole, second)
+        assert code == 2, message
+        assert second.name in message
+    assert compare(bare, tmp_path)[0] == 2
+
+
+def test_every_file_between_the_stages_is_streamable_at_both_ends() -> None:
+    workflow = load(TEMPLATE / "variant-calling.cwl")
+    tools = {name: load(TEMPLATE / step["run"]) for name, step in workflow["steps"].items()}
+    edges = []
+    for name in STAGES:
+        for port, source in workflow["steps"][name]["in"].items():
+            producer, _, output = source.partition("/")
+            if producer in STAGES:
+                assert tools[name]["inputs"][port]["streamable"] is True, f"{name}/{port}"
+                assert tools[producer]["outputs"][output]["streamable"] is True, source
+                edges.append((producer, name))
+    assert len(edges) == len(STAGES) - 1
+    assert [producer for producer, name in edges if name == "align"] == ["decompress_1", "decompress_2"]
+
+
+def test_the_streamflow_files_differ_by_the_scheduler_alone() -> None:
+    plain_file, io_aware = load(TEMPLATE / "streamflow.yml"), load(TEMPLATE / "streamflow-io.yml")
+    assert io_aware.pop("scheduling")["scheduler"]["type"] == "io-aware"
+    assert plain_file == io_aware
+
+
+@needs_tools
+@pytest.mark.parametrize("job", ["job-tiny.yml", "job-demo.yml"])
+def test_the_job_files_fit_the_workflow_and_the_prepared_input(template: Path, job: str) -> None:
+    values = load(template / job)
+    inputs = load(template / "variant-calling.cwl")["inputs"]
+    required = {name for name, kind in inputs.items() if "default" not in kind and "?" not in kind["type"]}
+    assert required <= set(values) <= set(inputs)
+    files = [value["path"] for value in values.values() if isinstance(value, dict)]
+    assert len(files) == 3
+    assert all((template / path).is_file() for path in files)
+
+
+@needs_tools
+def test_cwltool_gives_the_results_of_plain_streamflow(plain: PlainRun) -> None:
+    results = plain.template.parent / "cwltool"
+    command = (BIN / "cwltool", "--quiet", "--outdir", results)
+    finished = run(*command, plain.template / "variant-calling.cwl", plain.template / "job-demo.yml")
+    assert finished.returncode == 0, finished.stderr
+    assert compare(results, plain.results) == (0, "identical: marked.bam, variants.vcf\n")
+
+
+@needs_tools
+def test_the_planted_mutations_are_called(plain: PlainRun) -> None:
+    truth = [line.split("\t") for line in (plain.template / "generated/simulated.truth.tsv").read_text().splitlines()]
+    records = [line.split("\t") for line in (plain.results / "variants.vcf").read_text().splitlines()]
+    called = [record for record in records if not record[0].startswith("#") and record[6] == "PASS"]
+    planted = {(position, old, new) for _, position, old, new, _ in truth if "-" not in (old, new)}
+    found = {(record[1], record[3], record[4]) for record in called if not record[7].startswith("INDEL")}
+    assert len(planted) >= 40
+    assert found <= planted
+    assert len(found) >= 0.9 * len(planted)
+    assert any(record[7].startswith("INDEL") for record in called)
+
+
+def feed(path: Path, content: bytes) -> None:
+    """Write `content` to a FIFO as a producer at work would: in pieces, with a pause before the first and the last."""
+    cuts = [0, 1, len(content) // 3, max(len(content) - 7, 1), len(content)]
+    with path.open("wb", buffering=0) as fifo:
+        for begin, end in itertools.pairwise(cuts):
+            fifo.write(content[begin:end])
+            time.sleep(0.05)
+
+
+@needs_tools
+@pytest.mark.parametrize("stage", STAGES[2:])
+def test_each_stage_reads_a_fifo_as_it_reads_a_file(plain: PlainRun, stage: str, tmp_path: Path) -> None:
+    words = plain.executions[stage].command.replace("\\\n", " ")
+    streamed = [word for word in words.split() if word.startswith("/") and not word.endswith(".fa")]
+    assert len(streamed) == (2 if stage == "align" else 1)
+    outputs = []
+    for fifos in (False, True):
+        directory = tmp_path / ("fifo" if fifos else "file")
+        directory.mkdir()
+        command, feeders = words, []
+        for source in map(Path, streamed):
+            target = directory / source.name
+            if fifos:
+                os.mkfifo(target)
+                feeders.append(threading.Thread(target=feed, args=(target, source.read_bytes()), daemon=True))
+            else:
+                target.symlink_to(source)
+            command = command.replace(str(source), target.name)
+        for feeder in feeders:
+            feeder.start()
+        result = subprocess.run(command, shell=True, cwd=directory, capture_output=True, timeout=60, check=False)
+        assert result.returncode == 0, result.stderr.decode()
+        outputs.append(result.stdout)
+    assert outputs[0] == outputs[1]
+    assert len(outputs[0]) > 100
+
+
+@needs_tools
+def test_plain_streamflow_runs_one_stage_after_the_other(plain: PlainRun) -> None:
+    """What streaming is compared with: in this run no stage overlaps its producer."""
+    jobs = [plain.executions[stage] for stage in STAGES[2:]]
+    assert all(earlier.ended <= later.started for earlier, later in itertools.pairwise(jobs))

@@ -1,0 +1,135 @@
+"""How the benchmarks run things: in turn, checked, and with nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as command_line
+from benchmarks import processes
+from benchmarks.harness import run_workload
+from benchmarks.model import Comparison, Sample
+from benchmarks.processes import CommandError, run
+from benchmarks.workload import Outcome, Variant, Workload
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "sync", lambda: None)
+    return tmp_path
+
+
+def workload(*variants: Variant, comparisons: Sequence[Comparison] = ()) -> Workload:
+    return Workload("test", "a test", lambda _: variants, comparisons)
+
+
+def recorded(name: str, runs: list[str], output: Callable[[], str] = lambda: "same") -> Variant:
+    def action(directory: Path) -> Outcome:
+        assert not list(directory.iterdir())
+        (directory / "file").touch()
+        runs.append(name)
+        return Outcome(Sample(wall=1, window=1), {"result": output()})
+
+    return Variant(name, action, verify=lambda _: runs.append(f"verify {name}"))
+
+
+def test_repetitions_are_interleaved_after_the_verification(temporary: Path) -> None:
+    runs: list[str] = []
+    report = run_workload(workload(recorded("a", runs), recorded("b", runs)), 3)
+    assert runs == ["verify a", "verify b", *["a", "b"] * 3]
+    assert [len(variant.samples) for variant in report.variants] == [3, 3]
+    assert report.identical
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize("in_one_variant", [True, False])
+def test_different_outputs_are_found(in_one_variant: bool) -> None:
+    runs: list[str] = []
+    changing = recorded("a", runs, lambda: f"{len(runs)}")
+    variants = [changing] if in_one_variant else [recorded("b", runs), changing]
+    report = run_workload(workload(*variants), 2)
+    assert report.differing == ("result",)
+    assert not report.met
+
+
+def test_a_skipped_variant_is_reported() -> None:
+    runs: list[str] = []
+    skipped = Variant("b", lambda _: pytest.fail("was run"), skipped="no tool")
+    report = run_workload(workload(recorded("a", runs), skipped), 1)
+    assert report.variants[1].skipped == "no tool"
+    assert report.variants[1].samples == ()
+
+
+def test_a_failure_names_the_variant_and_leaves_nothing(temporary: Path) -> None:
+    def fail(directory: Path) -> Outcome:
+        run([["sh", "-c", "echo broken >&2; exit 3"]], directory)
+        raise AssertionError("unreachable")
+
+    with pytest.raises(CommandError, match=r"(?s)bad: exit code 3: sh .*broken"):
+        run_workload(workload(Variant("bad", fail)), 1)
+    assert not list(temporary.iterdir())
+
+
+def test_run_measures_time_and_cpu_of_all_commands_at_once(tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.2: pass"
+    finished = run([["sleep", "0.3"], [sys.executable, "-S", "-c", busy]], tmp_path)
+    assert finished.seconds >= 0.3
+    assert 0.2 <= finished.cpu_seconds < 2
+    assert (tmp_path / "output.1").read_text() == ""
+
+
+def test_what_does_not_end_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "TIME_LIMIT", 0.3)
+    monkeypatch.setattr(processes, "_STOP_SECONDS", 0.2)
+    # Ignores Ctrl-C, and has a child.
+    script = f"trap '' INT; sleep 60 & echo $! > {tmp_path}/child; wait"
+    with pytest.raises(CommandError, match="does not end"):
+        run([["sh", "-c", script]], tmp_path)
+    child = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}")
+    deadline = time.monotonic() + 5
+    while child.exists() and " Z " not in (child / "stat").read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not child.exists() or " Z " in (child / "stat").read_text()
+
+
+@pytest.mark.parametrize(("limit", "output", "code"), [(1.0, "same", 0), (0.5, "same", 1), (1.0, "changing", 1)])
+def test_exit_code_and_json(
+    limit: float, output: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[str] = []
+    variants = (
+        recorded("a", runs),
+        recorded("b", runs, lambda: "same" if output == "same" else "other"),
+    )
+    goal = Comparison(name="b / a", variant="b", baseline="a", at_most=limit)
+    monkeypatch.setitem(command_line.WORKLOADS, "test", workload(*variants, comparisons=[goal]))
+    file = tmp_path / "report.json"
+    assert command_line.main(["run", "test", "--reps", "2", "--json", str(file)]) == code
+    data = json.loads(file.read_text())
+    assert data["met"] is (code == 0)
+    assert data["identical"] is (output == "same")
+    assert data["results"][0]["value"] == 1
+    assert data["variants"][1]["samples"] == [{"wall": 1, "window": 1, "further": {}}] * 2
+
+
+@pytest.mark.parametrize("arguments", [["run", "nothing"], ["run", "chain", "--reps", "0"], []])
+def test_wrong_usage(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        command_line.main(arguments)
+    assert exit_info.value.code == 2
+
+
+def test_a_failed_run_exits_with_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(_: Path) -> Outcome:
+        raise CommandError("broken")
+
+    monkeypatch.setitem(command_line.WORKLOADS, "test", workload(Variant("a", fail)))
+    assert command_line.main(["run", "test"]) == 1
+    assert "a: broken" in capsys.readouterr().err

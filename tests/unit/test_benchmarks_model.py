@@ -1,0 +1,90 @@
+"""How the benchmarks judge what was measured."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from benchmarks.model import Comparison, Machine, Report, Result, Sample, VariantReport, evaluate
+
+
+def variant(name: str, *walls: float) -> VariantReport:
+    return VariantReport(name=name, samples=tuple(Sample(wall=wall, window=wall / 2) for wall in walls))
+
+
+def report(*results: Result, differing: tuple[str, ...] = ()) -> Report:
+    return Report(name="w", machine=Machine.here(), repetitions=1, variants=(), results=results, differing=differing)
+
+
+def test_ratio_is_the_median_of_the_ratios_of_each_repetition() -> None:
+    # While the machine was slow, in the second repetition, it was slow for both.
+    variants = [variant("plain", 10, 100, 10), variant("ours", 6, 50, 5)]
+    result = evaluate(Comparison(name="c", variant="ours", baseline="plain", at_most=0.5), variants)
+    assert result.value == 0.5
+    assert result.met is True
+
+
+@pytest.mark.parametrize(
+    ("limits", "met"),
+    [
+        ({"at_most": 0.5}, True),
+        ({"at_most": 0.49}, False),
+        ({"at_least": 0.5}, True),
+        ({"at_least": 0.51}, False),
+        ({}, None),
+    ],
+)
+def test_limits(limits: dict[str, float], met: bool | None) -> None:
+    comparison = Comparison(name="c", variant="ours", baseline="plain", **limits)
+    assert evaluate(comparison, [variant("plain", 2), variant("ours", 1)]).met is met
+
+
+def test_without_baseline_it_is_the_median_of_the_measure() -> None:
+    samples = tuple(Sample(wall=1, window=1, further={"cpu_ms": value}) for value in (5.0, 1.0, 2.0))
+    measured = VariantReport(name="wrapper", samples=samples)
+    comparison = Comparison(name="c", measure="cpu_ms", variant="wrapper", at_most=2.0)
+    assert evaluate(comparison, [measured]) == Result(comparison=comparison, value=2.0, met=True)
+
+
+def test_a_measure_by_name() -> None:
+    sample = Sample(wall=3, window=2, further={"cpu_s": 1.0})
+    assert [sample.measure(name) for name in ("wall", "window", "cpu_s")] == [3, 2, 1]
+    with pytest.raises(KeyError):
+        sample.measure("memory")
+
+
+@pytest.mark.parametrize("missing", ["ours", "plain"])
+def test_a_goal_is_not_met_if_a_variant_was_skipped(missing: str) -> None:
+    variants = [
+        VariantReport(name=name, skipped="not here") if name == missing else variant(name, 1)
+        for name in ("ours", "plain")
+    ]
+    result = evaluate(Comparison(name="c", variant="ours", baseline="plain", at_most=2), variants)
+    assert result.value is None
+    assert result.met is False
+    assert evaluate(Comparison(name="c", variant="ours", baseline="plain"), variants).met is None
+
+
+def test_two_limits_are_refused() -> None:
+    with pytest.raises(ValidationError, match="one limit"):
+        Comparison(name="c", variant="v", at_most=1, at_least=0.5)
+
+
+def test_all_is_well_only_with_all_goals_met_and_identical_outputs() -> None:
+    comparison = Comparison(name="c", variant="v", at_most=1)
+    met = Result(comparison=comparison, value=1, met=True)
+    missed = Result(comparison=comparison, value=2, met=False)
+    no_goal = Result(comparison=Comparison(name="c", variant="v"), value=9, met=None)
+    assert report(met, no_goal).met
+    assert not report(met, missed).met
+    assert not report(met, differing=("result",)).met
+
+
+def test_json_has_what_programs_need() -> None:
+    comparison = Comparison(name="c", variant="v", at_most=1)
+    data = report(Result(comparison=comparison, value=1, met=True)).model_dump(mode="json")
+    assert data["name"] == "w"
+    assert data["machine"]["cores"] >= 1
+    assert data["identical"] is True
+    assert data["met"] is True
+    assert data["results"][0]["value"] == 1

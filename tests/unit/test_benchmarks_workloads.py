@@ -1,0 +1,150 @@
+"""The workloads and the programs that they run."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks import feeder, workflows
+from benchmarks.__main__ import WORKLOADS
+from benchmarks.processes import CommandError
+from benchmarks.tools import MEBIBYTE, chunk, use_cpu
+from benchmarks.workflows import TOOL, StreamFlowRun, run_bash, tree_digest
+from benchmarks.workload import Workload
+
+SMALL_CASES = (feeder.Case(1, 2, MEBIBYTE), feeder.Case(3, 1, 1024, consumers=2))
+
+
+def call(*arguments: str, data: bytes = b"", directory: Path | None = None) -> bytes:
+    return subprocess.run([*TOOL, *arguments], input=data, cwd=directory, capture_output=True, check=True).stdout
+
+
+def test_chain_tools_hand_on_every_byte() -> None:
+    source = call("chain-source", "3", "1000", "0")
+    assert source == b"".join(chunk(index, 1000) for index in range(3))
+    transformed = call("chain-transform", "700", "0", data=source)
+    assert transformed == bytes(value ^ 0x5A for value in source)
+    size, digest = call("chain-sum", "900", "0", data=transformed).split()
+    assert int(size) == 3000
+    assert digest.decode() == hashlib.sha256(transformed).hexdigest()
+
+
+def test_fanout_tools(tmp_path: Path) -> None:
+    start = time.monotonic()
+    call("fanout-source", "3", "100", "0.05", directory=tmp_path)
+    assert time.monotonic() - start >= 0.15
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000.part", "001.part", "002.part"]
+    line = call("fanout-sum", str(tmp_path / "001.part"), "0").decode()
+    assert line == f"001.part {hashlib.sha256(chunk(1, 100)).hexdigest()}\n"
+
+
+def test_an_unknown_tool_fails() -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        call("chain-source", "3")
+
+
+def test_chunks_differ_and_have_their_size() -> None:
+    chunks = [chunk(index, 100_001) for index in range(4)]
+    assert {len(data) for data in chunks} == {100_001}
+    assert len(set(chunks)) == 4
+
+
+def test_work_is_cpu_time() -> None:
+    start = time.process_time()
+    use_cpu(0.05)
+    assert 0.05 <= time.process_time() - start < 0.2
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
+def test_comparisons_name_variants(workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeder, "_write_files", lambda directory, case: [])
+    names = [variant.name for variant in workload.prepare(tmp_path)]
+    assert len(set(names)) == len(names)
+    for comparison in workload.comparisons:
+        assert comparison.variant in names
+        assert comparison.baseline is None or comparison.baseline in names
+
+
+def test_goals_are_those_to_reach() -> None:
+    goals = {
+        workload.name: [c.at_most or c.at_least for c in workload.comparisons if c.is_goal]
+        for workload in WORKLOADS.values()
+    }
+    assert goals == {
+        "chain": [0.70, 1.10],
+        "fanout": [0.65],
+        "overhead": [1.03, 1.15, 3.0, 5.0],
+        "feeder": [0.95] * 5,
+    }
+
+
+def test_feeder_verification_compares_every_byte(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(b"abc")
+    for content, code in ((b"abc", 0), (b"abd", 1), (b"ab", 1)):
+        (tmp_path / "into").mkdir(exist_ok=True)
+        (tmp_path / "into" / "data").write_bytes(content)
+        command = feeder.bash_readers(feeder.COMPARE, [file], tmp_path / "into")
+        assert subprocess.run(command, capture_output=True, check=False).returncode == code
+
+
+@pytest.mark.parametrize("case", SMALL_CASES, ids=lambda case: case.name)
+def test_pipes_deliver_all_bytes(case: feeder.Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeder, "CASES", (case,))
+    (inputs := tmp_path / "input").mkdir()
+    (directory := tmp_path / "run").mkdir()
+    pipe, _ = feeder.FEEDER.prepare(inputs)
+    outcome = pipe.run(directory)
+    total = case.files * case.mebibytes * MEBIBYTE * case.consumers
+    assert list(outcome.outputs.values()) == [str(total)]
+    assert outcome.sample.further["mb_per_s"] == pytest.approx(total / outcome.sample.wall / 1e6)
+
+
+def test_tree_digest_sees_names_and_contents(tmp_path: Path) -> None:
+    digests = set()
+    for name, content in (("a", "x"), ("b", "x"), ("a", "y")):
+        (directory := tmp_path / f"{name}{content}").mkdir()
+        (directory / name).write_text(content)
+        digests.add(tree_digest(directory))
+    assert len(digests) == 3
+
+
+def test_bash_fails_if_any_command_of_a_pipe_fails(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="exit code 1"):
+        run_bash(tmp_path, "false | cat > result/out")
+
+
+def write_workflow(directory: Path, command: str) -> Path:
+    step = workflows.tool([command], {}, {})
+    return workflows.write_workflow(directory / "workflow.cwl", {}, {}, {"a": {"run": step, "in": {}, "out": []}})
+
+
+@pytest.mark.parametrize("scheduler", [None, {}], ids=["plain", "io-aware"])
+def test_streamflow_runs_in_its_own_directories(scheduler: dict[str, workflows.JSON] | None, tmp_path: Path) -> None:
+    workflow = write_workflow(tmp_path, "true")
+    (directory := tmp_path / "run").mkdir()
+    sample = StreamFlowRun(workflow, scheduler).run(directory).sample
+    assert 0 < sample.window < sample.wall
+    assert sample.further["cpu_s"] > 0
+    assert (directory / "streamflow.db").exists()
+    log = (directory / "errors.0").read_text()
+    assert ("registered plugin" in log) is (scheduler is not None)
+
+
+def test_a_failed_workflow_is_an_error(tmp_path: Path) -> None:
+    workflow = write_workflow(tmp_path, "false")
+    (directory := tmp_path / "run").mkdir()
+    with pytest.raises(CommandError, match="exit code 1"):
+        StreamFlowRun(workflow).run(directory)
+
+
+def test_a_delivery_that_is_not_as_wanted_is_an_error(tmp_path: Path) -> None:
+    workflow = write_workflow(tmp_path, "true")
+    (directory := tmp_path / "run").mkdir()
+    StreamFlowRun(workflow, {}, []).verify(directory)
+    with pytest.raises(CommandError, match="stream"):
+        StreamFlowRun(workflow, {}, ["stream"]).verify(directory)
