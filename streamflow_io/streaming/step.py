@@ -107,7 +107,9 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
     async def _save_additional_params(self, database: Database) -> MutableMapping[str, Any]:
         return {
             **await super()._save_additional_params(database),
-            "early_outputs": [output.model_dump(mode="json", by_alias=True) for output in self.early_outputs],
+            "early_outputs": [
+                output.model_dump(mode="json", by_alias=True, exclude_unset=True) for output in self.early_outputs
+            ],
         }
 
     @classmethod
