@@ -113,6 +113,13 @@ class StreamEvent(_Event):
     seconds: float
 
 
+class WarningEvent(_Event):
+    """Something does not work here, and what is done instead."""
+
+    event: Literal["warning"]
+    message: str
+
+
 class Usage(BaseModel):
     """What the process tree of a job used: bytes, CPU seconds."""
 
@@ -144,7 +151,7 @@ class ExitEvent(_Event):
 
 
 Event = Annotated[
-    StartedEvent | OpenedEvent | ClosedEvent | CommittedEvent | CompleteEvent | StreamEvent | ExitEvent,
+    StartedEvent | OpenedEvent | ClosedEvent | CommittedEvent | CompleteEvent | StreamEvent | WarningEvent | ExitEvent,
     Field(discriminator="event"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

@@ -17,7 +17,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.coordination.graph import OutputKind
 from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob
-from streamflow_io.runtime.protocol import CommittedEvent, CompleteEvent, OpenedEvent
+from streamflow_io.runtime.protocol import CommittedEvent, CompleteEvent, OpenedEvent, WarningEvent
 
 from ._streamflow import retry_policy
 from .connector import JobConnector
@@ -192,6 +192,8 @@ class Execution:
                     await self._publisher.opened(event.port, event.path)
                 elif isinstance(event, CommittedEvent | CompleteEvent):
                     commits.put_nowait(event)
+                elif isinstance(event, WarningEvent):
+                    logger.warning(f"Job {self._job.name}: {event.message}")
                 elif isinstance(event, ExitEvent):
                     commits.put_nowait(None)
             await committing

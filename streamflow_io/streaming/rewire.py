@@ -134,7 +134,7 @@ class _Rewiring:
             deliveries = {self._list_delivery(route) for route in behind if route.consumer is not None}
             # Others of the same step may wait for the token only to know its tag; some name the input with its step.
             readers = [
-                (s, n) for s, n in self._readers[port.name] if _owner(s) == owner and posixpath.basename(n) == name
+                (s, n) for s, n in self._readers[port.name] if _owner(s) == owner and name in (n, posixpath.basename(n))
             ]
             if deliveries == {Delivery.STREAM} and len(behind) == sum(r.consumer is not None for r in behind):
                 self._move(readers, port, stream)

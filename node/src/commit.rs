@@ -1,0 +1,340 @@
+//! Commit rules: facts about files in, decisions out. No I/O, no clock.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::job::{Commit, Dependency, Kind, Output, Rule};
+
+/// What has happened to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// It exists.
+    Exists,
+    /// It was closed after writing, and that was no death.
+    Closed,
+    /// It was removed, or moved away; so is everything below it.
+    Gone,
+}
+
+/// What follows for the driver; `port` is the index of the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Opened { port: usize, path: PathBuf },
+    Closed { port: usize, path: PathBuf, closes: u32 },
+    Committed { port: usize, path: PathBuf },
+    Complete { port: usize },
+}
+
+#[derive(Debug, Default)]
+struct File {
+    rule: Option<usize>,
+    closes: u32,
+    committed: bool,
+}
+
+/// How far a rule has got.
+#[derive(Debug)]
+struct Progress {
+    closes: u64,
+    committed: u64,
+    /// The `fileDeps` that are not committed yet.
+    awaited: Vec<Dependency>,
+    /// The files that existed when the last of them was committed have been committed too.
+    released: bool,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    output: Output,
+    files: BTreeMap<PathBuf, File>,
+    rules: Vec<Progress>,
+    complete: bool,
+}
+
+/// Applies the commit rules of a job's outputs.
+///
+/// Each file is opened and committed at most once, each output is complete at most once, and after its files.
+#[derive(Debug)]
+pub struct Tracker {
+    outputs: Vec<Tracked>,
+}
+
+impl Tracker {
+    pub fn new(outputs: &[Output]) -> Self {
+        let track = |output: &Output| {
+            let progress = |commit: &Commit| Progress {
+                closes: 0,
+                committed: 0,
+                awaited: if let Commit::File(deps) = commit { deps.clone() } else { Vec::new() },
+                released: false,
+            };
+            let rules = output.rules.iter().map(|rule| progress(&rule.commit)).collect();
+            Tracked { output: output.clone(), files: BTreeMap::new(), rules, complete: false }
+        };
+        Self { outputs: outputs.iter().map(track).collect() }
+    }
+
+    pub fn observe(&mut self, path: &Path, fact: Fact) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        for port in 0..self.outputs.len() {
+            if fact == Fact::Gone {
+                // Whatever takes its place starts anew; what is committed stays committed.
+                self.outputs[port].files.retain(|name, file| !name.starts_with(path) || file.committed);
+                continue;
+            }
+            let Some(rule) = self.outputs[port].output.rule_of(path) else { continue };
+            self.open(port, path, rule, &mut decisions);
+            if fact == Fact::Closed {
+                self.close(port, path, &mut decisions);
+            }
+        }
+        self.propagate(&mut decisions);
+        decisions
+    }
+
+    /// How often `path` was closed, where its closes count.
+    pub fn closes(&self, path: &Path) -> u32 {
+        self.outputs.iter().filter_map(|tracked| tracked.files.get(path)).map(|file| file.closes).max().unwrap_or(0)
+    }
+
+    /// The job has ended with a success code and left these files: all of them are committed.
+    pub fn finish(&mut self, existing: &[PathBuf]) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        for port in 0..self.outputs.len() {
+            for path in existing {
+                if let Some(rule) = self.outputs[port].output.rule_of(path) {
+                    self.open(port, path, rule, &mut decisions);
+                    self.commit(port, path, &mut decisions);
+                }
+            }
+        }
+        for port in 0..self.outputs.len() {
+            self.complete(port, &mut decisions);
+        }
+        decisions
+    }
+
+    fn open(&mut self, port: usize, path: &Path, rule: Option<usize>, decisions: &mut Vec<Decision>) {
+        let files = &mut self.outputs[port].files;
+        if !files.contains_key(path) {
+            files.insert(path.to_owned(), File { rule, ..File::default() });
+            decisions.push(Decision::Opened { port, path: path.to_owned() });
+        }
+    }
+
+    fn close(&mut self, port: usize, path: &Path, decisions: &mut Vec<Decision>) {
+        let tracked = &mut self.outputs[port];
+        if !tracked.output.commits_early() {
+            return;
+        }
+        let Some(file) = tracked.files.get_mut(path) else { return };
+        file.closes += 1;
+        decisions.push(Decision::Closed { port, path: path.to_owned(), closes: file.closes });
+        let Some(rule) = file.rule else { return };
+        tracked.rules[rule].closes += 1;
+        let due = match &tracked.output.rules[rule].commit {
+            Commit::Termination => false,
+            Commit::Close(closes) => file.closes >= *closes,
+            Commit::File(_) => tracked.rules[rule].awaited.is_empty(),
+            Commit::NFiles(_) => true,
+        };
+        if due {
+            self.commit(port, path, decisions);
+        }
+    }
+
+    fn commit(&mut self, port: usize, path: &Path, decisions: &mut Vec<Decision>) {
+        let tracked = &mut self.outputs[port];
+        let Some(file) = tracked.files.get_mut(path).filter(|file| !file.committed) else { return };
+        file.committed = true;
+        if let Some(rule) = file.rule {
+            tracked.rules[rule].committed += 1;
+        }
+        decisions.push(Decision::Committed { port, path: path.to_owned() });
+        for waiting in &mut self.outputs {
+            let relative = path.strip_prefix(&waiting.output.root);
+            let met =
+                |dep: &Dependency| matches!((dep, &relative), (Dependency::Glob(glob), Ok(name)) if glob.matches(name));
+            waiting.rules.iter_mut().for_each(|rule| rule.awaited.retain(|dep| !met(dep)));
+        }
+    }
+
+    fn complete(&mut self, port: usize, decisions: &mut Vec<Decision>) {
+        if std::mem::replace(&mut self.outputs[port].complete, true) {
+            return;
+        }
+        decisions.push(Decision::Complete { port });
+        let done = Dependency::Port(self.outputs[port].output.port.clone());
+        for waiting in &mut self.outputs {
+            waiting.rules.iter_mut().for_each(|rule| rule.awaited.retain(|dep| *dep != done));
+        }
+    }
+
+    /// Follows dependencies until nothing changes.
+    fn propagate(&mut self, decisions: &mut Vec<Decision>) {
+        loop {
+            let before = decisions.len();
+            for port in 0..self.outputs.len() {
+                for path in self.released(port) {
+                    self.commit(port, &path, decisions);
+                }
+                if self.outputs[port].is_complete() {
+                    // Under a count of closes of the whole, files that were closed belong to it.
+                    for path in self.outputs[port].closed_files() {
+                        self.commit(port, &path, decisions);
+                    }
+                    self.complete(port, decisions);
+                }
+            }
+            if decisions.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Files whose dependencies have just been met. What appears later is committed when it is closed.
+    fn released(&mut self, port: usize) -> Vec<PathBuf> {
+        let tracked = &mut self.outputs[port];
+        let mut released = Vec::new();
+        for (index, rule) in tracked.output.rules.iter().enumerate() {
+            let progress = &mut tracked.rules[index];
+            if !matches!(rule.commit, Commit::File(_)) || !progress.awaited.is_empty() || progress.released {
+                continue;
+            }
+            progress.released = true;
+            let held = tracked.files.iter().filter(|(_, file)| file.rule == Some(index) && !file.committed);
+            released.extend(held.map(|(path, _)| path.clone()));
+        }
+        released
+    }
+}
+
+impl Tracked {
+    fn is_complete(&self) -> bool {
+        if self.complete || self.output.kind == Kind::File {
+            return !self.complete && self.files.values().any(|file| file.committed);
+        }
+        let holds = |(rule, progress): (&Rule, &Progress)| match &rule.commit {
+            Commit::Termination => false,
+            Commit::Close(closes) => self.output.kind == Kind::Directory && progress.closes >= u64::from(*closes),
+            Commit::File(_) => progress.awaited.is_empty(),
+            Commit::NFiles(number) => progress.committed >= *number,
+        };
+        !self.rules.is_empty() && self.output.rules.iter().zip(&self.rules).all(holds)
+    }
+
+    fn closed_files(&self) -> Vec<PathBuf> {
+        let closed = |file: &File| file.closes > 0 && !file.committed;
+        self.files.iter().filter(|(_, file)| closed(file)).map(|(path, _)| path.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Pattern;
+
+    fn output(port: &str, kind: Kind, glob: &str, rules: Vec<(Vec<&str>, Commit)>) -> Output {
+        let root = PathBuf::from("/o");
+        let pattern = |text: &str| Pattern::new(Path::new(text), Path::new("/o")).unwrap();
+        let rules = rules
+            .into_iter()
+            .map(|(globs, commit)| Rule { globs: globs.into_iter().map(pattern).collect(), commit })
+            .collect();
+        Output { port: port.into(), globs: vec![pattern(glob)], root, kind, rules }
+    }
+
+    /// Runs `script` (lines of `+file`, `!file` for a close, `-file`) and writes decisions as short words.
+    fn run(outputs: &[Output], script: &str, end: Option<&[&str]>) -> String {
+        let mut tracker = Tracker::new(outputs);
+        let mut words = Vec::new();
+        let mut note = |decisions: Vec<Decision>| {
+            for decision in decisions {
+                let port = |port: usize| outputs[port].port.clone();
+                let name = |path: PathBuf| path.strip_prefix("/o").unwrap().display().to_string();
+                words.push(match decision {
+                    Decision::Opened { path, .. } => format!("+{}", name(path)),
+                    Decision::Closed { path, closes, .. } => format!("{}:{closes}", name(path)),
+                    Decision::Committed { path, .. } => format!("={}", name(path)),
+                    Decision::Complete { port: index } => format!("#{}", port(index)),
+                });
+            }
+        };
+        for step in script.split_whitespace() {
+            let fact = match &step[..1] {
+                "+" => Fact::Exists,
+                "!" => Fact::Closed,
+                _ => Fact::Gone,
+            };
+            note(tracker.observe(&Path::new("/o").join(&step[1..]), fact));
+        }
+        if let Some(existing) = end {
+            note(tracker.finish(&existing.iter().map(|name| Path::new("/o").join(name)).collect::<Vec<_>>()));
+        }
+        words.join(" ")
+    }
+
+    #[test]
+    fn one_file() {
+        let rule = |commit| [output("p", Kind::File, "*.x", vec![(vec![], commit)])];
+        for (commit, script, end, expected) in [
+            (Commit::Termination, "+a.x !a.x", Some(&["a.x"][..]), "+a.x =a.x #p"),
+            (Commit::Termination, "+a.x !a.x", None, "+a.x"),
+            (Commit::Close(1), "+a.x !a.x !a.x", Some(&["a.x"]), "+a.x a.x:1 =a.x #p a.x:2"),
+            (Commit::Close(2), "+a.x !a.x !a.x", None, "+a.x a.x:1 a.x:2 =a.x #p"),
+            (Commit::Close(2), "+a.x !a.x", Some(&["a.x"]), "+a.x a.x:1 =a.x #p"),
+            (Commit::Close(2), "!a.x -a.x !a.x", None, "+a.x a.x:1 +a.x a.x:1"),
+            (Commit::Close(1), "+b.y !b.y", Some(&["b.y"]), "#p"),
+            (Commit::Close(1), "+a.x", Some(&[]), "+a.x #p"),
+        ] {
+            assert_eq!(run(&rule(commit.clone()), script, end), expected, "{commit:?} {script}");
+        }
+    }
+
+    #[test]
+    fn many_files() {
+        let files = |commit| [output("p", Kind::Files, "*", vec![(vec![], commit)])];
+        for (commit, script, end, expected) in [
+            (Commit::Close(1), "!a !b", Some(&["a", "b"][..]), "+a a:1 =a +b b:1 =b #p"),
+            (Commit::NFiles(2), "!a +b !c +d", None, "+a a:1 =a +b +c c:1 =c #p +d"),
+            (Commit::NFiles(3), "!a !a !b", Some(&["a", "b"]), "+a a:1 =a a:2 +b b:1 =b #p"),
+        ] {
+            assert_eq!(run(&files(commit.clone()), script, end), expected, "{commit:?} {script}");
+        }
+    }
+
+    #[test]
+    fn directories() {
+        let directory = |commit| [output("d", Kind::Directory, "out", vec![(vec![], commit)])];
+        for (commit, script, end, expected) in [
+            (Commit::NFiles(2), "!out/a !out/s/b !other", None, "+out/a out/a:1 =out/a +out/s/b out/s/b:1 =out/s/b #d"),
+            (Commit::Close(2), "!out/a !out/b +out/c", None, "+out/a out/a:1 +out/b out/b:1 =out/a =out/b #d +out/c"),
+            (Commit::Termination, "!out/a", Some(&["out/a"][..]), "+out/a =out/a #d"),
+        ] {
+            assert_eq!(run(&directory(commit.clone()), script, end), expected, "{commit:?} {script}");
+        }
+        let narrowed = [output("d", Kind::Directory, "out", vec![(vec!["chr22.*"], Commit::Close(1))])];
+        assert_eq!(
+            run(&narrowed, "!out/chr22.v !out/x", None),
+            "+out/chr22.v out/chr22.v:1 =out/chr22.v #d +out/x out/x:1"
+        );
+    }
+
+    #[test]
+    fn other_files() {
+        let dependent = |dep| {
+            [
+                output("data", Kind::File, "d", vec![(vec![], Commit::File(vec![dep]))]),
+                output("index", Kind::Files, "i*", vec![(vec![], Commit::Close(1))]),
+            ]
+        };
+        let glob = Dependency::Glob(Pattern::new(Path::new("i1"), Path::new("/o")).unwrap());
+        for (dep, script, end, expected) in [
+            (glob.clone(), "+d !d !i2 !i1", None, "+d d:1 +i2 i2:1 =i2 +i1 i1:1 =i1 =d #data"),
+            (glob, "!i1 +d !d", None, "+i1 i1:1 =i1 +d d:1 =d #data"),
+            (Dependency::Port("index".into()), "+d !i1", Some(&["d", "i1"][..]), "+d +i1 i1:1 =i1 =d #data #index"),
+        ] {
+            assert_eq!(run(&dependent(dep.clone()), script, end), expected, "{dep:?} {script}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What happened: the lines of `events.jsonl`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::json::{Json, Writer};
+
+#[derive(Debug)]
+pub enum Event<'a> {
+    Started { pid: i32, command_pid: i32 },
+    Opened { port: &'a str, path: &'a Path },
+    Closed { port: &'a str, path: &'a Path, closes: u32 },
+    Committed { port: &'a str, path: &'a Path, size: u64 },
+    Complete { port: &'a str },
+    Stream { name: &'a str, bytes: u64, first: f64, last: f64 },
+    Warning { message: &'a str },
+    Exit(Exit),
+}
+
+/// Why a job has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    Exited,
+    Cancelled,
+    Producer { input: String },
+    Rewritten { input: String },
+    Driver,
+    Lost,
+    Error,
+}
+
+#[derive(Debug, Default)]
+pub struct Exit {
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    pub success: bool,
+    pub reason: &'static str,
+    pub input: Option<String>,
+    pub message: Option<String>,
+    pub started: Option<f64>,
+    pub ended: f64,
+    pub usage: Usage,
+}
+
+#[derive(Debug, Default)]
+pub struct Usage {
+    pub rchar: u64,
+    pub wchar: u64,
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    pub user: f64,
+    pub system: f64,
+    pub max_rss: u64,
+    pub streamed: u64,
+    pub wrapper_cpu: f64,
+}
+
+impl Reason {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Exited => "exited",
+            Self::Cancelled => "cancelled",
+            Self::Producer { .. } => "producer",
+            Self::Rewritten { .. } => "rewritten",
+            Self::Driver => "driver",
+            Self::Lost => "lost",
+            Self::Error => "error",
+        }
+    }
+
+    pub fn input(&self) -> Option<String> {
+        match self {
+            Self::Producer { input } | Self::Rewritten { input } => Some(input.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// What a reader needs of an event that somebody else has written.
+#[derive(Debug)]
+pub struct Seen {
+    pub event: String,
+    pub port: Option<String>,
+    pub path: Option<PathBuf>,
+    pub size: Option<u64>,
+    pub success: bool,
+    pub pid: Option<i32>,
+}
+
+impl Seen {
+    /// Reads a line; None when it is no event.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let json = Json::parse(line).ok()?;
+        let text = |name: &str| json.get(name).and_then(Json::text);
+        let string = |name: &str| text(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let integer = |name: &str| json.get(name).and_then(Json::integer);
+        Some(Self {
+            event: string("event")?,
+            port: string("port"),
+            path: text("path").map(|bytes| std::ffi::OsStr::from_bytes(bytes).into()),
+            size: integer("size").and_then(|size| size.try_into().ok()),
+            success: json.get("success") == Some(&Json::Bool(true)),
+            pid: integer("pid").and_then(|pid| pid.try_into().ok()),
+        })
+    }
+}
+
+/// Seconds since the epoch.
+pub fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+impl Event<'_> {
+    /// The event's line, with its newline.
+    pub fn line(&self) -> String {
+        let mut writer = Writer::new();
+        let path = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        match self {
+            Self::Started { pid, command_pid } => {
+                writer.text("event", b"started").plain("pid", pid).plain("command_pid", command_pid)
+            }
+            Self::Opened { port, path: file } => {
+                writer.text("event", b"opened").text("port", port.as_bytes()).text("path", &path(file))
+            }
+            Self::Closed { port, path: file, closes } => writer
+                .text("event", b"closed")
+                .text("port", port.as_bytes())
+                .text("path", &path(file))
+                .plain("closes", closes),
+            Self::Committed { port, path: file, size } => writer
+                .text("event", b"committed")
+                .text("port", port.as_bytes())
+                .text("path", &path(file))
+                .plain("size", size),
+            Self::Complete { port } => writer.text("event", b"complete").text("port", port.as_bytes()),
+            Self::Stream { name, bytes, first, last } => writer
+                .text("event", b"stream")
+                .text("name", name.as_bytes())
+                .plain("bytes", bytes)
+                .plain("seconds", last - first)
+                .plain("first", first)
+                .plain("last", last),
+            Self::Warning { message } => writer.text("event", b"warning").text("message", message.as_bytes()),
+            Self::Exit(exit) => exit.write(writer.text("event", b"exit")),
+        };
+        let mut line = writer.plain("time", now()).finish();
+        line.push('\n');
+        line
+    }
+}
+
+impl Exit {
+    fn write<'w>(&self, writer: &'w mut Writer) -> &'w mut Writer {
+        for (name, value) in [("code", self.code), ("signal", self.signal)] {
+            if let Some(value) = value {
+                writer.plain(name, value);
+            }
+        }
+        writer.plain("success", self.success).text("reason", self.reason.as_bytes());
+        for (name, value) in [("input", &self.input), ("message", &self.message)] {
+            if let Some(value) = value {
+                writer.text(name, value.as_bytes());
+            }
+        }
+        match self.started {
+            Some(started) => writer.plain("started", started),
+            None => writer.plain("started", "null"),
+        };
+        writer.plain("ended", self.ended).plain("usage", self.usage.object())
+    }
+}
+
+impl Usage {
+    fn object(&self) -> String {
+        Writer::new()
+            .plain("rchar", self.rchar)
+            .plain("wchar", self.wchar)
+            .plain("read_bytes", self.read_bytes)
+            .plain("write_bytes", self.write_bytes)
+            .plain("user", self.user)
+            .plain("system", self.system)
+            .plain("max_rss", self.max_rss)
+            .plain("streamed", self.streamed)
+            .plain("wrapper_cpu", self.wrapper_cpu)
+            .finish()
+    }
+}
+
+/// The open `events.jsonl` of a job. That it is open for writing, and locked, says that the job's `exec` lives.
+#[derive(Debug)]
+pub struct EventLog {
+    file: Flock<File>,
+}
+
+impl EventLog {
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
+        Ok(Self { file })
+    }
+
+    /// Appends events in one write, so that a reader never sees them torn for long.
+    pub fn append(&mut self, events: &[Event]) -> io::Result<()> {
+        let text: String = events.iter().map(Event::line).collect();
+        if text.is_empty() {
+            Ok(())
+        } else {
+            self.file.write_all(text.as_bytes())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let text = Event::Committed { port: "p", path: Path::new("/o/a b\n"), size: 3 }.line();
+        assert!(text.starts_with(r#"{"event":"committed","port":"p","path":"/o/a b\n","size":3,"time":"#), "{text}");
+        let seen = Seen::parse(text.as_bytes()).unwrap();
+        assert_eq!((seen.event.as_str(), seen.path, seen.size), ("committed", Some("/o/a b\n".into()), Some(3)));
+        let exit = Exit { code: Some(0), success: true, reason: Reason::Exited.name(), ..Exit::default() };
+        let text = Event::Exit(exit).line();
+        let start =
+            r#"{"event":"exit","code":0,"success":true,"reason":"exited","started":null,"ended":0,"usage":{"rchar":0,"#;
+        assert!(text.starts_with(start), "{text}");
+        assert!(Seen::parse(text.as_bytes()).is_some_and(|seen| seen.success));
+    }
+}

@@ -1,0 +1,298 @@
+//! `sfio-node exec`: runs a command as a job.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::resource::{setrlimit, Resource};
+use nix::sys::signal::{kill, SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+
+use crate::event::{now, Event, EventLog, Exit, Reason};
+use crate::feed::Feeder;
+use crate::job::Job;
+use crate::supervise::{Ended, Supervisor, Token};
+use crate::watch::Watcher;
+use crate::{retire, sys, usage};
+
+/// Exit code of a job whose command could not go on to its end: EX_TEMPFAIL of sysexits.h.
+const UNFINISHED: i32 = 75;
+/// Exit codes of env(1): the job could not be set up; the command cannot be run; it does not exist.
+const CANNOT_SET_UP: i32 = 125;
+const CANNOT_RUN: i32 = 126;
+const NOT_FOUND: i32 = 127;
+
+/// How long a killed `serve` may hold its lock.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+/// By this signal `serve` says that there is a cancel file. Whoever does not know of it ignores it.
+pub const CANCEL_NOTICE: Signal = Signal::SIGURG;
+
+/// Signals that are passed to the command only.
+const PASSED_ON: [Signal; 7] = [
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGQUIT,
+    Signal::SIGCONT,
+    Signal::SIGWINCH,
+    Signal::SIGALRM,
+    Signal::SIGXCPU,
+];
+
+/// The job as `exec` finds it.
+pub struct Surroundings {
+    pub directory: PathBuf,
+    /// The end of this FIFO says that `serve` is gone.
+    pub alive: File,
+    pub signals: SignalFd,
+    /// The signal mask that the command gets.
+    pub inherited: SigSet,
+}
+
+/// A failure before the command ran: the exit code, and a message.
+struct CannotStart {
+    code: i32,
+    message: String,
+}
+
+fn cannot_set_up(message: String) -> CannotStart {
+    CannotStart { code: CANNOT_SET_UP, message }
+}
+
+/// Runs the job and ends this process as the command has ended.
+pub fn run(job: &Path, command: &[OsString]) -> i32 {
+    let opened = job.canonicalize().and_then(|directory| {
+        let events = EventLog::open(&directory.join("events.jsonl"))?;
+        Ok((directory, events))
+    });
+    let (directory, mut events) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            eprintln!("sfio-node: job {}: {error}", job.display());
+            return CANNOT_SET_UP;
+        }
+    };
+    let run_directory = directory.ancestors().nth(2).unwrap_or(&directory).to_owned();
+    let lock = File::open(&run_directory).ok().and_then(|file| Flock::lock(file, FlockArg::LockSharedNonblock).ok());
+    let mut watcher = None;
+    let result = run_in(directory, command, &mut events, &mut watcher);
+    let (exit, end) = match result {
+        Ok((exit, end)) => (exit, end),
+        Err(failure) => {
+            eprintln!("sfio-node: {}", failure.message);
+            let reason = Reason::Error.name();
+            let exit = Exit {
+                code: Some(failure.code),
+                reason,
+                message: Some(failure.message),
+                ended: now(),
+                ..Exit::default()
+            };
+            (exit, End::Code(failure.code))
+        }
+    };
+    let driver_gone = exit.reason == Reason::Driver.name();
+    let _ = events.append(&[Event::Exit(exit)]);
+    drop(events);
+    if let (Some(watcher), Some(lock)) = (&mut watcher, &lock) {
+        watcher.forget(|_| true);
+        retire::hand_over(watcher, lock);
+    }
+    if let (true, Some(lock)) = (driver_gone, &lock) {
+        remove_abandoned(&run_directory, lock);
+    }
+    end.follow()
+}
+
+/// When `serve` was killed, the last of its jobs removes the run directory.
+fn remove_abandoned(directory: &Path, lock: &Flock<File>) {
+    // serve and each exec hold a shared lock as long as they live, and serve may take a moment to die.
+    let deadline = Instant::now() + LAST_MOMENT;
+    while directory.exists() && Instant::now() < deadline {
+        if lock.relock(FlockArg::LockExclusiveNonblock).is_ok() {
+            let _ = std::fs::remove_dir_all(directory);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn run_in(
+    directory: PathBuf,
+    command: &[OsString],
+    events: &mut EventLog,
+    watcher: &mut Option<Watcher<Token>>,
+) -> Result<(Exit, End), CannotStart> {
+    let alive = open_alive(&directory).map_err(cannot_set_up)?;
+    let job = Job::load(&directory.join("job.json")).map_err(cannot_set_up)?;
+    let (signals, inherited) = take_signals().map_err(|error| cannot_set_up(format!("signals: {}", error.desc())))?;
+    let _ = set_child_subreaper(true);
+    let surroundings = Surroundings { directory, alive, signals, inherited };
+    let mut feeders = Vec::new();
+    if !job.outputs.is_empty() || !job.inputs.is_empty() {
+        *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();
+    }
+    let result = run_job(&job, &mut feeders, command, &surroundings, events, watcher);
+    feeders.iter_mut().for_each(Feeder::clean_up);
+    result
+}
+
+fn run_job(
+    job: &Job,
+    feeders: &mut Vec<Feeder>,
+    command: &[OsString],
+    surroundings: &Surroundings,
+    events: &mut EventLog,
+    watcher: &mut Option<Watcher<Token>>,
+) -> Result<(Exit, End), CannotStart> {
+    let mut streamed_stdin = None;
+    for input in &job.inputs {
+        let (feeder, reader) = Feeder::new(input.clone()).map_err(cannot_set_up)?;
+        feeders.push(feeder);
+        streamed_stdin = streamed_stdin.or(reader);
+    }
+    let mut supervisor = Supervisor::new(job, feeders, surroundings, events, watcher).map_err(cannot_set_up)?;
+    let started = now();
+    let main = spawn(job, streamed_stdin, command, surroundings)?;
+    supervisor.started(main);
+    let ended = supervisor.supervise();
+    let streamed = feeders.iter().map(Feeder::streamed).sum();
+    Ok(conclude(ended, started, usage::of_job(streamed)))
+}
+
+/// Without inotify, such as with too many instances of this user, all that is lost is time.
+fn warn(events: &mut EventLog, error: nix::Error) {
+    let message = format!("no inotify ({}): outputs are committed when the job ends", error.desc());
+    let _ = events.append(&[Event::Warning { message: &message }]);
+}
+
+/// Opens the FIFO whose writer is `serve`.
+fn open_alive(directory: &Path) -> Result<File, String> {
+    let path = directory.join("../../alive");
+    let gone = |why: &str| format!("serve is gone: {}: {why}", path.display());
+    let open = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&path);
+    let alive = open.map_err(|error| gone(&error.to_string()))?;
+    // poll reports a hang-up only for a writer that was there after this end was opened; read knows.
+    match nix::unistd::read(&alive, &mut [0]) {
+        Err(nix::errno::Errno::EAGAIN) => Ok(alive),
+        _ => Err(gone("nobody holds it")),
+    }
+}
+
+/// Blocks the signals that are handled. Those that this process was told to ignore stay ignored.
+fn take_signals() -> nix::Result<(SignalFd, SigSet)> {
+    let mut handled = SigSet::empty();
+    let cancelling = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+    for signal in cancelling.into_iter().chain(PASSED_ON).filter(|signal| !sys::is_ignored(*signal)) {
+        handled.add(signal);
+    }
+    handled.add(Signal::SIGCHLD);
+    handled.add(CANCEL_NOTICE);
+    let inherited = handled.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    Ok((SignalFd::with_flags(&handled, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?, inherited))
+}
+
+fn at(path: &Path) -> impl Fn(std::io::Error) -> CannotStart + '_ {
+    move |error| cannot_set_up(format!("{}: {error}", path.display()))
+}
+
+fn spawn(
+    job: &Job,
+    streamed_stdin: Option<OwnedFd>,
+    words: &[OsString],
+    surroundings: &Surroundings,
+) -> Result<Pid, CannotStart> {
+    let (program, arguments) = words.split_first().ok_or_else(|| cannot_set_up("no command".into()))?;
+    let mut command = Command::new(program);
+    command.args(arguments).env("SFIO_JOB", &surroundings.directory);
+    if let Some(path) = &job.stdin {
+        command.stdin(File::open(path).map_err(at(path))?);
+    } else if let Some(reader) = streamed_stdin {
+        command.stdin(Stdio::from(reader));
+    }
+    let mut stdout = None;
+    if let Some(path) = &job.stdout {
+        let file = File::create(path).map_err(at(path))?;
+        stdout = Some(file.try_clone().map_err(at(path))?);
+        command.stdout(file);
+    }
+    if let Some(path) = &job.stderr {
+        command.stderr(match stdout {
+            Some(shared) if job.stdout.as_ref() == Some(path) => shared,
+            _ => File::create(path).map_err(at(path))?,
+        });
+    }
+    sys::bind_to_parent(&mut command, surroundings.inherited);
+    let child = command.spawn().map_err(|error| CannotStart {
+        code: if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN },
+        message: format!("cannot run {}: {error}", Path::new(program).display()),
+    })?;
+    Ok(Pid::from_raw(child.id() as i32))
+}
+
+/// The exit event, and how this process ends.
+fn conclude(ended: Ended, started: f64, usage: crate::event::Usage) -> (Exit, End) {
+    let (code, signal) = match ended.status {
+        WaitStatus::Exited(_, code) => (Some(code), None),
+        WaitStatus::Signaled(_, signal, _) => (None, Some(signal)),
+        _ => (None, Some(Signal::SIGKILL)),
+    };
+    let end = match (&ended.reason, code, signal) {
+        (Reason::Exited, Some(code), _) => End::Code(code),
+        // A command that is cancelled and ends as if nothing had been must not look like a success.
+        (Reason::Cancelled | Reason::Driver, Some(_), _) if ended.successful_code => End::Code(UNFINISHED),
+        (Reason::Cancelled | Reason::Driver, Some(code), _) => End::Code(code),
+        (Reason::Exited | Reason::Cancelled | Reason::Driver, None, Some(signal)) => End::Signal(signal),
+        _ => End::Code(UNFINISHED),
+    };
+    let exit = Exit {
+        code,
+        signal: signal.map(|signal| signal as i32),
+        success: ended.success,
+        reason: ended.reason.name(),
+        input: ended.reason.input(),
+        message: ended.message,
+        started: Some(started),
+        ended: now(),
+        usage,
+    };
+    (exit, end)
+}
+
+/// How this process ends.
+enum End {
+    Code(i32),
+    Signal(Signal),
+}
+
+impl End {
+    fn follow(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => {
+                // The command has left a core file already, if it was to leave one.
+                let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+                sys::set_default(signal);
+                let mut set = SigSet::empty();
+                set.add(signal);
+                let _ = set.thread_unblock();
+                let _ = kill(Pid::this(), signal);
+                128 + signal as i32
+            }
+        }
+    }
+}
+
+impl Surroundings {
+    pub fn descriptors(&self) -> [std::os::fd::BorrowedFd<'_>; 2] {
+        [self.signals.as_fd(), self.alive.as_fd()]
+    }
+}

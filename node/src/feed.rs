@@ -1,0 +1,352 @@
+//! Byte streams: feeds the file that a producer writes to a command, through a FIFO or its standard input.
+//!
+//! The reader gets each byte once, and the end only when the producer's events say that the file is committed.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{fcntl, FcntlArg, OFlag};
+use nix::sys::inotify::AddWatchFlags;
+use nix::unistd::pipe2;
+
+use crate::event::{now, Event};
+use crate::job::{Input, Target};
+use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, move_bytes, remove_fifo, widen};
+use crate::producer::{Producer, State};
+use crate::sys::bytes_in_pipe;
+use crate::tree;
+use crate::watch::Watcher;
+
+/// A reader that takes little at a time makes space page by page. When less than `LITTLE` could be moved into a pipe
+/// of the full size, the feeder waits for so long instead of being woken for each page: the reader still has plenty.
+pub const PAUSE: Duration = Duration::from_micros(200);
+const LITTLE: u64 = 64 << 10;
+/// After so many bytes the other inputs get their turn.
+const TURN: u64 = 16 << 20;
+
+/// What a watch on behalf of a feeder is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    Growth,
+    Fifo,
+    Events,
+}
+
+/// What a feeder waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    Nothing,
+    Reader,
+    Space,
+    /// More space than there is: see `PAUSE`.
+    Pause,
+    /// More data, or word from the producer.
+    Data,
+}
+
+/// Why the command must not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    Producer(String),
+    Rewritten(String),
+    /// The command opened the stream a second time.
+    Reopened(String),
+}
+
+#[derive(Debug)]
+pub struct Feeder {
+    pub input: Input,
+    pub need: Need,
+    producer: Producer,
+    source: Option<File>,
+    sink: Option<OwnedFd>,
+    /// The pipe has the size that was asked for.
+    wide: bool,
+    fifo: Option<PathBuf>,
+    /// How often the command has opened the FIFO, and how many of these are open.
+    opens: u32,
+    open_now: u32,
+    growth_armed: bool,
+    fed: u64,
+    first: f64,
+    last: f64,
+    finished: bool,
+}
+
+impl Feeder {
+    /// Makes the FIFO or the pipe; the read end of a pipe is returned, for the command.
+    ///
+    /// # Errors
+    /// A message that names the input.
+    pub fn new(input: Input) -> Result<(Self, Option<OwnedFd>), String> {
+        let at = |error: io::Error| format!("input {}: {error}", input.name);
+        let (sink, fifo, reader) = match &input.target {
+            Target::Stdin => {
+                let (reader, sink) = pipe2(OFlag::O_CLOEXEC).map_err(|error| at(error.into()))?;
+                fcntl(&sink, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|error| at(error.into()))?;
+                (sink, None, Some(reader))
+            }
+            Target::Fifo(path) => {
+                let named =
+                    |error: io::Error| format!("input {}: cannot make FIFO {}: {error}", input.name, path.display());
+                (make_fifo(path).map_err(named)?, Some(path.clone()), None)
+            }
+        };
+        // Refused beyond the system's limits; the pipe then stays smaller.
+        let wide = widen(&sink);
+        let feeder = Self {
+            need: if reader.is_some() { Need::Data } else { Need::Reader },
+            producer: Producer::new(&input),
+            source: None,
+            sink: Some(sink),
+            wide,
+            fifo,
+            opens: 0,
+            open_now: 0,
+            growth_armed: false,
+            fed: 0,
+            first: 0.0,
+            last: 0.0,
+            finished: false,
+            input,
+        };
+        Ok((feeder, reader))
+    }
+
+    /// Bytes given to the command.
+    pub fn streamed(&self) -> u64 {
+        self.fed
+    }
+
+    pub fn sink(&self) -> Option<BorrowedFd<'_>> {
+        self.sink.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Watches the FIFO and the producer's events; `token` makes the watcher's token.
+    pub fn arm<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: &impl Fn(Wait) -> T) {
+        if let Some(fifo) = &self.fifo {
+            let mask = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE_NOWRITE;
+            let _ = watcher.watch(fifo, mask, token(Wait::Fifo));
+        }
+        self.producer.watch(watcher, token(Wait::Events));
+    }
+
+    /// The command has opened (or closed) its FIFO.
+    pub fn fifo_notice(&mut self, mask: AddWatchFlags) -> Result<(), Failure> {
+        if mask.contains(AddWatchFlags::IN_CLOSE_NOWRITE) {
+            self.open_now = self.open_now.saturating_sub(1);
+            return Ok(());
+        }
+        if !mask.contains(AddWatchFlags::IN_OPEN) {
+            return Ok(());
+        }
+        self.opens += 1;
+        self.open_now += 1;
+        let fifo = self.fifo.as_deref().unwrap_or(Path::new(""));
+        // Two openings at once are one notice when they were quicker than we.
+        let several = self.open_now > 1 || tree::opened_twice(&tree::descendants(), fifo);
+        if several || (self.opens > 1 && self.consumed() > 0) {
+            let fifo = fifo.display();
+            return Err(Failure::Reopened(format!("{fifo} was opened again: a byte stream can be read only once")));
+        }
+        Ok(())
+    }
+
+    fn consumed(&self) -> u64 {
+        self.fed - self.sink.as_ref().map_or(0, bytes_in_pipe).min(self.fed)
+    }
+
+    /// The producer's events may have grown.
+    pub fn read_events<T: Clone + PartialEq>(&mut self, watcher: Option<&mut Watcher<T>>, token: &impl Fn(Wait) -> T) {
+        if let Some(watcher) = watcher {
+            self.producer.watch(watcher, token(Wait::Events));
+        }
+        self.producer.read();
+    }
+
+    /// Feeds what can be fed. Says in `need` what it waits for, and returns an event when the stream has ended well.
+    pub fn pump<T: Clone + PartialEq>(
+        &mut self,
+        mut watcher: Option<&mut Watcher<T>>,
+        token: &impl Fn(Wait) -> T,
+    ) -> Result<Option<Event<'_>>, Failure> {
+        if self.finished {
+            return Ok(None);
+        }
+        if let State::Failed(message) = &self.producer.state {
+            return Err(Failure::Producer(message.clone()));
+        }
+        let started = self.fed;
+        loop {
+            let before = self.fed;
+            self.need = self.feed_some()?;
+            match self.need {
+                Need::Nothing => {
+                    if self.finished {
+                        self.give_end(watcher, token);
+                    }
+                    self.finished = true;
+                    return Ok(self.ended());
+                }
+                Need::Space => {
+                    let moved = self.fed - before;
+                    if self.wide && 0 < moved && moved < LITTLE && self.has_more() {
+                        self.need = Need::Pause;
+                        return Ok(None);
+                    }
+                    if self.fed - started >= TURN || !self.sink.as_ref().is_some_and(has_space) {
+                        return Ok(None);
+                    }
+                }
+                Need::Reader | Need::Pause => return Ok(None),
+                Need::Data => {
+                    let Some(source) = &self.source else { return Ok(None) };
+                    if self.growth_armed {
+                        return Ok(None);
+                    }
+                    let Some(watcher) = watcher.as_deref_mut() else { return Ok(None) };
+                    let open_file = PathBuf::from(format!("/proc/self/fd/{}", source.as_raw_fd()));
+                    let grows = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
+                    if watcher.watch(&open_file, grows, token(Wait::Growth)).is_err() {
+                        return Ok(None);
+                    }
+                    // Armed only now: look once more at what was written in between.
+                    self.growth_armed = true;
+                }
+            }
+        }
+    }
+
+    /// The source has grown: its watch was for one time.
+    pub fn growth_notice(&mut self) {
+        self.growth_armed = false;
+    }
+
+    fn has_more(&self) -> bool {
+        self.source.as_ref().and_then(|source| source.metadata().ok()).is_some_and(|file| file.len() > self.fed)
+    }
+
+    /// One step: moves bytes until the pipe is full or the file ends.
+    fn feed_some(&mut self) -> Result<Need, Failure> {
+        if self.source.is_none() && !self.open_source()? {
+            return Ok(Need::Data);
+        }
+        let (Some(source), Some(sink)) = (&self.source, &self.sink) else { return Ok(Need::Nothing) };
+        if !has_reader(sink) {
+            return Ok(self.without_reader());
+        }
+        let mut offset = self.fed as i64;
+        match move_bytes(source, &mut offset, sink) {
+            Ok(0) => self.at_end(),
+            Ok(moved) => {
+                self.last = now();
+                if self.fed == 0 {
+                    self.first = self.last;
+                }
+                self.fed += moved as u64;
+                Ok(Need::Space)
+            }
+            Err(Errno::EAGAIN) => Ok(Need::Space),
+            Err(Errno::EINTR) => Ok(Need::Space),
+            Err(Errno::EPIPE) => Ok(self.without_reader()),
+            Err(error) => {
+                Err(Failure::Producer(format!("cannot read {}: {}", self.input.path.display(), error.desc())))
+            }
+        }
+    }
+
+    /// A command may look at its input and open it again, as long as it has read nothing; or it has read enough.
+    fn without_reader(&mut self) -> Need {
+        if self.fifo.is_some() && self.consumed() == 0 {
+            Need::Reader
+        } else {
+            Need::Nothing
+        }
+    }
+
+    /// Opens the producer's file when its events have named it: what lies there before may be of an earlier run.
+    fn open_source(&mut self) -> Result<bool, Failure> {
+        if self.producer.state == State::Silent {
+            return Ok(false);
+        }
+        match File::open(&self.input.path) {
+            Ok(file) => {
+                self.source = Some(file);
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound && self.producer.state == State::Writing => Ok(false),
+            Err(error) => Err(Failure::Producer(format!("cannot read {}: {error}", self.input.path.display()))),
+        }
+    }
+
+    /// Everything that the file holds was fed: is that all?
+    fn at_end(&mut self) -> Result<Need, Failure> {
+        let Some(file) = self.source.as_ref().and_then(|source| source.metadata().ok()) else { return Ok(Need::Data) };
+        let path = &self.input.path;
+        if file.len() < self.fed {
+            return Err(Failure::Rewritten(format!(
+                "{} was cut after {} bytes of it were streamed",
+                path.display(),
+                self.fed
+            )));
+        }
+        if let Ok(named) = fs::metadata(path) {
+            if (named.dev(), named.ino()) != (file.dev(), file.ino()) {
+                if self.fed > 0 {
+                    return Err(Failure::Rewritten(format!(
+                        "{} was replaced after {} bytes of it were streamed",
+                        path.display(),
+                        self.fed
+                    )));
+                }
+                self.source = None;
+                self.growth_armed = false;
+                return Ok(Need::Space);
+            }
+        }
+        if file.len() > self.fed {
+            return Ok(Need::Space);
+        }
+        match self.producer.state {
+            State::Committed(size) if self.fed < size => {
+                let message = format!("{} was committed with {size} bytes, and has {}", path.display(), self.fed);
+                Err(Failure::Rewritten(message))
+            }
+            State::Committed(_) => {
+                self.finished = true;
+                Ok(Need::Nothing)
+            }
+            _ => Ok(Need::Data),
+        }
+    }
+
+    /// Gives the end of file. A second opening would wait for ever: a FIFO that reports it takes the place.
+    fn give_end<T: Clone + PartialEq>(&mut self, watcher: Option<&mut Watcher<T>>, token: &impl Fn(Wait) -> T) {
+        let mut guard = None;
+        if let (Some(fifo), Some(watcher)) = (&self.fifo, watcher) {
+            guard = guard_fifo(fifo, |path| watcher.watch(path, AddWatchFlags::IN_OPEN, token(Wait::Fifo))).ok();
+        }
+        if let (Some(fifo), None) = (&self.fifo, &guard) {
+            remove_fifo(fifo);
+        }
+        // Dropping the old sink is the end of file.
+        self.sink = guard;
+    }
+
+    fn ended(&self) -> Option<Event<'_>> {
+        let (first, last) = if self.fed == 0 { (now(), now()) } else { (self.first, self.last) };
+        Some(Event::Stream { name: &self.input.name, bytes: self.fed, first, last })
+    }
+
+    /// Removes the FIFO.
+    pub fn clean_up(&mut self) {
+        if let Some(fifo) = self.fifo.take() {
+            remove_fifo(&fifo);
+        }
+    }
+}

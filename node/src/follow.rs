@@ -1,0 +1,60 @@
+//! Follows a growing file of lines.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+/// Gives each complete line once; a torn one is held until its newline arrives. The file need not exist yet.
+#[derive(Debug)]
+pub struct Follower {
+    path: PathBuf,
+    file: Option<File>,
+    torn: Vec<u8>,
+}
+
+impl Follower {
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, file: None, torn: Vec::new() }
+    }
+
+    /// The lines, without their newlines, that were completed since the last call.
+    pub fn lines(&mut self) -> Vec<Vec<u8>> {
+        if self.file.is_none() {
+            self.file = File::open(&self.path).ok();
+        }
+        let Some(file) = &mut self.file else { return Vec::new() };
+        // What was read before an error is kept in `torn`.
+        let _ = file.read_to_end(&mut self.torn);
+        let Some(end) = self.torn.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
+        let rest = self.torn.split_off(end + 1);
+        let complete = std::mem::replace(&mut self.torn, rest);
+        complete[..end].split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+    }
+
+    /// Whether the file ends inside a line.
+    pub fn is_torn(&self) -> bool {
+        !self.torn.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn torn_lines_wait() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("events");
+        let mut follower = Follower::new(path.clone());
+        assert!(follower.lines().is_empty());
+        let mut file = File::create(&path).unwrap();
+        for (text, expected) in [("a\nb", vec!["a"]), ("", vec![]), ("c\n\nd\n", vec!["bc", "", "d"]), ("e", vec![])] {
+            file.write_all(text.as_bytes()).unwrap();
+            let lines: Vec<String> =
+                follower.lines().into_iter().map(|line| String::from_utf8(line).unwrap()).collect();
+            assert_eq!(lines, expected);
+        }
+        assert!(follower.is_torn());
+    }
+}

@@ -1,0 +1,277 @@
+//! Closes caused by death. Facts about the job's processes in, decisions out; no I/O, no clock.
+//!
+//! When a file is closed, the kernel does not say by whom or why. A close counts at once only when nobody of the tree is
+//! dying or has died unseen and everybody sleeps: the writer closed its file and lives. Otherwise it is held until
+//! `GRACE` has passed in which those that could have closed it lived on or ended well, and the main process with them.
+//! An interpreter that ends by an exception closes its files first and exits some milliseconds later; a `set -e` shell
+//! exits right after its child: both are busy, or gone, within the grace.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the job has to go on after a close, or after the end of a process that could have caused it.
+pub const GRACE: Duration = Duration::from_millis(50);
+
+/// When a held close is looked at again, counted from its beginning.
+const REVIEWS: [Duration; 6] = [
+    Duration::from_micros(300),
+    Duration::from_millis(1),
+    Duration::from_millis(3),
+    Duration::from_millis(10),
+    Duration::from_millis(25),
+    GRACE,
+];
+
+/// The first of `REVIEWS` after a death: those before it look for the writer falling asleep.
+const AFTER_DEATH: usize = 3;
+
+/// Identity of a process that survives reuse of its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProcessId {
+    pub pid: i32,
+    /// Clock ticks from boot to its start.
+    pub start: u64,
+}
+
+/// What `/proc/PID/stat` says about a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vitals {
+    /// PF_EXITING, or a zombie.
+    pub exiting: bool,
+    /// One thread, and it sleeps.
+    pub resting: bool,
+    /// Wait status of an exiting process; 0 also when it may not be read.
+    pub status: i32,
+    /// Page faults of children that were waited for: grows whenever one is, since nobody lives without a fault.
+    pub reaped_faults: u64,
+}
+
+/// The job's processes at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    pub processes: BTreeMap<ProcessId, Vitals>,
+    /// How many orphans of the tree were reaped by the wrapper so far.
+    pub orphans: u64,
+    /// The main process is exiting or gone.
+    pub main_exiting: bool,
+}
+
+impl Snapshot {
+    /// Whether somebody died between `earlier` and now.
+    fn deaths_since(&self, earlier: &Snapshot) -> bool {
+        let reaped = |id: &ProcessId, vitals: &Vitals| {
+            vitals.reaped_faults > earlier.processes.get(id).map_or(0, |before| before.reaped_faults)
+        };
+        self.orphans != earlier.orphans
+            || earlier.processes.keys().any(|id| !self.processes.contains_key(id))
+            || self.processes.iter().any(|(id, vitals)| reaped(id, vitals))
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    path: PathBuf,
+    /// Found by a scan, not by an event: a close that is seen meanwhile takes its place.
+    found: bool,
+    /// Those that could have closed it and still live.
+    suspects: Vec<ProcessId>,
+    /// Nobody has died: it counts as soon as all sleep.
+    quiet: bool,
+    /// One of them died badly: only the job's success makes it count.
+    condemned: bool,
+    since: Duration,
+    reviews: usize,
+}
+
+/// Holds closes back until they can be believed. Times are durations since any fixed moment.
+#[derive(Debug, Default)]
+pub struct Holder {
+    last: Snapshot,
+    held: Vec<Held>,
+    main_exiting: bool,
+}
+
+impl Holder {
+    pub fn new(first: Snapshot) -> Self {
+        Self { last: first, ..Self::default() }
+    }
+
+    /// Takes closes seen since the last call. `found` ones come from a scan. Returns those that count at once.
+    pub fn close(&mut self, closes: &[(PathBuf, bool)], now: Duration, snapshot: Snapshot) -> Vec<PathBuf> {
+        let quiet = !snapshot.deaths_since(&self.last);
+        let any_found = self.held.iter().any(|held| held.found);
+        for (path, found) in closes {
+            if *found && self.held.iter().any(|held| held.path == *path) {
+                continue;
+            }
+            if any_found && !found {
+                self.held.retain(|held| !held.found || held.path != *path);
+            }
+            self.held.push(Held {
+                path: path.clone(),
+                found: *found,
+                suspects: snapshot.processes.keys().copied().collect(),
+                quiet: quiet && !found,
+                condemned: false,
+                since: now,
+                reviews: 0,
+            });
+        }
+        self.last = snapshot.clone();
+        self.review(now, &snapshot)
+    }
+
+    /// Looks at what is held. `snapshot` needs to have the suspects only. Returns the closes that count now.
+    pub fn review(&mut self, now: Duration, snapshot: &Snapshot) -> Vec<PathBuf> {
+        self.main_exiting = snapshot.main_exiting;
+        let mut accepted = Vec::new();
+        for held in &mut self.held {
+            held.update(now, snapshot);
+            while REVIEWS.get(held.reviews).is_some_and(|review| now >= held.since + *review) {
+                held.reviews += 1;
+            }
+        }
+        if !snapshot.main_exiting {
+            self.held.retain(|held| {
+                let counts = held.counts(now, snapshot);
+                if counts {
+                    accepted.push(held.path.clone());
+                }
+                !counts
+            });
+        }
+        accepted
+    }
+
+    /// The processes that the next review is about.
+    pub fn suspects(&self) -> impl Iterator<Item = ProcessId> + '_ {
+        self.held.iter().flat_map(|held| held.suspects.iter().copied())
+    }
+
+    /// When to review next; None when only the end of the job can decide.
+    pub fn next_review(&self) -> Option<Duration> {
+        if self.main_exiting {
+            return None;
+        }
+        let open = self.held.iter().filter(|held| !held.condemned);
+        open.map(|held| held.since + REVIEWS.get(held.reviews).copied().unwrap_or(GRACE)).min()
+    }
+
+    /// Forgets a file that was removed.
+    pub fn forget(&mut self, path: &Path) {
+        self.held.retain(|held| held.path != path);
+    }
+
+    /// The job has ended with a success code: everything that was held counts.
+    pub fn release(&mut self) -> Vec<PathBuf> {
+        self.held.drain(..).map(|held| held.path).collect()
+    }
+}
+
+impl Held {
+    fn update(&mut self, now: Duration, snapshot: &Snapshot) {
+        let before = self.suspects.len();
+        let mut dying = false;
+        self.suspects.retain(|id| match snapshot.processes.get(id) {
+            None => false,
+            Some(vitals) => {
+                dying |= vitals.exiting;
+                self.condemned |= vitals.exiting && vitals.status != 0;
+                true
+            }
+        });
+        if dying || self.suspects.len() < before {
+            self.quiet = false;
+            self.since = now;
+            self.reviews = AFTER_DEATH;
+        }
+    }
+
+    fn counts(&self, now: Duration, snapshot: &Snapshot) -> bool {
+        let asleep = || snapshot.processes.values().all(|vitals| vitals.resting);
+        !self.condemned && (now >= self.since + GRACE || (self.quiet && asleep()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIVE: Vitals = Vitals { exiting: false, resting: true, status: 0, reaped_faults: 0 };
+    const BUSY: Vitals = Vitals { resting: false, ..LIVE };
+    const DYING: Vitals = Vitals { exiting: true, resting: false, ..LIVE };
+    const FAILED: Vitals = Vitals { status: 256, ..DYING };
+    const REAPER: Vitals = Vitals { reaped_faults: 80, ..LIVE };
+
+    fn tree(processes: &[(i32, Vitals)]) -> Snapshot {
+        let entry = |(pid, vitals): &(i32, Vitals)| (ProcessId { pid: *pid, start: 1 }, *vitals);
+        let main_exiting = processes.iter().all(|(pid, vitals)| *pid != 1 || vitals.exiting);
+        Snapshot { processes: processes.iter().map(entry).collect(), orphans: 0, main_exiting }
+    }
+
+    /// The time in ms at which a close at 0 counts, given the tree before it and what becomes of it; None: never.
+    fn counted_at(before: &[(i32, Vitals)], course: &[(u64, &[(i32, Vitals)])]) -> Option<u64> {
+        let mut holder = Holder::new(tree(before));
+        for now in 0..200 {
+            let at = course.iter().rev().find(|(from, _)| *from <= now).unwrap();
+            let time = Duration::from_millis(now);
+            let accepted = match now {
+                0 => holder.close(&[("/o/a".into(), false)], time, tree(at.1)),
+                _ => holder.review(time, &tree(at.1)),
+            };
+            if !accepted.is_empty() {
+                return Some(now);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn shapes_of_death() {
+        let shell = [(1, LIVE), (2, BUSY)];
+        type Course<'a> = &'a [(u64, &'a [(i32, Vitals)])];
+        type Case<'a> = (&'a str, &'a [(i32, Vitals)], Course<'a>, Option<u64>);
+        let table: [Case; 12] = [
+            ("goes on and sleeps", &[(1, BUSY)], &[(0, &[(1, LIVE)])], Some(0)),
+            ("sleeps a little later", &[(1, BUSY)], &[(0, &[(1, BUSY)]), (2, &[(1, LIVE)])], Some(2)),
+            ("computes on", &[(1, BUSY)], &[(0, &[(1, BUSY)])], Some(50)),
+            ("main is killed", &[(1, BUSY)], &[(0, &[(1, FAILED)])], None),
+            ("main ends", &[(1, BUSY)], &[(0, &[(1, DYING)])], None),
+            ("exception: closes, then exits", &[(1, BUSY)], &[(0, &[(1, BUSY)]), (9, &[(1, FAILED)])], None),
+            ("child ends well", &shell, &[(0, &[(1, LIVE), (2, DYING)]), (3, &[(1, REAPER)])], Some(53)),
+            ("child is killed", &shell, &[(0, &[(1, LIVE), (2, FAILED)]), (3, &[(1, REAPER)])], None),
+            ("child is gone already", &shell, &[(0, &[(1, REAPER)])], Some(50)),
+            ("unknown child is gone already", &[(1, LIVE)], &[(0, &[(1, REAPER)])], Some(50)),
+            ("set -e", &shell, &[(0, &[(1, REAPER)]), (1, &[(1, FAILED)])], None),
+            (
+                "exception in a child",
+                &shell,
+                &[(0, &shell), (9, &[(1, LIVE), (2, FAILED)]), (12, &[(1, REAPER)])],
+                None,
+            ),
+        ];
+        for (name, before, course, expected) in table {
+            assert_eq!(counted_at(before, course), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn success_releases() {
+        let mut holder = Holder::new(tree(&[(1, BUSY)]));
+        assert!(holder.close(&[("/o/a".into(), false)], Duration::ZERO, tree(&[(1, DYING)])).is_empty());
+        assert_eq!(holder.next_review(), None);
+        assert_eq!(holder.release(), [PathBuf::from("/o/a")]);
+    }
+
+    #[test]
+    fn a_close_replaces_a_find() {
+        let mut holder = Holder::new(tree(&[(1, LIVE)]));
+        let now = Duration::from_millis;
+        assert!(holder.close(&[("/o/a".into(), true)], now(0), tree(&[(1, LIVE)])).is_empty());
+        assert_eq!(holder.close(&[("/o/a".into(), false)], now(1), tree(&[(1, LIVE)])).len(), 1);
+        assert_eq!(holder.next_review(), None);
+        assert!(holder.close(&[("/o/b".into(), true)], now(2), tree(&[(1, LIVE)])).is_empty());
+        assert_eq!(holder.review(now(52), &tree(&[(1, LIVE)])), [PathBuf::from("/o/b")]);
+    }
+}

@@ -1,0 +1,366 @@
+//! What `exec` shall do: `job.json`, read and checked.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::json::Json;
+use crate::pattern::Pattern;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Files,
+    Directory,
+}
+
+/// A byte stream into the command.
+#[derive(Clone, Debug)]
+pub struct Input {
+    pub name: String,
+    pub port: String,
+    pub path: PathBuf,
+    pub events: PathBuf,
+    pub target: Target,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    Fifo(PathBuf),
+    Stdin,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dependency {
+    Port(String),
+    Glob(Pattern),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Commit {
+    Termination,
+    Close(u32),
+    File(Vec<Dependency>),
+    NFiles(u64),
+}
+
+/// A commit rule, for the files that match `globs` (all, when there is none).
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub globs: Vec<Pattern>,
+    pub commit: Commit,
+}
+
+/// An output that is watched.
+#[derive(Clone, Debug)]
+pub struct Output {
+    pub port: String,
+    pub root: PathBuf,
+    pub kind: Kind,
+    pub globs: Vec<Pattern>,
+    pub rules: Vec<Rule>,
+}
+
+#[derive(Debug, Default)]
+pub struct Job {
+    pub success_codes: Vec<i32>,
+    pub stdin: Option<PathBuf>,
+    pub stdout: Option<PathBuf>,
+    pub stderr: Option<PathBuf>,
+    pub outputs: Vec<Output>,
+    pub inputs: Vec<Input>,
+}
+
+impl Job {
+    /// Reads `job.json`.
+    ///
+    /// # Errors
+    /// One message that names the file, the field and what is wrong with it.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let at = |message: String| format!("{}: {message}", path.display());
+        let bytes = std::fs::read(path).map_err(|error| at(error.to_string()))?;
+        Self::read(&bytes).map_err(at)
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, String> {
+        let json = Json::parse(bytes)?;
+        let known = ["name", "successCodes", "stdin", "stdout", "stderr", "outputs", "inputs"];
+        let fields = Fields::new(&json, String::new(), &known)?;
+        fields.text("name")?;
+        let mut success_codes = Vec::new();
+        for code in fields.list("successCodes")? {
+            success_codes.push(code.whole(i64::from(i32::MIN))? as i32);
+        }
+        if success_codes.is_empty() {
+            success_codes.push(0);
+        }
+        let outputs = fields.list("outputs")?;
+        let mut ports = Vec::new();
+        for output in &outputs {
+            ports.push(Fields::new(output.json, output.at.clone(), &OUTPUT_FIELDS)?.text("port")?);
+        }
+        let job = Self {
+            success_codes,
+            stdin: fields.optional_path("stdin")?,
+            stdout: fields.optional_path("stdout")?,
+            stderr: fields.optional_path("stderr")?,
+            outputs: outputs.iter().map(|output| read_output(output, &ports)).collect::<Result<_, _>>()?,
+            inputs: fields.list("inputs")?.iter().map(read_input).collect::<Result<_, _>>()?,
+        };
+        let streamed = job.inputs.iter().filter(|input| input.target == Target::Stdin).count();
+        if streamed + usize::from(job.stdin.is_some()) > 1 {
+            return Err("inputs: at most one of \"stdin\" and the targets {\"stdin\": true}".into());
+        }
+        Ok(job)
+    }
+}
+
+const OUTPUT_FIELDS: [&str; 5] = ["port", "root", "kind", "globs", "rules"];
+const RULE_FIELDS: [&str; 5] = ["globs", "committed", "closes", "fileDeps", "nFiles"];
+const INPUT_FIELDS: [&str; 5] = ["name", "port", "path", "events", "target"];
+
+fn read_input(value: &Value) -> Result<Input, String> {
+    let fields = Fields::new(value.json, value.at.clone(), &INPUT_FIELDS)?;
+    let target = fields.required("target")?;
+    let target = match (target.json.get("fifo").and_then(Json::text), target.json.get("stdin")) {
+        (Some(path), None) => Target::Fifo(path_of(path)),
+        (None, Some(Json::Bool(true))) => Target::Stdin,
+        _ => return Err(target.error("{\"fifo\": PATH} or {\"stdin\": true}")),
+    };
+    Ok(Input {
+        name: fields.text("name")?,
+        port: fields.text("port")?,
+        path: fields.path("path")?,
+        events: fields.path("events")?,
+        target,
+    })
+}
+
+fn read_output(value: &Value, ports: &[String]) -> Result<Output, String> {
+    let fields = Fields::new(value.json, value.at.clone(), &OUTPUT_FIELDS)?;
+    let root = fields.path("root")?;
+    if !root.is_absolute() {
+        return Err(fields.required("root")?.error("an absolute path"));
+    }
+    let kind = match fields.text("kind")?.as_str() {
+        "file" => Kind::File,
+        "files" => Kind::Files,
+        "directory" => Kind::Directory,
+        _ => return Err(fields.required("kind")?.error("file, files or directory")),
+    };
+    let own = fields.optional("globs");
+    // Without globs of its own, those of a directory's rules say where the directory is.
+    let entries_named = kind != Kind::Directory || own.is_some();
+    let mut globs = fields.globs("globs", &root)?;
+    let mut rules = Vec::new();
+    for rule in fields.list("rules")? {
+        let fields = Fields::new(rule.json, rule.at.clone(), &RULE_FIELDS)?;
+        let mut rule = Rule { globs: fields.globs("globs", &root)?, commit: read_commit(&fields, &root, ports)? };
+        if own.is_none() {
+            globs.extend(rule.globs.iter().cloned());
+        }
+        if !entries_named {
+            rule.globs.clear();
+        }
+        rules.push(rule);
+    }
+    Ok(Output { port: fields.text("port")?, root, kind, globs, rules })
+}
+
+fn read_commit(fields: &Fields, root: &Path, ports: &[String]) -> Result<Commit, String> {
+    let committed = fields.required("committed")?;
+    match committed.json.text().unwrap_or_default() {
+        b"on_termination" => Ok(Commit::Termination),
+        b"on_close" => {
+            let closes = fields.optional("closes").map_or(Ok(1), |closes| closes.whole(1))?;
+            Ok(Commit::Close(u32::try_from(closes).unwrap_or(u32::MAX)))
+        }
+        b"on_n_files" => Ok(Commit::NFiles(fields.required("nFiles")?.whole(1)? as u64)),
+        b"on_file" => {
+            let mut dependencies = Vec::new();
+            for dependency in fields.list("fileDeps")? {
+                let text = dependency.json.text().ok_or_else(|| dependency.error("a port or a glob"))?;
+                let port = ports.iter().find(|port| port.as_bytes() == text).cloned();
+                dependencies.push(match port {
+                    Some(port) => Dependency::Port(port),
+                    None => Dependency::Glob(dependency.glob(root)?),
+                });
+            }
+            if dependencies.is_empty() {
+                return Err(format!("{}: fileDeps: at least one port or glob with on_file", fields.at));
+            }
+            Ok(Commit::File(dependencies))
+        }
+        _ => Err(committed.error("on_termination, on_close, on_file or on_n_files")),
+    }
+}
+
+/// A value and where it stands, such as `outputs[0].rules[1].closes`.
+struct Value<'a> {
+    json: &'a Json,
+    at: String,
+}
+
+impl Value<'_> {
+    fn error(&self, allowed: &str) -> String {
+        format!("{}: has to be {allowed}", self.at)
+    }
+
+    fn whole(&self, least: i64) -> Result<i64, String> {
+        let number = self.json.integer().filter(|number| *number >= least);
+        number.ok_or_else(|| self.error(&format!("a whole number, at least {least}")))
+    }
+
+    fn glob(&self, root: &Path) -> Result<Pattern, String> {
+        let text = self.json.text().ok_or_else(|| self.error("a glob"))?;
+        Pattern::new(&path_of(text), root).map_err(|message| format!("{}: {message}", self.at))
+    }
+}
+
+/// The members of an object of which all names are known.
+struct Fields<'a> {
+    json: &'a Json,
+    at: String,
+}
+
+impl<'a> Fields<'a> {
+    fn new(json: &'a Json, at: String, known: &[&str]) -> Result<Self, String> {
+        let Json::Object(members) = json else { return Err(format!("{at}: has to be an object")) };
+        match members.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            Some((name, _)) => Err(format!("{at}: unknown field {name:?}; allowed: {}", known.join(", "))),
+            None => Ok(Self { json, at }),
+        }
+    }
+
+    fn place(&self, name: &str) -> String {
+        if self.at.is_empty() {
+            name.into()
+        } else {
+            format!("{}.{name}", self.at)
+        }
+    }
+
+    fn optional(&self, name: &str) -> Option<Value<'a>> {
+        let json = self.json.get(name).filter(|json| **json != Json::Null)?;
+        Some(Value { json, at: self.place(name) })
+    }
+
+    fn required(&self, name: &str) -> Result<Value<'a>, String> {
+        self.optional(name).ok_or_else(|| format!("{}: is missing", self.place(name)))
+    }
+
+    fn text(&self, name: &str) -> Result<String, String> {
+        let value = self.required(name)?;
+        let text = value.json.text().ok_or_else(|| value.error("a string"))?;
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf, String> {
+        self.required(name)?;
+        self.optional_path(name).map(Option::unwrap_or_default)
+    }
+
+    fn optional_path(&self, name: &str) -> Result<Option<PathBuf>, String> {
+        let Some(value) = self.optional(name) else { return Ok(None) };
+        value.json.text().map(|text| Some(path_of(text))).ok_or_else(|| value.error("a path"))
+    }
+
+    fn list(&self, name: &str) -> Result<Vec<Value<'a>>, String> {
+        let Some(value) = self.optional(name) else { return Ok(Vec::new()) };
+        let Json::List(items) = value.json else { return Err(value.error("a list")) };
+        Ok(items.iter().enumerate().map(|(index, json)| Value { json, at: format!("{}[{index}]", value.at) }).collect())
+    }
+
+    fn globs(&self, name: &str, root: &Path) -> Result<Vec<Pattern>, String> {
+        self.list(name)?.iter().map(|glob| glob.glob(root)).collect()
+    }
+}
+
+fn path_of(text: &[u8]) -> PathBuf {
+    OsStr::from_bytes(text).into()
+}
+
+impl Output {
+    /// The rule that holds for the file `path`: None when the file is not of this output, Some(None) when it is and
+    /// no rule names it.
+    pub fn rule_of(&self, path: &Path) -> Option<Option<usize>> {
+        let relative = path.strip_prefix(&self.root).ok()?;
+        let entry = match self.kind {
+            Kind::Directory => self.globs.iter().find_map(|glob| glob.below(relative))?,
+            _ => self.globs.iter().any(|glob| glob.matches(relative)).then_some(relative)?,
+        };
+        let holds = |rule: &Rule| rule.globs.is_empty() || rule.globs.iter().any(|glob| glob.matches(entry));
+        Some(self.rules.iter().position(holds))
+    }
+
+    /// Whether files of this output can lie in the directory `path`.
+    pub fn reaches(&self, path: &Path) -> bool {
+        let Ok(relative) = path.strip_prefix(&self.root) else { return false };
+        let leads = self.globs.iter().any(|glob| glob.leads_through(relative));
+        let within = |glob: &Pattern| glob.matches(relative) || glob.below(relative).is_some();
+        leads || (self.kind == Kind::Directory && self.globs.iter().any(within))
+    }
+
+    /// Whether a rule counts closes, or waits for other files: else the files are committed at termination.
+    pub fn commits_early(&self) -> bool {
+        self.rules.iter().any(|rule| rule.commit != Commit::Termination)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Job, String> {
+        Job::read(text.as_bytes())
+    }
+
+    #[test]
+    fn page_example() {
+        let job = load(
+            r#"{"name": "/align/0.1", "successCodes": [0, 3], "stdout": "/o/out",
+            "outputs": [{"port": "a", "root": "/o", "kind": "file", "rules": [{"globs": ["*.sam"], "committed": "on_close",
+              "closes": 2, "fileDeps": [], "nFiles": null}]}],
+            "inputs": [{"name": "r", "port": "p", "path": "/p/r.fq", "events": "/RUN/e", "target": {"fifo": "/i/r.fq"}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(job.outputs[0].rules[0].commit, Commit::Close(2));
+        assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.sam")), Some(Some(0)));
+        assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.bam")), None);
+        assert_eq!(job.inputs[0].target, Target::Fifo("/i/r.fq".into()));
+    }
+
+    #[test]
+    fn directory_entries() {
+        let job = load(
+            r#"{"name": "n", "outputs": [{"port": "d", "root": "/o", "kind": "directory", "globs": ["out"],
+            "rules": [{"globs": ["chr22.*"], "committed": "on_close"}]}]}"#,
+        )
+        .unwrap();
+        let output = &job.outputs[0];
+        assert_eq!(output.rule_of(Path::new("/o/out/chr22.vcf")), Some(Some(0)));
+        assert_eq!(output.rule_of(Path::new("/o/out/.hidden")), Some(None));
+        assert_eq!(output.rule_of(Path::new("/o/other/chr22.vcf")), None);
+        for (directory, reached) in [("/o", true), ("/o/out", true), ("/o/out/deep/er", true), ("/o/other", false)] {
+            assert_eq!(output.reaches(Path::new(directory)), reached, "{directory}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (rule, word) in [
+            (r#"{"committed": "on_close", "closes": 0}"#, "closes"),
+            (r#"{"committed": "on_n_files"}"#, "nFiles"),
+            (r#"{"committed": "on_file"}"#, "fileDeps"),
+            (r#"{"committed": "on_clos"}"#, "on_close"),
+            (r#"{"committed": "on_close", "globs": ["../x"]}"#, "../x"),
+            (r#"{"committed": "on_close", "close": 1}"#, "close"),
+        ] {
+            let text = format!(
+                r#"{{"name": "n", "outputs": [{{"port": "p", "root": "/o", "kind": "file", "rules": [{rule}]}}]}}"#
+            );
+            let message = load(&text).unwrap_err();
+            assert!(message.contains(word), "{message}");
+        }
+    }
+}

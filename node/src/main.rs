@@ -1,0 +1,63 @@
+//! sfio-node: the node runtime of StreamFlow-IO. The contract with the driver is `docs/node-protocol.md`.
+
+mod commit;
+mod event;
+mod exec;
+mod feed;
+mod follow;
+mod hold;
+mod job;
+mod json;
+mod outputs;
+mod pattern;
+mod pipe;
+mod producer;
+mod retire;
+mod serve;
+mod supervise;
+mod sys;
+mod tree;
+mod usage;
+mod watch;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{value_parser, Arg, ArgMatches, Command};
+
+fn interface() -> Command {
+    let path = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("PATH").required(true).value_parser(value_parser!(PathBuf)).help(help)
+    };
+    let words = Arg::new("command").last(true).required(true).num_args(1..).value_parser(value_parser!(OsString));
+    Command::new("sfio-node")
+        .about("The node runtime of StreamFlow-IO")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .subcommand(
+            Command::new("serve")
+                .about("Serve the jobs of one driver: pass on what happens in them, and end them with the driver")
+                .arg(path("directory", "The run directory, which must not exist; it is removed in the end")),
+        )
+        .subcommand(
+            Command::new("exec")
+                .about("Run a command as a job, and end as it ends")
+                .arg(path("job", "The directory of the job, with job.json"))
+                .arg(words),
+        )
+}
+
+fn main() -> ExitCode {
+    let path = |matches: &ArgMatches, name: &str| matches.get_one::<PathBuf>(name).cloned().unwrap_or_default();
+    let code = match interface().get_matches().subcommand() {
+        Some(("serve", matches)) => serve::run(&path(matches, "directory")),
+        Some((_, matches)) => {
+            let command: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
+            exec::run(&path(matches, "job"), &command)
+        }
+        None => 2,
+    };
+    // Codes are those of a process, which has only these.
+    ExitCode::from((code & 0xFF) as u8)
+}

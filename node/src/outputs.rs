@@ -1,0 +1,174 @@
+//! Watches the output directories of a job and says what happens to files that match.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::inotify::AddWatchFlags;
+
+use crate::job::{Kind, Output};
+use crate::watch::{Notice, Watcher};
+
+/// What a watch on behalf of the outputs is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    Directory(PathBuf),
+    /// A file that was there before the command: it exists for the driver when it is written to.
+    Old(PathBuf),
+}
+
+/// A watcher's token that may stand for a place.
+pub trait AsPlace {
+    fn as_place(&self) -> Option<&Place>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    Exists(PathBuf),
+    Closed(PathBuf),
+    /// Moved into place.
+    Placed(PathBuf),
+    /// Found in a directory that was not watched when it was made, or after notices were lost.
+    Found(PathBuf),
+    /// Removed or moved away, with everything below it.
+    Gone(PathBuf),
+}
+
+impl Change {
+    /// Whether a close may follow from it.
+    pub fn is_close(&self) -> bool {
+        matches!(self, Self::Closed(_) | Self::Placed(_) | Self::Found(_))
+    }
+}
+
+/// Which directories are watched, and for what.
+pub struct OutputWatch<'a> {
+    pub outputs: &'a [Output],
+}
+
+impl OutputWatch<'_> {
+    /// Watches the roots and what is below them. Files that are there already are no news.
+    ///
+    /// # Errors
+    /// A message when a root cannot be watched.
+    pub fn arm<T: Clone + PartialEq + From<Place>>(&self, watcher: &mut Watcher<T>) -> Result<(), String> {
+        for output in self.outputs {
+            let mut old = Vec::new();
+            self.descend(&output.root, watcher, &mut old).map_err(|error| {
+                format!("output {}: cannot watch {}: {}", output.port, output.root.display(), error.desc())
+            })?;
+            for path in old {
+                let touched = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
+                let _ = watcher.watch(&path, touched, Place::Old(path.clone()).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns a notice into changes, and follows new directories.
+    pub fn changes<T>(&self, place: &Place, notice: &Notice<T>, watcher: &mut Watcher<T>) -> Vec<Change>
+    where
+        T: Clone + PartialEq + From<Place> + AsPlace,
+    {
+        let directory = match place {
+            Place::Old(path) => return vec![Change::Exists(path.clone())],
+            Place::Directory(directory) => directory,
+        };
+        let Some(name) = &notice.name else { return Vec::new() };
+        let (path, mask) = (directory.join(name), notice.mask);
+        let arrived = mask.intersects(AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO);
+        let left = mask.intersects(AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM);
+        if mask.contains(AddWatchFlags::IN_ISDIR) {
+            if left {
+                let below =
+                    |token: &T| matches!(token.as_place(), Some(Place::Directory(other)) if other.starts_with(&path));
+                watcher.forget(below);
+                return vec![Change::Gone(path)];
+            }
+            let mut found = Vec::new();
+            if arrived {
+                // It may be gone again, and without a watch its files are committed at the end.
+                let _ = self.descend(&path, watcher, &mut found);
+            }
+            return found.into_iter().map(Change::Found).collect();
+        }
+        if !self.outputs.iter().any(|output| output.rule_of(&path).is_some()) {
+            return Vec::new();
+        }
+        match () {
+            () if left => vec![Change::Gone(path)],
+            () if mask.contains(AddWatchFlags::IN_MOVED_TO) => vec![Change::Placed(path)],
+            () if mask.contains(AddWatchFlags::IN_CLOSE_WRITE) => vec![Change::Closed(path)],
+            () => vec![Change::Exists(path)],
+        }
+    }
+
+    /// After notices were lost: all that is there, and watches for directories that were missed.
+    pub fn rescan<T: Clone + PartialEq + From<Place>>(&self, watcher: &mut Watcher<T>) -> Vec<Change> {
+        let mut found = Vec::new();
+        for output in self.outputs {
+            let _ = self.descend(&output.root, watcher, &mut found);
+        }
+        found.sort();
+        found.dedup();
+        found.into_iter().map(Change::Found).collect()
+    }
+
+    /// Watches `directory`, then looks at what is in it: in this order nothing is missed.
+    fn descend<T>(&self, directory: &Path, watcher: &mut Watcher<T>, found: &mut Vec<PathBuf>) -> nix::Result<()>
+    where
+        T: Clone + PartialEq + From<Place>,
+    {
+        let Some(mask) = self.mask(directory) else { return Ok(()) };
+        watcher.watch(directory, mask | AddWatchFlags::IN_ONLYDIR, Place::Directory(directory.to_owned()).into())?;
+        let entries = fs::read_dir(directory).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
+        for entry in entries.flatten() {
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => match self.descend(&path, watcher, found) {
+                    Ok(()) | Err(Errno::ENOENT) => {}
+                    Err(error) => return Err(error),
+                },
+                Ok(kind) if kind.is_file() && self.outputs.iter().any(|output| output.rule_of(&path).is_some()) => {
+                    found.push(path);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What has to be known about `directory`: closes where a rule counts them; appearances where a stream may begin.
+    fn mask(&self, directory: &Path) -> Option<AddWatchFlags> {
+        let here = || self.outputs.iter().filter(|output| output.reaches(directory));
+        let appearances = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+        let closes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM;
+        if here().any(Output::commits_early) {
+            return Some(appearances | closes);
+        }
+        here().any(|output| output.kind != Kind::Directory).then_some(appearances)
+    }
+}
+
+/// The files of `outputs` that exist now.
+pub fn existing(outputs: &[Output]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for output in outputs {
+        let mut directories = vec![output.root.clone()];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    if output.reaches(&path) {
+                        directories.push(path);
+                    }
+                } else if output.rule_of(&path).is_some() && fs::metadata(&path).is_ok_and(|target| target.is_file()) {
+                    found.push(path);
+                }
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}

@@ -1,0 +1,89 @@
+//! FIFOs, and moving bytes into pipes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{fcntl, splice, FcntlArg, OFlag, SpliceFFlags};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+/// The size that a pipe is given where the system allows it; also the most that one system call moves.
+const PIPE_SIZE: usize = 1 << 20;
+
+/// Gives `pipe` its size; false where the system's limits refuse that.
+pub fn widen(pipe: impl AsFd) -> bool {
+    fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_SIZE as i32)).is_ok()
+}
+
+pub fn has_space(sink: impl AsFd) -> bool {
+    state(sink, PollFlags::POLLOUT).contains(PollFlags::POLLOUT)
+}
+
+pub fn has_reader(sink: impl AsFd) -> bool {
+    !state(sink, PollFlags::empty()).contains(PollFlags::POLLERR)
+}
+
+fn state(sink: impl AsFd, events: PollFlags) -> PollFlags {
+    let mut descriptors = [PollFd::new(sink.as_fd(), events)];
+    let _ = poll(&mut descriptors, PollTimeout::ZERO);
+    descriptors[0].revents().unwrap_or(PollFlags::empty())
+}
+
+/// Makes a FIFO and opens it for writing, although nobody reads yet. One left behind by a killed job is replaced.
+pub fn make_fifo(path: &Path) -> io::Result<OwnedFd> {
+    remove_fifo(path);
+    let both = hold_fifo(path)?;
+    let sink = OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    drop(both);
+    Ok(sink.into())
+}
+
+/// Makes a FIFO and opens it for both directions, which never waits.
+fn hold_fifo(path: &Path) -> io::Result<OwnedFd> {
+    mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    Ok(OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?.into())
+}
+
+/// Puts a FIFO that is watched in the place of `fifo`.
+pub fn guard_fifo(fifo: &Path, watch: impl FnOnce(&Path) -> nix::Result<()>) -> io::Result<OwnedFd> {
+    let mut name = fifo.as_os_str().to_owned();
+    name.push(".sfio-end");
+    let guard = Path::new(&name);
+    let held = hold_fifo(guard)?;
+    let placed = watch(guard).map_err(io::Error::from).and_then(|()| fs::rename(guard, fifo));
+    if placed.is_err() {
+        remove_fifo(guard);
+    }
+    placed.map(|()| held)
+}
+
+/// Removes `path` if it is a FIFO.
+pub fn remove_fifo(path: &Path) {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Moves bytes of `source` from `offset` into the pipe, without copying where the file system can.
+pub fn move_bytes(source: &File, offset: &mut i64, sink: &OwnedFd) -> nix::Result<usize> {
+    let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
+    match splice(source, Some(offset), sink, None, PIPE_SIZE, flags) {
+        Err(Errno::EINVAL) => copy_bytes(source, *offset, sink),
+        result => result,
+    }
+}
+
+fn copy_bytes(source: &File, offset: i64, sink: &OwnedFd) -> nix::Result<usize> {
+    let mut buffer = vec![0; 1 << 16];
+    let length = nix::sys::uio::pread(source, &mut buffer, offset)?;
+    if length == 0 {
+        Ok(0)
+    } else {
+        nix::unistd::write(sink, &buffer[..length])
+    }
+}

@@ -1,0 +1,297 @@
+//! The life of a running job: one thread that waits for signals, notices and pipes, and acts.
+
+mod ending;
+mod files;
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use nix::poll::{ppoll, PollFd, PollFlags};
+use nix::sys::inotify::AddWatchFlags;
+use nix::sys::signal::Signal;
+use nix::sys::time::TimeSpec;
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+
+use self::ending::Ending;
+use crate::commit::{Decision, Fact, Tracker};
+use crate::event::{Event, EventLog, Reason};
+use crate::exec::Surroundings;
+use crate::feed::{Failure, Feeder, Need, Wait, PAUSE};
+use crate::hold::{Holder, ProcessId};
+use crate::job::Job;
+use crate::outputs::{existing, AsPlace, Change, OutputWatch, Place};
+use crate::tree;
+use crate::watch::{Notice, Watcher};
+
+/// How often a tree that is being ended is looked at.
+const ENDING_TICK: Duration = Duration::from_millis(10);
+/// How often files are looked at that notify nobody, such as those written from another machine.
+const FALLBACK_TICK: Duration = Duration::from_millis(100);
+/// The same for the cancel file of a job that watches nothing.
+const CANCEL_TICK: Duration = Duration::from_millis(250);
+
+/// What a watch is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Token {
+    Output(Place),
+    Input(usize, Wait),
+    Control,
+}
+
+impl From<Place> for Token {
+    fn from(place: Place) -> Self {
+        Self::Output(place)
+    }
+}
+
+impl AsPlace for Token {
+    fn as_place(&self) -> Option<&Place> {
+        if let Self::Output(place) = self {
+            Some(place)
+        } else {
+            None
+        }
+    }
+}
+
+/// A job that has ended.
+pub struct Ended {
+    pub status: WaitStatus,
+    pub reason: Reason,
+    pub message: Option<String>,
+    /// The command's own exit code is one of success; `success` also needs that nothing else ended the job.
+    pub successful_code: bool,
+    pub success: bool,
+}
+
+pub struct Supervisor<'a> {
+    job: &'a Job,
+    feeders: &'a mut Vec<Feeder>,
+    surroundings: &'a Surroundings,
+    events: &'a mut EventLog,
+    watcher: &'a mut Option<Watcher<Token>>,
+    tracker: Tracker,
+    /// Not announced yet.
+    decisions: Vec<Decision>,
+    holder: Holder,
+    /// Those that may have closed what is held.
+    suspects: BTreeMap<ProcessId, OwnedFd>,
+    clock: Instant,
+    main: Pid,
+    status: Option<WaitStatus>,
+    /// When the main process ended.
+    main_ended: Duration,
+    childless: bool,
+    orphans: u64,
+    reason: Option<Reason>,
+    message: Option<String>,
+    ending: Option<Ending>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Arms all watches.
+    ///
+    /// # Errors
+    /// A message when an output directory cannot be watched.
+    pub fn new(
+        job: &'a Job,
+        feeders: &'a mut Vec<Feeder>,
+        surroundings: &'a Surroundings,
+        events: &'a mut EventLog,
+        watcher: &'a mut Option<Watcher<Token>>,
+    ) -> Result<Self, String> {
+        let mut supervisor = Self {
+            job,
+            feeders,
+            surroundings,
+            events,
+            watcher,
+            tracker: Tracker::new(&job.outputs),
+            decisions: Vec::new(),
+            holder: Holder::default(),
+            suspects: BTreeMap::new(),
+            clock: Instant::now(),
+            main: Pid::from_raw(0),
+            status: None,
+            main_ended: Duration::ZERO,
+            childless: false,
+            orphans: 0,
+            reason: None,
+            message: None,
+            ending: None,
+        };
+        supervisor.arm()?;
+        Ok(supervisor)
+    }
+
+    fn arm(&mut self) -> Result<(), String> {
+        let Some(watcher) = self.watcher.as_mut() else { return Ok(()) };
+        OutputWatch { outputs: &self.job.outputs }.arm(watcher)?;
+        let appears = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+        let _ = watcher.watch(&self.surroundings.directory, appears, Token::Control);
+        for (index, feeder) in self.feeders.iter_mut().enumerate() {
+            feeder.arm(watcher, &|wait| Token::Input(index, wait));
+        }
+        Ok(())
+    }
+
+    /// The command runs.
+    pub fn started(&mut self, main: Pid) {
+        self.main = main;
+        self.holder = Holder::new(self.snapshot(tree::descendants()));
+        self.note(&[Event::Started { pid: Pid::this().as_raw(), command_pid: main.as_raw() }]);
+        for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
+            self.observe(path, Fact::Exists);
+        }
+        self.announce();
+        self.look_for_cancel();
+        self.pump_all();
+    }
+
+    /// Stays with the job until its tree has ended.
+    pub fn supervise(mut self) -> Ended {
+        while !self.childless {
+            self.wait();
+            // First of all: a writer that died may be seen for some microseconds only.
+            self.take_notices();
+            self.take_signals();
+            self.reap();
+            self.pump_all();
+            self.review();
+            self.look_at_driver();
+            self.end_tree();
+        }
+        self.conclude()
+    }
+
+    fn conclude(mut self) -> Ended {
+        self.take_notices();
+        let status = self.status.unwrap_or(WaitStatus::StillAlive);
+        let successful_code = matches!(status, WaitStatus::Exited(_, code) if self.job.success_codes.contains(&code));
+        let success = successful_code && self.reason.is_none();
+        if success {
+            for path in self.holder.release() {
+                self.observe(&path, Fact::Closed);
+            }
+            self.decisions.extend(self.tracker.finish(&existing(&self.job.outputs)));
+            self.announce();
+        }
+        Ended { status, reason: self.reason.unwrap_or(Reason::Exited), message: self.message, successful_code, success }
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    fn wait(&self) {
+        let space = self.feeders.iter().filter(|feeder| feeder.need == Need::Space).filter_map(Feeder::sink);
+        let readable = self.surroundings.descriptors();
+        let notices = self.watcher.iter().map(std::os::fd::AsFd::as_fd);
+        let reading = readable.into_iter().chain(notices);
+        let mut descriptors: Vec<PollFd> =
+            reading.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN)).collect();
+        descriptors.extend(space.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLOUT)));
+        if self.reason.is_some() {
+            // The hang-up of the driver would be reported for ever.
+            descriptors.remove(1);
+        }
+        let _ = ppoll(&mut descriptors, self.timeout().map(TimeSpec::from_duration), None);
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let now = self.now();
+        let review = self.holder.next_review().filter(|_| self.ending.is_none()).map(|at| at.saturating_sub(now));
+        let leaving = self.status.is_some() || self.ending.is_some();
+        let fed = self.feeders.iter().any(|feeder| feeder.need != Need::Nothing);
+        let paused = self.feeders.iter().any(|feeder| feeder.need == Need::Pause);
+        let watched = self.watcher.is_some();
+        let ticks = [
+            review,
+            leaving.then_some(ENDING_TICK),
+            fed.then_some(FALLBACK_TICK),
+            paused.then_some(PAUSE),
+            (!watched).then_some(CANCEL_TICK),
+        ];
+        ticks.into_iter().flatten().min()
+    }
+
+    fn take_notices(&mut self) {
+        let Some(mut watcher) = self.watcher.take() else { return };
+        let (notices, lost) = watcher.read();
+        let outputs = OutputWatch { outputs: &self.job.outputs };
+        let mut changes = Vec::new();
+        for notice in &notices {
+            match &notice.token {
+                Token::Output(place) => changes.extend(outputs.changes(place, notice, &mut watcher)),
+                Token::Control => self.look_for_cancel(),
+                Token::Input(index, wait) => self.input_notice(*index, *wait, notice, &mut watcher),
+            }
+        }
+        if lost {
+            let unknown = |change: &Change| !matches!(change, Change::Found(path) if self.tracker.closes(path) > 0);
+            changes.extend(outputs.rescan(&mut watcher).into_iter().filter(unknown));
+        }
+        *self.watcher = Some(watcher);
+        self.take_changes(changes);
+    }
+
+    fn input_notice(&mut self, index: usize, wait: Wait, notice: &Notice<Token>, watcher: &mut Watcher<Token>) {
+        let feeder = &mut self.feeders[index];
+        match wait {
+            Wait::Growth => feeder.growth_notice(),
+            Wait::Events => feeder.read_events(Some(watcher), &|wait| Token::Input(index, wait)),
+            Wait::Fifo => {
+                if let Err(failure) = feeder.fifo_notice(notice.mask) {
+                    self.fail(index, failure);
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, events: &[Event]) -> Result<(), String> {
+        self.events.append(events).map_err(|error| format!("events.jsonl: {error}"))
+    }
+
+    /// Without its events nobody knows of the job: it cannot go on.
+    fn note(&mut self, events: &[Event]) {
+        if let Err(message) = self.append(events) {
+            if self.reason.is_none() {
+                self.end(Reason::Error, Some(message), Signal::SIGKILL, false);
+            }
+        }
+    }
+
+    fn pump_all(&mut self) {
+        for index in 0..self.feeders.len() {
+            if self.reason.is_some() || self.ending.is_some() {
+                return;
+            }
+            let token = |wait| Token::Input(index, wait);
+            let feeder = &mut self.feeders[index];
+            feeder.read_events(self.watcher.as_mut(), &token);
+            match feeder.pump(self.watcher.as_mut(), &token) {
+                Ok(None) => {}
+                Ok(Some(event)) => {
+                    let written = self.events.append(&[event]);
+                    if let Err(error) = written {
+                        self.end(Reason::Error, Some(format!("events.jsonl: {error}")), Signal::SIGKILL, false);
+                    }
+                }
+                Err(failure) => self.fail(index, failure),
+            }
+        }
+    }
+
+    /// The stream stays open, so that nothing looks like its end, until the tree is gone.
+    fn fail(&mut self, index: usize, failure: Failure) {
+        let input = self.feeders[index].input.name.clone();
+        let (reason, message) = match failure {
+            Failure::Producer(message) => (Reason::Producer { input }, message),
+            Failure::Rewritten(message) => (Reason::Rewritten { input }, message),
+            Failure::Reopened(message) => (Reason::Error, format!("input {input}: {message}")),
+        };
+        self.end(reason, Some(message), Signal::SIGKILL, false);
+    }
+}

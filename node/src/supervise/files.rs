@@ -1,0 +1,129 @@
+//! What happens to the job's files, and what is announced of it.
+
+use std::collections::btree_map::Entry;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::Supervisor;
+use crate::commit::{Decision, Fact};
+use crate::event::Event;
+use crate::hold::{ProcessId, Snapshot, Vitals};
+use crate::outputs::Change;
+use crate::sys;
+use crate::tree::{self, Process};
+
+impl Supervisor<'_> {
+    pub(super) fn take_changes(&mut self, changes: Vec<Change>) {
+        let processes = if changes.iter().any(Change::is_close) { tree::descendants() } else { Vec::new() };
+        let mut closes: Vec<(PathBuf, bool)> = Vec::new();
+        let mut placed: Vec<PathBuf> = Vec::new();
+        let mut found: Vec<PathBuf> = Vec::new();
+        for change in changes {
+            match change {
+                Change::Exists(path) => self.observe(&path, Fact::Exists),
+                Change::Gone(path) => {
+                    self.holder.forget(&path);
+                    closes.retain(|(other, _)| !other.starts_with(&path));
+                    self.observe(&path, Fact::Gone);
+                }
+                Change::Closed(path) => {
+                    self.observe(&path, Fact::Exists);
+                    closes.push((path, false));
+                }
+                Change::Placed(path) => {
+                    self.observe(&path, Fact::Exists);
+                    placed.push(path);
+                }
+                Change::Found(path) => {
+                    self.observe(&path, Fact::Exists);
+                    found.push(path);
+                }
+            }
+        }
+        if self.reason.is_some() || (closes.is_empty() && placed.is_empty() && found.is_empty()) {
+            self.announce();
+            return;
+        }
+        let unwritten = |path: &PathBuf| !tree::writes_any(&processes, &[path]);
+        closes.extend(placed.into_iter().filter(unwritten).map(|path| (path, false)));
+        closes.extend(found.into_iter().filter(unwritten).map(|path| (path, true)));
+        let now = self.now();
+        let snapshot = self.snapshot(processes);
+        let accepted = self.holder.close(&closes, now, snapshot);
+        self.accept(accepted);
+        self.keep_hold_of_suspects();
+    }
+
+    pub(super) fn review(&mut self) {
+        let now = self.now();
+        if self.reason.is_some() || self.holder.next_review().is_none_or(|at| at > now) {
+            return;
+        }
+        let suspects: BTreeSet<ProcessId> = self.holder.suspects().collect();
+        let living =
+            suspects.iter().filter_map(|id| tree::read(id.pid)).filter(|process| suspects.contains(&process.id));
+        let mut snapshot = self.snapshot(living.collect());
+        for (id, process) in &self.suspects {
+            let status = sys::status_of_dead(process).unwrap_or(0);
+            if status != 0 {
+                snapshot.processes.insert(*id, Vitals { exiting: true, status, ..Vitals::default() });
+            }
+        }
+        let accepted = self.holder.review(now, &snapshot);
+        self.accept(accepted);
+        self.keep_hold_of_suspects();
+    }
+
+    /// A descriptor of a process tells how it ended, even when its parent was quicker than we.
+    fn keep_hold_of_suspects(&mut self) {
+        let suspects: BTreeSet<ProcessId> = self.holder.suspects().collect();
+        self.suspects.retain(|id, _| suspects.contains(id));
+        for id in suspects {
+            if let Entry::Vacant(place) = self.suspects.entry(id) {
+                if let Some(process) = sys::open_process(id.pid) {
+                    place.insert(process);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, closed: Vec<PathBuf>) {
+        for path in closed {
+            self.observe(&path, Fact::Closed);
+        }
+        self.announce();
+    }
+
+    pub(super) fn snapshot(&self, processes: Vec<Process>) -> Snapshot {
+        let main = processes.iter().find(|process| process.id.pid == self.main.as_raw()).copied();
+        let main = main.or_else(|| tree::read(self.main.as_raw()));
+        let main_exiting = self.status.is_some() || main.is_none_or(|process| process.vitals.exiting);
+        Snapshot { processes: tree::vitals(&processes), orphans: self.orphans, main_exiting }
+    }
+
+    pub(super) fn observe(&mut self, path: &Path, fact: Fact) {
+        self.decisions.extend(self.tracker.observe(path, fact));
+    }
+
+    /// Writes what was decided.
+    pub(super) fn announce(&mut self) {
+        let decisions = std::mem::take(&mut self.decisions);
+        let outputs = &self.job.outputs;
+        let port = |index: usize| outputs[index].port.as_str();
+        let events: Vec<Event> = decisions
+            .iter()
+            .filter_map(|decision| match decision {
+                Decision::Opened { port: index, path } => Some(Event::Opened { port: port(*index), path }),
+                Decision::Closed { port: index, path, closes } => {
+                    Some(Event::Closed { port: port(*index), path, closes: *closes })
+                }
+                Decision::Committed { port: index, path } => {
+                    let size = std::fs::metadata(path).ok()?.len();
+                    Some(Event::Committed { port: port(*index), path, size })
+                }
+                Decision::Complete { port: index } => Some(Event::Complete { port: port(*index) }),
+            })
+            .collect();
+        self.note(&events);
+    }
+}

@@ -1,0 +1,112 @@
+//! The only unsafe code: what the safe wrappers of system calls do not offer.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal};
+use nix::unistd::{getppid, Pid};
+
+nix::ioctl_read_bad!(
+    /// Bytes that wait in a pipe.
+    fionread,
+    nix::libc::FIONREAD,
+    nix::libc::c_int
+);
+
+/// The number of bytes that wait in `pipe`; 0 where that cannot be known.
+pub fn bytes_in_pipe(pipe: impl AsFd) -> u64 {
+    let mut waiting = 0;
+    // SAFETY: FIONREAD writes one int to the address given, which is a live local.
+    let result = unsafe { fionread(pipe.as_fd().as_raw_fd(), &mut waiting) };
+    result.map_or(0, |_| u64::try_from(waiting).unwrap_or(0))
+}
+
+/// Lets the kernel kill the command when this process dies, and gives it the signal mask `inherited`.
+pub fn bind_to_parent(command: &mut Command, inherited: SigSet) {
+    let parent = Pid::this();
+    let prepare = move || -> io::Result<()> {
+        set_pdeathsig(Signal::SIGKILL)?;
+        if getppid() != parent {
+            return Err(io::Error::other("sfio-node died"));
+        }
+        nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&inherited), None)?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure only makes system calls, and allocates only on its way to failure.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Whether this process was started with `signal` ignored, as under `nohup`.
+pub fn is_ignored(signal: Signal) -> bool {
+    // SAFETY: a null action asks for the present one, which is written to a live local.
+    unsafe {
+        let mut action: nix::libc::sigaction = std::mem::zeroed();
+        nix::libc::sigaction(signal as i32, std::ptr::null(), &mut action);
+        action.sa_sigaction == nix::libc::SIG_IGN
+    }
+}
+
+/// Restores the default action of `signal`.
+pub fn set_default(signal: Signal) {
+    // SAFETY: no handler is installed, so none can run at a bad moment.
+    let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) };
+}
+
+/// Ignores `signal`.
+pub fn ignore(signal: Signal) {
+    // SAFETY: no handler is installed, so none can run at a bad moment.
+    let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) };
+}
+
+/// Takes a descriptor that the kernel has just given to this process.
+pub fn own(descriptor: RawFd) -> OwnedFd {
+    // SAFETY: callers pass what a system call has just returned, which nobody else has.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}
+
+/// Whether two descriptors are of the same opening, kcmp(2); None where that cannot be known.
+pub fn same_opening(one: (i32, i32), other: (i32, i32)) -> Option<bool> {
+    const KCMP_FILE: i32 = 0;
+    // SAFETY: kcmp takes numbers only, and changes nothing.
+    match unsafe { nix::libc::syscall(nix::libc::SYS_kcmp, one.0, other.0, KCMP_FILE, one.1, other.1) } {
+        -1 => None,
+        order => Some(order == 0),
+    }
+}
+
+/// `struct pidfd_info` of linux/pidfd.h in its first version.
+#[repr(C)]
+#[derive(Default)]
+pub struct PidfdInfo {
+    mask: u64,
+    ids: [u32; 13],
+    exit_code: i32,
+}
+
+nix::ioctl_readwrite!(
+    /// PIDFD_GET_INFO of linux/pidfd.h.
+    pidfd_get_info,
+    0xFF,
+    11,
+    PidfdInfo
+);
+
+/// Opens a descriptor that stands for a process, also when it is gone.
+pub fn open_process(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: pidfd_open takes numbers only.
+    let descriptor = unsafe { nix::libc::syscall(nix::libc::SYS_pidfd_open, pid, 0) };
+    RawFd::try_from(descriptor).ok().filter(|descriptor| *descriptor >= 0).map(own)
+}
+
+/// The wait status of a process that its parent has waited for; None when it is not gone, or before Linux 6.15.
+pub fn status_of_dead(process: &OwnedFd) -> Option<i32> {
+    const PIDFD_INFO_EXIT: u64 = 1 << 3;
+    let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
+    // SAFETY: the kernel writes at most the size of the structure, which is part of the request's number.
+    unsafe { pidfd_get_info(process.as_raw_fd(), &mut info) }.ok()?;
+    (info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}

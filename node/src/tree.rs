@@ -1,0 +1,214 @@
+//! The processes of a job, from `/proc`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+use crate::hold::{ProcessId, Vitals};
+use crate::sys;
+
+const PF_EXITING: u64 = 0x4;
+
+/// One process as `/proc/PID/stat` shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    pub id: ProcessId,
+    pub parent: i32,
+    pub group: i32,
+    pub vitals: Vitals,
+    /// Dead, and only waited for by its parent.
+    pub zombie: bool,
+}
+
+/// Reads one process; None when it is gone.
+pub fn read(pid: i32) -> Option<Process> {
+    let mut buffer = [0_u8; 1024];
+    let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?;
+    parse(pid, &buffer[..length])
+}
+
+/// Reads a `stat` line, proc(5). The name in parentheses may hold anything.
+fn parse(pid: i32, line: &[u8]) -> Option<Process> {
+    let after_name = line.iter().rposition(|byte| *byte == b')')? + 2;
+    let text = std::str::from_utf8(line.get(after_name..)?).ok()?;
+    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+    // proc(5) counts from 1, and the state is its third field.
+    let field = |number: usize| fields.get(number - 3).copied();
+    let number = |at: usize| field(at).and_then(|value| value.parse::<u64>().ok());
+    let state = field(3)?;
+    let zombie = matches!(state, "Z" | "X" | "x");
+    Some(Process {
+        id: ProcessId { pid, start: number(22)? },
+        parent: field(4)?.parse().ok()?,
+        group: field(5)?.parse().ok()?,
+        zombie,
+        vitals: Vitals {
+            exiting: zombie || number(9)? & PF_EXITING != 0,
+            resting: state == "S" && number(20)? == 1,
+            status: field(52).and_then(|value| value.parse().ok()).unwrap_or(0),
+            reaped_faults: number(11)?,
+        },
+    })
+}
+
+/// All descendants of this process.
+///
+/// Follows `/proc/PID/task/TID/children` where the kernel has it, otherwise reads every process of the machine.
+pub fn descendants() -> Vec<Process> {
+    let own = Pid::this().as_raw();
+    let mut found = Vec::new();
+    if Path::new("/proc/thread-self/children").exists() {
+        collect_children(own, &mut found);
+        return found;
+    }
+    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+    for process in everybody().filter_map(read) {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let mut parents = vec![own];
+    while let Some(parent) = parents.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            parents.push(child.id.pid);
+            found.push(child);
+        }
+    }
+    found
+}
+
+fn collect_children(pid: i32, found: &mut Vec<Process>) {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
+    for task in tasks.flatten() {
+        let Ok(children) = fs::read_to_string(task.path().join("children")) else { continue };
+        for child in children.split_ascii_whitespace().filter_map(|text| text.parse().ok()) {
+            if found.iter().any(|process: &Process| process.id.pid == child) {
+                continue;
+            }
+            if let Some(process) = read(child) {
+                found.push(process);
+                collect_children(child, found);
+            }
+        }
+    }
+}
+
+/// The numbers of all processes of the machine.
+fn everybody() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Vitals by identity.
+pub fn vitals(processes: &[Process]) -> BTreeMap<ProcessId, Vitals> {
+    processes.iter().map(|process| (process.id, process.vitals)).collect()
+}
+
+/// Sends `signal` to each of `processes` that lives.
+pub fn signal_all<'a>(processes: impl IntoIterator<Item = &'a Process>, signal: Signal) {
+    for process in processes.into_iter().filter(|process| !process.zombie) {
+        let _ = kill(Pid::from_raw(process.id.pid), signal);
+    }
+}
+
+/// Whether one of `processes` has one of `paths` open for writing. A process that may not be looked into might.
+pub fn writes_any(processes: &[Process], paths: &[&Path]) -> bool {
+    let files: HashSet<(u64, u64)> = paths.iter().filter_map(|path| identity(path)).collect();
+    let open = |process: &Process| match descriptors(process.id.pid, 0o200, &files) {
+        Ok(found) => !found.is_empty(),
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    };
+    !files.is_empty() && processes.iter().filter(|process| !process.zombie).any(open)
+}
+
+/// Whether `path` was opened for reading more than once by `processes`. Descriptors that were inherited or duplicated
+/// are of one opening.
+pub fn opened_twice(processes: &[Process], path: &Path) -> bool {
+    let files: HashSet<(u64, u64)> = identity(path).into_iter().collect();
+    let mut open = Vec::new();
+    for pid in processes.iter().map(|process| process.id.pid) {
+        open.extend(
+            descriptors(pid, 0o400, &files).unwrap_or_default().into_iter().map(|descriptor| (pid, descriptor)),
+        );
+    }
+    open.iter().any(|descriptor| sys::same_opening(open[0], *descriptor) == Some(false))
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// The descriptors of a process that are `files` and were opened as `mode` says: 0o400 to read, 0o200 to write.
+fn descriptors(pid: i32, mode: u32, files: &HashSet<(u64, u64)>) -> io::Result<Vec<i32>> {
+    let of_interest = |path: &Path| {
+        // Its own permissions tell how it was opened.
+        let opened = fs::symlink_metadata(path).is_ok_and(|link| link.mode() & mode != 0);
+        opened && identity(path).is_some_and(|file| files.contains(&file))
+    };
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+    let interesting = entries.filter(|entry| of_interest(&entry.path()));
+    Ok(interesting.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// Kills every process whose environment holds `variable` with a value that `selects`, until none is left.
+/// Gives up after a second: who cannot be killed by then is stuck in the kernel.
+pub fn sweep(variable: &str, selects: impl Fn(&Path) -> bool) {
+    let prefix = format!("{variable}=");
+    for _ in 0..100 {
+        let mut found = false;
+        for pid in everybody() {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let entries = environment.split(|byte| *byte == 0);
+            let mut values = entries.filter_map(|entry| entry.strip_prefix(prefix.as_bytes()));
+            if values.any(|value| selects(Path::new(std::ffi::OsStr::from_bytes(value)))) {
+                found |= kill(Pid::from_raw(pid), Signal::SIGKILL).is_ok();
+            }
+        }
+        if !found {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let mut fields = vec!["0"; 50];
+        for (number, value) in
+            [(3, "S"), (4, "7"), (5, "42"), (9, "4194308"), (11, "33"), (20, "1"), (22, "555"), (52, "256")]
+        {
+            fields[number - 3] = value;
+        }
+        let line = format!("42 (a) Z (b)) {}\n", fields.join(" "));
+        let process = parse(42, line.as_bytes()).unwrap();
+        assert_eq!((process.id, process.parent, process.group), (ProcessId { pid: 42, start: 555 }, 7, 42));
+        assert_eq!(process.vitals, Vitals { exiting: true, resting: true, status: 256, reaped_faults: 33 });
+        assert!(parse(1, b"1 (cut").is_none());
+    }
+
+    #[test]
+    fn children_and_their_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let (read_only, written) = (directory.path().join("r"), directory.path().join("w"));
+        fs::write(&read_only, "x").unwrap();
+        let file = File::create(&written).unwrap();
+        let mut command = std::process::Command::new("sleep");
+        let mut child = command.arg("10").stdin(File::open(&read_only).unwrap()).stdout(file).spawn().unwrap();
+        let tree: Vec<Process> = descendants().into_iter().filter(|p| p.id.pid == child.id() as i32).collect();
+        assert_eq!(tree.len(), 1);
+        assert!(writes_any(&tree, &[&read_only, &written]));
+        assert!(!writes_any(&tree, &[&read_only]));
+        assert!(!opened_twice(&tree, &read_only));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(read(child.id() as i32).is_none());
+    }
+}

@@ -1,0 +1,284 @@
+"""Commit rules of sfio-node with real commands: when files are committed, and that death commits nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.node_support import Job, Node, node, output, wait_for
+
+#: How long after its cause a commit may come on a busy machine, in seconds.
+SOON = 0.6
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Node]:
+    with node(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    directory = tmp_path / "out"
+    directory.mkdir()
+    return directory
+
+
+def finish(job: Job, expected: list[str], *, before_end: list[str]) -> None:
+    """Checks what is committed while the job runs (it waits for a file ``go``) and after it."""
+    wait_for(lambda: len(job.committed()) >= len(before_end), f"commits {before_end}: {job.events()}")
+    time.sleep(0.08)
+    assert job.committed() == before_end
+    (job.directory / "go").touch()
+    assert job.wait() == 0
+    assert job.committed() == expected
+    assert job.named("complete")
+    assert job.exit()["success"] is True
+
+
+HOLD = 'while [ ! -e "$SFIO_JOB/go" ]; do sleep 0.02; done'
+
+
+def test_on_termination(runtime: Node, out: Path) -> None:
+    job = runtime.shell("j", f"echo x > {out}/a.txt; {HOLD}", outputs=[output(out, "*.txt")])
+    finish(job, ["a.txt"], before_end=[])
+    assert [event["event"] for event in job.events()] == ["started", "opened", "committed", "complete", "exit"]
+    assert job.named("committed")[0]["size"] == 2
+
+
+def test_on_close(runtime: Node, out: Path) -> None:
+    job = runtime.shell("j", f"echo x > {out}/a.txt; {HOLD}", outputs=[output(out, "*.txt", "on_close")])
+    finish(job, ["a.txt"], before_end=["a.txt"])
+    assert [event["event"] for event in job.events()] == [
+        "started",
+        "opened",
+        "closed",
+        "committed",
+        "complete",
+        "exit",
+    ]
+
+
+def test_on_close_twice(runtime: Node, out: Path) -> None:
+    script = f"echo x > {out}/a; sleep 0.2; [ ! -e $SFIO_JOB/c ] && echo y >> {out}/a; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "a", "on_close", closes=2)])
+    finish(job, ["a"], before_end=["a"])
+    assert job.named("committed")[0]["size"] == 4
+
+
+def test_moved_into_place(runtime: Node, out: Path) -> None:
+    job = runtime.shell(
+        "j", f"echo x > {out}/tmp; mv {out}/tmp {out}/a; {HOLD}", outputs=[output(out, "a", "on_close")]
+    )
+    finish(job, ["a"], before_end=["a"])
+
+
+def test_on_file(runtime: Node, out: Path) -> None:
+    outputs = [
+        output(out, "data", "on_file", fileDeps=["index"], port="data"),
+        output(out, "i*", "on_close", port="index"),
+    ]
+    script = f"exec 3> {out}/data; echo x >&3; sleep 0.2; echo i > {out}/i1; {HOLD}"
+    finish(runtime.shell("j", script, outputs=outputs), ["i1", "data"], before_end=["i1", "data"])
+
+
+def test_on_n_files(runtime: Node, out: Path) -> None:
+    script = f"for i in 1 2 3; do echo $i > {out}/f$i; sleep 0.1; done; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "f*", "on_n_files", "files", nFiles=2)])
+    finish(job, ["f1", "f2", "f3"], before_end=["f1", "f2", "f3"])
+    names = [event["event"] for event in job.events()]
+    assert names.index("complete") < len(names) - 1 - names[::-1].index("committed"), "complete with two of three"
+
+
+def test_directory_made_and_filled_at_once(runtime: Node, out: Path) -> None:
+    script = f"mkdir -p {out}/d/e/f; for i in 1 2 3; do echo $i > {out}/d/e/f/$i; done; echo 4 > {out}/d/4; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", nFiles=4)])
+    wait_for(lambda: job.named("complete"), f"complete: {job.events()}")
+    assert sorted(job.committed()) == ["1", "2", "3", "4"]
+    (job.directory / "go").touch()
+    assert job.wait() == 0
+
+
+def test_glob_with_directories(runtime: Node, out: Path) -> None:
+    files = "; ".join(f"echo x > {out}/{name}/a.txt" for name in ("x/y", "x", ".h"))
+    script = f"mkdir -p {out}/x/y {out}/.h; {files}; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, ["*/*/*.txt", "*/a.txt"], "on_close", "files")])
+    wait_for(lambda: len(job.committed()) == 2, "two commits")
+    (job.directory / "go").touch()
+    assert job.wait() == 0
+    found = [os.path.relpath(str(event["path"]), out) for event in job.named("committed")]
+    assert sorted(found) == ["x/a.txt", "x/y/a.txt"]
+
+
+def test_standard_output(runtime: Node, out: Path) -> None:
+    both = str(out / "log")
+    job = runtime.shell(
+        "j", "echo to-out; echo to-err >&2", job=json.dumps({"name": "j", "stdout": both, "stderr": both})
+    )
+    assert job.wait() == 0
+    assert (out / "log").read_text() == "to-out\nto-err\n"
+
+
+def test_standard_output_is_committed_with_success_only(runtime: Node, out: Path) -> None:
+    for name, code, expected in (("good", 0, ["good"]), ("bad", 1, [])):
+        fields = {"name": name, "stdout": str(out / name), "outputs": [output(out, name, "on_close")]}
+        job = runtime.shell(name, f"echo x; exit {code}", job=json.dumps(fields))
+        assert job.wait() == code
+        assert job.committed() == expected
+
+
+def test_a_file_from_before_is_no_news(runtime: Node, out: Path) -> None:
+    (out / "a").write_text("old")
+    script = f"sleep 0.1; echo new > {out}/a; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "a", "on_close")])
+    time.sleep(0.05)
+    assert not job.named("opened") or len((out / "a").read_text()) != 3
+    finish(job, ["a"], before_end=["a"])
+
+
+def test_failure_commits_nothing_more(runtime: Node, out: Path) -> None:
+    job = runtime.shell("j", f"echo x > {out}/a; exit 3", outputs=[output(out, "*")])
+    assert job.wait() == 3
+    assert job.committed() == []
+    assert (job.exit()["success"], job.exit()["code"]) == (False, 3)
+
+
+def test_success_codes(runtime: Node, out: Path) -> None:
+    job = runtime.shell("j", f"echo x > {out}/a; exit 3", outputs=[output(out, "*")], successCodes=[0, 3])
+    assert job.wait() == 3
+    assert job.committed() == ["a"]
+
+
+@pytest.mark.parametrize(
+    "name", ["two words", "new\nline", "caf\u00e9 \U0001f9ec", 'quote"s\\', os.fsdecode(b"\xff\xfe\x80")]
+)
+def test_any_file_name(runtime: Node, out: Path, name: str) -> None:
+    script = "import sys,os,time; f = open(sys.argv[1], 'w'); f.write('x'); f.close(); time.sleep(0.3)"
+    job = runtime.python("j", script, out / name, outputs=[output(out, name.replace("\\", "\\\\"), "on_close")])
+    assert job.wait() == 0
+    assert [event["path"] for event in job.named("committed")] == [str(out / name)]
+    wait_for(lambda: job.served()[-1]["event"] == "exit", "exit printed")
+    assert next(event for event in job.served() if event["event"] == "committed")["path"] == str(out / name)
+
+
+def test_commit_is_prompt_when_the_writer_lives(runtime: Node, out: Path) -> None:
+    script = """
+import sys, time
+for i in range(20):
+    f = open(f"{sys.argv[1]}/{i}", "w"); f.write("x"); f.close(); print(time.time(), flush=True); time.sleep(0.02)
+"""
+    log = out / "log"
+    fields = {"name": "j", "stdout": str(log), "outputs": [output(out, "[0-9]*", "on_close", "files")]}
+    job = runtime.python("j", script, out, job=json.dumps(fields))
+    assert job.wait() == 0
+    closed = [float(line) for line in log.read_text().split()]
+    delays = sorted(float(str(event["time"])) - at for event, at in zip(job.named("committed"), closed, strict=True))
+    assert delays[len(delays) // 2] < 0.005, delays
+
+
+def test_a_child_that_ends_well_commits_soon(runtime: Node, out: Path) -> None:
+    began = time.time()
+    job = runtime.shell("j", f"/bin/echo x > {out}/a; {HOLD}", outputs=[output(out, "a", "on_close")])
+    finish(job, ["a"], before_end=["a"])
+    assert float(str(job.named("committed")[0]["time"])) - began < SOON
+
+
+KILL_SELF = "import os,sys; f = open(sys.argv[1], 'w'); f.write('x' * 10); f.flush(); os.kill(os.getpid(), 9)"
+EXCEPTION = "import os,sys; f = open(sys.argv[1], 'w'); f.write('x' * 10); f.flush(); raise ValueError"
+IN_FUNCTION = """
+import sys
+def work():
+    with open(sys.argv[1], "w") as f:
+        f.write("x" * 10)
+        raise ValueError
+work()
+"""
+
+
+@pytest.mark.parametrize("script", [KILL_SELF, EXCEPTION, IN_FUNCTION], ids=["kill", "exception", "with"])
+@pytest.mark.parametrize("shape", ["main", "set -e", "last"])
+def test_death_commits_nothing(runtime: Node, out: Path, script: str, shape: str) -> None:
+    scripts = out.parent / "script.py"
+    scripts.write_text(script)
+    python = f"python3 -IS {scripts} {out}/a 2>/dev/null"
+    command = {"main": f"exec {python}", "set -e": f"set -e; {python}; sleep 1", "last": f"{python}; exit 4"}[shape]
+    job = runtime.shell("j", command, outputs=[output(out, "a", "on_close")])
+    assert job.wait() != 0
+    assert job.committed() == []
+    assert (out / "a").stat().st_size == 10
+
+
+@pytest.mark.parametrize("shape", ["exec sleep 30 > {}", "sleep 30 > {}; exit 1", "set -e; sleep 30 > {}; sleep 5"])
+def test_kill_from_outside_commits_nothing(runtime: Node, out: Path, shape: str) -> None:
+    job = runtime.shell("j", shape.format(out / "a"), outputs=[output(out, "a", "on_close")])
+    job.wait_for("opened")
+
+    def sleepers() -> list[int]:
+        names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in job.processes()}
+        return [pid for pid, name in names.items() if name == "sleep"]
+
+    wait_for(sleepers, "the writer")
+    os.kill(sleepers()[0], signal.SIGKILL)
+    assert job.wait() != 0
+    assert job.committed() == []
+
+
+def test_what_a_killed_child_has_written_is_committed_with_success(runtime: Node, out: Path) -> None:
+    job = runtime.shell("j", f"sh -c 'echo x; kill -9 $$' > {out}/a; exit 0", outputs=[output(out, "a", "on_close")])
+    assert job.wait() == 0
+    assert job.committed() == ["a"]
+
+
+def test_many_files(runtime: Node, out: Path) -> None:
+    script = """
+import os, sys
+for i in range(500):
+    os.close(os.open(f"{sys.argv[1]}/{i}", os.O_CREAT | os.O_WRONLY))
+"""
+    job = runtime.python("j", script, out, outputs=[output(out, "*", "on_close", "files")])
+    assert job.wait() == 0
+    assert sorted(map(int, job.committed())) == list(range(500))
+
+
+def test_lost_notices(runtime: Node, out: Path) -> None:
+    """More closes than inotify's queue holds, while exec is stopped: a scan finds what was missed."""
+    queue = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if queue > 100_000:
+        pytest.skip("the queue of inotify is too long to be filled in a test")
+    script = f"""
+import os, sys, time
+os.chdir(sys.argv[1])
+open("begin", "w").close()
+while not os.path.exists(sys.argv[2]): time.sleep(0.01)
+for i in range({queue // 2 + 100}):
+    for name in "xy": os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+os.mkdir("d")
+for name in ("last", "d/deep"): open(name, "w").close()
+open("../filled", "w").close()
+while not os.path.exists(sys.argv[3]): time.sleep(0.01)
+"""
+    outputs = [output(out, ["last", "*/deep", "begin", "x", "y"], "on_close", "files")]
+    job = runtime.python("j", script, out, out.parent / "go", out.parent / "end", outputs=outputs)
+    wait_for(job.committed, "the first commit")
+    job.process.send_signal(signal.SIGSTOP)
+    (out.parent / "go").touch()
+    wait_for((out.parent / "filled").exists, "a full queue")
+    job.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: {"last", "deep"} <= set(job.committed()), "what was missed")
+    assert job.process.poll() is None
+    (out.parent / "end").touch()
+    assert job.wait() == 0
+
+
+def test_process_substitution_is_waited_for(runtime: Node, out: Path) -> None:
+    script = f"seq 1 100000 > >(sleep 0.2; gzip > {out}/a.gz)"
+    job = runtime.start("j", ["bash", "-c", script], outputs=[output(out, "a.gz")])
+    assert job.wait() == 0
+    assert job.committed() == ["a.gz"]
+    assert os.system(f"gzip -t {out}/a.gz") == 0

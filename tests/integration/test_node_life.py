@@ -1,0 +1,402 @@
+"""The life of jobs under sfio-node: nothing of the command is changed, and nothing is left of it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.node_support import Node, node, node_binary, output, wait_for
+
+#: A tree of processes, each of which ignores SIGTERM or not; the main one tells when all run.
+TREE = "(sleep 60 & sleep 60) & sleep 60 & sh -c 'setsid sleep 60 & wait' & echo up > {}; wait"
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Node]:
+    for name in ("out", "in"):
+        (tmp_path / name).mkdir()
+    with node(tmp_path) as running:
+        yield running
+
+
+@pytest.mark.parametrize("code", [0, 1, 75, 126, 255])
+def test_exit_code(runtime: Node, code: int) -> None:
+    job = runtime.shell("j", f"exit {code}")
+    assert job.wait() == code
+    assert (job.exit()["code"], job.exit()["reason"], job.exit()["success"]) == (code, "exited", code == 0)
+
+
+@pytest.mark.parametrize("name", ["KILL", "TERM", "SEGV", "PIPE", "USR1"])
+def test_exit_by_signal(runtime: Node, name: str) -> None:
+    number = signal.Signals["SIG" + name]
+    job = runtime.shell("j", f"ulimit -c 0; kill -{name} $$")
+    assert job.wait() == -number
+    assert (job.exit()["signal"], job.exit()["reason"]) == (number, "exited")
+
+
+def test_standard_streams(runtime: Node) -> None:
+    job = runtime.shell(
+        "j", "cat; echo error >&2", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    data = os.urandom(300_000)
+    assert job.process.communicate(data, timeout=10) == (data, b"error\n")
+
+
+def test_streams_from_files(runtime: Node) -> None:
+    base = runtime.base
+    (base / "given").write_text("given\n")
+    fields = {"stdin": str(base / "given"), "stdout": str(base / "o"), "stderr": str(base / "e")}
+    job = runtime.shell("j", "cat; echo bad >&2", job=json.dumps({"name": "j", **fields}))
+    assert job.wait() == 0
+    assert ((base / "o").read_text(), (base / "e").read_text()) == ("given\n", "bad\n")
+
+
+def test_environment_and_directory_are_the_commands(runtime: Node) -> None:
+    job = runtime.shell("j", "env; pwd", stdout=subprocess.PIPE, environment={"PATH": os.environ["PATH"], "X": "a b\n"})
+    assert job.process.stdout is not None
+    text = job.process.stdout.read().decode()
+    assert "X=a b\n" in text
+    assert f"SFIO_JOB={job.directory.resolve()}\n" in text
+    assert text.endswith(os.getcwd() + "\n")
+
+
+def test_signal_mask_and_actions_are_the_commands(runtime: Node) -> None:
+    script = "grep -E 'Sig(Blk|Ign)' /proc/self/status"
+    expected = subprocess.run(["sh", "-c", script], capture_output=True, check=True).stdout
+    job = runtime.shell("j", script, stdout=subprocess.PIPE)
+    assert job.process.stdout is not None
+    assert job.process.stdout.read() == expected
+
+
+@pytest.mark.parametrize(("command", "code"), [("/no/such/command", 127), ("/etc/passwd", 126)])
+def test_a_command_that_cannot_run(runtime: Node, command: str, code: int) -> None:
+    job = runtime.start("j", [command], stderr=subprocess.PIPE)
+    assert job.process.stderr is not None
+    assert command.encode() in job.process.stderr.read()
+    assert job.wait() == code
+    assert (job.exit()["reason"], job.exit()["code"]) == ("error", code)
+    assert command in str(job.exit()["message"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", ["job.json", "line 1"]),
+        (
+            '{"name": "n", "outputs": [{"port": "p", "root": "/nowhere/at/all", "kind": "file", "globs": ["*"]}]}',
+            ["/nowhere/at/all", "p"],
+        ),
+        (
+            '{"name": "n", "outputs": [{"port": "p", "root": "/", "kind": "fil", "globs": ["*"]}]}',
+            ["outputs[0].kind", "directory"],
+        ),
+        ('{"name": "n", "outptus": []}', ["outptus", "outputs"]),
+        ('{"name": "n", "stdin": "/nowhere"}', ["/nowhere"]),
+    ],
+)
+def test_a_bad_job_is_one_clear_message(runtime: Node, text: str, words: list[str]) -> None:
+    job = runtime.shell("j", f"touch {runtime.base}/ran", job=text, stderr=subprocess.PIPE)
+    assert job.process.stderr is not None
+    message = job.process.stderr.read().decode()
+    assert job.wait() == 125
+    assert all(word in message for word in words), message
+    assert message.count("\n") == 1
+    assert job.exit()["reason"] == "error"
+    assert not (runtime.base / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["USR1", "USR2", "QUIT", "CONT"])
+def test_other_signals_are_passed_on(runtime: Node, name: str) -> None:
+    ready = runtime.base / "ready"
+    script = f"trap 'exit 7' {name}; touch {ready}; while :; do sleep 0.02; done"
+    job = runtime.shell("j", script)
+    wait_for(ready.exists, "the trap")
+    job.process.send_signal(signal.Signals["SIG" + name])
+    assert job.wait() == 7
+    assert job.exit()["reason"] == "exited"
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP"])
+def test_signals_cancel_the_whole_tree(runtime: Node, name: str) -> None:
+    ready = runtime.base / "ready"
+    job = runtime.shell("j", TREE.format(ready))
+    wait_for(ready.exists, "the tree")
+    job.process.send_signal(signal.Signals["SIG" + name])
+    assert job.wait() != 0
+    assert job.exit()["reason"] == "cancelled"
+    assert job.processes() == []
+
+
+@pytest.mark.parametrize("outputs", [True, False], ids=["watching", "plain"])
+@pytest.mark.parametrize("way", ["request", "file"])
+def test_cancel(runtime: Node, way: str, outputs: bool) -> None:
+    ready = runtime.base / "ready"
+    watched = [output(runtime.base / "out", "*")] if outputs else []
+    job = runtime.shell("j", TREE.format(ready), outputs=watched)
+    wait_for(ready.exists, "the tree")
+    began = time.monotonic()
+    if way == "request":
+        runtime.request('{"cancel":"j"}')
+    else:
+        (job.directory / "cancel").touch()
+    assert job.wait() == -signal.SIGTERM
+    assert time.monotonic() - began < 1
+    assert (job.exit()["reason"], job.exit()["signal"]) == ("cancelled", signal.SIGTERM)
+    assert job.processes() == []
+
+
+def test_cancel_is_one_signal(runtime: Node) -> None:
+    log, ready = runtime.base / "log", runtime.base / "ready"
+    script = f"trap 'echo t >> {log}' TERM; touch {ready}; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.05; done"
+    job = runtime.shell("j", script, outputs=[output(runtime.base / "out", "*")])
+    wait_for(ready.exists, "the trap")
+    runtime.request('{"cancel":"j"}')
+    assert job.wait() == 75
+    assert log.read_text() == "t\n"
+
+
+def test_cancel_kills_who_does_not_listen(runtime: Node) -> None:
+    ready = runtime.base / "ready"
+    job = runtime.shell("j", f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done")
+    wait_for(ready.exists, "the trap")
+    began = time.monotonic()
+    runtime.request('{"cancel":"j"}')
+    assert job.wait() == -signal.SIGKILL
+    assert 1.9 < time.monotonic() - began < 4
+
+
+def test_a_cancelled_job_is_no_success(runtime: Node) -> None:
+    ready = runtime.base / "ready"
+    script = f"trap 'exit 0' TERM; echo x > {runtime.base}/out/a; touch {ready}; while :; do sleep 0.02; done"
+    job = runtime.shell("j", script, outputs=[output(runtime.base / "out", "a")])
+    wait_for(ready.exists, "the trap")
+    runtime.request('{"cancel":"j"}')
+    assert job.wait() == 75
+    assert (job.exit()["code"], job.exit()["success"], job.committed()) == (0, False, [])
+
+
+def test_nonsense_is_refused_and_serve_goes_on(runtime: Node) -> None:
+    for line in ("nonsense", '{"cancel":"../.."}', '{"cancel":"unknown"}', "[]"):
+        runtime.request(line)
+    job = runtime.shell("j", "true")
+    assert job.wait() == 0
+    wait_for(lambda: [event["event"] for event in job.served()] == ["started", "exit"], "its events")
+
+
+def test_what_is_left_behind_is_ended(runtime: Node) -> None:
+    job = runtime.shell("j", "setsid sleep 60 & sleep 60 & exit 0")
+    assert job.wait() == 0
+    assert job.exit()["success"] is True
+    assert job.processes() == []
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streaming", "plain"])
+def test_kill_of_exec(runtime: Node, stream: bool) -> None:
+    ready, fifo = runtime.base / "ready", runtime.base / "in" / "f"
+    inputs = [runtime.stream("nobody", runtime.base / "x", fifo)] if stream else []
+    job = runtime.shell("j", TREE.format(ready), inputs=inputs)
+    wait_for(ready.exists, "the tree")
+    job.process.kill()
+    wait_for(lambda: job.served() and job.served()[-1]["event"] == "exit", "exit printed")
+    assert job.served()[-1]["reason"] == "lost"
+    assert job.exit()["reason"] == "lost"
+    assert job.processes() == []
+    assert not fifo.exists()
+
+
+def test_kill_of_serve(runtime: Node) -> None:
+    ready, fifo = runtime.base / "ready", runtime.base / "in" / "f"
+    jobs = [runtime.shell(f"j{i}", TREE.format(ready)) for i in range(2)]
+    jobs.append(runtime.shell("s", TREE.format(ready), inputs=[runtime.stream("nobody", runtime.base / "x", fifo)]))
+    wait_for(ready.exists, "the tree")
+    for job in jobs:
+        job.wait_for("started")
+    runtime.server.kill()
+    assert [job.wait() for job in jobs] == [-signal.SIGTERM] * 3
+    assert not fifo.exists()
+    assert not runtime.run.exists(), "the last job removes the run directory"
+
+
+def test_end_of_input_ends_the_jobs(runtime: Node) -> None:
+    ready = runtime.base / "ready"
+    jobs = [runtime.shell(f"j{i}", TREE.format(ready)) for i in range(3)]
+    stubborn = runtime.shell("t", "trap '' TERM; while :; do sleep 0.1; done")
+    for job in (*jobs, stubborn):
+        job.wait_for("started")
+    wait_for(ready.exists, "the tree")
+    time.sleep(0.1)
+    began = time.monotonic()
+    assert runtime.leave() == 0
+    assert time.monotonic() - began < 3
+    assert all(job.wait() != 0 for job in (*jobs, stubborn))
+    wait_for(lambda: all(job.served()[-1].get("reason") == "driver" for job in jobs), "their ends")
+    assert runtime.left_behind() == []
+
+
+def test_term_ends_serve_and_ctrl_c_does_not(runtime: Node) -> None:
+    job = runtime.shell("j", "sleep 60")
+    job.wait_for("started")
+    for number in (signal.SIGINT, signal.SIGHUP):
+        runtime.server.send_signal(number)
+    time.sleep(0.1)
+    assert runtime.server.poll() is None
+    runtime.server.terminate()
+    assert runtime.server.wait(10) == 0
+    assert job.wait() == -signal.SIGTERM
+
+
+def test_exec_without_serve_is_refused(tmp_path: Path) -> None:
+    binary = node_binary()
+    assert binary is not None
+    directory = tmp_path / "run" / "jobs" / "j"
+    directory.mkdir(parents=True)
+    (directory / "job.json").write_text('{"name": "j"}')
+    for fifo in (False, True):
+        if fifo:
+            os.mkfifo(tmp_path / "run" / "alive")
+        command: list[str | Path] = [binary, "exec", "--job", directory, "--", "touch", tmp_path / "ran"]
+        result = subprocess.run(command, capture_output=True, timeout=10, check=False)
+        assert result.returncode == 125
+        assert b"serve is gone" in result.stderr
+        assert not (tmp_path / "ran").exists()
+
+
+def test_serve_needs_a_new_directory(tmp_path: Path) -> None:
+    binary = node_binary()
+    assert binary is not None
+    (tmp_path / "precious").touch()
+    command: list[str | Path] = [binary, "serve", "--directory", tmp_path]
+    result = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=10, check=False)
+    assert result.returncode != 0
+    assert str(tmp_path).encode() in result.stderr
+    assert (tmp_path / "precious").exists()
+
+
+def test_torn_lines_are_held(runtime: Node) -> None:
+    directory = runtime.run / "jobs" / "t"
+    directory.mkdir()
+    with (directory / "events.jsonl").open("wb", buffering=0) as events:
+        fcntl.flock(events, fcntl.LOCK_EX)
+        events.write(b'{"event":"opened",')
+        time.sleep(0.1)
+        assert not [event for event in runtime.printed if event.get("job") == "t"]
+        events.write(b'"port":"p"}\n{"event":"exit"}\n')
+        wait_for(lambda: len([event for event in runtime.printed if event.get("job") == "t"]) == 2, "both lines")
+    assert runtime.printed[-2] == {"job": "t", "event": "opened", "port": "p"}
+
+
+def test_serve_is_quick(runtime: Node) -> None:
+    directory = runtime.run / "jobs" / "t"
+    directory.mkdir()
+    delays = []
+    with (directory / "events.jsonl").open("wb", buffering=0) as events:
+        fcntl.flock(events, fcntl.LOCK_EX)
+        for i in range(50):
+            written = time.time()
+            events.write(b'{"event":"opened","port":"%d"}\n' % i)
+            wait_for(lambda count=i: len(runtime.printed) == count + 2, "the line")  # type: ignore[misc]
+            delays.append(runtime.arrived[-1] - written)
+        events.write(b'{"event":"exit"}\n')
+    assert sorted(delays)[len(delays) // 2] < 0.005, delays
+
+
+def test_finished_jobs_cost_serve_nothing(runtime: Node) -> None:
+    def descriptors() -> int:
+        return len(os.listdir(f"/proc/{runtime.server.pid}/fd"))
+
+    before = descriptors()
+    for i in range(300):
+        directory = runtime.run / "jobs" / f"t{i}"
+        directory.mkdir()
+        (directory / "events.jsonl").write_text('{"event":"started","pid":1}\n{"event":"exit"}\n')
+    wait_for(lambda: len(runtime.printed) == 601, "all events")
+    inotify = [
+        Path(f"/proc/{runtime.server.pid}/fdinfo/{fd}").read_text()
+        for fd in os.listdir(f"/proc/{runtime.server.pid}/fd")
+    ]
+    assert sum(len(re.findall("^inotify wd", text, re.MULTILINE)) for text in inotify) == 1
+    assert descriptors() == before
+
+
+def test_usage(runtime: Node) -> None:
+    big = runtime.base / "big"
+    script = f"head -c 5000000 /dev/urandom > {big}; cat {big} > /dev/null; (cat {big} > /dev/null)"
+    job = runtime.shell("j", script)
+    assert job.wait() == 0
+    usage = job.exit()["usage"]
+    assert isinstance(usage, dict)
+    assert 15_000_000 <= usage["rchar"] < 15_500_000
+    assert 15_000_000 <= usage["wchar"] < 15_500_000
+    assert 0 < usage["user"] + usage["system"] < 5
+    assert 500_000 < usage["max_rss"] < 100_000_000
+    assert usage["wrapper_cpu"] < 0.1
+
+
+def test_streamed_bytes_are_not_the_commands(runtime: Node) -> None:
+    base = runtime.base
+    producer = runtime.shell("p", f"head -c 8000000 /dev/zero > {base}/out/p", outputs=[output(base / "out", "p")])
+    stream = runtime.stream("p", base / "out" / "p", None)
+    job = runtime.shell("c", "cat > /dev/null", inputs=[stream])
+    assert (producer.wait(), job.wait()) == (0, 0)
+    usage = job.exit()["usage"]
+    assert isinstance(usage, dict)
+    assert usage["streamed"] == 8_000_000
+    assert 8_000_000 <= usage["rchar"] < 8_100_000
+    assert 8_000_000 <= usage["wchar"] < 8_100_000
+
+
+def test_memory_and_time_of_the_wrapper(runtime: Node) -> None:
+    jobs = [
+        runtime.shell(f"j{i}", "sleep 0.3; exit 0", outputs=[output(runtime.base / "out", "*", "on_close")])
+        for i in range(5)
+    ]
+    for job in jobs:
+        job.wait_for("started")
+    sizes = [
+        int(Path(f"/proc/{job.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") for job in jobs
+    ]
+    assert max(sizes) < 5 << 20
+    assert [job.wait() for job in jobs] == [0] * 5
+    spent = sorted(float(str(job.exit()["usage"]["wrapper_cpu"])) for job in jobs)  # type: ignore[index]
+    assert spent[2] < 0.01
+
+
+def test_cancelled_before_it_starts(runtime: Node) -> None:
+    directory = runtime.run / "jobs" / "j"
+    directory.mkdir()
+    runtime.request('{"cancel":"j"}')
+    wait_for((directory / "cancel").exists, "the cancel file")
+    job = runtime.shell("j", "sleep 60")
+    assert job.wait() == -signal.SIGTERM
+    assert job.exit()["reason"] == "cancelled"
+
+
+NO_INOTIFY = ["unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_inotify_instances; exec "$@"', "sh"]
+
+
+def test_without_inotify_everything_is_only_later(runtime: Node) -> None:
+    """In a user namespace that may have no instance of inotify."""
+    if subprocess.run([*NO_INOTIFY, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user namespaces")
+    base = runtime.base
+    outputs = [output(base / "out", "p", "on_close")]
+    producer = runtime.shell("p", f"echo x > {base}/out/p; sleep 0.2", outputs=outputs, wrapper=NO_INOTIFY)
+    fifo = base / "in" / "f"
+    inputs = [runtime.stream("p", base / "out" / "p", fifo)]
+    consumer = runtime.shell("c", f"cat {fifo} > {base}/copy", inputs=inputs, wrapper=NO_INOTIFY)
+    cancelled = runtime.shell("x", "sleep 60", outputs=outputs, wrapper=NO_INOTIFY)
+    cancelled.wait_for("started")
+    (cancelled.directory / "cancel").touch()
+    assert (producer.wait(), consumer.wait(), cancelled.wait()) == (0, 0, -signal.SIGTERM)
+    assert "inotify" in str(producer.named("warning")[0]["message"])
+    assert producer.committed() == ["p"]
+    assert (base / "copy").read_text() == "x\n"

@@ -1,0 +1,289 @@
+"""Byte streams of sfio-node: every byte once, and the end only with the commit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.node_support import Job, Node, node, output, wait_for
+
+#: Writes argv[2] pieces of argv[3] bytes to argv[1], with pauses of argv[4] seconds, and exits with argv[5].
+WRITER = """
+import sys, time, random
+path, pieces, size, pause, code = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
+with open(path, "wb", buffering=0) as f:
+    for i in range(pieces):
+        f.write(random.Random(i).randbytes(size))
+        time.sleep(pause)
+sys.exit(code)
+"""
+#: Writes to argv[4] the digest of the file argv[1] (-: its input), read in pieces of argv[2] bytes, pausing argv[3] s.
+READER = """
+import sys, time, hashlib
+h, n = hashlib.sha256(), 0
+f = sys.stdin.buffer.raw if sys.argv[1] == "-" else open(sys.argv[1], "rb", buffering=0)
+while data := f.read(int(sys.argv[2])):
+    h.update(data); n += len(data); time.sleep(float(sys.argv[3]))
+open(sys.argv[4], "w").write(f"{n} {h.hexdigest()}")
+"""
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Node]:
+    for name in ("out", "in"):
+        (tmp_path / name).mkdir()
+    with node(tmp_path) as running:
+        yield running
+
+
+def write(
+    runtime: Node, pieces: int = 20, size: int = 10_000, pause: float = 0.005, code: int = 0, name: str = "p"
+) -> Job:
+    out = runtime.base / "out"
+    arguments = [str(value) for value in (out / name, pieces, size, pause, code)]
+    return runtime.python(name, WRITER, *arguments, outputs=[output(out, name)])
+
+
+def read(
+    runtime: Node, name: str, producer: str = "p", size: int = 65536, pause: float = 0.0, fifo: bool = True
+) -> Job:
+    target = runtime.base / "in" / f"{name}-{producer}" if fifo else None
+    stream = runtime.stream(producer, runtime.base / "out" / producer, target)
+    arguments = [str(target or "-"), str(size), str(pause), str(runtime.base / f"{name}.digest")]
+    return runtime.python(name, READER, *arguments, inputs=[stream])
+
+
+def digest(path: Path) -> str:
+    data = path.read_bytes()
+    return f"{len(data)} {hashlib.sha256(data).hexdigest()}"
+
+
+def assert_same(runtime: Node, name: str, producer: str = "p") -> None:
+    assert (runtime.base / f"{name}.digest").read_text() == digest(runtime.base / "out" / producer)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "size", "pause", "reader_size", "reader_pause"),
+    [
+        (40, 10_000, 0.005, 65536, 0.0),
+        (30, 1_000_000, 0.0, 1 << 20, 0.01),
+        (300, 100, 0.0, 7, 0.0),
+        (0, 0, 0.0, 10, 0.0),
+    ],
+    ids=["slow producer", "slow consumer", "tiny", "empty"],
+)
+def test_speeds(runtime: Node, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
+    producer = write(runtime, pieces, size, pause)
+    consumers = [read(runtime, f"c{fifo}", size=reader_size, pause=reader_pause, fifo=fifo) for fifo in (True, False)]
+    assert [job.wait() for job in (producer, *consumers)] == [0, 0, 0]
+    for job in consumers:
+        assert_same(runtime, job.name)
+        assert job.named("stream")[0]["bytes"] == pieces * size
+        assert job.exit()["usage"]["streamed"] == pieces * size  # type: ignore[index]
+
+
+def test_bytes_arrive_while_the_producer_runs(runtime: Node) -> None:
+    script = f"echo first > {runtime.base}/out/p; while [ ! -e {runtime.base}/seen ]; do sleep 0.01; done"
+    producer = runtime.shell("p", script, outputs=[output(runtime.base / "out", "p")])
+    fifo = runtime.base / "in" / "f"
+    stream = runtime.stream("p", runtime.base / "out" / "p", fifo)
+    consumer = runtime.shell("c", f"exec < {fifo}; read line && echo $line > {runtime.base}/seen; cat", inputs=[stream])
+    assert (producer.wait(), consumer.wait()) == (0, 0)
+    assert (runtime.base / "seen").read_text() == "first\n"
+
+
+def test_consumer_first(runtime: Node) -> None:
+    consumer = read(runtime, "c")
+    time.sleep(0.2)
+    assert consumer.process.poll() is None
+    assert write(runtime).wait() == 0
+    assert consumer.wait() == 0
+    assert_same(runtime, "c")
+
+
+def test_late_consumer(runtime: Node) -> None:
+    assert write(runtime).wait() == 0
+    assert read(runtime, "c").wait() == 0
+    assert_same(runtime, "c")
+
+
+def test_three_consumers(runtime: Node) -> None:
+    producer = write(runtime, 200, 20_000, 0.0)
+    consumers = [read(runtime, f"c{i}", pause=0.001 * i) for i in range(3)]
+    assert [job.wait() for job in (producer, *consumers)] == [0, 0, 0, 0]
+    for job in consumers:
+        assert_same(runtime, job.name)
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_two_inputs_in_any_order(runtime: Node, order: str) -> None:
+    write(runtime, 5, 600_000, 0.01, name="a")
+    write(runtime, 5, 600_000, 0.03, name="b")
+    base = runtime.base
+    streams = [{**runtime.stream(n, base / "out" / n, base / "in" / n), "name": n} for n in "ab"]
+    command = "; ".join(f"cat {base}/in/{name} > {base}/copy-{name} || exit 1" for name in order)
+    job = runtime.shell("c", command, inputs=streams)
+    assert job.wait() == 0
+    for name in "ab":
+        assert digest(base / f"copy-{name}") == digest(base / "out" / name)
+    assert len(job.named("stream")) == 2
+
+
+def test_two_inputs_read_together(runtime: Node) -> None:
+    write(runtime, 50, 20_000, 0.002, name="a")
+    write(runtime, 50, 20_000, 0.0, name="b")
+    base = runtime.base
+    streams = [{**runtime.stream(n, base / "out" / n, base / "in" / n), "name": n} for n in "ab"]
+    script = """
+import sys
+a, b = open(sys.argv[1], "rb"), open(sys.argv[2], "rb")
+total = 0
+while True:
+    x, y = a.read(1000), b.read(1000)
+    assert len(x) == len(y)
+    if not x: break
+    total += len(x)
+assert total == 1000000
+"""
+    assert runtime.python("c", script, base / "in" / "a", base / "in" / "b", inputs=streams).wait() == 0
+
+
+@pytest.mark.parametrize("fifo", [True, False], ids=["fifo", "stdin"])
+@pytest.mark.parametrize("end", ["code", "kill", "kill exec"])
+def test_a_failed_producer_is_no_end_of_file(runtime: Node, end: str, fifo: bool) -> None:
+    producer = write(runtime, 60, 1000, 0.01, code=1 if end == "code" else 0)
+    consumer = read(runtime, "c", fifo=fifo)
+    if end != "code":
+        producer.wait_for("opened")
+        time.sleep(0.2)
+        os.kill(producer.command_pid() if end == "kill" else producer.process.pid, 9)
+    assert consumer.wait() == 75
+    assert producer.wait() != 0
+    assert not (runtime.base / "c.digest").exists(), "the reader has seen an end"
+    assert (consumer.exit()["reason"], consumer.exit()["input"]) == ("producer", "in")
+    if end == "kill exec":
+        assert producer.exit()["reason"] == "lost"
+
+
+def test_a_producer_that_makes_no_such_file(runtime: Node) -> None:
+    consumer = read(runtime, "c")
+    assert runtime.shell("p", "true", outputs=[output(runtime.base / "out", "p")]).wait() == 0
+    assert consumer.wait() == 75
+    assert consumer.exit()["reason"] == "producer"
+
+
+def test_what_was_committed_survives_the_producer(runtime: Node) -> None:
+    path = runtime.base / "out" / "p"
+    outputs = [output(runtime.base / "out", "p", "on_close")]
+    producer = runtime.shell("p", f"echo x > {path}; sleep 0.3; exit 1", outputs=outputs)
+    consumer = read(runtime, "c")
+    assert consumer.wait() == 0
+    assert_same(runtime, "c")
+    assert producer.wait() == 1
+
+
+@pytest.mark.parametrize("how", ["cut", "replaced", "replaced later"])
+def test_rewriting_is_noticed(runtime: Node, how: str) -> None:
+    path = runtime.base / "out" / "p"
+    ways = {
+        "cut": f": > {path}",
+        "replaced": f"echo new > {path}.n; mv {path}.n {path}",
+        "replaced later": f"rm {path}; sleep 0.3; echo y > {path}",
+    }
+    script = f"head -c 100000 /dev/zero > {path}; sleep 0.3; {ways[how]}; sleep 0.5"
+    producer = runtime.shell("p", script, outputs=[output(runtime.base / "out", "p")])
+    consumer = read(runtime, "c")
+    assert consumer.wait() == 75
+    assert consumer.exit()["reason"] == "rewritten"
+    assert not (runtime.base / "c.digest").exists()
+    assert producer.wait() == 0
+
+
+def test_a_consumer_may_stop_early(runtime: Node) -> None:
+    producer = write(runtime, 50, 100_000, 0.002)
+    fifo = runtime.base / "in" / "f"
+    stream = runtime.stream("p", runtime.base / "out" / "p", fifo)
+    consumer = runtime.shell("c", f"head -c 1000 {fifo} > {runtime.base}/head", inputs=[stream])
+    assert consumer.wait() == 0
+    assert (runtime.base / "head").stat().st_size == 1000
+    assert producer.wait() == 0
+
+
+def test_an_input_that_is_never_opened(runtime: Node) -> None:
+    write(runtime, 50, 1000, 0.01)
+    stream = runtime.stream("p", runtime.base / "out" / "p", runtime.base / "in" / "f")
+    began = time.monotonic()
+    assert runtime.shell("c", "true", inputs=[stream]).wait() == 0
+    assert time.monotonic() - began < 0.4
+
+
+@pytest.mark.parametrize("script", ["test -p {0} && cat {0} > {1}", "exec 3< {0}; exec 3<&-; sleep 0.3; cat {0} > {1}"])
+def test_looking_at_an_input_takes_nothing_of_it(runtime: Node, script: str) -> None:
+    write(runtime, 10, 1000, 0.001)
+    fifo, copy = runtime.base / "in" / "f", runtime.base / "copy"
+    job = runtime.shell("c", script.format(fifo, copy), inputs=[runtime.stream("p", runtime.base / "out" / "p", fifo)])
+    assert job.wait() == 0
+    assert copy.stat().st_size == 10_000
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["head -c 10 {0}; cat {0} > {1}", "cat {0}; sleep 0.2; cat {0} > {1}", "cat {0} {0} > {1}", "paste {0} {0} > {1}"],
+    ids=["head, then cat", "twice", "twice in one command", "together"],
+)
+def test_reading_twice_is_no_success(runtime: Node, script: str) -> None:
+    write(runtime, 10, 1000, 0.001)
+    fifo, copy = runtime.base / "in" / "f", runtime.base / "copy"
+    stream = runtime.stream("p", runtime.base / "out" / "p", fifo)
+    job = runtime.shell("c", script.format(fifo, copy), inputs=[stream], stdout=-3)
+    assert job.wait() == 75
+    assert job.exit()["reason"] == "error"
+    assert "opened again" in str(job.exit()["message"])
+
+
+def test_gzip_reads_a_stream(runtime: Node) -> None:
+    base = runtime.base
+    script = f"sleep 0.2; seq 1 200000 | gzip > {base}/out/p"
+    runtime.shell("p", script, outputs=[output(base / "out", "p")])
+    fifo = base / "in" / "f.gz"
+    job = runtime.shell(
+        "c", f"gzip -dc {fifo} | tail -n 1 > {base}/last", inputs=[runtime.stream("p", base / "out" / "p", fifo)]
+    )
+    assert job.wait() == 0
+    assert (base / "last").read_text() == "200000\n"
+
+
+def test_a_fifo_left_by_a_killed_job_is_replaced(runtime: Node) -> None:
+    os.mkfifo(runtime.base / "in" / "c-p")
+    write(runtime)
+    assert read(runtime, "c").wait() == 0
+    assert_same(runtime, "c")
+
+
+def test_a_file_in_the_place_of_the_fifo_is_an_error(runtime: Node) -> None:
+    (runtime.base / "in" / "c-p").write_text("precious")
+    job = read(runtime, "c")
+    assert job.wait() == 125
+    assert "c-p" in str(job.exit()["message"])
+    assert (runtime.base / "in" / "c-p").read_text() == "precious"
+
+
+def test_chain(runtime: Node) -> None:
+    base = runtime.base
+    write(runtime, 100, 10_000, 0.002)
+    previous = "p"
+    for i in range(4):
+        stream = runtime.stream(previous, base / "out" / previous, None)
+        name = f"s{i}"
+        text = {"inputs": [stream], "stdout": str(base / "out" / name), "outputs": [output(base / "out", name)]}
+        job = runtime.start(name, ["cat"], job=json.dumps({"name": name, **text}))
+        previous = name
+    assert job.wait() == 0
+    assert digest(base / "out" / "s3") == digest(base / "out" / "p")
+    wait_for(lambda: all(j.process.poll() == 0 for j in runtime.jobs), "the chain")

@@ -1,0 +1,53 @@
+"""What StreamFlow does with a run afterwards works on ours, too."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+
+from tests.cwl import STREAMFLOW, Bench, Document, found, streamable, streaming, tool, workflow
+
+
+def everything() -> Document:
+    """A workflow that has a step of each of our classes."""
+    rule = streaming({"port": "list", "committed": "on_close"})
+    made = tool(
+        "for i in 2 1; do echo $i > $i.txt; done; echo log",
+        {},
+        {"list": found("*.txt", "File[]"), "log": streamable("stdout")},
+        [rule],
+        stdout="made.log",
+    )
+    used = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).used")
+    read = tool("cat $file", {"file": streamable()}, {"out": "stdout"}, stdout="read.log")
+    steps = {
+        "a": {"run": made, "in": {}},
+        "b": {"run": used, "in": {"file": "a/list"}, "scatter": "file"},
+        "c": {"run": read, "in": {"file": "a/log"}},
+    }
+    return workflow({}, steps, {"b": "b/out", "c": "c/out"})
+
+
+def streamflow(path: Path, *arguments: str) -> str:
+    command = [str(STREAMFLOW), *arguments]
+    finished = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, timeout=60)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_prov(bench: Bench) -> None:
+    path = bench.write(everything(), {}, io=True)
+    process = subprocess.Popen(
+        [str(STREAMFLOW), "run", str(path), "--name", "ours", "--outdir", str(path.parent / "out")],
+        stdout=(path.parent / "stdout").open("w"),
+        stderr=(path.parent / "stderr").open("w"),
+    )
+    run = bench.finish(process, path)
+    assert run.ok, run.errors
+    streamflow(path, "prov", "ours", "--file", str(path), "--outdir", str(path.parent), "--name", "crate.zip")
+    with zipfile.ZipFile(path.parent / "crate.zip") as crate:
+        graph = json.loads(crate.read("ro-crate-metadata.json"))["@graph"]
+    actions = [entity for entity in graph if entity.get("@type") == "CreateAction"]
+    assert len(actions) >= 4

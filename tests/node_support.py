@@ -1,0 +1,236 @@
+"""Drives the built sfio-node in tests: a serve of its own for each test, and jobs in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+TIMEOUT = 15.0
+
+Event = dict[str, object]
+
+
+def node_binary() -> Path | None:
+    """Returns the binary to test: SFIO_NODE, beside the interpreter, or freshly built; None when there is none."""
+    root = Path(__file__).resolve().parent.parent
+    candidates = [
+        os.environ.get("SFIO_NODE"),
+        Path(sys.executable).parent / "sfio-node",
+        root / "node" / "target" / "release" / "sfio-node",
+    ]
+    return next((Path(found) for found in candidates if found and Path(found).is_file()), None)
+
+
+def wait_for(condition: Callable[[], object], what: str, timeout: float = TIMEOUT) -> None:
+    """Waits until ``condition`` holds.
+
+    :raises AssertionError: when it does not within ``timeout`` seconds; names ``what``.
+    """
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"timed out waiting for {what}"
+        time.sleep(0.002)
+
+
+def output(
+    root: Path,
+    globs: str | list[str],
+    committed: str = "on_termination",
+    kind: str = "file",
+    port: str = "out",
+    **rule: object,
+) -> dict[str, object]:
+    """Returns an entry of ``outputs`` with one rule."""
+    patterns = [globs] if isinstance(globs, str) else globs
+    rules = [{"globs": [], "committed": committed, **rule}]
+    return {"port": port, "root": str(root), "kind": kind, "globs": patterns, "rules": rules}
+
+
+class Job:
+    """A job that runs under ``sfio-node exec``."""
+
+    def __init__(self, node: Node, name: str, process: subprocess.Popen[bytes]) -> None:
+        self.directory = node.run / "jobs" / name
+        self.name = name
+        self.node = node
+        self.process = process
+
+    def wait(self, timeout: float = TIMEOUT) -> int:
+        """Waits for the end of exec and returns its code as subprocess has it (negative: a signal)."""
+        return self.process.wait(timeout)
+
+    def events(self) -> list[Event]:
+        """Returns the complete events so far, as the file has them."""
+        file = self.directory / "events.jsonl"
+        text = file.read_text() if file.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def served(self) -> list[Event]:
+        """Returns the events of this job that serve has printed."""
+        return [event for event in self.node.printed if event.get("job") == self.name]
+
+    def named(self, event: str) -> list[Event]:
+        """Returns the events of one name."""
+        return [found for found in self.events() if found["event"] == event]
+
+    def committed(self) -> list[str]:
+        """Returns the names of committed files, in order."""
+        return [os.path.basename(str(event["path"])) for event in self.named("committed")]
+
+    def exit(self) -> Event:
+        """Returns the exit event, which has to be the last one, and the only one."""
+        events = self.events()
+        assert [event["event"] for event in events].count("exit") == 1, events
+        assert events[-1]["event"] == "exit", events
+        return events[-1]
+
+    def wait_for(self, event: str, timeout: float = TIMEOUT) -> Event:
+        """Waits for the first event of that name."""
+        wait_for(lambda: self.named(event), f"{event} of {self.name}: {self.events()}", timeout)
+        return self.named(event)[0]
+
+    def command_pid(self) -> int:
+        """Returns the main process of the job."""
+        pid = self.wait_for("started")["command_pid"]
+        assert isinstance(pid, int)
+        return pid
+
+    def environment_mark(self) -> bytes:
+        """Returns the entry of the environment that marks the job's processes."""
+        return b"SFIO_JOB=" + os.fsencode(self.directory.resolve())
+
+    def processes(self) -> list[int]:
+        """Returns the processes of this job that live."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and self.environment_mark() in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+
+class Node:
+    """A serve and its jobs."""
+
+    def __init__(self, binary: Path, base: Path) -> None:
+        self.binary = binary
+        self.base = base
+        self.run = base / "run"
+        self.jobs: list[Job] = []
+        self.printed: list[Event] = []
+        self.arrived: list[float] = []
+        self.server = subprocess.Popen(
+            [binary, "serve", "--directory", self.run],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self.server.stdout is not None
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        wait_for(lambda: self.printed, "ready")
+        assert self.printed[0] == {"event": "ready"}
+
+    def _read(self) -> None:
+        assert self.server.stdout is not None
+        for line in self.server.stdout:
+            self.arrived.append(time.time())
+            self.printed.append(json.loads(line))
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str | bytes | Path],
+        *,
+        job: object = None,
+        stdin: int | None = subprocess.DEVNULL,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        environment: dict[str, str] | None = None,
+        wrapper: Sequence[str] = (),
+        **fields: object,
+    ) -> Job:
+        """Starts a job; ``fields`` are those of job.json, or ``job`` is its whole text; exec runs under ``wrapper``."""
+        directory = self.run / "jobs" / name
+        directory.mkdir(exist_ok=True)
+        text = job if isinstance(job, str) else json.dumps({"name": name, **fields})
+        (directory / "job.json").write_text(text)
+        process = subprocess.Popen(
+            [*wrapper, self.binary, "exec", "--job", directory, "--", *command],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=environment,
+        )
+        self.jobs.append(Job(self, name, process))
+        return self.jobs[-1]
+
+    def shell(self, name: str, script: str, **options: object) -> Job:
+        """Starts a job that runs ``script`` in sh."""
+        return self.start(name, ["sh", "-c", script], **options)  # type: ignore[arg-type]
+
+    def python(self, name: str, script: str, *arguments: str | Path, **options: object) -> Job:
+        """Starts a job that runs ``script`` in Python, without site packages."""
+        return self.start(name, [sys.executable, "-ISc", script, *arguments], **options)  # type: ignore[arg-type]
+
+    def stream(
+        self, producer: Job | str, path: Path, target: Path | None, name: str = "in", port: str = "out"
+    ) -> Event:
+        """Returns an entry of ``inputs``: ``path`` of ``producer`` into the FIFO ``target``, or standard input."""
+        source = producer if isinstance(producer, str) else producer.name
+        events = self.run / "jobs" / source / "events.jsonl"
+        where: dict[str, object] = {"stdin": True} if target is None else {"fifo": str(target)}
+        return {"name": name, "port": port, "path": str(path), "events": str(events), "target": where}
+
+    def request(self, text: str) -> None:
+        """Sends a line to serve."""
+        assert self.server.stdin is not None
+        self.server.stdin.write(text.encode() + b"\n")
+        self.server.stdin.flush()
+
+    def leave(self) -> int:
+        """Ends serve as the driver does, and returns its exit code."""
+        assert self.server.stdin is not None
+        self.server.stdin.close()
+        return self.server.wait(TIMEOUT)
+
+    def left_behind(self) -> list[str]:
+        """Returns what should not be there when all has ended: processes, FIFOs and the run directory."""
+        left = [f"process {pid} of {job.name}" for job in self.jobs for pid in job.processes()]
+        left += [f"exec of {job.name}" for job in self.jobs if job.process.poll() is None]
+        left += [str(path) for path in self.base.rglob("*") if path.is_fifo()]
+        return left + ([str(self.run)] if self.run.exists() else [])
+
+
+@contextmanager
+def node(base: Path) -> Iterator[Node]:
+    """Runs a serve; in the end everything has to be gone.
+
+    :raises AssertionError: when a process, a FIFO or the run directory is left.
+    """
+    binary = node_binary()
+    assert binary is not None, "sfio-node is not built: cargo build --release in node/"
+    running = Node(binary, base)
+    try:
+        yield running
+        if running.server.poll() is None:
+            assert running.leave() == 0
+        wait_for(lambda: not running.left_behind(), "the end of everything")
+    finally:
+        for job in running.jobs:
+            if job.process.poll() is None:
+                job.process.kill()
+            job.process.wait()
+        running.server.kill()
+        running.server.wait()
+        shutil.rmtree(running.run, ignore_errors=True)
