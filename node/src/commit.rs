@@ -88,6 +88,10 @@ impl Tracker {
                 self.close(port, path, &mut decisions);
             }
         }
+        let of_an_output = || self.outputs.iter().any(|tracked| tracked.output.rule_of(path).is_some());
+        if fact == Fact::Closed && !of_an_output() {
+            self.meet(path);
+        }
         self.propagate(&mut decisions);
         decisions
     }
@@ -151,10 +155,14 @@ impl Tracker {
             tracked.rules[rule].committed += 1;
         }
         decisions.push(Decision::Committed { port, path: path.to_owned() });
+        self.meet(path);
+    }
+
+    /// Nobody waits for `path` any more.
+    fn meet(&mut self, path: &Path) {
         for waiting in &mut self.outputs {
-            let relative = path.strip_prefix(&waiting.output.root);
-            let met =
-                |dep: &Dependency| matches!((dep, &relative), (Dependency::Glob(glob), Ok(name)) if glob.matches(name));
+            let Ok(name) = path.strip_prefix(&waiting.output.root) else { continue };
+            let met = |dep: &Dependency| matches!(dep, Dependency::Glob(glob) if glob.matches_anywhere(name));
             waiting.rules.iter_mut().for_each(|rule| rule.awaited.retain(|dep| !met(dep)));
         }
     }
@@ -329,9 +337,12 @@ mod tests {
             ]
         };
         let glob = Dependency::Glob(Pattern::new(Path::new("i1"), Path::new("/o")).unwrap());
+        let other = Dependency::Glob(Pattern::new(Path::new("done*"), Path::new("/o")).unwrap());
         for (dep, script, end, expected) in [
             (glob.clone(), "+d !d !i2 !i1", None, "+d d:1 +i2 i2:1 =i2 +i1 i1:1 =i1 =d #data"),
             (glob, "!i1 +d !d", None, "+i1 i1:1 =i1 +d d:1 =d #data"),
+            (other.clone(), "+d !d !done", None, "+d d:1 =d #data"),
+            (other, "+d !d +done", None, "+d d:1"),
             (Dependency::Port("index".into()), "+d !i1", Some(&["d", "i1"][..]), "+d +i1 i1:1 =i1 =d #data #index"),
         ] {
             assert_eq!(run(&dependent(dep.clone()), script, end), expected, "{dep:?} {script}");

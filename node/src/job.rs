@@ -289,14 +289,38 @@ impl Output {
             Kind::Directory => self.globs.iter().find_map(|glob| glob.below(relative))?,
             _ => self.globs.iter().any(|glob| glob.matches(relative)).then_some(relative)?,
         };
-        let holds = |rule: &Rule| rule.globs.is_empty() || rule.globs.iter().any(|glob| glob.matches(entry));
+        let holds = |rule: &Rule| rule.globs.is_empty() || rule.globs.iter().any(|glob| glob.matches_anywhere(entry));
         Some(self.rules.iter().position(holds))
     }
 
-    /// Whether files of this output can lie in the directory `path`.
+    /// Whether `path` is among the `fileDeps` of a rule.
+    pub fn awaits(&self, path: &Path) -> bool {
+        let Ok(relative) = path.strip_prefix(&self.root) else { return false };
+        self.awaited_globs().any(|glob| glob.matches_anywhere(relative))
+    }
+
+    /// Whether it has to be known when `path` is closed.
+    pub fn concerns(&self, path: &Path) -> bool {
+        self.rule_of(path).is_some() || self.awaits(path)
+    }
+
+    fn awaited_globs(&self) -> impl Iterator<Item = &Pattern> {
+        self.rules
+            .iter()
+            .flat_map(|rule| match &rule.commit {
+                Commit::File(dependencies) => dependencies.as_slice(),
+                _ => &[],
+            })
+            .filter_map(|dependency| match dependency {
+                Dependency::Glob(glob) => Some(glob),
+                Dependency::Port(_) => None,
+            })
+    }
+
+    /// Whether files of this output, or those it waits for, can lie in the directory `path`.
     pub fn reaches(&self, path: &Path) -> bool {
         let Ok(relative) = path.strip_prefix(&self.root) else { return false };
-        let leads = self.globs.iter().any(|glob| glob.leads_through(relative));
+        let leads = self.globs.iter().chain(self.awaited_globs()).any(|glob| glob.leads_through(relative));
         let within = |glob: &Pattern| glob.matches(relative) || glob.below(relative).is_some();
         leads || (self.kind == Kind::Directory && self.globs.iter().any(within))
     }
@@ -304,6 +328,11 @@ impl Output {
     /// Whether a rule counts closes, or waits for other files: else the files are committed at termination.
     pub fn commits_early(&self) -> bool {
         self.rules.iter().any(|rule| rule.commit != Commit::Termination)
+    }
+
+    /// Whether a rule counts the closes of one file.
+    pub fn counts_closes(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.commit, Commit::Close(closes) if closes > 1))
     }
 }
 

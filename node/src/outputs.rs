@@ -92,7 +92,7 @@ impl OutputWatch<'_> {
             }
             return found.into_iter().map(Change::Found).collect();
         }
-        if !self.outputs.iter().any(|output| output.rule_of(&path).is_some()) {
+        if !self.outputs.iter().any(|output| output.concerns(&path)) {
             return Vec::new();
         }
         match () {
@@ -129,7 +129,7 @@ impl OutputWatch<'_> {
                     Ok(()) | Err(Errno::ENOENT) => {}
                     Err(error) => return Err(error),
                 },
-                Ok(kind) if kind.is_file() && self.outputs.iter().any(|output| output.rule_of(&path).is_some()) => {
+                Ok(kind) if kind.is_file() && self.outputs.iter().any(|output| output.concerns(&path)) => {
                     found.push(path);
                 }
                 _ => {}
@@ -143,8 +143,10 @@ impl OutputWatch<'_> {
         let here = || self.outputs.iter().filter(|output| output.reaches(directory));
         let appearances = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         let closes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM;
+        // The kernel merges a notice with an equal one before it: an open keeps two closes apart.
+        let opens = if here().any(Output::counts_closes) { AddWatchFlags::IN_OPEN } else { AddWatchFlags::empty() };
         if here().any(Output::commits_early) {
-            return Some(appearances | closes);
+            return Some(appearances | closes | opens);
         }
         here().any(|output| output.kind != Kind::Directory).then_some(appearances)
     }

@@ -36,6 +36,14 @@ impl Pattern {
         names.len() == self.components.len() && self.agrees(&names)
     }
 
+    /// Like `matches`, but a pattern of one component is compared with the last one of `path`.
+    pub fn matches_anywhere(&self, path: &Path) -> bool {
+        match (self.components.as_slice(), path.file_name()) {
+            ([component], Some(name)) => matches_name(component, &code_points(name)),
+            _ => self.matches(path),
+        }
+    }
+
     /// The rest of `path` below the directory that this pattern matches; None when it is not below it.
     pub fn below<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         let names = names(path);
