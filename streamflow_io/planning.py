@@ -21,7 +21,8 @@ from streamflow.log_handler import logger
 from streamflow.main import build_context
 
 from .coordination import Delivery, Gang, StreamEdge
-from .hints import HintError, HintErrors, read_scheduler_config
+from .hints import HintError, HintErrors, SchedulerConfig, read_scheduler_config
+from .runtime import EmbeddedRuntime, NodeRuntimeError
 from .streaming.translator import IOAwareTranslator, Plan
 
 
@@ -29,10 +30,10 @@ from .streaming.translator import IOAwareTranslator, Plan
 class Plans:
     """The plans of all CWL workflows of a StreamFlow file, by name.
 
-    :ivar active: whether the file chooses the scheduler `io-aware`
+    :ivar inactive: why nothing of this will be done, if so
     """
 
-    active: bool
+    inactive: str | None
     plans: Mapping[str, Plan]
 
     @property
@@ -41,7 +42,7 @@ class Plans:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "active": self.active,
+            "inactive": self.inactive,
             "workflows": {
                 name: {
                     "steps": {path: {"cores": step.cores} for path, step in plan.steps.items()},
@@ -59,12 +60,8 @@ class Plans:
                 console.print(_edges(plan.edges))
             if plan.gangs:
                 console.print(_gangs(plan.gangs))
-        if not self.active:
-            console.print(
-                "The StreamFlow file does not choose the scheduler `io-aware`: nothing of this will be done. Add\n"
-                "  scheduling: {scheduler: {type: io-aware, config: {}}}",
-                markup=False,
-            )
+        if self.inactive is not None:
+            console.print(f"Nothing of this will be done: {self.inactive}", markup=False, style="yellow")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,10 +78,10 @@ def plan_file(path: Path) -> Plans:
 
     :raises HintErrors: if the file, a workflow or a hint has mistakes
     """
-    active = read_scheduler_config(path) is not None
+    scheduler = read_scheduler_config(path)
     logger.disabled = True  # The plan tells what the log would.
     try:
-        return Plans(active, asyncio.run(_plans(path.resolve(), active)))
+        return Plans(_inactive(scheduler), asyncio.run(_plans(path.resolve(), scheduler is not None)))
     except WorkflowDefinitionException as error:
         if isinstance(error.__context__, HintErrors):
             raise error.__context__ from None
@@ -93,6 +90,21 @@ def plan_file(path: Path) -> Plans:
         ) from None
     finally:
         logger.disabled = False
+
+
+def _inactive(scheduler: SchedulerConfig | None) -> str | None:
+    if scheduler is None:
+        return (
+            "the StreamFlow file does not choose our scheduler; add\n"
+            "  scheduling: {scheduler: {type: io-aware, config: {}}}"
+        )
+    if scheduler.runtime == "off":
+        return "`runtime: off`"
+    try:
+        EmbeddedRuntime.check()
+    except NodeRuntimeError as error:
+        return str(error)
+    return None
 
 
 async def _plans(path: Path, active: bool) -> dict[str, Plan]:
@@ -158,14 +170,13 @@ _DELIVERY = {
 
 def _edges(edges: tuple[StreamEdge, ...]) -> Table:
     table = Table(title="Stream edges", title_justify="left")
-    for column in ("from", "to", "committed", "mode", "delivered", "why not as asked"):
-        table.add_column(column, overflow="fold")
+    for column in ("edge", "committed", "mode", "delivered", "why not as asked"):
+        table.add_column(column, overflow="fold", no_wrap=column == "edge")
     for edge in edges:
         consumer = edge.route.consumer
         element = ", by element" if edge.by_element else ""
         table.add_row(
-            edge.route.output.name,
-            consumer.name if consumer else "",
+            f"{edge.route.output.name}\n-> {consumer.name if consumer else ''}",
             str(edge.rule.committed),
             edge.rule.mode,
             _DELIVERY[edge.delivery] + element,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import networkx as nx
+from graphlib import TopologicalSorter
 
 from .graph import Delivery, Step, StreamEdge
 
@@ -31,16 +30,25 @@ def find_gangs(edges: Iterable[StreamEdge], steps: Mapping[str, Step]) -> tuple[
     :param steps: steps by path
     :return: the connected components of the steps under streamed edges, in the order of the paths
     """
-    graph: nx.DiGraph[str] = nx.DiGraph()
+    producers: dict[str, set[str]] = {}
     for edge in edges:
         if edge.delivery is Delivery.STREAM and edge.route.consumer is not None:
-            graph.add_edge(edge.route.output.step, edge.route.consumer.step)
-    gangs = []
-    for component in nx.weakly_connected_components(graph):
-        members = graph.subgraph(component)
-        order = tuple(nx.lexicographical_topological_sort(members))
-        heads = tuple(step for step in order if members.in_degree(step) == 0)
-        cores = [steps[head].cores for head in heads]
-        known = [number for number in cores if number is not None]
-        gangs.append(Gang(order, heads, sum(known) if len(known) == len(cores) else None))
-    return tuple(sorted(gangs, key=lambda gang: gang.steps))
+            producers.setdefault(edge.route.consumer.step, set()).add(edge.route.output.step)
+    components: dict[str, set[str]] = {}
+    for consumer, read in producers.items():
+        joined = {consumer, *read}
+        joined.update(*(components.get(step, ()) for step in joined))
+        components.update(dict.fromkeys(joined, joined))
+    order = tuple(TopologicalSorter(producers).static_order())
+    found = {id(component): component for component in components.values()}.values()
+    return tuple(sorted((_gang(component, producers, order, steps) for component in found), key=lambda g: g.steps))
+
+
+def _gang(
+    component: set[str], producers: Mapping[str, set[str]], order: Iterable[str], steps: Mapping[str, Step]
+) -> Gang:
+    members = tuple(step for step in order if step in component)
+    heads = tuple(sorted(step for step in members if step not in producers))
+    cores = [steps[head].cores for head in heads]
+    known = [number for number in cores if number is not None]
+    return Gang(members, heads, sum(known) if len(known) == len(cores) else None)

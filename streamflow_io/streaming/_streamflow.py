@@ -1,8 +1,8 @@
 """The seam: every use of what StreamFlow does not promise to keep, in one place.
 
-`tests/integration/test_seam.py` breaks when one of them changes. Besides what is here, our steps override these
-protected methods of their base classes, which the same test checks: `ExecuteStep._execute_command`, `BaseStep._get_status`,
-`GatherStep._gather`; and call these: `CWLExecuteStep._is_recoverable`,
+`tests/integration/test_translation.py` breaks when one of them changes. Besides what is here, our steps override these
+protected methods of their base classes, which the same test checks: `ExecuteStep._execute_command`,
+`BaseStep._get_status`, `GatherStep._gather`; and call these: `CWLExecuteStep._is_recoverable`,
 `BaseStep._persist_token`, `ScatterStep._scatter`.
 """
 

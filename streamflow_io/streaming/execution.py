@@ -103,7 +103,7 @@ class Execution:
             if not await _settled(producers):
                 raise _ProducerRestartError
             tokens = await self._step.collect(self._job, output, self._connectors)
-            self._publisher.check(tokens)
+            await self._publisher.check(tokens)
             await self._step.deliver_regular(self._job, tokens)
             await self._publisher.finish(tokens)
             attempt.end(True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import glob
+import hashlib
 import os.path
 from collections.abc import Iterable, Mapping, MutableMapping
 from copy import copy
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -52,6 +54,7 @@ class Publisher:
         self._delivered: set[str] = set()
         self._elements: dict[str, dict[str, Token]] = {output: {} for output in self._outputs}
         self._commits: dict[str, dict[str, Token]] = {output: {} for output in self._outputs}
+        self._directories: dict[str, dict[str, str]] = {}
 
     async def opened(self, port: str, path: str) -> None:
         """A file of an output is there: deliver it to those that read it while it is written."""
@@ -82,13 +85,15 @@ class Publisher:
         if not output.commit or output.kind is OutputKind.FILE or commit_port(port) in self._delivered:
             return
         token = await self._final_token(port)
+        if output.kind is OutputKind.DIRECTORY:
+            self._directories[port] = await asyncio.to_thread(_tree, token)
         if output.kind is OutputKind.FILES:
             kept = [t for t in token.value if self._file_of(t) in files]
             self._commits[port] = {self._file_of(t): t for t in kept}
             token = await self._list_of(output, kept)
         await self._deliver(commit_port(port), token)
 
-    def check(self, tokens: Mapping[str, Token]) -> None:
+    async def check(self, tokens: Mapping[str, Token]) -> None:
         """The job has succeeded: look whether what was delivered is still true.
 
         :param tokens: its outputs, by output
@@ -96,7 +101,7 @@ class Publisher:
         """
         for port, output in self._outputs.items():
             if (final := tokens.get(port)) is not None:
-                self._check(output, final)
+                await self._check(output, final)
 
     async def finish(self, tokens: Mapping[str, Token]) -> None:
         """The outputs are on their regular ports: deliver what is left.
@@ -178,8 +183,21 @@ class Publisher:
     def _file_of(self, token: Token) -> str:
         return relative(token.value["path"], self._job.output_directory)
 
-    def _check(self, output: EarlyOutput, final: Token) -> None:
+    async def _check_directory(self, output: EarlyOutput, final: Token) -> None:
+        committed = self._directories.get(output.port)
+        if committed is None or final.value is None:
+            return
+        now = await asyncio.to_thread(_tree, final)
+        changed = sorted(file for file in committed.keys() | now.keys() if committed.get(file) != now.get(file))
+        if changed:
+            raise CommitChangedError(
+                f"Job {self._job.name}: the Directory of the output `{output.port}` was committed by "
+                f"`{output.rule.committed}`, but was changed afterwards: {', '.join(changed[:5])}"
+            )
+
+    async def _check(self, output: EarlyOutput, final: Token) -> None:
         if output.kind is OutputKind.DIRECTORY:
+            await self._check_directory(output, final)
             return
         tokens = final.value if isinstance(final, ListToken) else [final] if final.value is not None else []
         now = {self._file_of(token): token.value["checksum"] for token in tokens}
@@ -197,6 +215,20 @@ class Publisher:
                 f"{len(self._commits[output.port])} files, but {len(more)} more are there at the end: "
                 f"{', '.join(more[:5])}"
             )
+
+
+def _tree(token: Token) -> dict[str, str]:
+    """The files below a Directory, with their checksums. Reads them all."""
+    root = Path(token.value["path"])
+    return {str(path.relative_to(root)): _checksum(path) for path in root.rglob("*") if path.is_file()}
+
+
+def _checksum(path: Path) -> str:
+    digest = hashlib.sha1(usedforsecurity=False)  # As StreamFlow's own
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def file_processor(processor: CommandOutputProcessor) -> CWLCommandOutputProcessor | None:

@@ -209,6 +209,15 @@ def test_a_file_that_changes_after_its_commit_fails_the_run(bench: Bench) -> Non
     assert "out.txt of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
 
 
+def test_a_directory_that_changes_after_its_commit_fails_the_run(bench: Bench) -> None:
+    script = "mkdir d; for i in 1 2 3; do echo $i > d/$i; done; sleep 1; echo more > d/4"
+    rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
+    producer = tool(script, {}, {"out": found("d", "Directory")}, [streaming(rule)])
+    run = bench.run(two_steps(producer, consumer("Directory")))
+    assert not run.ok
+    assert "was committed by `on_n_files`, but was changed afterwards: 4" in run.log
+
+
 def test_more_files_than_promised_fail_the_run(bench: Bench) -> None:
     script = "for i in 1 2 3; do echo $i > $i.txt; done; sleep 1; echo 4 > 4.txt"
     rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}

@@ -113,12 +113,12 @@ def test_plan(bench: Bench) -> None:
     assert edges["/a/list", "/b/file"]["byElement"]
     assert edges["/a/log", "/c/file"]["delivery"] == "stream"
     assert shown["gangs"] == [{"steps": ("/a", "/c"), "heads": ("/a",), "cores": 1.0}]
-    assert plans.active
+    assert plans.inactive is None
 
 
 def test_plan_without_our_scheduler_says_so(bench: Bench) -> None:
     plans = plan_file(bench.write(document(hints=True), {}, io=False))
-    assert not plans.active
+    assert "scheduling: {scheduler: {type: io-aware, config: {}}}" in (plans.inactive or "")
     assert len(plans.plans["main"].edges) == 2
 
 

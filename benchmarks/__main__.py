@@ -1,0 +1,85 @@
+"""`python -m benchmarks list` and `python -m benchmarks run NAME`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from .chain import CHAIN
+from .fanout import FANOUT
+from .feeder import FEEDER
+from .harness import run_workload
+from .overhead import OVERHEAD
+from .processes import CommandError
+from .table import render
+from .workload import Workload
+
+WORKLOADS = {workload.name: workload for workload in (CHAIN, FANOUT, OVERHEAD, FEEDER)}
+
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line.
+
+    :return: 0 if every goal is reached and all outputs are identical, else 1; 130 if interrupted; 2 is wrong usage
+    """
+    options = _parser().parse_args(arguments)
+    if options.command == "list":
+        Console().print(_list())
+        return 0
+    return _run(WORKLOADS[options.name], options.reps, options.json)
+
+
+def _run(workload: Workload, repetitions: int, json_file: Path | None) -> int:
+    progress = Console(stderr=True)
+    try:
+        with progress.status(workload.name) as status:
+            report = run_workload(workload, repetitions, lambda text: status.update(f"{workload.name}, {text}"))
+    except CommandError as error:
+        progress.print(f"{workload.name}: {error}", style="red", markup=False, highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        progress.print(f"{workload.name}: interrupted")
+        return _INTERRUPTED
+    if json_file is not None:
+        json_file.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    Console().print(render(report))
+    return 0 if report.met else 1
+
+
+def _list() -> Table:
+    table = Table("name", "what it does", "goals")
+    for workload in WORKLOADS.values():
+        goals = sum(comparison.is_goal for comparison in workload.comparisons)
+        table.add_row(workload.name, workload.summary, str(goals))
+    return table
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare with plain StreamFlow")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="the workloads")
+    run = commands.add_parser("run", help="run a workload; exits 0 if all goals are reached and outputs identical")
+    run.add_argument("name", metavar="NAME", choices=WORKLOADS, help=", ".join(WORKLOADS))
+    run.add_argument("--reps", type=_positive, default=5, help="repetitions (default: 5)")
+    run.add_argument("--json", type=Path, metavar="FILE", help="write the report here, too")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+if __name__ == "__main__":
+    # As Ctrl-C does: what runs is ended, and what was written is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""One step that delivers files one after the other, and a scatter over them: how early the files are worked on.
+
+A stands for an instrument or a download: it delivers a file each 50 ms and waits in between, and so declares a quarter
+of a core. B uses 0.1 s of CPU for each file (the start of its interpreter included), on all cores. With plain
+StreamFlow B waits for all of A.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from .model import Comparison
+from .tools import MEBIBYTE
+from .workflows import TOOL, run_bash, streamflow, tool, write_workflow
+from .workload import Variant, Workload
+
+FILES = 200
+FILE_BYTES = MEBIBYTE
+INTERVAL_SECONDS = 0.05
+WORK_SECONDS = 0.1
+SOURCE_CORES = 0.25
+# With it, as many as the machine has cores (up to eight) run beside A.
+SUM_CORES = 0.875
+
+_SOURCE = [*TOOL, "fanout-source", str(FILES), str(FILE_BYTES), str(INTERVAL_SECONDS)]
+_SUM = [*TOOL, "fanout-sum"]
+
+_INOTIFY = f"""
+mkdir parts sums
+mkfifo closed
+exec 3<> closed
+inotifywait --monitor --event close_write --format %f parts >&3 2> watch.log &
+watch=$!
+trap 'kill $watch' EXIT
+until grep -q established watch.log; do sleep 0.01; done
+(cd parts && exec {shlex.join(_SOURCE)}) &
+source=$!
+sum='{shlex.join(_SUM)} "parts/$1" {WORK_SECONDS} > "sums/$1"'
+sed --unbuffered {FILES}q <&3 | xargs -P "$1" -I '{{}}' sh -c "$sum" sum '{{}}'
+wait $source
+cat sums/*.part > result/sums.txt
+"""
+
+
+def _prepare(directory: Path) -> Sequence[Variant]:
+    workflow = write_workflow(
+        directory / "fanout.cwl",
+        inputs={},
+        outputs={"sums": {"type": "File", "outputSource": "c/gathered"}},
+        steps={
+            "a": {
+                "run": tool(
+                    _SOURCE,
+                    {},
+                    {"parts": {"type": "File[]", "outputBinding": {"glob": "*.part"}}},
+                    cores=SOURCE_CORES,
+                    hints=[{"class": "sfio:Streaming", "rules": [{"port": "parts", "committed": "on_close"}]}],
+                ),
+                "in": {},
+                "out": ["parts"],
+            },
+            "b": {
+                "run": tool(
+                    _SUM,
+                    {"part": {"type": "File", "inputBinding": {"position": 1}}},
+                    {"sum": "stdout"},
+                    cores=SUM_CORES,
+                    arguments=[{"valueFrom": str(WORK_SECONDS), "position": 2}],
+                    stdout="$(inputs.part.basename).sum",
+                ),
+                "scatter": "part",
+                "in": {"part": "a/parts"},
+                "out": ["sum"],
+            },
+            "c": {
+                "run": tool(
+                    ["cat"],
+                    {"sums": {"type": "File[]", "inputBinding": {}}},
+                    {"gathered": "stdout"},
+                    stdout="sums.txt",
+                ),
+                "in": {"sums": "b/sum"},
+                "out": ["gathered"],
+            },
+        },
+    )
+    cores = str(len(os.sched_getaffinity(0)))
+    missing = None if shutil.which("inotifywait") else "inotifywait is missing (Debian: inotify-tools)"
+    return (
+        Variant("bash inotify", lambda run: run_bash(run, _INOTIFY, [cores]), skipped=missing),
+        streamflow("plain", workflow),
+        streamflow("streaming", workflow, {}, deliveries=["commit"]),
+    )
+
+
+FANOUT = Workload(
+    "fanout",
+    "A writes 200 files of 1 MiB, one each 50 ms; B works 0.1 s per file (scatter); C gathers",
+    _prepare,
+    (
+        Comparison(name="streaming / plain", variant="streaming", baseline="plain", at_most=0.65),
+        Comparison(
+            name="execution window, streaming / bash inotify",
+            measure="window",
+            variant="streaming",
+            baseline="bash inotify",
+        ),
+        Comparison(name="bash inotify / plain", variant="bash inotify", baseline="plain"),
+    ),
+)

@@ -1,0 +1,154 @@
+"""What is measured, what is asked for, and whether it was reached. Pure; the JSON of a benchmark is :class:`Report`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Machine(_Model):
+    """Where the measurements were taken."""
+
+    system: str
+    architecture: str
+    cores: int
+    memory_bytes: int
+    python: str
+    streamflow: str
+
+    @classmethod
+    def here(cls) -> Machine:
+        return cls(
+            system=f"{platform.system()} {platform.release()}",
+            architecture=platform.machine(),
+            cores=len(os.sched_getaffinity(0)),
+            memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            python=platform.python_version(),
+            streamflow=version("streamflow"),
+        )
+
+
+class Sample(_Model):
+    """One run of one variant.
+
+    :ivar wall: seconds from the start of the whole run to its end
+    :ivar window: seconds from the start of the first job to the end of the last one, as seen by who starts the jobs
+    :ivar further: other measures of the workload; the unit is part of the name
+    """
+
+    wall: float
+    window: float
+    further: dict[str, float] = Field(default_factory=dict)
+
+    def measure(self, name: str) -> float:
+        """:raises KeyError: if there is no measure of that name"""
+        if name == "wall":
+            return self.wall
+        return self.window if name == "window" else self.further[name]
+
+
+class Comparison(_Model):
+    """A figure to report; a goal where it has a limit.
+
+    :ivar measure: `wall`, `window` or a further measure of the samples
+    :ivar variant: whose measure it is
+    :ivar baseline: the variant by whose measure it is divided; none: the measure itself
+    """
+
+    name: str
+    measure: str = "wall"
+    variant: str
+    baseline: str | None = None
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> Comparison:
+        if self.at_most is not None and self.at_least is not None:
+            raise ValueError("a goal has one limit: at_most or at_least")
+        return self
+
+    @property
+    def is_goal(self) -> bool:
+        return self.at_most is not None or self.at_least is not None
+
+    def reached_by(self, value: float) -> bool:
+        """Whether a value keeps the limit."""
+        return (self.at_most is None or value <= self.at_most) and (self.at_least is None or value >= self.at_least)
+
+
+class Result(_Model):
+    """A comparison with what came out.
+
+    :ivar value: the median of the repetitions, of their ratios where there is a baseline; none: not measured
+    :ivar met: whether the goal is reached; none: it is no goal
+    """
+
+    comparison: Comparison
+    value: float | None
+    met: bool | None
+
+
+class VariantReport(_Model):
+    """The samples of a variant, by repetition; `skipped` says why there are none."""
+
+    name: str
+    skipped: str | None = None
+    samples: tuple[Sample, ...] = ()
+
+
+class Report(_Model):
+    """All about one run of a workload.
+
+    :ivar differing: the outputs that were not byte for byte the same in all variants and repetitions
+    """
+
+    name: str
+    machine: Machine
+    repetitions: int
+    variants: tuple[VariantReport, ...]
+    results: tuple[Result, ...]
+    differing: tuple[str, ...]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def identical(self) -> bool:
+        return not self.differing
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def met(self) -> bool:
+        """Whether every goal is reached and all outputs are identical."""
+        return self.identical and all(result.met is not False for result in self.results)
+
+
+def evaluate(comparison: Comparison, variants: Iterable[VariantReport]) -> Result:
+    """Compare: the ratio of two variants is the median of the ratios in each repetition.
+
+    Variants of one repetition run one after the other; what disturbs the machine for a while disturbs both.
+
+    :return: with no value if a variant has no samples; a goal is not met then
+    """
+    samples = {variant.name: variant.samples for variant in variants}
+    values = _values(comparison, samples)
+    value = statistics.median(values) if values else None
+    if not comparison.is_goal:
+        return Result(comparison=comparison, value=value, met=None)
+    return Result(comparison=comparison, value=value, met=value is not None and comparison.reached_by(value))
+
+
+def _values(comparison: Comparison, samples: Mapping[str, Sequence[Sample]]) -> list[float]:
+    values = [sample.measure(comparison.measure) for sample in samples.get(comparison.variant, ())]
+    if comparison.baseline is None:
+        return values
+    base = [sample.measure(comparison.measure) for sample in samples.get(comparison.baseline, ())]
+    return [value / other for value, other in zip(values, base, strict=False)]

@@ -1,0 +1,92 @@
+"""Running commands: timed, with a time limit, and with nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TIME_LIMIT = 600.0
+_STOP_SECONDS = 20.0
+_MESSAGE_LINES = 20
+
+
+class CommandError(Exception):
+    """A command failed, or did not end in time; the message has the end of what it said."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command, or several at once, that succeeded.
+
+    :ivar seconds: from the first start to the last end
+    :ivar cpu_seconds: user and system time of the commands and of all processes that were waited for
+    :ivar errors: what they wrote to standard error
+    """
+
+    seconds: float
+    cpu_seconds: float
+    errors: str
+
+
+def run(commands: Sequence[Sequence[str]], directory: Path, environment: Mapping[str, str] | None = None) -> Finished:
+    """Run commands at the same time; their standard output goes to `output.N` in the directory.
+
+    Guarantee: when this returns or raises, the commands and the processes of their sessions have ended.
+
+    :param environment: added to the environment
+    :raises CommandError: if one fails, or after :data:`TIME_LIMIT` seconds
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    logs = [directory / f"errors.{index}" for index in range(len(commands))]
+    start, cpu_start = time.monotonic(), _cpu_seconds()
+    try:
+        for index, command in enumerate(commands):
+            with logs[index].open("wb") as errors, (directory / f"output.{index}").open("wb") as output:
+                processes.append(
+                    subprocess.Popen(
+                        command, cwd=directory, env={**os.environ, **(environment or {})},
+                        stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True,
+                    )
+                )  # fmt: skip
+        for process in processes:
+            process.wait(max(0.0, start + TIME_LIMIT - time.monotonic()))
+        seconds = time.monotonic() - start
+    except subprocess.TimeoutExpired:
+        raise CommandError(f"does not end in {TIME_LIMIT:.0f} s: {_line(processes[0].args)}") from None
+    finally:
+        for process in processes:
+            _stop(process)
+    texts = [log.read_text(errors="replace") for log in logs]
+    for process, text in zip(processes, texts, strict=True):
+        if process.returncode != 0:
+            tail = "\n".join(text.splitlines()[-_MESSAGE_LINES:])
+            raise CommandError(f"exit code {process.returncode}: {_line(process.args)}\n{tail}")
+    return Finished(seconds, _cpu_seconds() - cpu_start, "".join(texts))
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _line(arguments: object) -> str:
+    words = [str(word) for word in arguments] if isinstance(arguments, Sequence) else [str(arguments)]
+    return " ".join(words)[:500]
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process that still runs as Ctrl-C would, so that it can clean up; then whatever is left of its session."""
+    if process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(_STOP_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

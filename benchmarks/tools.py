@@ -1,0 +1,95 @@
+"""The programs that the workloads run, as `python tools.py NAME [ARGUMENT...]`; needs the standard library only.
+
+They read and write front to back, in pieces. "Work" is CPU time of the process, not time that passes: two programs that
+share a core need twice as long, so that a gain by overlap is one that real programs would have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from pathlib import Path
+
+MEBIBYTE = 2**20
+_STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
+
+
+def chain_source(chunks: int, chunk_bytes: int, work: float) -> None:
+    """Write chunks to standard output, each after `work` CPU seconds."""
+    for index in range(chunks):
+        use_cpu(work)
+        _write(chunk(index, chunk_bytes))
+
+
+def chain_transform(chunk_bytes: int, work: float) -> None:
+    """Copy standard input to standard output with every byte changed; `work` CPU seconds for each chunk."""
+    table = bytes(value ^ 0x5A for value in range(256))
+    while chunk := sys.stdin.buffer.read(chunk_bytes):
+        use_cpu(work)
+        _write(chunk.translate(table))
+
+
+def chain_sum(chunk_bytes: int, work: float) -> None:
+    """Print size and SHA-256 of standard input; `work` CPU seconds for each chunk."""
+    digest, size = hashlib.sha256(), 0
+    while chunk := sys.stdin.buffer.read(chunk_bytes):
+        use_cpu(work)
+        digest.update(chunk)
+        size += len(chunk)
+    print(size, digest.hexdigest())
+
+
+def fanout_source(files: int, file_bytes: int, interval: float) -> None:
+    """Write files `NNN.part` to the current directory, one each `interval` seconds; waits in between."""
+    start = time.monotonic()
+    for index in range(files):
+        time.sleep(max(0.0, start + (index + 1) * interval - time.monotonic()))
+        Path(f"{index:03}.part").write_bytes(chunk(index, file_bytes))
+
+
+def fanout_sum(path: str, work: float) -> None:
+    """Print name and SHA-256 of a file; uses `work` CPU seconds, the start of the interpreter included."""
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    use_cpu(work - time.process_time())
+    print(Path(path).name, digest)
+
+
+def use_cpu(seconds: float) -> None:
+    """Use so many seconds of CPU time."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def chunk(index: int, size: int) -> bytes:
+    """Bytes that differ from chunk to chunk."""
+    block = hashlib.shake_128(index.to_bytes(8, "big")).digest(min(size, MEBIBYTE // 16))
+    return (block * (size // len(block) + 1))[:size]
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(_STANDARD_OUTPUT, view) :]
+
+
+def main(arguments: list[str]) -> None:
+    match arguments:
+        case ["chain-source", chunks, chunk_bytes, work]:
+            chain_source(int(chunks), int(chunk_bytes), float(work))
+        case ["chain-transform", chunk_bytes, work]:
+            chain_transform(int(chunk_bytes), float(work))
+        case ["chain-sum", chunk_bytes, work]:
+            chain_sum(int(chunk_bytes), float(work))
+        case ["fanout-source", files, file_bytes, interval]:
+            fanout_source(int(files), int(file_bytes), float(interval))
+        case ["fanout-sum", path, work]:
+            fanout_sum(path, float(work))
+        case _:
+            raise SystemExit(f"tools.py: unknown tool or wrong number of arguments: {' '.join(arguments)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
