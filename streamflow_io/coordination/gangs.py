@@ -39,7 +39,7 @@ def find_gangs(edges: Iterable[StreamEdge], steps: Mapping[str, Step]) -> tuple[
         joined = {consumer, *read}
         joined.update(*(components.get(step, ()) for step in joined))
         components.update(dict.fromkeys(joined, joined))
-    order = tuple(TopologicalSorter(producers).static_order())
+    order = tuple(TopologicalSorter({step: sorted(read) for step, read in producers.items()}).static_order())
     found = {id(component): component for component in components.values()}.values()
     return tuple(sorted((_gang(component, producers, order, steps) for component in found), key=lambda g: g.steps))
 

@@ -1,6 +1,6 @@
 """The schemas of the vocabulary, generated from the models: SALAD for cwltool, JSON Schema for editors.
 
-`python -m streamflow_io.hints.schemas [DIRECTORY]` writes them all (default: `cwl-extensions`).
+`python -m streamflow_io.hints.schemas [DIRECTORY]` writes them all, below the root of the repository (default: here).
 """
 
 from __future__ import annotations
@@ -73,16 +73,22 @@ def annotations_schema() -> Schema:
 
 
 def scheduler_schema() -> Schema:
-    """The JSON Schema of `scheduling.scheduler.config` in the StreamFlow file."""
-    return _json_schema(SchedulerConfig)
+    """The JSON Schema of `scheduling.scheduler.config` in the StreamFlow file, as StreamFlow asks for it."""
+    schema = _json_schema(SchedulerConfig)
+    schema["properties"]["retry_delay"] = {
+        "type": "integer",
+        "description": "as with StreamFlow's default scheduler: seconds to wait before trying again to schedule a job",
+    }
+    return {"$id": "urn:streamflow-io:scheduler", **schema}
 
 
 def files() -> dict[str, str]:
-    """The content of all files of `cwl-extensions` that are generated, by name."""
+    """The content of all files that are generated, by their path in the repository."""
     return {
-        "streamflow-io.yml": salad_schema(),
-        "hints.schema.json": json.dumps(hints_schema(), indent=2) + "\n",
-        "annotations.schema.json": json.dumps(annotations_schema(), indent=2) + "\n",
+        "cwl-extensions/streamflow-io.yml": salad_schema(),
+        "cwl-extensions/hints.schema.json": json.dumps(hints_schema(), indent=2) + "\n",
+        "cwl-extensions/annotations.schema.json": json.dumps(annotations_schema(), indent=2) + "\n",
+        "streamflow_io/scheduling/scheduler.schema.json": json.dumps(scheduler_schema(), indent=2) + "\n",
     }
 
 
@@ -150,10 +156,10 @@ def _summary(schema: Mapping[str, Any]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write all generated files into a directory."""
-    directory = Path(arguments[0] if arguments else "cwl-extensions")
-    directory.mkdir(parents=True, exist_ok=True)
+    """Write all generated files."""
+    directory = Path(arguments[0] if arguments else ".")
     for name, text in files().items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text, encoding="utf-8")
 
 

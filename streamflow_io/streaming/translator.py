@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.log_handler import logger
 
-from streamflow_io.coordination import Gang, StreamEdge, find_gangs, plan_edges
-from streamflow_io.coordination.graph import Step
-from streamflow_io.hints import HintErrors, StepAnnotations, check_storages, resolve
 from streamflow_io.scheduling.scheduler import IOAwareScheduler
 
-from .inspect import WorkflowGraph
-from .rewire import rewire
+if TYPE_CHECKING:
+    from streamflow_io.coordination import Gang, StreamEdge
+    from streamflow_io.coordination.graph import Step
+    from streamflow_io.hints import StepAnnotations
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,12 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         scheduler = self.context.scheduler
         if not isinstance(scheduler, IOAwareScheduler):
             return super().translate()
+        # Imported here: StreamFlow imports every plugin in every run.
+        from streamflow_io.coordination import find_gangs, plan_edges
+
+        from .inspect import WorkflowGraph
+        from .rewire import rewire
+
         # Before StreamFlow changes the document.
         annotations = self._annotations(scheduler)
         workflow = super().translate()
@@ -57,6 +63,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         return workflow
 
     def _annotations(self, scheduler: IOAwareScheduler) -> dict[str, StepAnnotations]:
+        from streamflow_io.hints import HintErrors, check_storages, resolve
+
         try:
             annotations = resolve(self.cwl_definition, scheduler.annotations_path)
             if errors := check_storages(annotations, scheduler.config.storages):

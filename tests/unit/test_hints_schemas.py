@@ -1,4 +1,4 @@
-"""One source of truth: the files in `cwl-extensions` are what the models say."""
+"""One source of truth: the schemas in the repository are what the models say."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from streamflow_io.hints.errors import Level, Source
 from streamflow_io.hints.models import HINT_CLASSES, NAMESPACE, StreamingRule
 from streamflow_io.hints.parsing import parse_hint
 
-COMMITTED = Path(__file__).parents[2] / "cwl-extensions"
+COMMITTED = Path(__file__).parents[2]
 REGENERATE = "run: python -m streamflow_io.hints.schemas"
 
 
@@ -28,7 +28,8 @@ def test_the_committed_schema_is_that_of_the_models(name: str) -> None:
 
 def test_the_module_writes_what_it_says(tmp_path: Path) -> None:
     schemas.main([str(tmp_path)])
-    assert {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()} == schemas.files()
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {str(p.relative_to(tmp_path)): p.read_text(encoding="utf-8") for p in written} == schemas.files()
 
 
 def test_salad_has_all_classes_and_fields() -> None:
@@ -93,6 +94,7 @@ def test_json_schemas_and_models_agree(hint: dict[str, object], good: bool) -> N
 def test_the_schema_of_the_scheduler_config() -> None:
     validator = jsonschema.Draft202012Validator(schemas.scheduler_schema())
     storage = {"name": "ssd", "deployment": "hpc", "path": "/local", "scope": "node", "write": 450}
+    assert validator.is_valid({"retry_delay": 3})
     assert validator.is_valid({"storages": [storage], "ioExecutors": 16, "runtime": "off"})
     assert not validator.is_valid({"ioExecutors": 0})
     assert not validator.is_valid({"storages": [{**storage, "scope": "rack"}]})

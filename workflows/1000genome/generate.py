@@ -127,9 +127,7 @@ def marker(scale: Scale) -> str:
 
 def parse_arguments() -> tuple[str, Scale]:
     """Name and scale from the command line; exits with a message when they make no sense."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="written into generated/NAME")
     parser.add_argument("--chromosomes", help="comma-separated, of 1 to 22")
     parser.add_argument("--records", type=int, help=f"variants per chromosome, 1 to {MAX_RECORDS}")

@@ -47,9 +47,7 @@ def read_sites(path: Path, chromosome: str) -> list[Site]:
             info = dict(item.partition("=")[::2] for item in columns[7].split(";"))
             # Phase 1 has ASN for EAS, nothing for SAS, and leaves out a frequency of 0.
             phase1 = "ERATE" in info
-            frequency = {name: float(info.get(f"{name}_AF", 0)) for name in SUPER_POPULATIONS} | {
-                "": float(info["AF"])
-            }
+            frequency = {name: float(info.get(f"{name}_AF", 0)) for name in SUPER_POPULATIONS} | {"": float(info["AF"])}
             if phase1:
                 frequency |= {"EAS": float(info.get("ASN_AF", 0)), "SAS": frequency[""]}
             known = {name: genotype[:3] for name, genotype in zip(names, columns[9:], strict=True)}
@@ -141,9 +139,7 @@ def genotype_header(names: list[str]) -> bytes:
         '##INFO=<ID=GENERATED_SITE,Number=0,Type=Flag,Description="This site is generated">',
         '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
     ]
-    return vcf_header(
-        "1000 Genomes sites and frequencies, generated genotypes", lines, [*COLUMNS, "FORMAT", *names]
-    )
+    return vcf_header("1000 Genomes sites and frequencies, generated genotypes", lines, [*COLUMNS, "FORMAT", *names])
 
 
 def genotype_record(chromosome: str, site: Site, genotypes: Genotypes) -> bytes:
@@ -153,9 +149,7 @@ def genotype_record(chromosome: str, site: Site, genotypes: Genotypes) -> bytes:
     carried = columns.count(b"1")
     info = [f"AC={carried}", f"AF={carried / (2 * count):.6g}", f"AN={2 * count}", f"NS={count}"]
     info += [f"{name}_AF={site.frequency[name]:g}" for name in SUPER_POPULATIONS]
-    info += ["GENERATED_GT"] * (not genotypes.column.keys() <= site.known.keys()) + ["GENERATED_SITE"] * (
-        not site.real
-    )
+    info += ["GENERATED_GT"] * (not genotypes.column.keys() <= site.known.keys()) + ["GENERATED_SITE"] * (not site.real)
     start = (chromosome, str(site.position), site.identifier, site.reference, site.alternate, "100", "PASS")
     return "\t".join([*start, ";".join(info), "GT", ""]).encode() + columns
 
@@ -167,9 +161,7 @@ def annotation_header() -> bytes:
     return vcf_header("generated annotation", [csq], COLUMNS)
 
 
-def annotation_record(
-    chromosome: str, number: int, site: Site, coding: float, source: random.Random
-) -> bytes:
+def annotation_record(chromosome: str, number: int, site: Site, coding: float, source: random.Random) -> bytes:
     """One line of an annotated VCF: a gene of 50 sites, one to three transcripts."""
     gene = f"GENERATED_{chromosome}_{number // 50:05d}"
     missense = source.random() < coding
@@ -193,9 +185,7 @@ def sample_names(count: int) -> tuple[list[str], dict[str, str]]:
     with gzip.open(PANELS[0], "rt") as vcf:
         real = next(line for line in vcf if line.startswith("#CHROM")).rstrip("\n").split("\t")[9:]
     group_of = {
-        name: group
-        for group in SUPER_POPULATIONS
-        for name in (DATA / "populations" / group).read_text().split()
+        name: group for group in SUPER_POPULATIONS for name in (DATA / "populations" / group).read_text().split()
     }
     if count <= len(real):
         return [real[number * len(real) // count] for number in range(count)], group_of

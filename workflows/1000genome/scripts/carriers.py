@@ -78,9 +78,7 @@ def read_table(path: str) -> Table:
     rows = read_lines(path)
     samples = next(rows, b"")
     if not samples.startswith(SAMPLES) or next(rows, b"") != COLUMNS:
-        raise InputError(
-            f"{path}: not a carriers file (expected '#samples', then '#CHROM POS ID REF ALT AF CARRIERS')"
-        )
+        raise InputError(f"{path}: not a carriers file (expected '#samples', then '#CHROM POS ID REF ALT AF CARRIERS')")
     return Table(samples[len(SAMPLES) :].split(b","), rows)
 
 

@@ -67,9 +67,7 @@ def main() -> None:
         output.write("#CARRIERS\tMEAN\tSD\tMEAN_WITH_SIFT\tSD_WITH_SIFT\n")
         for n in range(1, arguments.group + 1):
             columns = ([histogram[n] for histogram in histograms] for histograms in (every, with_score))
-            output.write(
-                "\t".join([str(n), *(f"{f(c):.4f}" for c in columns for f in (fmean, pstdev))]) + "\n"
-            )
+            output.write("\t".join([str(n), *(f"{f(c):.4f}" for c in columns for f in (fmean, pstdev))]) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,9 +32,7 @@ def parse_range(text: str) -> tuple[int, int]:
 def read_header(vcf: BinaryIO, field: str) -> list[bytes]:
     """Read up to and including the #CHROM line and return the sample names."""
     if vcf.read(2) == b"\x1f\x8b":
-        raise InputError(
-            f"{vcf.name}: is compressed; ranges of lines need the plain text, unpack it with gunzip first"
-        )
+        raise InputError(f"{vcf.name}: is compressed; ranges of lines need the plain text, unpack it with gunzip first")
     vcf.seek(0)
     declared = False
     for line in iter(vcf.readline, b""):
@@ -79,9 +77,7 @@ def carrier_rows(lines: Iterator[bytes], samples: list[bytes], field: str) -> It
         columns = line.rstrip(b"\r\n").split(b"\t", 9)
         if len(columns) != 10:
             raise InputError(f"not a VCF record with genotypes: {line[:60]!r}")
-        chromosome, position, identifier, reference, alternate, _quality, _filter, info, form, genotypes = (
-            columns
-        )
+        chromosome, position, identifier, reference, alternate, _quality, _filter, info, form, genotypes = columns
         if len(reference) != 1 or len(alternate) != 1 or alternate[0] not in NUCLEOTIDES:
             continue
         # Phase 1 leaves out the frequency of a population in which the variant was not seen.
@@ -89,16 +85,11 @@ def carrier_rows(lines: Iterator[bytes], samples: list[bytes], field: str) -> It
         frequency = match[1] if match else b"0"
         alleles = first_alleles(form, genotypes, len(samples), tabs)
         if len(alleles) != len(samples):
-            raise InputError(
-                f"position {position.decode()}: {len(alleles)} genotypes for {len(samples)} samples"
-            )
+            raise InputError(f"position {position.decode()}: {len(alleles)} genotypes for {len(samples)} samples")
         minor = "1" if float(frequency) < 0.5 else "0"
         carriers = b",".join(compress(samples, alleles.translate(FIRST_IS[minor])))
         if carriers:
-            yield (
-                b"\t".join((chromosome, position, identifier, reference, alternate, frequency, carriers))
-                + b"\n"
-            )
+            yield (b"\t".join((chromosome, position, identifier, reference, alternate, frequency, carriers)) + b"\n")
 
 
 def main() -> None:
@@ -106,9 +97,7 @@ def main() -> None:
     parser.add_argument("vcf", help="VCF of one chromosome, plain text")
     parser.add_argument("range", help="KofN: the K-th of N ranges of about the same size")
     parser.add_argument("output")
-    parser.add_argument(
-        "--field", default="EUR_AF", help="INFO field with the frequency of the alternate allele"
-    )
+    parser.add_argument("--field", default="EUR_AF", help="INFO field with the frequency of the alternate allele")
     arguments = parser.parse_args()
     part, parts = parse_range(arguments.range)
     with open(arguments.vcf, "rb") as vcf, open(arguments.output, "wb", buffering=1 << 16) as output:

@@ -26,9 +26,7 @@ def merge(paths: list[str]) -> Iterator[bytes]:
         for row in table.rows:
             position = int(row.split(b"\t", 2)[1])
             if position < last:
-                raise InputError(
-                    f"{path}: position {position} after {last}; ranges must be given in order, sorted VCF"
-                )
+                raise InputError(f"{path}: position {position} after {last}; ranges must be given in order, sorted VCF")
             last = position
             yield row + b"\n"
         previous = path

@@ -78,12 +78,8 @@ def main() -> None:
     parser.add_argument("sifted", help="output of sifting")
     parser.add_argument("population", help="sample names, one per line")
     parser.add_argument("--individuals", required=True, help="output: variants per individual")
-    parser.add_argument(
-        "--pairs", required=True, help="output: pairs of individuals per number of shared variants"
-    )
-    parser.add_argument(
-        "--genes", required=True, help="output: individuals with variants in both genes of a pair"
-    )
+    parser.add_argument("--pairs", required=True, help="output: pairs of individuals per number of shared variants")
+    parser.add_argument("--genes", required=True, help="output: individuals with variants in both genes of a pair")
     arguments = parser.parse_args()
     overlap = read_overlap(read_table(arguments.merged), arguments.population, arguments.sifted)
     write(overlap, arguments.individuals, arguments.pairs, arguments.genes)

@@ -50,9 +50,7 @@ def sift(path: str) -> Iterator[bytes]:
         elif columns is None:
             raise InputError(f"{path}: the header declares no INFO field CSQ; was it annotated by VEP?")
         elif b"tolerated" in line or b"deleterious" in line:
-            _chromosome, position, identifier, reference, alternate, _quality, _filter, info = line.split(
-                b"\t", 8
-            )[:8]
+            _chromosome, position, identifier, reference, alternate, _quality, _filter, info = line.split(b"\t", 8)[:8]
             found = lowest_score(info, columns)
             if found:
                 yield b"\t".join((position, identifier, reference, alternate, *found[1:])) + b"\n"
