@@ -1,4 +1,4 @@
-"""`python -m benchmarks list` and `python -m benchmarks run NAME`."""
+"""`python -m benchmarks list`, `run NAME` and `demo`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from rich.console import Console
 from rich.table import Table
 
 from .chain import CHAIN
+from .demo import run_demo
 from .fanout import FANOUT
 from .feeder import FEEDER
 from .harness import run_workload
 from .overhead import OVERHEAD
 from .processes import CommandError
 from .table import render
+from .templates import THOUSAND_GENOMES, VARIANT_CALLING
 from .workload import Workload
 
-WORKLOADS = {workload.name: workload for workload in (CHAIN, FANOUT, OVERHEAD, FEEDER)}
+WORKLOADS = {
+    workload.name: workload for workload in (CHAIN, FANOUT, OVERHEAD, FEEDER, THOUSAND_GENOMES, VARIANT_CALLING)
+}
 
 _INTERRUPTED = 130
 
@@ -34,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "list":
         Console().print(_list())
         return 0
+    if options.command == "demo":
+        return run_demo((THOUSAND_GENOMES, VARIANT_CALLING))
     return _run(WORKLOADS[options.name], options.reps, options.json)
 
 
@@ -66,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare with plain StreamFlow")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the workloads")
+    commands.add_parser("demo", help="run the templates once, plain and streaming, and compare")
     run = commands.add_parser("run", help="run a workload; exits 0 if all goals are reached and outputs identical")
     run.add_argument("name", metavar="NAME", choices=WORKLOADS, help=", ".join(WORKLOADS))
     run.add_argument("--reps", type=_positive, default=5, help="repetitions (default: 5)")

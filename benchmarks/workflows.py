@@ -6,7 +6,7 @@ import hashlib
 import json
 import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,11 +65,15 @@ class StreamFlowRun:
 
     :ivar scheduler: the configuration of the scheduler `io-aware`; none: StreamFlow without the plugin
     :ivar deliveries: how each stream edge must be delivered, for :meth:`verify`
+    :ivar settings: the job file
+    :ivar digest: of the output directory; equal digests mean identical outputs
     """
 
     workflow: Path
     scheduler: Mapping[str, JSON] | None = None
     deliveries: Sequence[str] = ()
+    settings: Path | None = None
+    digest: Callable[[Path], str] | None = None
 
     def run(self, directory: Path) -> Outcome:
         """Run it below an empty directory.
@@ -83,7 +87,7 @@ class StreamFlowRun:
         launch = [str(program)] if self.scheduler is not None else [sys.executable, str(_PLAIN_STREAMFLOW)]
         command = [*launch, "run", str(self._write_file(directory)), "--outdir", str(output)]
         finished = run([command], directory, {"TMPDIR": str(temporary)})
-        return _outcome(finished, _window(directory / _DATABASE), output)
+        return _outcome(finished, _window(directory / _DATABASE), (self.digest or tree_digest)(output))
 
     def verify(self, directory: Path) -> None:
         """Ask `streamflow-io plan` whether all is delivered as wanted: an edge that falls back would not be measured.
@@ -93,16 +97,21 @@ class StreamFlowRun:
         file = self._write_file(directory)
         run([[sys.executable, "-m", "streamflow_io.cli", "plan", "--json", str(file)]], directory)
         plan = json.loads((directory / "output.0").read_text(encoding="utf-8"))
+        if plan["inactive"] is not None:
+            raise CommandError(f"nothing streams: {plan['inactive']}")
         edges = plan["workflows"][_NAME]["edges"]
         deliveries = [edge["delivery"] for edge in edges]
         if deliveries != list(self.deliveries):
             raise CommandError(f"edges are delivered as {deliveries}, not {list(self.deliveries)}: {edges}")
 
     def _write_file(self, directory: Path) -> Path:
+        config: dict[str, JSON] = {"file": str(self.workflow)}
+        if self.settings is not None:
+            config["settings"] = str(self.settings)
         document: dict[str, JSON] = {
             "version": "v1.0",
             "database": {"type": "default", "config": {"connection": str(directory / _DATABASE)}},
-            "workflows": {_NAME: {"type": "cwl", "config": {"file": str(self.workflow)}}},
+            "workflows": {_NAME: {"type": "cwl", "config": config}},
         }
         if self.scheduler is not None:
             document["scheduling"] = {"scheduler": {"type": "io-aware", "config": self.scheduler}}
@@ -116,9 +125,11 @@ def streamflow(
     workflow: Path,
     scheduler: Mapping[str, JSON] | None = None,
     deliveries: Sequence[str] = (),
+    settings: Path | None = None,
+    digest: Callable[[Path], str] | None = None,
 ) -> Variant:
     """A variant that runs StreamFlow; see :class:`StreamFlowRun`."""
-    way = StreamFlowRun(workflow, scheduler, deliveries)
+    way = StreamFlowRun(workflow, scheduler, deliveries, settings, digest)
     return Variant(name, way.run, verify=way.verify if scheduler is not None else None)
 
 
@@ -130,12 +141,12 @@ def run_bash(directory: Path, script: str, arguments: Sequence[str] = ()) -> Out
     output = directory / "result"
     output.mkdir()
     finished = run([["bash", "-euo", "pipefail", "-c", script, "bash", *arguments]], directory)
-    return _outcome(finished, finished.seconds, output)
+    return _outcome(finished, finished.seconds, tree_digest(output))
 
 
-def _outcome(finished: Finished, window: float, output: Path) -> Outcome:
+def _outcome(finished: Finished, window: float, digest: str) -> Outcome:
     sample = Sample(wall=finished.seconds, window=window, further={"cpu_s": finished.cpu_seconds})
-    return Outcome(sample, {"result": tree_digest(output)})
+    return Outcome(sample, {"result": digest})
 
 
 def tree_digest(directory: Path) -> str:

@@ -1,0 +1,68 @@
+"""The templates in `workflows/`, as a user runs them: plain, and with streams."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .model import Comparison
+from .processes import run
+from .workflows import streamflow, tree_digest
+from .workload import Variant, Workload
+
+_WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
+
+
+def _variants(
+    workflow: Path, settings: Path, edges: int, digest: Callable[[Path], str] = tree_digest
+) -> Sequence[Variant]:
+    return (
+        streamflow("plain", workflow, settings=settings, digest=digest),
+        streamflow("streaming", workflow, {}, ["stream"] * edges, settings, digest),
+    )
+
+
+def _thousand_genomes(directory: Path) -> Sequence[Variant]:
+    template = _WORKFLOWS / "1000genome"
+    run([[sys.executable, str(template / "generate.py"), "demo"]], directory)
+    return _variants(template / "main.cwl", template / "generated" / "demo" / "job.yml", edges=5)
+
+
+def _variant_calling(directory: Path) -> Sequence[Variant]:
+    template = _WORKFLOWS / "variant-calling"
+    run([[sys.executable, str(template / "prepare.py")]], directory)
+    workflow, settings = template / "variant-calling.cwl", template / "job-demo.yml"
+    return _variants(workflow, settings, edges=8, digest=_variants_digest)
+
+
+def _variants_digest(directory: Path) -> str:
+    """Of records and headers, without header lines that quote paths: what the template's own `compare.py` compares."""
+    spec = importlib.util.spec_from_file_location("compare", _WORKFLOWS / "variant-calling" / "compare.py")
+    assert spec is not None
+    assert spec.loader is not None
+    compare = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(compare)
+    digest = hashlib.sha256()
+    for path in sorted(path for path in directory.iterdir() if path.name.endswith(compare.SUFFIXES)):
+        digest.update(path.name.encode() + b"\0")
+        for line in compare.lines(path):
+            digest.update(line)
+    return digest.hexdigest()
+
+
+def _comparison(at_most: float) -> Comparison:
+    return Comparison(name="streaming / plain", variant="streaming", baseline="plain", at_most=at_most)
+
+
+THOUSAND_GENOMES = Workload(
+    "1000genome", "the template workflows/1000genome on 50,000 variants", _thousand_genomes, (_comparison(0.999),)
+)
+VARIANT_CALLING = Workload(
+    "variant-calling",
+    "the template workflows/variant-calling on 250,000 pairs of reads",
+    _variant_calling,
+    (_comparison(0.70),),
+)
