@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlparse
@@ -13,7 +14,7 @@ import requests
 from schema_salad.fetcher import DefaultFetcher
 
 from . import files
-from .errors import HintError, Level, Located, Source
+from .errors import HintError, Level, Loc, Located, Source
 from .inheritance import Parameter, Scope, Step
 from .models import Hint
 from .parsing import parse_hint
@@ -88,6 +89,27 @@ class _Place:
         return _Place(self.root, self.way + way)
 
 
+class _LineWhenAsked(Mapping[Loc, int]):
+    """The line of one value. The document is parsed for it when somebody asks: that takes longer than all else here."""
+
+    def __init__(self, find: Callable[[], int | None]) -> None:
+        self._find = find
+
+    @cached_property
+    def _lines(self) -> dict[Loc, int]:
+        line = self._find()
+        return {} if line is None else {(): line}
+
+    def __getitem__(self, loc: Loc) -> int:
+        return self._lines[loc]
+
+    def __iter__(self) -> Iterator[Loc]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+
 class _Walker:
     def __init__(self) -> None:
         self.found = Walk()
@@ -158,8 +180,11 @@ class _Walker:
 
     def source(self, place: _Place) -> Source:
         """The line of something of which cwl_utils keeps none."""
-        line = files.line_in(self.document(place), urldefrag(place.root.id)[1], place.way)
-        return Source(place.file, {} if line is None else {(): line})
+
+        def find() -> int | None:
+            return files.line_in(self.document(place), urldefrag(place.root.id)[1], place.way)
+
+        return Source(place.file, _LineWhenAsked(find))
 
     def parameters(self, process: CWLObject, field: str, place: _Place) -> Iterator[Parameter]:
         for parameter in getattr(process, field):
