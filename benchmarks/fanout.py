@@ -1,8 +1,8 @@
 """One step that delivers files one after the other, and a scatter over them: how early the files are worked on.
 
-A stands for an instrument or a download: it delivers a file each 50 ms and waits in between, and so declares a quarter
-of a core. B uses 0.1 s of CPU for each file (the start of its interpreter included), on all cores. With plain
-StreamFlow B waits for all of A.
+A stands for an instrument or a download: it delivers a file each 50 ms, waits in between, and so asks for no core of
+its own (StreamFlow rounds fractions of a core up). B uses 0.1 s of CPU for each file (the start of its interpreter
+included), on all cores. With plain StreamFlow B waits for all of A.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ FILES = 200
 FILE_BYTES = MEBIBYTE
 INTERVAL_SECONDS = 0.05
 WORK_SECONDS = 0.1
-SOURCE_CORES = 0.25
-# With it, as many as the machine has cores (up to eight) run beside A.
-SUM_CORES = 0.875
+SOURCE_CORES = 0
 
 _SOURCE = [*TOOL, "fanout-source", str(FILES), str(FILE_BYTES), str(INTERVAL_SECONDS)]
 _SUM = [*TOOL, "fanout-sum"]
@@ -68,7 +66,6 @@ def _prepare(directory: Path) -> Sequence[Variant]:
                     _SUM,
                     {"part": {"type": "File", "inputBinding": {"position": 1}}},
                     {"sum": "stdout"},
-                    cores=SUM_CORES,
                     arguments=[{"valueFrom": str(WORK_SECONDS), "position": 2}],
                     stdout="$(inputs.part.basename).sum",
                 ),
