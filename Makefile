@@ -13,7 +13,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks demo
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGUMENTS)
 	PATH="$$PATH:$$HOME/.cargo/bin" cargo test --quiet --manifest-path node/Cargo.toml
 
 $(VENV)/.lint: $(VENV)/.installed
