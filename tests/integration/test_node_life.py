@@ -9,23 +9,14 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.node_support import Node, node, node_binary, output, wait_for
+from tests.node_support import Node, node_binary, output, wait_for
 
 #: A tree of processes, each of which ignores SIGTERM or not; the main one tells when all run.
 TREE = "(sleep 60 & sleep 60) & sleep 60 & sh -c 'setsid sleep 60 & wait' & echo up > {}; wait"
-
-
-@pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Node]:
-    for name in ("out", "in"):
-        (tmp_path / name).mkdir()
-    with node(tmp_path) as running:
-        yield running
 
 
 @pytest.mark.parametrize("code", [0, 1, 75, 126, 255])

@@ -6,12 +6,11 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.node_support import Job, Node, node, output, wait_for
+from tests.node_support import Job, Node, output, wait_for
 
 #: Writes argv[2] pieces of argv[3] bytes to argv[1], with pauses of argv[4] seconds, and exits with argv[5].
 WRITER = """
@@ -32,14 +31,6 @@ while data := f.read(int(sys.argv[2])):
     h.update(data); n += len(data); time.sleep(float(sys.argv[3]))
 open(sys.argv[4], "w").write(f"{n} {h.hexdigest()}")
 """
-
-
-@pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Node]:
-    for name in ("out", "in"):
-        (tmp_path / name).mkdir()
-    with node(tmp_path) as running:
-        yield running
 
 
 def write(
