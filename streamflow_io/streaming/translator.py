@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
                 logger.warning(f"{edge_name(edge)} is delivered at {edge.delivery.value}: {edge.fallback}")
         if scheduler.streams_here(any(not edge.is_plain for edge in edges)):
             rewire(workflow, graph, edges)
+        # Modules and the translated graph live as long as the run: the collector need not look at them again and again.
+        gc.freeze()
         return workflow
 
     def _annotations(self, scheduler: IOAwareScheduler) -> dict[str, StepAnnotations]:
