@@ -88,7 +88,8 @@ class Execution:
 
     async def _attempt(self, record: StreamingJob) -> None:
         producers = [(token, await self._producer(token)) for token in self._streams]
-        await self._prepare_directory()
+        if record.attempts > 0:
+            await self._new_directory()
         node_job = (await self._scheduler.node_runtime()).create_job(self._job.name)
         attempt = record.begin(Path(self._job.output_directory), node_job.events_path)
         following = asyncio.create_task(self._follow(node_job, attempt, producers))
@@ -119,11 +120,9 @@ class Execution:
     async def _producer(self, token: StreamToken) -> Attempt:
         return await self._scheduler.streaming_jobs.get(token.source.job).attempt()
 
-    async def _prepare_directory(self) -> None:
+    async def _new_directory(self) -> None:
         """Each attempt has an output directory of its own: others may still read what the last one committed."""
         directory = self._first_directory
-        if self._job.output_directory == directory and not self._attempted():
-            return
         number = 2
         while Path(f"{directory}-{number}").exists():
             number += 1
@@ -134,9 +133,6 @@ class Execution:
         self._step.workflow.context.data_manager.register_path(
             location=location, path=self._job.output_directory, relpath=self._job.output_directory
         )
-
-    def _attempted(self) -> bool:
-        return self._scheduler.streaming_jobs.get(self._job.name).attempts > 0
 
     def _spec(self, producers: list[tuple[StreamToken, Attempt]]) -> JobSpec:
         command = cast(CWLCommand, self._step.command)

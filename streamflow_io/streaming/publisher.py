@@ -36,7 +36,7 @@ class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]
 class Publisher:
     """Delivers the tokens of one job, each once, over all of its attempts.
 
-    A token that was delivered stays: what a later attempt writes must be the same (:meth:`finish`).
+    A token that was delivered stays: what a later attempt writes must be the same (:meth:`check`).
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class Publisher:
         output = self._outputs[port]
         if not output.commit or output.kind is OutputKind.FILE or commit_port(port) in self._delivered:
             return
-        token = await self._final_token(port)
+        token = await self._process(self._step.output_processors[port], port)
         if output.kind is OutputKind.DIRECTORY:
             self._directories[port] = await asyncio.to_thread(_tree, token)
         if output.kind is OutputKind.FILES:
             kept = [t for t in token.value if self._file_of(t) in files]
             self._commits[port] = {self._file_of(t): t for t in kept}
-            token = await self._list_of(output, kept)
+            token = self._list_of(output, kept)
         await self._deliver(commit_port(port), token)
 
     async def check(self, tokens: Mapping[str, Token]) -> None:
@@ -114,7 +114,7 @@ class Publisher:
             if output.elements is not None and isinstance(final, ListToken):
                 for token in final.value:
                     await self._deliver_element(output, self._file_of(token), token.update(token.value))
-                token = await self._list_of(output, final.value)
+                token = self._list_of(output, final.value)
             else:
                 token = final.update(final.value)
             if output.commit and commit_port(port) not in self._delivered:
@@ -134,7 +134,7 @@ class Publisher:
         elements[file] = token = token.retag(f"{self._tag}.{len(elements)}")
         await self._step.deliver(self._job, element_port(output.port), token)
 
-    async def _list_of(self, output: EarlyOutput, tokens: Iterable[Token]) -> ListToken:
+    def _list_of(self, output: EarlyOutput, tokens: Iterable[Token]) -> ListToken:
         """A list whose elements are the very tokens that were delivered, so that the scatter knows them."""
         elements = self._elements[output.port]
         return ListToken([elements.get(self._file_of(t)) or t.update(t.value) for t in tokens], tag=self._tag)
@@ -162,9 +162,6 @@ class Publisher:
         processor = copy(self._file_processor(port))
         processor.glob, processor.single, processor.optional = glob.escape(file), True, False
         return await self._process(processor, port)
-
-    async def _final_token(self, port: str) -> Token:
-        return await self._process(self._step.output_processors[port], port)
 
     async def _process(self, processor: CommandOutputProcessor, port: str) -> Token:
         token: Token = await processor.process(
