@@ -58,6 +58,8 @@ pub struct Usage {
     pub max_rss: u64,
     pub streamed: u64,
     pub wrapper_cpu: f64,
+    /// Seconds; None where it was not measured.
+    pub io: Option<f64>,
 }
 
 impl Reason {
@@ -177,7 +179,8 @@ impl Exit {
 
 impl Usage {
     fn object(&self) -> String {
-        Writer::new()
+        let mut writer = Writer::new();
+        writer
             .plain("rchar", self.rchar)
             .plain("wchar", self.wchar)
             .plain("read_bytes", self.read_bytes)
@@ -186,8 +189,11 @@ impl Usage {
             .plain("system", self.system)
             .plain("max_rss", self.max_rss)
             .plain("streamed", self.streamed)
-            .plain("wrapper_cpu", self.wrapper_cpu)
-            .finish()
+            .plain("wrapper_cpu", self.wrapper_cpu);
+        if let Some(io) = self.io {
+            writer.plain("io", io);
+        }
+        writer.finish()
     }
 }
 

@@ -165,7 +165,8 @@ fn run_job(
     supervisor.started(main);
     let ended = supervisor.supervise();
     let streamed = feeders.iter().map(Feeder::streamed).sum();
-    Ok(conclude(ended, started, usage::of_job(streamed)))
+    let usage = usage::of_job(streamed, ended.io);
+    Ok(conclude(ended, started, usage))
 }
 
 /// Without inotify, such as with too many instances of this user, all that is lost is time.

@@ -69,6 +69,8 @@ pub struct Job {
     pub stderr: Option<PathBuf>,
     pub outputs: Vec<Output>,
     pub inputs: Vec<Input>,
+    /// Time in I/O is asked for.
+    pub measure: bool,
 }
 
 impl Job {
@@ -84,7 +86,7 @@ impl Job {
 
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let json = Json::parse(bytes)?;
-        let known = ["name", "successCodes", "stdin", "stdout", "stderr", "outputs", "inputs"];
+        let known = ["name", "successCodes", "stdin", "stdout", "stderr", "outputs", "inputs", "measure"];
         let fields = Fields::new(&json, String::new(), &known)?;
         fields.text("name")?;
         let mut success_codes = Vec::new();
@@ -106,6 +108,7 @@ impl Job {
             stderr: fields.optional_path("stderr")?,
             outputs: outputs.iter().map(|output| read_output(output, &ports)).collect::<Result<_, _>>()?,
             inputs: fields.list("inputs")?.iter().map(read_input).collect::<Result<_, _>>()?,
+            measure: fields.flag("measure")?,
         };
         let streamed = job.inputs.iter().filter(|input| input.target == Target::Stdin).count();
         if streamed + usize::from(job.stdin.is_some()) > 1 {
@@ -265,6 +268,15 @@ impl<'a> Fields<'a> {
         value.json.text().map(|text| Some(path_of(text))).ok_or_else(|| value.error("a path"))
     }
 
+    /// False when it is missing.
+    fn flag(&self, name: &str) -> Result<bool, String> {
+        match self.optional(name) {
+            None => Ok(false),
+            Some(Value { json: Json::Bool(flag), .. }) => Ok(*flag),
+            Some(value) => Err(value.error("true or false")),
+        }
+    }
+
     fn list(&self, name: &str) -> Result<Vec<Value<'a>>, String> {
         let Some(value) = self.optional(name) else { return Ok(Vec::new()) };
         let Json::List(items) = value.json else { return Err(value.error("a list")) };
@@ -357,6 +369,15 @@ mod tests {
         assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.sam")), Some(Some(0)));
         assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.bam")), None);
         assert_eq!(job.inputs[0].target, Target::Fifo("/i/r.fq".into()));
+        assert!(!job.measure);
+    }
+
+    #[test]
+    fn measuring() {
+        assert!(load(r#"{"name": "n", "measure": true}"#).unwrap().measure);
+        assert!(!load(r#"{"name": "n", "measure": null}"#).unwrap().measure);
+        let message = load(r#"{"name": "n", "measure": 1}"#).unwrap_err();
+        assert_eq!(message, "measure: has to be true or false");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod exec;
 mod feed;
 mod follow;
 mod hold;
+mod io_time;
 mod job;
 mod json;
 mod outputs;

@@ -20,9 +20,11 @@ use crate::event::{Event, EventLog, Reason};
 use crate::exec::Surroundings;
 use crate::feed::{Failure, Feeder, Need, Wait, PAUSE};
 use crate::hold::{Holder, ProcessId};
+use crate::io_time::IoTime;
 use crate::job::Job;
 use crate::outputs::{existing, AsPlace, Change, OutputWatch, Place};
 use crate::tree;
+use crate::usage::own_cpu;
 use crate::watch::{Notice, Watcher};
 
 /// How often a tree that is being ended is looked at.
@@ -64,6 +66,8 @@ pub struct Ended {
     /// The command's own exit code is one of success; `success` also needs that nothing else ended the job.
     pub successful_code: bool,
     pub success: bool,
+    /// Time in I/O, when it was asked for and can be known.
+    pub io: Option<Duration>,
 }
 
 pub struct Supervisor<'a> {
@@ -79,6 +83,7 @@ pub struct Supervisor<'a> {
     /// Those that may have closed what is held.
     suspects: BTreeMap<ProcessId, OwnedFd>,
     clock: Instant,
+    io_time: Option<IoTime>,
     main: Pid,
     status: Option<WaitStatus>,
     /// When the main process ended.
@@ -113,6 +118,7 @@ impl<'a> Supervisor<'a> {
             holder: Holder::default(),
             suspects: BTreeMap::new(),
             clock: Instant::now(),
+            io_time: None,
             main: Pid::from_raw(0),
             status: None,
             main_ended: Duration::ZERO,
@@ -140,7 +146,10 @@ impl<'a> Supervisor<'a> {
     /// The command runs.
     pub fn started(&mut self, main: Pid) {
         self.main = main;
-        self.holder = Holder::new(self.snapshot(tree::descendants()));
+        let processes = tree::descendants();
+        // Without `/proc`, or where it hides the command, nothing can be known.
+        self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
+        self.holder = Holder::new(self.snapshot(processes));
         self.note(&[Event::Started { pid: Pid::this().as_raw(), command_pid: main.as_raw() }]);
         for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
             self.observe(path, Fact::Exists);
@@ -160,6 +169,7 @@ impl<'a> Supervisor<'a> {
             self.reap();
             self.pump_all();
             self.review();
+            self.look_at_waits();
             self.look_at_driver();
             self.end_tree();
         }
@@ -178,7 +188,15 @@ impl<'a> Supervisor<'a> {
             self.decisions.extend(self.tracker.finish(&existing(&self.job.outputs)));
             self.announce();
         }
-        Ended { status, reason: self.reason.unwrap_or(Reason::Exited), message: self.message, successful_code, success }
+        let now = self.now();
+        Ended {
+            status,
+            reason: self.reason.unwrap_or(Reason::Exited),
+            message: self.message,
+            successful_code,
+            success,
+            io: self.io_time.map(|time| time.total(now)),
+        }
     }
 
     fn now(&self) -> Duration {
@@ -213,8 +231,17 @@ impl<'a> Supervisor<'a> {
             fed.then_some(FALLBACK_TICK),
             paused.then_some(PAUSE),
             (!watched).then_some(CANCEL_TICK),
+            self.io_time.as_ref().map(|time| time.due().saturating_sub(now)),
         ];
         ticks.into_iter().flatten().min()
+    }
+
+    fn look_at_waits(&mut self) {
+        let now = self.now();
+        let Some(time) = self.io_time.as_mut().filter(|time| time.due() <= now) else { return };
+        let before = own_cpu();
+        let waits = tree::waits_for_device(&tree::descendants());
+        time.look(now, waits, own_cpu().saturating_sub(before));
     }
 
     fn take_notices(&mut self) {

@@ -24,12 +24,20 @@ pub struct Process {
     pub vitals: Vitals,
     /// Dead, and only waited for by its parent.
     pub zombie: bool,
+    /// Waits as one waits for a device, its first thread at least.
+    waiting: bool,
+    threads: u64,
 }
 
 /// Reads one process; None when it is gone.
 pub fn read(pid: i32) -> Option<Process> {
+    read_stat(pid, Path::new(&format!("/proc/{pid}/stat")))
+}
+
+/// Reads the `stat` of a process, or of a thread.
+fn read_stat(pid: i32, path: &Path) -> Option<Process> {
     let mut buffer = [0_u8; 1024];
-    let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut buffer).ok()?;
+    let length = File::open(path).ok()?.read(&mut buffer).ok()?;
     parse(pid, &buffer[..length])
 }
 
@@ -43,14 +51,18 @@ fn parse(pid: i32, line: &[u8]) -> Option<Process> {
     let number = |at: usize| field(at).and_then(|value| value.parse::<u64>().ok());
     let state = field(3)?;
     let zombie = matches!(state, "Z" | "X" | "x");
+    let threads = number(20)?;
     Some(Process {
         id: ProcessId { pid, start: number(22)? },
         parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
         zombie,
+        // Uninterruptible; I is the same without being counted in the load average, as clients of Lustre wait.
+        waiting: matches!(state, "D" | "I"),
+        threads,
         vitals: Vitals {
             exiting: zombie || number(9)? & PF_EXITING != 0,
-            resting: state == "S" && number(20)? == 1,
+            resting: state == "S" && threads == 1,
             status: field(52).and_then(|value| value.parse().ok()).unwrap_or(0),
             reaped_faults: number(11)?,
         },
@@ -101,6 +113,16 @@ fn collect_children(pid: i32, found: &mut Vec<Process>) {
 fn everybody() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether a thread of one of `processes` waits for a device: for the disk, the journal or the server of a file system.
+pub fn waits_for_device(processes: &[Process]) -> bool {
+    processes.iter().any(|process| process.waiting || (process.threads > 1 && a_thread_waits(process.id.pid)))
+}
+
+fn a_thread_waits(pid: i32) -> bool {
+    let mut threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.any(|thread| read_stat(pid, &thread.path().join("stat")).is_some_and(|thread| thread.waiting))
 }
 
 /// Vitals by identity.
@@ -191,6 +213,12 @@ mod tests {
         let process = parse(42, line.as_bytes()).unwrap();
         assert_eq!((process.id, process.parent, process.group), (ProcessId { pid: 42, start: 555 }, 7, 42));
         assert_eq!(process.vitals, Vitals { exiting: true, resting: true, status: 256, reaped_faults: 33 });
+        assert!(!process.waiting);
+        for state in ["D", "I"] {
+            fields[0] = state;
+            let line = format!("42 (a) D (b)) {}\n", fields.join(" "));
+            assert!(waits_for_device(&[parse(42, line.as_bytes()).unwrap()]));
+        }
         assert!(parse(1, b"1 (cut").is_none());
     }
 

@@ -1,6 +1,7 @@
 //! What a job has used.
 
 use std::fs;
+use std::time::Duration;
 
 use nix::sys::resource::{getrusage, Usage as Resources, UsageWho};
 use nix::sys::time::TimeVal;
@@ -9,15 +10,14 @@ use crate::event::Usage;
 
 const COUNTERS: [&str; 4] = ["rchar", "wchar", "read_bytes", "write_bytes"];
 
-/// The usage of all processes that this one has waited for, directly or through others. `streamed` is passed on.
+/// The usage of all processes that this one has waited for, directly or through others. `streamed` and `io` are passed on.
 ///
 /// `/proc/self/io` sums this process and all descendants that were waited for; the single thread's own part, which
 /// holds all that the feeders did, is taken off.
-pub fn of_job(streamed: u64) -> Usage {
+pub fn of_job(streamed: u64, io: Option<Duration>) -> Usage {
     let (all, own) = (counters("/proc/self/io"), counters("/proc/thread-self/io"));
     let of_tree = |index: usize| all[index].saturating_sub(own[index]);
     let children = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
-    let wrapper = getrusage(UsageWho::RUSAGE_SELF).ok();
     let of =
         |resources: Option<&Resources>, time: fn(&Resources) -> TimeVal| resources.map_or(0.0, |r| seconds(time(r)));
     Usage {
@@ -29,8 +29,15 @@ pub fn of_job(streamed: u64) -> Usage {
         system: of(children.as_ref(), Resources::system_time),
         max_rss: children.map_or(0, |resources| u64::try_from(resources.max_rss()).unwrap_or(0) * 1024),
         streamed,
-        wrapper_cpu: of(wrapper.as_ref(), Resources::user_time) + of(wrapper.as_ref(), Resources::system_time),
+        wrapper_cpu: own_cpu().as_secs_f64(),
+        io: io.map(|io| io.as_secs_f64()),
     }
+}
+
+/// The CPU time of this process.
+pub fn own_cpu() -> Duration {
+    let used = |own: Resources| seconds(own.user_time()) + seconds(own.system_time());
+    getrusage(UsageWho::RUSAGE_SELF).map_or(Duration::ZERO, |own| Duration::from_secs_f64(used(own)))
 }
 
 fn seconds(time: TimeVal) -> f64 {

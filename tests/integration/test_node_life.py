@@ -318,49 +318,6 @@ def test_finished_jobs_cost_serve_nothing(runtime: Node) -> None:
     assert descriptors() == before
 
 
-def test_usage(runtime: Node) -> None:
-    big = runtime.base / "big"
-    script = f"head -c 5000000 /dev/urandom > {big}; cat {big} > /dev/null; (cat {big} > /dev/null)"
-    job = runtime.shell("j", script)
-    assert job.wait() == 0
-    usage = job.exit()["usage"]
-    assert isinstance(usage, dict)
-    assert 15_000_000 <= usage["rchar"] < 15_500_000
-    assert 15_000_000 <= usage["wchar"] < 15_500_000
-    assert 0 < usage["user"] + usage["system"] < 5
-    assert 500_000 < usage["max_rss"] < 100_000_000
-    assert usage["wrapper_cpu"] < 0.1
-
-
-def test_streamed_bytes_are_not_the_commands(runtime: Node) -> None:
-    base = runtime.base
-    producer = runtime.shell("p", f"head -c 8000000 /dev/zero > {base}/out/p", outputs=[output(base / "out", "p")])
-    stream = runtime.stream("p", base / "out" / "p", None)
-    job = runtime.shell("c", "cat > /dev/null", inputs=[stream])
-    assert (producer.wait(), job.wait()) == (0, 0)
-    usage = job.exit()["usage"]
-    assert isinstance(usage, dict)
-    assert usage["streamed"] == 8_000_000
-    assert 8_000_000 <= usage["rchar"] < 8_100_000
-    assert 8_000_000 <= usage["wchar"] < 8_100_000
-
-
-def test_memory_and_time_of_the_wrapper(runtime: Node) -> None:
-    jobs = [
-        runtime.shell(f"j{i}", "sleep 0.3; exit 0", outputs=[output(runtime.base / "out", "*", "on_close")])
-        for i in range(5)
-    ]
-    for job in jobs:
-        job.wait_for("started")
-    sizes = [
-        int(Path(f"/proc/{job.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") for job in jobs
-    ]
-    assert max(sizes) < 5 << 20
-    assert [job.wait() for job in jobs] == [0] * 5
-    spent = sorted(float(str(job.exit()["usage"]["wrapper_cpu"])) for job in jobs)  # type: ignore[index]
-    assert spent[2] < 0.01
-
-
 def test_cancelled_before_it_starts(runtime: Node) -> None:
     directory = runtime.run / "jobs" / "j"
     directory.mkdir()
