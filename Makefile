@@ -1,31 +1,37 @@
 # make demo: set up, then run the templates plain and streaming and compare. make test: set up, then run the tests.
 VENV ?= .venv
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml node/Cargo.toml node/Cargo.lock $(wildcard node/src/*.rs)
+# Where scripts/setup.sh links or finds Rust.
+export PATH := $(abspath $(VENV))/rust:$(HOME)/.cargo/bin:$(PATH)
+SOURCES := scripts/setup.sh pyproject.toml node/Cargo.toml node/Cargo.lock $(wildcard node/src/*.rs)
 
 .PHONY: demo test lint clean
 
-$(VENV)/.installed: scripts/setup.sh $(SOURCES)
-	./scripts/setup.sh $(VENV) test
+$(VENV)/.installed: $(SOURCES)
+	./scripts/setup.sh $(VENV)
 	touch $@
+
+$(VENV)/.test: $(SOURCES)
+	./scripts/setup.sh $(VENV) test
+	touch $(VENV)/.installed $@
+
+$(VENV)/.lint: $(SOURCES)
+	./scripts/setup.sh $(VENV) test,lint
+	touch $(VENV)/.installed $(VENV)/.test $@
 
 demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks demo
 
-test: $(VENV)/.installed
+test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGUMENTS)
-	PATH="$$PATH:$$HOME/.cargo/bin" cargo test --quiet --manifest-path node/Cargo.toml
-
-$(VENV)/.lint: $(VENV)/.installed
-	./scripts/setup.sh $(VENV) test,lint
-	touch $@
+	cargo test --quiet --manifest-path node/Cargo.toml
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	PATH="$$PATH:$$HOME/.cargo/bin" cargo fmt --manifest-path node/Cargo.toml --check
-	PATH="$$PATH:$$HOME/.cargo/bin" cargo clippy --quiet --manifest-path node/Cargo.toml --all-targets -- -D warnings
+	cargo fmt --manifest-path node/Cargo.toml --check
+	cargo clippy --quiet --manifest-path node/Cargo.toml --all-targets -- -D warnings
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info node/target workflows/*/generated

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make the virtual environment with StreamFlow-IO in it, and what that needs: a C compiler, Rust, Python's venv.
+# Make the virtual environment with StreamFlow-IO in it, and what that needs: a C compiler, Rust, Python's venv; with the
+# extra `test` also Node.js, for the JavaScript in the CWL of the tests.
 # As root on Debian or Ubuntu what is missing is installed; otherwise it is said what to install.
 # Usage: scripts/setup.sh VENV [EXTRA,...]
 set -eu
@@ -15,9 +16,14 @@ missing() {
 }
 
 apt_updated=
-apt_install() {
+apt_update() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
     [ -n "$apt_updated" ] || { apt-get update -qq; apt_updated=1; }
+}
+
+apt_install() {
+    apt_update || return 1
+    echo "setup: installing $*"
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
@@ -31,21 +37,17 @@ rust_version() {
 
 # Distributions have several versions of Rust side by side: take the first that is new enough.
 install_rust() {
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
-    apt-get update -qq
-    apt_updated=1
+    apt_update || return 1
     for package in rustc:cargo rustc-web:cargo-web rustc-1.85:cargo-1.85 rustc-1.89:cargo-1.89; do
         candidate=$(apt-cache policy "${package%:*}" | sed -n 's/^  Candidate: \([0-9.]*\).*/\1/p')
         [ -n "$candidate" ] && at_least "$rust_minimum" "$candidate" || continue
         apt_install "${package%:*}" "${package#*:}"
-        # Packages with a version in their name install binaries with it, too.
+        # Packages with a version in their name install binaries with it, too, beside an older cargo.
         suffix=${package%:*}; suffix=${suffix#rustc}
-        if ! command -v cargo >/dev/null && [ -x "/usr/bin/cargo$suffix" ]; then
-            mkdir -p "$venv/rust"
-            ln -sf "/usr/bin/cargo$suffix" "$venv/rust/cargo"
-            ln -sf "/usr/bin/rustc$suffix" "$venv/rust/rustc"
-            PATH=$(cd "$venv/rust" && pwd):$PATH
-        fi
+        [ -x "/usr/bin/cargo$suffix" ] || suffix=
+        mkdir -p "$venv/rust"
+        ln -sf "/usr/bin/cargo$suffix" "$venv/rust/cargo"
+        ln -sf "/usr/bin/rustc$suffix" "$venv/rust/rustc"
         return 0
     done
     return 1
@@ -54,7 +56,13 @@ install_rust() {
 command -v "$python" >/dev/null || apt_install python3 || missing Python python3
 "$python" -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || missing "Python's venv" python3-venv
 command -v cc >/dev/null || apt_install gcc libc6-dev || missing "a C compiler" "gcc libc6-dev"
-[ -x "$HOME/.cargo/bin/cargo" ] && PATH=$PATH:$HOME/.cargo/bin
+case ",${2:-}," in
+    *,test,*)
+        command -v node >/dev/null || command -v nodejs >/dev/null || apt_install nodejs || missing Node.js nodejs
+        ;;
+esac
+mkdir -p "$venv"
+PATH=$(cd "$venv" && pwd)/rust:$HOME/.cargo/bin:$PATH # what install_rust links, then what rustup installed
 version=$(rust_version)
 if [ -z "$version" ] || ! at_least "$rust_minimum" "$version"; then
     install_rust || {
@@ -64,4 +72,6 @@ if [ -z "$version" ] || ! at_least "$rust_minimum" "$version"; then
 fi
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".$extras"
+echo "setup: installing StreamFlow and StreamFlow-IO into $venv (about a minute; it builds sfio-node)"
+# --use-pep517: without it older versions of pip warn of packages that have no wheel.
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 --editable ".$extras"

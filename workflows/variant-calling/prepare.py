@@ -110,10 +110,11 @@ def download_examples(directory: Path) -> None:
     )
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise MissingError(f"missing: the example data of bowtie2; {advice}")
-    command = ["apt-get", "download", EXAMPLES_PACKAGE]
+    # Without the option apt-get complains to root that its own user may not write here.
+    command = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", EXAMPLES_PACKAGE]
     downloaded = subprocess.run(command, cwd=directory, stdout=sys.stderr).returncode == 0
     if not downloaded and os.geteuid() == 0:
-        subprocess.run(["apt-get", "update"], stdout=sys.stderr)
+        subprocess.run(["apt-get", "-qq", "update"], stdout=sys.stderr)
         downloaded = subprocess.run(command, cwd=directory, stdout=sys.stderr).returncode == 0
     if not downloaded:
         raise MissingError(f"missing: the example data of bowtie2, and apt-get cannot download it; {advice}")
