@@ -1,0 +1,281 @@
+"""Admission by storage bandwidth and I/O executors: who may start now, where, and with how much. Pure.
+
+Jobs are admitted in order of arrival: a job that lacks a resource holds back all later ones that need the same
+resource, so that none starves. Jobs of one step are alike; only the first of them that waits is looked at, and the
+best location is kept in a heap: the time of a decision does not depend on how many jobs wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from streamflow_io.hints.bandwidth import StaticConstraint
+
+from .demand import Demand, Grant, Placement, Request
+from .learners import LearnerFactory, Learners, LearningEvent, make_learner
+from .observations import Observation
+from .resources import Resources
+from .storages import bytes_per_second
+
+_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class _Blocked:
+    """A job cannot start for want of these resources; none: it is behind another job, or some step learns."""
+
+    resources: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Place:
+    placement: Placement
+    locations: tuple[str, ...]
+    constraint: float | None
+
+
+@dataclass
+class _Job:
+    """:ivar ready_at: the locations where it has all else that it needs; of jobs that are not I/O tasks"""
+
+    request: Request
+    arrival: int
+    place: _Place | None = None
+    ready_at: list[str] = field(default_factory=list)
+
+
+class Admission:
+    """Decides which jobs start.
+
+    I/O tasks are submitted and then granted by :meth:`decide`. Other jobs with a storageBW are submitted, asked about
+    with :meth:`could_start`, and started with :meth:`start`: whether they have cores is decided elsewhere. Call
+    :meth:`decide` after whatever else is called.
+
+    Guarantees: what is granted fits; :meth:`release` returns all that a job holds, whatever became of it; every job is
+    granted at last if those before it end.
+
+    :param io_executors: the most I/O tasks at once on one location; none: four for each core
+    :param learner_factory: makes the learner of a step on a storage
+    """
+
+    def __init__(self, io_executors: int | None = None, learner_factory: LearnerFactory = make_learner) -> None:
+        self._resources = Resources(io_executors)
+        self._learners = Learners(learner_factory, self._resources)
+        self._jobs: dict[str, _Job] = {}
+        # Those that wait, by demand, in order of arrival. Jobs that are no I/O tasks: if all they lack is bandwidth.
+        self._queues: dict[Demand, list[tuple[int, str]]] = {}
+        self._arrivals = 0
+
+    def set_locations(self, pool: str, cores: Mapping[str, float]) -> None:
+        """The locations of a pool, in order of preference, with their cores."""
+        self._resources.set_locations(pool, cores)
+
+    def submit(self, request: Request, now: float) -> None:
+        """A job arrives; its pools are known. It has to end with :meth:`release`.
+
+        :raises ValueError: if it is here already
+        """
+        if request.job in self._jobs:
+            raise ValueError(f"{request.job} has been submitted already")
+        self._arrivals += 1
+        self._jobs[request.job] = _Job(request, self._arrivals)
+        demand = request.demand
+        for placement in demand.placements:
+            self._resources.open(placement)
+        self._learners.submitted(demand, now)
+        if demand.io_task:
+            self._enqueue(request.job)
+
+    def decide(self, now: float) -> list[Grant]:
+        """Admit the I/O tasks that may start now, in order of arrival; each is granted once."""
+        grants = []
+        blocked: set[str] = set()
+        heads = [(queue[0][0], index, demand) for index, (demand, queue) in enumerate(self._queues.items())]
+        heapq.heapify(heads)
+        while heads:
+            _, index, demand = heapq.heappop(heads)
+            queue = self._queues[demand]
+            place = self._find_head(demand, blocked)
+            blocked.update(self._held_back(demand, place))
+            if isinstance(place, _Blocked) or not demand.io_task:
+                continue
+            grants.append(self._take(self._jobs[queue[0][1]], place, now))
+            if demand in self._queues:
+                heapq.heappush(heads, (queue[0][0], index, demand))
+        return grants
+
+    def could_start(self, job: str, location: str) -> bool:
+        """Whether a job could start on a location; for jobs that are not I/O tasks, when they have all else there.
+
+        A job that could not waits from now on for bandwidth, until :meth:`start` or :meth:`stand_down`.
+        """
+        waiting = self._jobs[job]
+        blocked: set[str] = set()
+        for arrival, demand in sorted(
+            ((queue[0][0], d) for d, queue in self._queues.items()), key=lambda head: head[0]
+        ):
+            if arrival >= waiting.arrival:
+                break
+            blocked.update(self._held_back(demand, self._find_head(demand, blocked)))
+        if isinstance(self._find(waiting, blocked, [location]), _Place):
+            return True
+        if not waiting.ready_at:
+            self._enqueue(job)
+        if location not in waiting.ready_at:
+            waiting.ready_at.append(location)
+        return False
+
+    def stand_down(self, job: str, location: str) -> bool:
+        """A job lacks something else on a location: it does not wait for bandwidth there for the time being.
+
+        :return: whether it did, and waits nowhere now: others may start
+        """
+        waiting = self._jobs[job]
+        if location not in waiting.ready_at:
+            return False
+        waiting.ready_at.remove(location)
+        return not waiting.ready_at and self._dequeue(job)
+
+    def start(self, job: str, locations: Sequence[str], now: float) -> Grant:
+        """Start a job that could start on each of these locations.
+
+        :raises ValueError: if it does not fit
+        """
+        waiting = self._jobs[job]
+        place = self._find(waiting, set(), locations)
+        if isinstance(place, _Blocked):
+            raise ValueError(f"{job} does not fit on {', '.join(locations)}")
+        return self._take(waiting, place, now)
+
+    def release(self, job: str, now: float, observation: Observation | None = None, no_more: bool = False) -> bool:
+        """A job has ended, or will not start; what it holds is free. Does nothing for a job that is not here.
+
+        :param observation: how it went, if it succeeded
+        :param no_more: no further job of its step will be submitted
+        :return: whether it was here
+        """
+        ended = self._jobs.pop(job, None)
+        if ended is None:
+            return False
+        self._dequeue(job, ended)
+        demand, place = ended.request.demand, ended.place
+        if place is None:
+            self._learners.withdrawn(demand, now)
+        else:
+            self._resources.release(job)
+            self._learners.ended(demand, place.placement, job, observation, now, no_more)
+        return True
+
+    def locations_of(self, job: str) -> tuple[str, ...]:
+        """Where a job has been granted to start."""
+        place = self._jobs[job].place
+        return () if place is None else place.locations
+
+    def waiting(self, step: str) -> int:
+        """How many jobs of a step wait."""
+        return sum(len(queue) for demand, queue in self._queues.items() if demand.step == step)
+
+    def drain(self) -> list[LearningEvent]:
+        """What was learned and chosen since the last call."""
+        return self._learners.drain()
+
+    # Waiting
+
+    def _enqueue(self, job: str) -> None:
+        entry = self._jobs[job]
+        heapq.heappush(self._queues.setdefault(entry.request.demand, []), (entry.arrival, job))
+
+    def _dequeue(self, job: str, entry: _Job | None = None) -> bool:
+        entry = entry or self._jobs[job]
+        queue = self._queues.get(entry.request.demand, [])
+        if queue and queue[0] == (entry.arrival, job):
+            heapq.heappop(queue)
+        elif (entry.arrival, job) in queue:
+            queue.remove((entry.arrival, job))
+            heapq.heapify(queue)
+        else:
+            return False
+        if not queue:
+            del self._queues[entry.request.demand]
+        return True
+
+    # Deciding
+
+    def _held_back(self, demand: Demand, place: _Place | _Blocked) -> Collection[str]:
+        """The resources that nobody behind the first waiting job of a demand may take."""
+        if isinstance(place, _Blocked):
+            return place.resources
+        # Other than I/O tasks take them when they are asked, which is soon.
+        return () if demand.io_task else self._resources.names(demand, place.placement)
+
+    def _find_head(self, demand: Demand, blocked: Collection[str]) -> _Place | _Blocked:
+        """Where the first waiting job of a demand can start."""
+        job = self._jobs[self._queues[demand][0][1]]
+        if demand.io_task:
+            return self._find(job, blocked)
+        places = [self._find(job, blocked, [location]) for location in job.ready_at]
+        return next((place for place in places if isinstance(place, _Place)), places[0])
+
+    def _find(self, job: _Job, blocked: Collection[str], locations: Sequence[str] = ()) -> _Place | _Blocked:
+        """Where a job can start now.
+
+        :param blocked: resources that earlier jobs wait for
+        :param locations: just these
+        """
+        lacking: frozenset[str] = frozenset()
+        for placement in job.request.demand.placements:
+            place = self._find_in(job.request, placement, blocked, locations)
+            if isinstance(place, _Place):
+                return place
+            lacking |= place.resources
+        return _Blocked(lacking)
+
+    def _find_in(
+        self, request: Request, placement: Placement, blocked: Collection[str], locations: Sequence[str]
+    ) -> _Place | _Blocked:
+        demand, resources = request.demand, self._resources
+        if any(name in blocked for name in resources.names(demand, placement)):
+            return _Blocked()
+        if any(location not in resources.locations(placement.pool) for location in locations):
+            return _Blocked()
+        learning = self._learners.place(demand, placement)
+        if learning.closed:
+            return _Blocked()
+        constraint = self._constraint(demand, placement)
+        amount = 0 if constraint is None else bytes_per_second(constraint)
+        if learning.location is not None:
+            found: Sequence[str] = [learning.location]
+            if not resources.may_use(demand, learning.location, learning.holds):
+                return _Blocked()
+        else:
+            found = locations or resources.choose(demand, placement, amount, request.preferred)
+        if len(found) < demand.locations or not resources.fits(demand, placement, found, amount):
+            return _Blocked(resources.lacking(demand, placement, found, amount))
+        return _Place(placement, tuple(found), constraint)
+
+    def _constraint(self, demand: Demand, placement: Placement) -> float | None:
+        if demand.constraint is None or placement.storage is None:
+            return None
+        if isinstance(demand.constraint, StaticConstraint):
+            return demand.constraint.value
+        return self._learners.constraint(demand, placement)
+
+    def _take(self, job: _Job, place: _Place, now: float) -> Grant:
+        request = job.request
+        amount = 0 if place.constraint is None else bytes_per_second(place.constraint)
+        self._dequeue(request.job)
+        self._resources.allocate(request.job, request.demand, place.placement, place.locations, amount)
+        self._learners.started(request.demand, place.placement, request.job, place.locations[0], now)
+        job.place = place
+        allocated = self._resources.allocated(request.demand, place.placement, place.locations[0])
+        return Grant(
+            job=request.job,
+            step=request.demand.step,
+            placement=place.placement,
+            locations=place.locations,
+            constraint=place.constraint,
+            allocated=None if place.constraint is None else allocated / _MEGABYTE,
+            running=self._resources.io_tasks(place.locations[0]),
+        )

@@ -1,0 +1,67 @@
+"""What jobs need of storages, and what they are given. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamflow_io.hints.bandwidth import StorageBW
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Direction
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Locations that a job may use, and the storage that it uses there.
+
+    :ivar pool: a name for these locations
+    :ivar storage: none: no bandwidth is accounted
+    """
+
+    pool: str
+    storage: StorageConfig | None
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What each job of a step needs.
+
+    :ivar constraint: its storageBW; none: no bandwidth
+    :ivar locations: how many each job needs
+    """
+
+    step: str
+    io_task: bool
+    constraint: StorageBW | None
+    direction: Direction
+    placements: tuple[Placement, ...]
+    locations: int = 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job that is to be admitted.
+
+    :ivar preferred: locations to take if they are free, best first
+    """
+
+    job: str
+    demand: Demand
+    preferred: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A job may start.
+
+    :ivar constraint: its storageBW, MB/s
+    :ivar allocated: admitted storageBW of all jobs on that storage, with this one, MB/s
+    :ivar running: admitted I/O tasks on the first location, with this one
+    """
+
+    job: str
+    step: str
+    placement: Placement
+    locations: tuple[str, ...]
+    constraint: float | None
+    allocated: float | None
+    running: int

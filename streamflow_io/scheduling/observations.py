@@ -1,0 +1,62 @@
+"""How jobs went, and groups of such observations. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_UNEVEN = 1.1
+# The time of a job that moves less is not that of its bytes, which are logs and the like.
+_LEAST_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A job that succeeded.
+
+    :ivar bytes: what it moved in the direction of its constraint; none: not measured. Less than 1 MB does not count
+    """
+
+    seconds: float
+    bytes: float | None = None
+
+
+class Group:
+    """The observations of jobs that ran under one constraint.
+
+    :ivar concurrency: the most that were seen to run at once
+    """
+
+    def __init__(self) -> None:
+        self._observations: list[Observation] = []
+        self.concurrency = 0
+
+    def __len__(self) -> int:
+        return len(self._observations)
+
+    def add(self, observation: Observation, concurrency: int) -> None:
+        self._observations.append(observation)
+        self.concurrency = max(self.concurrency, concurrency)
+
+    @property
+    def job_bytes(self) -> float | None:
+        """The mean bytes of a job; none unless all were measured."""
+        sizes = self._sizes()
+        return sum(sizes) / len(sizes) if sizes else None
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether jobs are known to differ in size."""
+        sizes = self._sizes()
+        return bool(sizes) and max(sizes) > _UNEVEN * min(sizes)
+
+    def seconds(self, job_bytes: float | None) -> float | None:
+        """The mean time of a job; where bytes were measured, of a job of so many bytes. None of an empty group."""
+        if not self._observations:
+            return None
+        mean = sum(observation.seconds for observation in self._observations) / len(self._observations)
+        mine = self.job_bytes
+        return mean * job_bytes / mine if job_bytes and mine else mean
+
+    def _sizes(self) -> list[float]:
+        sizes = [size for one in self._observations if (size := one.bytes or 0) >= _LEAST_BYTES]
+        return sizes if len(sizes) == len(self._observations) else []

@@ -1,0 +1,74 @@
+"""The constraint registry: what was learned of the jobs of one step on one storage. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class RegisteredConstraint:
+    """The outcome of an epoch.
+
+    :ivar constraint: storageBW of each job, MB/s
+    :ivar seconds: the mean time of a job
+    :ivar concurrency: how many jobs run at once under this constraint
+    :ivar jobs: how many jobs the mean is of
+    """
+
+    constraint: float
+    seconds: float
+    concurrency: int
+    jobs: int
+
+
+@dataclass(frozen=True)
+class ConstraintRegistry:
+    """Registered constraints, in ascending order of their storageBW; at most one for each.
+
+    :ivar job_bytes: the bytes of the job that the times stand for, where bytes were measured: the time of a job is
+        proportional to its bytes; none: all jobs are taken as alike
+    """
+
+    entries: tuple[RegisteredConstraint, ...] = ()
+    job_bytes: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    @property
+    def constraints(self) -> tuple[float, ...]:
+        return tuple(entry.constraint for entry in self.entries)
+
+    def get(self, constraint: float) -> RegisteredConstraint | None:
+        return next((entry for entry in self.entries if entry.constraint == constraint), None)
+
+    def register(self, entry: RegisteredConstraint) -> ConstraintRegistry:
+        """With an entry more, or instead of the one with the same constraint."""
+        return self._with(entry, *(other for other in self.entries if other.constraint != entry.constraint))
+
+    def scaled(self, factor: float, constraints: Iterable[float]) -> ConstraintRegistry:
+        """With the times of some constraints multiplied."""
+        chosen = set(constraints)
+        return self._with(
+            *(
+                replace(entry, seconds=entry.seconds * factor) if entry.constraint in chosen else entry
+                for entry in self.entries
+            )
+        )
+
+    def seconds_at(self, concurrency: int) -> float:
+        """The time of a job when so many run at once: that of the registered constraint that allows the fewest, but as
+        many; if none does, that of the one that allows most.
+
+        :raises ValueError: if nothing is registered
+        """
+        if not self.entries:
+            raise ValueError("no constraint is registered")
+        enough = [entry for entry in self.entries if entry.concurrency >= concurrency]
+        if enough:
+            return min(enough, key=lambda entry: (entry.concurrency, entry.seconds)).seconds
+        return max(self.entries, key=lambda entry: (entry.concurrency, -entry.seconds)).seconds
+
+    def _with(self, *entries: RegisteredConstraint) -> ConstraintRegistry:
+        return replace(self, entries=tuple(sorted(entries, key=lambda entry: entry.constraint)))

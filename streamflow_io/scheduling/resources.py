@@ -1,0 +1,190 @@
+"""The resources that admission gives out: bandwidth of storages and I/O executors of locations. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Direction
+
+from .demand import Demand, Placement
+from .ledger import Account, Ledger
+from .locations import LocationHeap
+from .storages import ONE_WAY, bandwidth_account, bytes_per_second
+
+EXECUTORS_PER_CORE = 4
+
+
+class Resources:
+    """What is free on which location.
+
+    A location can be locked: then only those who hold the lock may start I/O tasks there.
+
+    :param io_executors: the most I/O tasks at once on one location; none: four for each core
+    """
+
+    def __init__(self, io_executors: int | None) -> None:
+        self._io_executors = io_executors
+        self._ledger = Ledger()
+        self._pools: dict[str, Mapping[str, float]] = {}
+        self._heaps: dict[tuple[str, StorageConfig | None, Direction, bool], LocationHeap] = {}
+        self._heaps_at: dict[str, list[LocationHeap]] = defaultdict(list)
+        self._locked: set[str] = set()
+        self._places: dict[str, tuple[str, ...]] = {}
+
+    # Locations
+
+    def set_locations(self, pool: str, cores: Mapping[str, float]) -> None:
+        """The locations of a pool, in order of preference, with their cores."""
+        if list(self._pools.get(pool, ())) == list(cores):
+            return
+        self._pools[pool] = dict(cores)
+        for location in cores:
+            self._ledger.open(_executors(location), self._executors_of(pool, location))
+        for key in [key for key in self._heaps if key[0] == pool]:
+            heap = self._heaps.pop(key)
+            for heaps in self._heaps_at.values():
+                if heap in heaps:
+                    heaps.remove(heap)
+
+    def locations(self, pool: str) -> Collection[str]:
+        return self._pools[pool].keys()
+
+    def quietest(self, pool: str) -> str | None:
+        """Of the locations that are not locked, the one with the fewest I/O tasks."""
+        candidates = [location for location in self._pools[pool] if location not in self._locked]
+        return min(candidates, key=self.io_tasks, default=None)
+
+    def open(self, placement: Placement) -> None:
+        """Make the accounts of a placement known."""
+        storage = placement.storage
+        if storage is None:
+            return
+        for location in self._pools[placement.pool]:
+            for way in ONE_WAY["both"]:
+                self._ledger.open(bandwidth_account(storage, way, location), bytes_per_second(storage.bandwidth(way)))
+            if storage.scope == "shared":
+                return
+
+    def executors(self, pool: str) -> int:
+        """The I/O executors of the first location."""
+        return self._executors_of(pool, next(iter(self._pools[pool])))
+
+    def io_tasks(self, location: str) -> int:
+        """How many I/O tasks run there."""
+        return self._ledger.allocated(_executors(location))
+
+    def is_locked(self, location: str) -> bool:
+        return location in self._locked
+
+    def lock(self, location: str) -> None:
+        """Keep others out."""
+        self._locked.add(location)
+        self._touch((location,))
+
+    def unlock(self, location: str) -> None:
+        self._locked.discard(location)
+        self._touch((location,))
+
+    # Jobs
+
+    def names(self, demand: Demand, placement: Placement) -> list[str]:
+        """The names of what jobs take; whoever lacks one holds back those who need the same."""
+        storage = placement.storage if demand.constraint is not None else None
+        names = [f"{storage.name} {way}" for way in ONE_WAY[demand.direction]] if storage is not None else []
+        return [*names, f"executors of {placement.pool}"] if demand.io_task else names
+
+    def choose(self, demand: Demand, placement: Placement, amount: int, preferred: Iterable[str]) -> list[str]:
+        """The locations to take: the preferred ones if they can be had, then those with most free bandwidth.
+
+        :param amount: bytes per second on each
+        """
+        chosen: list[str] = []
+        candidates = (location for location in preferred if location in self._pools[placement.pool])
+        for location in candidates:
+            if self.may_use(demand, location) and self.fits(demand, placement, (location,), amount):
+                chosen.append(location)
+        if len(chosen) < demand.locations:
+            chosen += self._heap(demand, placement).best(demand.locations)
+        return list(dict.fromkeys(chosen))[: demand.locations]
+
+    def may_use(self, demand: Demand, location: str, holds_lock: bool = False) -> bool:
+        """Whether jobs are not kept out of a location."""
+        return not demand.io_task or holds_lock or location not in self._locked
+
+    def fits(self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> bool:
+        return self._ledger.fits(self._amounts(demand, placement, locations, amount))
+
+    def lacking(self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> frozenset[str]:
+        """The names of what jobs lack on locations.
+
+        Where there is no location with an executor, nobody else has one either, but for those that need fewer.
+        """
+        names = self.names(demand, placement)
+        executors = frozenset(names[-1:] if demand.io_task else ())
+        if len(locations) < demand.locations:
+            return executors if demand.locations > 1 else frozenset()
+        if demand.io_task and any(self._ledger.free(_executors(location)) == 0 for location in locations):
+            return executors
+        return frozenset(names) - executors
+
+    def allocate(self, job: str, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> None:
+        """:raises ValueError: if it does not fit; nothing is given then"""
+        self._ledger.allocate(job, self._amounts(demand, placement, locations, amount))
+        self._places[job] = tuple(locations)
+        self._touch(locations)
+
+    def release(self, job: str) -> None:
+        self._ledger.release(job)
+        self._touch(self._places.pop(job, ()))
+
+    def allocated(self, demand: Demand, placement: Placement, location: str) -> int:
+        """Bytes per second of all jobs on the storage; of the fuller direction, if there are two."""
+        if placement.storage is None:
+            return 0
+        return max(
+            self._ledger.allocated(bandwidth_account(placement.storage, way, location))
+            for way in ONE_WAY[demand.direction]
+        )
+
+    def _amounts(
+        self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int
+    ) -> dict[Account, int]:
+        amounts = {_executors(location): 1 for location in locations} if demand.io_task else {}
+        if placement.storage is not None and amount:
+            for way in ONE_WAY[demand.direction]:
+                amounts |= {bandwidth_account(placement.storage, way, location): amount for location in locations}
+        return amounts
+
+    def _executors_of(self, pool: str, location: str) -> int:
+        return self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))
+
+    def _touch(self, locations: Iterable[str]) -> None:
+        for location in locations:
+            for heap in self._heaps_at.get(location, ()):
+                heap.touch(location)
+
+    def _heap(self, demand: Demand, placement: Placement) -> LocationHeap:
+        """Locations by free bandwidth, then by free executors."""
+        storage = placement.storage if placement.storage is not None and placement.storage.scope == "node" else None
+        key = (placement.pool, storage, demand.direction, demand.io_task)
+
+        def measure(location: str) -> tuple[int, ...] | None:
+            executors = self._ledger.free(_executors(location))
+            if demand.io_task and (executors == 0 or location in self._locked):
+                return None
+            if storage is None:
+                return (executors,)
+            ways = ONE_WAY[demand.direction]
+            return min(self._ledger.free(bandwidth_account(storage, way, location)) for way in ways), executors
+
+        if key not in self._heaps:
+            self._heaps[key] = LocationHeap(tuple(self._pools[placement.pool]), measure)
+            for location in self._pools[placement.pool]:
+                self._heaps_at[location].append(self._heaps[key])
+        return self._heaps[key]
+
+
+def _executors(location: str) -> Account:
+    return Account("executors", location)

@@ -1,0 +1,47 @@
+"""Which storage a job uses, and what of it. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from typing import Literal
+
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Direction
+
+from .ledger import Account
+
+ONE_WAY: dict[Direction, tuple[Literal["read", "write"], ...]] = {
+    "read": ("read",),
+    "write": ("write",),
+    "both": ("read", "write"),
+}
+_BYTES_PER_MEGABYTE = 1_000_000
+
+
+def bytes_per_second(megabytes: float) -> int:
+    """MB/s as a whole number of bytes per second, at least 1."""
+    return max(1, round(megabytes * _BYTES_PER_MEGABYTE))
+
+
+def holds_path(storage: StorageConfig, deployment: str, path: str) -> bool:
+    """Whether a path of a deployment is on a storage."""
+    if storage.deployment not in (None, deployment):
+        return False
+    root = posixpath.normpath(storage.path)
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def storage_of(storages: Iterable[StorageConfig], deployment: str, path: str) -> StorageConfig | None:
+    """The storage that holds a path: of several, the one with the longest path, and one that names the deployment."""
+    path = posixpath.normpath(path)
+    return max(
+        (storage for storage in storages if holds_path(storage, deployment, path)),
+        key=lambda storage: (len(posixpath.normpath(storage.path)), storage.deployment is not None),
+        default=None,
+    )
+
+
+def bandwidth_account(storage: StorageConfig, direction: Literal["read", "write"], location: str) -> Account:
+    """The account of a storage's bandwidth for jobs on a location."""
+    return Account(f"{storage.name} {direction}", location if storage.scope == "node" else None)
