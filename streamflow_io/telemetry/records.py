@@ -1,0 +1,168 @@
+"""The records of a run: one JSON object per line of its telemetry file. Pure.
+
+Times are seconds since the epoch; bandwidths MB/s (10^6 bytes per second); bytes are bytes. `docs/telemetry.md`
+describes the file; its JSON Schema is generated from these models.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+from streamflow_io.hints.models import Direction
+
+VERSION: Literal[1] = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    time: float = Field(description="seconds since the epoch")
+
+
+class Storage(BaseModel):
+    """A storage of the StreamFlow file."""
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    path: str
+    scope: Literal["shared", "node"]
+    write: float | None = None
+    read: float | None = None
+    deployment: str | None = None
+
+
+class RunRecord(_Record):
+    """Always the first: the run starts."""
+
+    event: Literal["run"] = "run"
+    version: Literal[1] = VERSION
+    name: str = Field(description="the name of the run")
+    workflow: str = Field(description="the CWL file")
+    storages: tuple[Storage, ...] = ()
+    io_executors: int | None = Field(None, description="as configured")
+
+
+class StepRecord(_Record):
+    """What the hints say of a step; one for each with IOTask or StorageBandwidth."""
+
+    event: Literal["step"] = "step"
+    step: str
+    io_task: bool
+    storage_bw: str | None = Field(None, alias="storageBW", description="as written")
+    direction: Direction = "write"
+
+
+class SubmittedRecord(_Record):
+    """A job asks to be scheduled."""
+
+    event: Literal["submitted"] = "submitted"
+    job: str
+    step: str
+
+
+class AdmittedRecord(_Record):
+    """A job may start, as far as storages are concerned."""
+
+    event: Literal["admitted"] = "admitted"
+    job: str
+    step: str
+    location: str
+    storage: str | None = None
+    constraint: float | None = Field(None, description="its storageBW; none: it needs no bandwidth")
+    allocated: float | None = Field(None, description="admitted storageBW of all jobs on the storage, with this one")
+    running: int = Field(description="admitted I/O tasks on the location, with this one")
+
+
+class StartedRecord(_Record):
+    """A job runs."""
+
+    event: Literal["started"] = "started"
+    job: str
+    step: str
+    location: str
+
+
+class Usage(BaseModel):
+    """What the node runtime measured of a job's process tree."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    started: float = Field(description="when its command started")
+    ended: float
+    bytes_read: int = Field(description="by system calls")
+    bytes_written: int = Field(description="by system calls")
+    storage_bytes_read: int = Field(description="from storage, as the kernel accounts them")
+    storage_bytes_written: int = Field(description="to storage, as the kernel accounts them")
+    cpu_seconds: float
+    io_seconds: float | None = Field(None, description="time in I/O: one of its threads waited for a device")
+
+    def moved(self, direction: Direction) -> int:
+        """The bytes moved in a direction; in both: their sum.
+
+        What is mapped into memory is seen by the kernel's accounts only, what is in a cache by system calls only.
+        """
+        read = max(self.bytes_read, self.storage_bytes_read)
+        written = max(self.bytes_written, self.storage_bytes_written)
+        return {"read": read, "write": written, "both": read + written}[direction]
+
+
+class EndedRecord(_Record):
+    """A job has ended."""
+
+    event: Literal["ended"] = "ended"
+    job: str
+    step: str
+    status: Literal["completed", "failed", "cancelled", "rolled back"]
+    usage: Usage | None = Field(None, description="where the node runtime ran it")
+
+
+class EpochRecord(_Record):
+    """An epoch of learning has ended."""
+
+    event: Literal["epoch"] = "epoch"
+    step: str
+    storage: str
+    location: str
+    number: int = Field(description="from 1, for each time that the step learns")
+    constraint: float
+    concurrency: int = Field(description="how many jobs fit at once")
+    jobs: int = Field(description="how many jobs the mean is of")
+    mean_seconds: float | None = Field(None, description="the mean time of a job; none: no job succeeded")
+    registered: bool
+    started: float
+
+
+class ChoiceRecord(_Record):
+    """The constraint of a step is another one from now on."""
+
+    event: Literal["choice"] = "choice"
+    step: str
+    storage: str
+    constraint: float
+    reason: Literal["first", "learning", "learned", "remembered", "objective", "contradicted", "drifted"]
+    outstanding: int = Field(description="jobs of the step that wait or run")
+    estimates: dict[str, float] = Field(
+        default_factory=dict, description="by registered constraint, the seconds that all of them would take"
+    )
+
+
+class EndRecord(_Record):
+    """The last one of a run that was not killed."""
+
+    event: Literal["end"] = "end"
+
+
+Record = Annotated[
+    RunRecord
+    | StepRecord
+    | SubmittedRecord
+    | AdmittedRecord
+    | StartedRecord
+    | EndedRecord
+    | EpochRecord
+    | ChoiceRecord
+    | EndRecord,
+    Field(discriminator="event"),
+]
+RECORD: TypeAdapter[Record] = TypeAdapter(Record)

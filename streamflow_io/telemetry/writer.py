@@ -1,0 +1,121 @@
+"""Appends the records of a run to its telemetry file, without ever making the run wait or fail."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from streamflow.log_handler import logger
+from typing_extensions import Self
+
+from .records import Record
+
+# A full second is what a killed run may lose; the rest is for a slow disk.
+INTERVAL = 0.5
+_CLOSE_TIMEOUT = 10.0
+
+
+class TelemetryWriter:
+    """Appends records, one JSON object per line, in the order of :meth:`write`.
+
+    A thread of its own serialises and writes twice a second: the caller never waits for the disk, which may be the one
+    that the run congests. A run that is killed loses at most its last second and leaves whole lines, but perhaps for
+    the last. If the file cannot be written, one warning says so and all further records are dropped.
+
+    The file is created with the first record, mode 0600; it must not exist: two runs never share one.
+
+    :param locate: gives the path of the file; called once, with the first record, in the writer's thread. It may
+        create directories.
+    """
+
+    def __init__(self, locate: Callable[[], Path], interval: float = INTERVAL) -> None:
+        self._locate = locate
+        self._interval = interval
+        self._records: SimpleQueue[Record | None] = SimpleQueue()
+        self._closing = threading.Event()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def write(self, record: Record) -> None:
+        """Append a record. Raises nothing; returns at once; does nothing after :meth:`close`."""
+        if self._stopped:
+            return
+        self._records.put(record)
+        if self._thread is None:
+            self._start()
+
+    def close(self) -> None:
+        """Write what is pending and end. Waits for the disk, but not for ever; may be called again."""
+        self._stopped = True
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        atexit.unregister(self.close)
+        self._records.put(None)
+        self._closing.set()
+        thread.join(_CLOSE_TIMEOUT)
+        if thread.is_alive():
+            logger.warning(f"The telemetry of this run is not complete: its disk did not answer for {_CLOSE_TIMEOUT} s")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no more threads
+            self._thread = None
+            self._give_up(error)
+        else:
+            atexit.register(self.close)
+
+    def _run(self) -> None:
+        # RuntimeError: the user has no home directory. ValueError: a record has no JSON.
+        try:
+            descriptor = _create(self._locate())
+            try:
+                while self._write_batch(descriptor):
+                    pass
+            finally:
+                os.close(descriptor)
+        except (OSError, RuntimeError, ValueError) as error:
+            self._give_up(error)
+
+    def _write_batch(self, descriptor: int) -> bool:
+        """Wait for records, let some gather, write them.
+
+        :return: whether there may be more
+        """
+        batch = [self._records.get()]
+        self._closing.wait(self._interval)
+        try:
+            while batch[-1] is not None:
+                batch.append(self._records.get_nowait())
+        except Empty:
+            pass
+        lines = "".join(record.model_dump_json(by_alias=True, exclude_none=True) + "\n" for record in batch if record)
+        _write_all(descriptor, lines.encode())
+        return batch[-1] is not None
+
+    def _give_up(self, error: Exception) -> None:
+        self._stopped = True
+        logger.warning(f"The telemetry of this run ends here, the run goes on: {error}")
+
+
+def _create(path: Path) -> int:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
