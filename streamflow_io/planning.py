@@ -23,6 +23,7 @@ from streamflow.main import build_context
 from .coordination import Delivery, Gang, StreamEdge
 from .hints import HintError, HintErrors, SchedulerConfig, read_scheduler_config
 from .runtime import EmbeddedRuntime, NodeRuntimeError
+from .scheduling.checks import StepStorage
 from .streaming.translator import IOAwareTranslator, Plan
 
 
@@ -48,6 +49,7 @@ class Plans:
                     "steps": {path: {"cores": step.cores} for path, step in plan.steps.items()},
                     "edges": [_edge_to_json(edge) for edge in plan.edges],
                     "gangs": [vars(gang) for gang in plan.gangs],
+                    "storages": [vars(step) for step in plan.storages],
                 }
                 for name, plan in self.plans.items()
             },
@@ -60,6 +62,8 @@ class Plans:
                 console.print(_edges(plan.edges))
             if plan.gangs:
                 console.print(_gangs(plan.gangs))
+            if plan.storages:
+                console.print(_storages(plan.storages))
         if self.inactive is not None:
             console.print(f"Nothing of this will be done: {self.inactive}", markup=False, style="yellow")
 
@@ -83,8 +87,8 @@ def plan_file(path: Path) -> Plans:
     try:
         return Plans(_inactive(scheduler), asyncio.run(_plans(path.resolve(), scheduler is not None)))
     except WorkflowDefinitionException as error:
-        if isinstance(error.__context__, HintErrors):
-            raise error.__context__ from None
+        if isinstance(error.__cause__, HintErrors):
+            raise error.__cause__ from None
         raise HintErrors(
             [HintError(str(path), None, "StreamFlow file", str(error), "a valid StreamFlow file")]
         ) from None
@@ -192,4 +196,20 @@ def _gangs(gangs: tuple[Gang, ...]) -> Table:
     for gang in gangs:
         cores = "known at run time" if gang.cores is None else f"{gang.cores:g}"
         table.add_row("\n".join(gang.steps), "\n".join(gang.heads), cores)
+    return table
+
+
+def _storages(steps: tuple[StepStorage, ...]) -> Table:
+    table = Table(title="I/O tasks and storage bandwidth", title_justify="left")
+    for column in ("step", "takes cores", "storageBW (MB/s)", "of storage", "on"):
+        table.add_column(column, overflow="fold")
+    for step in steps:
+        storage = f"{step.storage} ({step.direction})" if step.storage else "[yellow]none found: no limit[/yellow]"
+        table.add_row(
+            step.step,
+            "no: I/O task" if step.io_task else "yes",
+            step.storage_bw or "no limit",
+            storage if step.storage_bw else "",
+            step.deployment,
+        )
     return table

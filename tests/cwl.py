@@ -147,10 +147,25 @@ class Run:
 
 @dataclass
 class Bench:
-    """A directory in which workflows are run, each with a database and temporary files of its own."""
+    """A directory in which workflows are run, each with a database and temporary files of its own.
+
+    What the plugin keeps for its user is in one place for all of them.
+    """
 
     directory: Path
     count: int = field(default=0, init=False)
+
+    @property
+    def data(self) -> Path:
+        """The data directory of the user."""
+        return self.directory / "data"
+
+    def telemetry(self) -> list[Document]:
+        """The telemetry of the last run."""
+        file = max(
+            (self.data / "streamflow-io" / "runs").glob("*/telemetry.jsonl"), key=lambda path: path.stat().st_mtime
+        )
+        return [json.loads(line) for line in file.read_text().splitlines()]
 
     def write(
         self,
@@ -193,7 +208,7 @@ class Bench:
             stdout=(place / "stdout").open("w"),
             stderr=(place / "stderr").open("w"),
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "TMPDIR": str(place / "tmp"), **environment},
+            env={**os.environ, "TMPDIR": str(place / "tmp"), "XDG_DATA_HOME": str(self.data), **environment},
             cwd=place,
             start_new_session=True,
             text=True,

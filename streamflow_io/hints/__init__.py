@@ -10,6 +10,7 @@ raised together, as :class:`HintErrors`.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Any
 
 from .bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW, parse_storage_bw
@@ -67,6 +68,7 @@ __all__ = [
     "read_annotations",
     "read_scheduler_config",
     "resolve",
+    "tool_digests",
 ]
 
 
@@ -102,3 +104,16 @@ def resolve(
     if errors:
         raise HintErrors(errors)
     return resolved
+
+
+def tool_digests(document: Any, steps: Collection[str]) -> dict[str, str]:
+    """What tells the tools of some steps from others, by step path: equal tools have equal digests, in any workflow.
+
+    :param document: as for :func:`resolve`
+    """
+    if not steps:
+        return {}
+    from .cwl import read_steps, tool_digest
+
+    tools = read_steps(document).tools
+    return {path: tool_digest(tools[path]) for path in steps}

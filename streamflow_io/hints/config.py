@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+from itertools import combinations
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt, field_validator, model_validator
@@ -64,9 +66,14 @@ class SchedulerConfig(Model):
 
     @field_validator("storages", mode="after")
     @classmethod
-    def _different_names(cls, storages: tuple[StorageConfig, ...]) -> tuple[StorageConfig, ...]:
+    def _different(cls, storages: tuple[StorageConfig, ...]) -> tuple[StorageConfig, ...]:
         names = [storage.name for storage in storages]
         for name in names:
             if names.count(name) > 1:
                 raise mistake(f"two storages are named {name!r}", "a different name for each storage")
+        for one, other in combinations(storages, 2):
+            same_path = posixpath.normpath(one.path) == posixpath.normpath(other.path)
+            if same_path and (one.deployment == other.deployment or None in (one.deployment, other.deployment)):
+                message = f"storages {one.name!r} and {other.name!r} have one path, {one.path!r}"
+                raise mistake(message, "a path, or a deployment, of its own for each storage")
         return storages

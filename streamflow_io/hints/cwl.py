@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +23,7 @@ from .parsing import parse_hint
 
 # cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
 CWLObject = Any
+_DESCRIPTIONS = {"hints", "label", "doc", "$namespaces", "$schemas"}
 _FILES = {"File": "File", "stdin": "File", "stdout": "File", "stderr": "File", "Directory": "Directory"}
 
 
@@ -30,11 +33,13 @@ class Walk:
 
     :ivar steps: the tools, by step path
     :ivar workflows: the step paths of the workflows, `/` for the outermost
+    :ivar tools: the tools as cwl_utils parsed them, by step path
     :ivar errors: the hints that could not be read
     """
 
     steps: list[Step] = field(default_factory=list)
     workflows: list[str] = field(default_factory=list)
+    tools: dict[str, CWLObject] = field(default_factory=dict)
     errors: list[HintError] = field(default_factory=list)
 
 
@@ -122,6 +127,7 @@ class _Walker:
             inputs = {p.name: p for p in self.parameters(process, "inputs", place)}
             outputs = {p.name: p for p in self.parameters(process, "outputs", place)}
             self.found.steps.append(Step(path, scopes, inputs, outputs))
+            self.found.tools[path] = process
             return
         self.found.workflows.append(path)
         scopes += self.scope(process, path, Level.WORKFLOW, place)
@@ -195,6 +201,23 @@ class _Walker:
                 streamable = Located(name, Level.TOOL, f"{field}.{name}.streamable", source)
             types = frozenset(_types(parameter.type_))
             yield Parameter(name, types, streamable, tuple(_globs(process, parameter)))
+
+
+def tool_digest(tool: CWLObject) -> str:
+    """SHA-256 of what a tool does: the same wherever its file lies, and with whatever hints and descriptions."""
+    saved = tool.save(top=False)
+    content = json.dumps({key: _content(value) for key, value in saved.items() if key != "id"}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _content(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _content(item) for key, item in value.items() if key not in _DESCRIPTIONS}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_content(item) for item in value]
+    if isinstance(value, str) and value.startswith("file:"):
+        return value.rsplit("#", 1)[-1].rsplit("/", 1)[-1]
+    return value
 
 
 def name_of(element: CWLObject) -> str:

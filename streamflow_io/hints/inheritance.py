@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from .bandwidth import AutoConstraint
 from .errors import Level, Located
 from .models import Hint, IOTask, StorageBandwidth, Streaming, StreamingRule
 
@@ -91,6 +92,13 @@ class StepAnnotations:
     streaming: Mapping[str, tuple[Located[StreamingRule], ...]] = field(default_factory=dict)
     streamable_inputs: Mapping[str, Located[str]] = field(default_factory=dict)
     streamable_outputs: Mapping[str, Located[str]] = field(default_factory=dict)
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether its storageBW is learned."""
+        return self.storage_bandwidth is not None and isinstance(
+            self.storage_bandwidth.value.storage_bw, AutoConstraint
+        )
 
     def __bool__(self) -> bool:
         """Whether any hint holds for the step."""

@@ -64,13 +64,18 @@ def check_storages(annotations: Mapping[str, StepAnnotations], storages: Sequenc
             allowed = ", ".join(storage.name for storage in storages) or "none, the StreamFlow file has no storages"
             errors.append(hint.error(f"unknown storage {wanted.storage!r}", allowed, "storage"))
         if candidates:
-            storage = max(candidates, key=lambda candidate: candidate.bandwidth(wanted.direction))
-            limit = storage.bandwidth(wanted.direction)
-            if _most(wanted) > limit:
-                bandwidth = "read and write" if wanted.direction == "both" else wanted.direction
-                message = f"{wanted.storage_bw} is above the {bandwidth} bandwidth of storage {storage.name!r}"
-                errors.append(hint.error(message, f"at most {limit:g} MB/s", "storageBW"))
+            errors += above_storage(hint, max(candidates, key=lambda one: one.bandwidth(wanted.direction)))
     return list(dict.fromkeys(errors))
+
+
+def above_storage(hint: Located[StorageBandwidth], storage: StorageConfig) -> Iterator[HintError]:
+    """An error if a constraint can ask for more bandwidth than a storage has."""
+    wanted = hint.value
+    limit = storage.bandwidth(wanted.direction)
+    if _most(wanted) > limit:
+        bandwidth = "read and write" if wanted.direction == "both" else wanted.direction
+        message = f"{wanted.storage_bw} is above the {bandwidth} bandwidth of storage {storage.name!r}"
+        yield hint.error(message, f"at most {limit:g} MB/s", "storageBW")
 
 
 def _most(hint: StorageBandwidth) -> float:

@@ -1,4 +1,4 @@
-"""The adapter to StreamFlow's scheduler: admission of gang members, the node runtime, the connectors of jobs.
+"""The adapter to StreamFlow's scheduler: admission of gang members and I/O tasks, the node runtime, connectors of jobs.
 
 StreamFlow imports every plugin in every run: what only our own runs need is imported when it is needed.
 """
@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, MutableSequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import Connector
+from streamflow.core.deployment import Connector, Target
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
-from streamflow.core.scheduling import Hardware, HardwareRequirement
-from streamflow.core.workflow import Job
+from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement
+from streamflow.core.workflow import Job, Status, Workflow
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler
 from typing_extensions import Self
@@ -27,17 +27,22 @@ from streamflow_io.streaming.jobs import StreamingJobs
 from streamflow_io.streaming.token import stream_tokens
 
 if TYPE_CHECKING:
-    from streamflow_io.hints import SchedulerConfig
-    from streamflow_io.runtime import EmbeddedRuntime
+    from streamflow_io.hints import SchedulerConfig, StepAnnotations
+    from streamflow_io.runtime import EmbeddedRuntime, ExitEvent
+
+    from .run import HintedRun
+    from .storage_admission import StorageAdmission
 
 SCHEMA = "scheduler.schema.json"
 
 
 class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
-    """StreamFlow's default scheduler, and: a job that reads from a running job is admitted even when no core is free.
+    """StreamFlow's default scheduler, and two kinds of jobs that start even when no core is free.
 
-    What such a job uses is bounded by its stream, as in a shell pipe; it keeps its memory requirement. With
+    A job that reads from a running job: what it uses is bounded by its stream, as in a shell pipe. With
     `oversubscribe: never` it starts when a core is free: nothing is lost, for the file that it reads is on disk.
+    An I/O task: what it uses is bounded by the storage's bandwidth and by the I/O executors. Both keep their memory
+    requirement.
 
     :ivar config: `config` of the scheduler in the StreamFlow file
     :ivar streaming_jobs: the jobs that stream to others
@@ -47,9 +52,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         super().__init__(context, retry_delay)
         self.config: SchedulerConfig = _parse(config, context.config)
         self.streaming_jobs = StreamingJobs()
-        self._members: dict[str, float] = {}
+        self._without_cores: dict[str, float] = {}
         self._connectors: dict[str, Connector] = {}
         self._runtime: asyncio.Task[EmbeddedRuntime] | None = None
+        self._run: HintedRun | None = None
 
     @property
     def annotations_path(self) -> Path | None:
@@ -76,6 +82,37 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             return False
         return True
 
+    @property
+    def learned_path(self) -> Path:
+        """The file with the learned limits; relative to the StreamFlow file."""
+        from streamflow_io.telemetry.learned import default_path
+
+        if self.config.learned is None:
+            return default_path()
+        return Path(self.context.config["path"]).parent / self.config.learned
+
+    def begin(
+        self,
+        workflow: Workflow,
+        annotations: Mapping[str, StepAnnotations],
+        tools: Mapping[str, str],
+        streaming: Collection[str],
+        file: str,
+    ) -> None:
+        """Serve the hints of a workflow that is about to run; see :class:`HintedRun`."""
+        from .run import HintedRun
+
+        self._run = HintedRun(self, workflow, annotations, tools, streaming, file)
+
+    def is_measured(self, job_name: str) -> bool:
+        """Whether the time that a job spends in I/O is wanted."""
+        return self._storages_of(job_name) is not None
+
+    def measured(self, job_name: str, exit_event: ExitEvent) -> None:
+        """A job has run under the node runtime."""
+        if self._run is not None:
+            self._run.observer.measured(job_name, exit_event)
+
     async def node_runtime(self) -> EmbeddedRuntime:
         """The node runtime of this run, started when first needed.
 
@@ -88,6 +125,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         return await asyncio.shield(self._runtime)
 
     async def close(self) -> None:
+        if self._run is not None:
+            await self._run.close()
         if self._runtime is not None:
             with contextlib.suppress(Exception):
                 await (await self._runtime).close()
@@ -103,25 +142,88 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             del self._connectors[job_name]
 
     def get_connector(self, job_name: str) -> Connector:
-        return self._connectors.get(job_name) or super().get_connector(job_name)
+        if (connector := self._connectors.get(job_name)) is not None:
+            return connector
+        connector = super().get_connector(job_name)
+        return connector if self._run is None else self._run.observer.connector(job_name, connector)
 
     def get_hardware(self, job_name: str) -> Hardware:
         # A command sees the cores that its step declares (`runtime.cores`), however it was admitted.
         hardware = super().get_hardware(job_name)
-        if job_name in self._members:
-            return Hardware(self._members[job_name], hardware.memory, hardware.storage)
+        if job_name in self._without_cores:
+            return Hardware(self._without_cores[job_name], hardware.memory, hardware.storage)
         return hardware
 
     async def schedule(
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
     ) -> None:
-        if hardware_requirement is not None and self.config.oversubscribe == "gangs" and self._is_member(job):
-            hardware_requirement = MemberRequirement(hardware_requirement, self._members)
-        await super().schedule(job, binding_config, hardware_requirement)
+        if self._run is not None:
+            self._run.observer.submitted(job.name)
+        if (storages := self._storages_of(job.name)) is None:
+            await self._schedule(job, binding_config, hardware_requirement, self._is_member(job))
+            return
+        targets = list(binding_config.targets)
+        for binding_filter in (self._get_binding_filter(config) for config in binding_config.filters):
+            targets = await binding_filter.get_targets(job, targets)
+        targets = list(await storages.admit(job, targets))
+        try:
+            without_cores = storages.is_io_task(job.name) or self._is_member(job)
+            await self._schedule(job, BindingConfig(targets), hardware_requirement, without_cores)
+        except BaseException:
+            storages.release(job.name, None)
+            raise
+
+    async def _schedule(
+        self, job: Job, binding_config: BindingConfig, requirement: HardwareRequirement | None, without_cores: bool
+    ) -> None:
+        if requirement is not None and without_cores:
+            requirement = CorelessRequirement(requirement, self._without_cores)
+        await super().schedule(job, binding_config, requirement)
+
+    async def notify_status(self, job_name: str, status: Status) -> None:
+        if self._run is not None:
+            if status is Status.RUNNING:
+                await self._run.observer.started(job_name)
+            elif status is not Status.FIREABLE:
+                observation = await self._run.observer.ended(job_name, status)
+                self._run.storages.release(job_name, observation)
+        # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
+        await super().notify_status(job_name, status)
+
+    def _is_valid(
+        self,
+        connector: Connector,
+        location: AvailableLocation,
+        hardware_requirements: MutableMapping[str, Hardware],
+        job_name: str,
+    ) -> bool:
+        free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
+        if (storages := self._storages_of(job_name)) is None:
+            return free
+        if not free:
+            storages.stand_down(job_name, location)
+            return False
+        return storages.may_start(job_name, location)
+
+    def _allocate_job(
+        self,
+        job: Job,
+        hardware: MutableMapping[str, Hardware],
+        connector: Connector,
+        selected_locations: MutableSequence[AvailableLocation],
+        target: Target,
+    ) -> None:
+        super()._allocate_job(job, hardware, connector, selected_locations, target)
+        if (storages := self._storages_of(job.name)) is not None:
+            storages.start(job.name, selected_locations)
+
+    def _storages_of(self, job_name: str) -> StorageAdmission | None:
+        """The storages, if a job is to be admitted by them."""
+        return self._run.storages if self._run is not None and self._run.storages.concerns(job_name) else None
 
     def _is_member(self, job: Job) -> bool:
-        """Whether a job reads from one that is running."""
-        return any(
+        """Whether a job reads from one that is running, and may start without cores for that."""
+        return self.config.oversubscribe == "gangs" and any(
             self.streaming_jobs.is_running(token.source.job)
             for value in job.inputs.values()
             for token in stream_tokens(value)
@@ -133,8 +235,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         return files(__package__).joinpath(SCHEMA).read_text("utf-8")
 
 
-class MemberRequirement(HardwareRequirement):  # type: ignore[misc]
-    """What a gang member needs: all that its step declares but cores.
+class CorelessRequirement(HardwareRequirement):  # type: ignore[misc]
+    """What a gang member or an I/O task needs: all that its step declares but cores.
 
     :param cores: where the declared cores are noted, by the name of the job
     """

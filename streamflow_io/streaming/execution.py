@@ -99,6 +99,7 @@ class Execution:
                 node_job.abandon()
                 raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
             exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
+            self._scheduler.measured(self._job.name, exit_event)
             await self._check_exit(exit_event, output, producers)
             await following
             if not await _settled(producers):
@@ -151,7 +152,13 @@ class Execution:
             for token, attempt in producers
         )
         codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
-        return JobSpec(name=self._job.name, success_codes=tuple(sorted(codes)), outputs=outputs, inputs=inputs)
+        return JobSpec(
+            name=self._job.name,
+            success_codes=tuple(sorted(codes)),
+            measure=self._scheduler.is_measured(self._job.name),
+            outputs=outputs,
+            inputs=inputs,
+        )
 
     async def _execute(self, node_job: NodeJob, spec: JobSpec) -> CommandOutput:
         inner = self._scheduler.get_connector(self._job.name)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamflow_io.coordination import Gang, StreamEdge
     from streamflow_io.coordination.graph import Step
     from streamflow_io.hints import StepAnnotations
+    from streamflow_io.scheduling.checks import StepStorage
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,14 @@ class Plan:
     :ivar annotations: the hints that hold, by step path
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
+    :ivar storages: the steps that say something about storage, and which one they use
     """
 
     annotations: dict[str, StepAnnotations]
     steps: dict[str, Step]
     edges: tuple[StreamEdge, ...]
     gangs: tuple[Gang, ...]
+    storages: tuple[StepStorage, ...] = ()
 
 
 class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
@@ -46,24 +49,49 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             return super().translate()
         # Imported here: StreamFlow imports every plugin in every run.
         from streamflow_io.coordination import find_gangs, plan_edges
+        from streamflow_io.hints import tool_digests
 
         from .inspect import WorkflowGraph
         from .rewire import rewire
+        from .step import StreamingExecuteStep
 
         # Before StreamFlow changes the document.
         annotations = self._annotations(scheduler)
+        tools = tool_digests(self.cwl_definition, [path for path, hints in annotations.items() if hints.is_learned])
         workflow = super().translate()
         graph = WorkflowGraph(workflow, annotations)
+        storages = self._storages(scheduler, workflow, annotations)
         edges = plan_edges(graph.routes) if any(annotations.values()) else ()
-        self.plan = Plan(annotations, graph.steps, edges, find_gangs(edges, graph.steps))
+        self.plan = Plan(annotations, graph.steps, edges, find_gangs(edges, graph.steps), storages)
         for edge in edges:
             if edge.fallback is not None:
                 logger.warning(f"{edge_name(edge)} is delivered at {edge.delivery.value}: {edge.fallback}")
         if scheduler.streams_here(any(not edge.is_plain for edge in edges)):
             rewire(workflow, graph, edges)
+        if any(annotations.values()):
+            streaming = [name for name, step in workflow.steps.items() if isinstance(step, StreamingExecuteStep)]
+            scheduler.begin(
+                workflow, annotations, tools, streaming, str(self.cwl_definition.loadingOptions.fileuri or "")
+            )
         # Modules and the translated graph live as long as the run: the collector need not look at them again and again.
         gc.freeze()
         return workflow
+
+    def _storages(
+        self, scheduler: IOAwareScheduler, workflow: Workflow, annotations: dict[str, StepAnnotations]
+    ) -> tuple[StepStorage, ...]:
+        if not scheduler.config.storages and not any(annotations.values()):
+            return ()
+        from streamflow_io.hints import HintErrors
+        from streamflow_io.scheduling.checks import find_storages
+
+        found = find_storages(workflow, annotations, scheduler.config.storages)
+        if found.errors:
+            error = HintErrors(found.errors)
+            raise WorkflowDefinitionException(str(error)) from error
+        for warning in found.warnings:
+            logger.warning(warning)
+        return found.steps
 
     def _annotations(self, scheduler: IOAwareScheduler) -> dict[str, StepAnnotations]:
         from streamflow_io.hints import HintErrors, check_storages, resolve

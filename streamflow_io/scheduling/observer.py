@@ -1,0 +1,160 @@
+"""Adapter: what jobs do, measured by the node runtime where it can, and recorded for telemetry and the learner."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from streamflow.core.deployment import Connector
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Status
+from streamflow.log_handler import logger
+
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import Direction
+from streamflow_io.runtime import ExitEvent, JobSpec, NodeJob, NodeRuntimeError
+from streamflow_io.streaming.connector import JobConnector
+from streamflow_io.telemetry.records import EndedRecord, Record, StartedRecord, SubmittedRecord, Usage
+
+from .observations import Observation
+
+if TYPE_CHECKING:
+    from .scheduler import IOAwareScheduler
+
+_EXIT_SECONDS = 60.0
+_STATUSES = {Status.COMPLETED: "completed", Status.CANCELLED: "cancelled", Status.ROLLBACK: "rolled back"}
+
+
+class JobObserver:
+    """Follows the jobs of annotated workflows.
+
+    Jobs of I/O tasks, and those with a storageBW, run under the node runtime if they are local: it measures them.
+    Without it the driver's times are taken.
+
+    :param annotations: by step path: the steps to observe
+    :param streaming: the steps whose jobs run under the node runtime anyway; they tell :meth:`measured` of it
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        scheduler: IOAwareScheduler,
+        annotations: Mapping[str, StepAnnotations],
+        streaming: Collection[str],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._annotations = annotations
+        self._streaming = streaming
+        self._record = record
+        self._started: dict[str, float] = {}
+        self._node_jobs: dict[str, NodeJob] = {}
+        self._exits: dict[str, ExitEvent] = {}
+        self._can_measure = scheduler.config.runtime != "off"
+
+    def submitted(self, job_name: str) -> None:
+        """A job asks to be scheduled."""
+        if (step := get_job_step_name(job_name)) in self._annotations:
+            self._record(SubmittedRecord(time=time.time(), job=job_name, step=step))
+
+    async def started(self, job_name: str) -> None:
+        """A job has all its input and is about to run its command."""
+        if (step := get_job_step_name(job_name)) not in self._annotations:
+            return
+        location = self._scheduler.get_locations(job_name)[0]
+        self._started[job_name] = time.time()
+        self._record(
+            StartedRecord(
+                time=self._started[job_name], job=job_name, step=step, location=f"{location.deployment}/{location.name}"
+            )
+        )
+        if location.local and step not in self._streaming and self._is_measured(step):
+            await self._create_node_job(job_name)
+
+    async def ended(self, job_name: str, status: Status) -> Observation | None:
+        """A job has ended, however.
+
+        :return: how it went, if it succeeded
+        """
+        if (started := self._started.pop(job_name, None)) is None:
+            return None
+        usage = await self._usage(job_name, status)
+        step, now = get_job_step_name(job_name), time.time()
+        self._record(
+            EndedRecord(time=now, job=job_name, step=step, status=_STATUSES.get(status, "failed"), usage=usage)
+        )
+        if status is not Status.COMPLETED:
+            return None
+        if usage is None:
+            return Observation(now - started)
+        return Observation(usage.ended - usage.started, _moved(usage, self._direction(step)))
+
+    def measured(self, job_name: str, exit_event: ExitEvent) -> None:
+        """The node runtime has ended a job of a streaming step."""
+        self._exits[job_name] = exit_event
+
+    def _is_measured(self, step: str) -> bool:
+        annotations = self._annotations.get(step)
+        return annotations is not None and (
+            annotations.io_task is not None or annotations.storage_bandwidth is not None
+        )
+
+    def connector(self, job_name: str, connector: Connector) -> Connector:
+        """What a job's command is to be run through."""
+        if (node_job := self._node_jobs.get(job_name)) is None:
+            return connector
+        return JobConnector(connector, job_name, node_job, JobSpec(name=job_name, measure=True))
+
+    async def _create_node_job(self, job_name: str) -> None:
+        if not self._can_measure:
+            return
+        try:
+            self._node_jobs[job_name] = (await self._scheduler.node_runtime()).create_job(job_name)
+        except NodeRuntimeError as error:
+            self._can_measure = False
+            logger.warning(f"The bytes of I/O tasks are not measured in this run: {error}")
+
+    async def _usage(self, job_name: str, status: Status) -> Usage | None:
+        exit_event = self._exits.pop(job_name, None)
+        if (node_job := self._node_jobs.pop(job_name, None)) is not None:
+            if not node_job.has_started():
+                node_job.abandon()
+                return None
+            try:
+                if status is Status.CANCELLED:
+                    await node_job.cancel()
+                exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
+            except (asyncio.TimeoutError, NodeRuntimeError) as error:
+                logger.warning(f"Job {job_name} was not measured: {error or 'the node runtime does not answer'}")
+                return None
+        if exit_event is None or exit_event.started is None or exit_event.ended is None:
+            return None
+        usage = exit_event.usage
+        return Usage(
+            started=exit_event.started,
+            ended=exit_event.ended,
+            bytes_read=usage.rchar,
+            bytes_written=usage.wchar,
+            storage_bytes_read=usage.read_bytes,
+            storage_bytes_written=usage.write_bytes,
+            cpu_seconds=usage.user + usage.system,
+            io_seconds=usage.io,
+        )
+
+    def _direction(self, step: str) -> Direction:
+        bandwidth = self._annotations[step].storage_bandwidth
+        return "write" if bandwidth is None else bandwidth.value.direction
+
+
+def _moved(usage: Usage, direction: Direction) -> float:
+    read = _bytes(usage.bytes_read, usage.storage_bytes_read)
+    written = _bytes(usage.bytes_written, usage.storage_bytes_written)
+    return {"read": read, "write": written, "both": read + written}[direction]
+
+
+def _bytes(by_calls: int, by_kernel: int) -> int:
+    # Files that are mapped into memory are seen by the kernel's accounts only. Those count whole folios, up to 32 times
+    # what was written, so that they are taken only where system calls explain next to nothing.
+    return by_kernel if by_kernel > 64 * by_calls else by_calls

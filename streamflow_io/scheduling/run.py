@@ -1,0 +1,107 @@
+"""Adapter: a run whose hints are served: its observer, its storages, its telemetry."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamflow.core.workflow import Workflow
+from streamflow.log_handler import logger
+
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.telemetry.records import EndRecord, Record, RunRecord, StepRecord, Storage
+from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
+from streamflow_io.telemetry.writer import TelemetryWriter
+
+from .observer import JobObserver
+from .remembered import RememberedLimits
+from .storage_admission import StorageAdmission
+
+if TYPE_CHECKING:
+    from .scheduler import IOAwareScheduler
+
+
+class HintedRun:
+    """Everything that lives as long as one run of one workflow with hints.
+
+    :ivar observer: follows its jobs
+    :ivar storages: keeps jobs back until their storage has room
+
+    :param annotations: of all its tools, by step path
+    :param tools: the digests of the tools whose limits are learned, by step path
+    :param streaming: the steps that run under the node runtime because they stream
+    :param file: the CWL file
+    """
+
+    def __init__(
+        self,
+        scheduler: IOAwareScheduler,
+        workflow: Workflow,
+        annotations: Mapping[str, StepAnnotations],
+        tools: Mapping[str, str],
+        streaming: Collection[str],
+        file: str,
+    ) -> None:
+        self._workflow = workflow
+        self._config = scheduler.config
+        self._annotations = annotations
+        self._file = file
+        self._directory: Path | None = None
+        self._telemetry = TelemetryWriter(self._locate)
+        self._remembered = RememberedLimits(scheduler.learned_path, tools)
+        self.observer = JobObserver(scheduler, annotations, streaming, self._record)
+        self.storages = StorageAdmission(
+            scheduler.context, scheduler.config, annotations, self._remembered, self._more_jobs, self._record
+        )
+        self._started = False
+
+    async def close(self) -> None:
+        """Keep what was learned, and end the telemetry."""
+        await self._remembered.close()
+        if self._started:
+            self._telemetry.write(EndRecord(time=time.time()))
+            self._telemetry.close()
+        if self._directory is not None:
+            logger.info(f"Telemetry of this run is in {self._directory}: streamflow-io report {self._directory.name}")
+
+    def _more_jobs(self, step: str) -> bool:
+        """Whether further jobs of a step may be scheduled."""
+        return not self._workflow.steps[posixpath.join(step, "__schedule__")].terminated
+
+    def _locate(self) -> Path:
+        self._directory = create_run_directory(self._workflow.name)
+        return self._directory / TELEMETRY_FILE
+
+    def _record(self, record: Record) -> None:
+        # Not before there is something to tell: a workflow that is only planned is no run.
+        if not self._started:
+            self._started = True
+            self._record_start()
+        self._telemetry.write(record)
+
+    def _record_start(self) -> None:
+        now = time.time()
+        self._telemetry.write(
+            RunRecord(
+                time=now,
+                name=self._workflow.name,
+                workflow=self._file,
+                storages=tuple(Storage(**storage.model_dump()) for storage in self._config.storages),
+                io_executors=self._config.io_executors,
+            )
+        )
+        for step, hints in self._annotations.items():
+            bandwidth = hints.storage_bandwidth
+            if hints.io_task is not None or bandwidth is not None:
+                self._telemetry.write(
+                    StepRecord(
+                        time=now,
+                        step=step,
+                        io_task=hints.io_task is not None,
+                        storage_bw=None if bandwidth is None else str(bandwidth.value.storage_bw),
+                        direction="write" if bandwidth is None else bandwidth.value.direction,
+                    )
+                )

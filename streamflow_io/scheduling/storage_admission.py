@@ -1,0 +1,278 @@
+"""Adapter: keeps the jobs of I/O tasks, and those with a storageBW, back until their storage has room for them.
+
+Decides nothing: `admission.py` does. Translates StreamFlow's jobs, targets and locations, and wakes those who wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Target
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job
+from streamflow.log_handler import logger
+from streamflow.workflow.token import FileToken
+
+from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import Direction
+from streamflow_io.streaming.token import stream_tokens
+from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochRecord
+
+from .admission import Admission
+from .checks import storage_for
+from .demand import Demand, Grant, Placement, Request
+from .learner import EpochEnded
+from .learners import LearningEvent
+from .observations import Observation
+
+if TYPE_CHECKING:
+    from streamflow_io.telemetry.records import Record
+
+    from .remembered import RememberedLimits
+
+
+class StorageAdmission:
+    """The jobs of annotated steps on their way to StreamFlow's scheduler.
+
+    :param annotations: by step path
+    :param remembered: the limits of earlier runs
+    :param more_jobs: whether a step may get further jobs
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        context: StreamFlowContext,
+        config: SchedulerConfig,
+        annotations: Mapping[str, StepAnnotations],
+        remembered: RememberedLimits,
+        more_jobs: Callable[[str], bool],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._context = context
+        self._config = config
+        self._annotations = annotations
+        self._remembered = remembered
+        self._more_jobs = more_jobs
+        self._record = record
+        self._admission = Admission(config.io_executors, remembered.make_learner)
+        self._demands: dict[tuple[str, tuple[str, ...]], Demand] = {}
+        self._jobs: dict[str, Demand] = {}
+        self._granted: dict[str, asyncio.Future[Grant]] = {}
+        self._targets: dict[str, Target] = {}
+        self._told: set[str] = set()
+
+    def concerns(self, job_name: str) -> bool:
+        """Whether the hints of a job's step say something about storage."""
+        annotations = self._annotations.get(get_job_step_name(job_name))
+        return annotations is not None and (
+            annotations.io_task is not None or annotations.storage_bandwidth is not None
+        )
+
+    def is_io_task(self, job_name: str) -> bool:
+        return self._annotations[get_job_step_name(job_name)].io_task is not None
+
+    def direction(self, job_name: str) -> Direction:
+        """In which direction the bytes of a job count."""
+        bandwidth = self._annotations[get_job_step_name(job_name)].storage_bandwidth
+        return "write" if bandwidth is None else bandwidth.value.direction
+
+    async def admit(self, job: Job, targets: Sequence[Target]) -> Sequence[Target]:
+        """Let a job wait for its turn, if it is an I/O task; must be followed by :meth:`release` at some time.
+
+        :return: where it may run
+        """
+        pools = {_pool(target): await self._available(target) for target in targets}
+        for pool, locations in pools.items():
+            self._admission.set_locations(pool, {_key(location): _cores(location) for location in locations})
+        demand = self._demand(job, targets)
+        preferred = await self._preferred(job, [loc for locations in pools.values() for loc in locations])
+        await self._remembered.load(demand, job)
+        self._jobs[job.name] = demand
+        self._admission.submit(Request(job.name, demand, preferred), time.time())
+        if not demand.io_task:
+            return targets
+        self._granted[job.name] = asyncio.get_running_loop().create_future()
+        try:
+            self.decide()
+            grant = await self._granted[job.name]
+        except BaseException:
+            self.release(job.name, None)
+            raise
+        finally:
+            del self._granted[job.name]
+        return [target for target in targets if _pool(target) == grant.placement.pool]
+
+    def may_start(self, job_name: str, location: AvailableLocation) -> bool:
+        """Whether a job for which StreamFlow has a free location may start there."""
+        if (demand := self._jobs.get(job_name)) is None:
+            return False
+        if demand.io_task:
+            return _key(location) in self._admission.locations_of(job_name)
+        return self._admission.could_start(job_name, _key(location))
+
+    def stand_down(self, job_name: str, location: AvailableLocation) -> None:
+        """StreamFlow has no place for a job on a location."""
+        demand = self._jobs.get(job_name)
+        if demand is not None and not demand.io_task and self._admission.stand_down(job_name, _key(location)):
+            self.decide()
+
+    def start(self, job_name: str, locations: Iterable[AvailableLocation]) -> None:
+        """StreamFlow has given a job its locations."""
+        demand = self._jobs[job_name]
+        if not demand.io_task:
+            now = time.time()
+            self._admitted(self._admission.start(job_name, [_key(location) for location in locations], now), now)
+            self.decide()
+
+    def release(self, job_name: str, observation: Observation | None) -> None:
+        """A job has ended, or will not start; may be called again.
+
+        :param observation: none if it did not succeed
+        """
+        if self._jobs.pop(job_name, None) is not None:
+            more = self._more_jobs(get_job_step_name(job_name))
+            self._admission.release(job_name, time.time(), observation, no_more=not more)
+            self.decide()
+
+    def decide(self) -> None:
+        """Wake those who may start."""
+        now = time.time()
+        for grant in self._admission.decide(now):
+            self._admitted(grant, now)
+            if not (future := self._granted[grant.job]).done():
+                future.set_result(grant)
+        for event in self._admission.drain():
+            self._tell(event, now)
+
+    # What a job needs
+
+    def _demand(self, job: Job, targets: Sequence[Target]) -> Demand:
+        step = get_job_step_name(job.name)
+        key = step, tuple(_pool(target) for target in targets)
+        if key not in self._demands:
+            annotations = self._annotations[step]
+            bandwidth = annotations.storage_bandwidth
+            self._demands[key] = Demand(
+                step=step,
+                io_task=annotations.io_task is not None,
+                constraint=None if bandwidth is None else bandwidth.value.storage_bw,
+                direction="write" if bandwidth is None else bandwidth.value.direction,
+                placements=tuple(Placement(_pool(target), self._storage(job, step, target)) for target in targets),
+                locations=targets[0].locations,
+            )
+        return self._demands[key]
+
+    def _storage(self, job: Job, step: str, target: Target) -> StorageConfig | None:
+        bandwidth = self._annotations[step].storage_bandwidth
+        if bandwidth is None:
+            return None
+        path = job.output_directory or target.workdir
+        storage = storage_for(self._config.storages, bandwidth.value.storage, target, path)
+        if storage is None:
+            what = f"storage {bandwidth.value.storage!r}" if bandwidth.value.storage else f"a storage that holds {path}"
+            where = target.deployment.name
+            logger.warning(
+                f"The storageBW of {step} is not applied on {where}: the StreamFlow file has no {what} there"
+            )
+        return storage
+
+    async def _available(self, target: Target) -> list[AvailableLocation]:
+        connector = self._context.deployment_manager.get_connector(target.deployment.name)
+        return list((await connector.get_available_locations(service=target.service)).values())
+
+    async def _preferred(self, job: Job, locations: Sequence[AvailableLocation]) -> tuple[str, ...]:
+        """The locations of those that a job streams with, then those that hold most of its input."""
+        if len(locations) == 1:
+            return ()
+        partners = [
+            posixpath.join(location.deployment, location.name)
+            for value in job.inputs.values()
+            for token in stream_tokens(value)
+            for location in self._context.scheduler.get_locations(token.source.job)
+        ]
+        held: dict[str, int] = {}
+        for token in job.inputs.values():
+            if isinstance(token, FileToken):
+                weight = await token.get_weight(self._context)
+                for path in await token.get_paths(self._context):
+                    for location in self._context.data_manager.get_data_locations(path):
+                        key = posixpath.join(location.deployment, location.name)
+                        held[key] = held.get(key, 0) + weight
+        return (*partners, *sorted(held, key=lambda key: -held[key]))
+
+    # What is told
+
+    def _admitted(self, grant: Grant, now: float) -> None:
+        self._record(
+            AdmittedRecord(
+                time=now,
+                job=grant.job,
+                step=grant.step,
+                location=grant.locations[0],
+                storage=grant.placement.storage.name if grant.placement.storage is not None else None,
+                constraint=grant.constraint,
+                allocated=grant.allocated,
+                running=grant.running,
+            )
+        )
+
+    def _tell(self, learning: LearningEvent, now: float) -> None:
+        event = learning.event
+        if isinstance(event, EpochEnded):
+            self._record(
+                EpochRecord(
+                    time=now,
+                    step=learning.step,
+                    storage=learning.storage,
+                    location=learning.location or "",
+                    number=event.number,
+                    constraint=event.constraint,
+                    concurrency=event.concurrency,
+                    jobs=event.jobs,
+                    mean_seconds=event.mean_seconds,
+                    registered=event.registered,
+                    started=event.started,
+                )
+            )
+            if event.uneven and learning.step not in self._told:
+                self._told.add(learning.step)
+                logger.info(f"The jobs of {learning.step} differ in size: their times are compared per byte")
+            return
+        self._record(
+            ChoiceRecord(
+                time=now,
+                step=learning.step,
+                storage=learning.storage,
+                constraint=event.constraint,
+                reason=event.reason,
+                outstanding=event.outstanding,
+                estimates={f"{constraint:g}": seconds for constraint, seconds in event.estimates.items()},
+            )
+        )
+        if event.reason in ("learned", "remembered", "contradicted", "drifted"):
+            what = f"storageBW of {learning.step} on {learning.storage}"
+            logger.info(f"{what}: {event.constraint:g} MB/s ({event.reason})")
+        if event.reason == "learned":
+            self._remembered.learned(learning)
+
+
+def _pool(target: Target) -> str:
+    return posixpath.join(str(target.deployment.name), str(target.service or ""))
+
+
+def _key(location: AvailableLocation) -> str:
+    return posixpath.join(str(location.deployment), str(location.name))
+
+
+def _cores(location: AvailableLocation) -> float:
+    if location.hardware is not None:
+        return float(location.hardware.cores)
+    return float(location.slots or 1)

@@ -1,0 +1,273 @@
+"""I/O tasks take no core; a storageBW limits how many jobs run at once; results are those of plain StreamFlow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from tests.cwl import Bench, Document, Run, found, tool, workflow
+
+CORES = len(os.sched_getaffinity(0))
+IO_TASK = {"class": "sfio:IOTask"}
+
+
+def bandwidth(value: float | str, **fields: Any) -> Document:
+    return {"class": "sfio:StorageBandwidth", "storageBW": value, **fields}
+
+
+def storage(write: float = 100, **fields: Any) -> Document:
+    return {"name": "disk", "path": "/", "write": write, **fields}
+
+
+def writer(
+    hints: list[Document], seconds: float = 0.5, cores: float = 1, script: str = "", file: str = "out.txt"
+) -> Document:
+    """A step that takes its time to write a small file, and notes when."""
+    return tool(
+        f"note start; {script} sleep {seconds}; echo $part > {file}; note end",
+        {"part": "int"},
+        {"out": found(file)},
+        hints,
+        requirements=[{"class": "ResourceRequirement", "coresMin": cores, "ramMin": 16}],
+    )
+
+
+def scattered(run: Document) -> Document:
+    steps = {"a": {"run": run, "scatter": "part", "in": {"part": "parts"}}}
+    return workflow({"parts": "int[]"}, steps, {"out": "a/out"})
+
+
+def at_once(run: Run, start: str = "start", end: str = "end") -> int:
+    """The most jobs that ran at once."""
+    changes = sorted([(time, 1) for time in run.times(start)] + [(time, -1) for time in run.times(end)])
+    running = most = 0
+    for _, change in changes:
+        running += change
+        most = max(most, running)
+    return most
+
+
+def records(bench: Bench, event: str) -> list[Document]:
+    return [record for record in bench.telemetry() if record["event"] == event]
+
+
+def test_an_io_task_takes_no_core(bench: Bench) -> None:
+    jobs = 2 * CORES
+    plain, ours = bench.run_both(scattered(writer([IO_TASK], seconds=1)), {"parts": list(range(jobs))})
+    assert at_once(plain) <= CORES
+    assert at_once(ours) > CORES
+
+
+def test_it_overlaps_with_compute_on_all_cores(bench: Bench) -> None:
+    compute = tool(
+        "note busy; sleep 3; note free; echo done > busy.txt",
+        {},
+        {"out": found("busy.txt")},
+        requirements=[{"class": "ResourceRequirement", "coresMin": CORES, "ramMin": 16}],
+    )
+    steps = {
+        "a": {"run": compute, "in": {}},
+        "b": {"run": writer([IO_TASK], seconds=0.1), "in": {"part": {"default": 1}}},
+    }
+    _, ours = bench.run_both(workflow({}, steps, {"a": "a/out", "b": "b/out"}))
+    if ours.time("busy") < ours.time("start"):
+        assert ours.time("end") < ours.time("free")
+    else:
+        # It was first; then it does not keep the compute step from its cores.
+        assert ours.time("busy") < ours.time("end") + 1.5
+
+
+def test_it_sees_the_cores_that_it_declares(bench: Bench) -> None:
+    document = tool("echo $(runtime.cores) > out.txt", {}, {"out": found("out.txt")}, [IO_TASK])
+    document["requirements"].append({"class": "ResourceRequirement", "coresMin": 1})
+    document["baseCommand"] = ["sh", "-c"]
+    document["arguments"] = ["echo $(runtime.cores) > out.txt"]
+    bench.run_both(document)
+
+
+def test_io_executors_limit_io_tasks(bench: Bench) -> None:
+    run = scattered(writer([IO_TASK]))
+    _, ours = bench.run_both(run, {"parts": list(range(6))}, config={"ioExecutors": 2})
+    assert at_once(ours) == 2
+
+
+@pytest.mark.parametrize("scope", ["shared", "node"])
+@pytest.mark.parametrize("hints", [[IO_TASK], []])
+def test_a_storage_bandwidth_limits_jobs(bench: Bench, scope: str, hints: list[Document]) -> None:
+    cores = 0.01 if hints else 0
+    run = scattered(writer([*hints, bandwidth(40)], cores=cores))
+    config = {"storages": [storage(100, scope=scope)]}
+    _, ours = bench.run_both(run, {"parts": list(range(6))}, config=config)
+    assert at_once(ours) == 2
+    admitted = records(bench, "admitted")
+    assert len(admitted) == 6
+    assert {record["constraint"] for record in admitted} == {40}
+    assert max(record["allocated"] for record in admitted) == 80
+    ended = records(bench, "ended")
+    assert [record["status"] for record in ended] == ["completed"] * 6
+    assert all(record["usage"]["bytesWritten"] > 0 for record in ended)
+
+
+def test_read_and_write_are_separate(bench: Bench) -> None:
+    steps = {
+        name: {
+            "run": writer([IO_TASK, bandwidth(60, direction=direction)], file=f"{name}.txt"),
+            "in": {"part": {"default": 1}},
+        }
+        for name, direction in (("a", "read"), ("b", "write"))
+    }
+    config = {"storages": [storage(100, read=100)]}
+    _, ours = bench.run_both(workflow({}, steps, {"a": "a/out", "b": "b/out"}), config=config)
+    assert at_once(ours) == 2
+
+
+def test_both_takes_of_both(bench: Bench) -> None:
+    run = scattered(writer([IO_TASK, bandwidth(60, direction="both")]))
+    config = {"storages": [storage(200, read=100)]}
+    _, ours = bench.run_both(run, {"parts": [1, 2, 3]}, config=config)
+    assert at_once(ours) == 1
+
+
+def test_a_large_job_does_not_starve(bench: Bench) -> None:
+    """Small jobs that arrive later would always fit beside each other: they wait behind the large one."""
+    large = tool(
+        "note large; echo > large.txt", {"part": "int"}, {"out": found("large.txt")}, [IO_TASK, bandwidth(100)]
+    )
+    first = tool("note first; sleep 1; echo > first.txt", {}, {"out": found("first.txt")}, [IO_TASK, bandwidth(10)])
+    delay = tool("sleep 0.3; echo > out.txt", {}, {"out": found("out.txt")})
+    small = tool(
+        "note small; sleep 0.3; echo > out.txt",
+        {"part": "int", "after": "File"},
+        {"out": found("out.txt")},
+        [IO_TASK, bandwidth(10)],
+    )
+    steps = {
+        "first": {"run": first, "in": {}},
+        "large": {"run": large, "in": {"part": {"default": 1}}},
+        "delay": {"run": delay, "in": {}},
+        "small": {"run": small, "scatter": "part", "in": {"part": "parts", "after": "delay/out"}},
+    }
+    outputs = {name: f"{name}/out" for name in ("first", "large", "small")}
+    config = {"storages": [storage(100)]}
+    _, ours = bench.run_both(workflow({"parts": "int[]"}, steps, outputs), {"parts": list(range(12))}, config=config)
+    late = [time for time in ours.times("small") if time > ours.time("large")]
+    assert len(late) >= 6, ours.trace
+
+
+def test_bandwidth_is_returned_by_failed_jobs(bench: Bench) -> None:
+    """Each job fails once; with StreamFlow's failure manager it is tried again, and finds the bandwidth free."""
+    script = 'test -e "$TRACE.$part" || { touch "$TRACE.$part"; note failed; exit 1; };'
+    run = scattered(writer([IO_TASK, bandwidth(60)], seconds=0.1, script=script))
+    path = bench.write(
+        run,
+        {"parts": [1, 2, 3]},
+        True,
+        {"storages": [storage(100)]},
+        failureManager={"type": "default", "config": {"max_retries": 3, "retry_delay": 0}},
+    )
+    ours = bench.finish(bench.start(path), path)
+    assert ours.ok, ours.errors
+    assert len(ours.times("failed")) == 3
+    assert {record["status"] for record in records(bench, "ended")} == {"failed", "completed"}
+    assert bench.leftovers() == []
+
+
+def test_a_failure_ends_the_run_though_others_wait(bench: Bench) -> None:
+    run = scattered(writer([IO_TASK, bandwidth(60)], seconds=0.2, script="test $part != 1 || exit 1;"))
+    ours = bench.run(run, {"parts": list(range(8))}, config={"storages": [storage(100)]})
+    assert not ours.ok
+    assert bench.leftovers() == []
+
+
+def test_control_c_ends_jobs_that_run_and_jobs_that_wait(bench: Bench) -> None:
+    run = scattered(writer([IO_TASK, bandwidth(60)], seconds=30))
+    path = bench.write(run, {"parts": list(range(4))}, True, {"storages": [storage(100)]})
+    process = bench.start(path)
+    trace = path.parent / "trace"
+    end = time.monotonic() + 30
+    while not (trace.exists() and "start" in trace.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    bench.finish(process, path)
+    assert bench.leftovers() == []
+
+
+def test_without_the_node_runtime_limits_hold(bench: Bench) -> None:
+    run = scattered(writer([IO_TASK, bandwidth(40)]))
+    config = {"storages": [storage(100)], "runtime": "off"}
+    _, ours = bench.run_both(run, {"parts": list(range(4))}, config=config)
+    assert at_once(ours) == 2
+    assert all("usage" not in record for record in records(bench, "ended"))
+
+
+def test_a_streaming_step_can_have_a_bandwidth(bench: Bench) -> None:
+    producer = tool(
+        "note start; echo data; sleep 0.5; note end",
+        {"part": "int"},
+        {"out": {"type": "stdout", "streamable": True}},
+        [IO_TASK, bandwidth(60)],
+        stdout="out.txt",
+    )
+    reader = tool("cat $file", {"file": {"type": "File", "streamable": True}}, {"out": "stdout"}, stdout="read.txt")
+    steps = {
+        "a": {"run": producer, "scatter": "part", "in": {"part": "parts"}},
+        "b": {"run": reader, "scatter": "file", "in": {"file": "a/out"}},
+    }
+    config = {"storages": [storage(100)]}
+    _, ours = bench.run_both(workflow({"parts": "int[]"}, steps, {"out": "b/out"}), {"parts": [1, 2, 3]}, config=config)
+    assert at_once(ours) == 1
+    assert sum("usage" in record for record in records(bench, "ended")) >= 3
+
+
+def test_a_limit_is_learned_and_remembered(bench: Bench) -> None:
+    # Under a bandwidth of 8 and 8 executors: 8, 4, 2, 1 at once.
+    run = scattered(writer([IO_TASK, bandwidth("auto")], seconds=0.7))
+    config = {"storages": [storage(8)], "ioExecutors": 8, "learned": "../learned.db"}
+    _, ours = bench.run_both(run, {"parts": list(range(24))}, config=config)
+    epochs = records(bench, "epoch")
+    # The time of a job does not depend on how many run: the second epoch is no better, and learning ends.
+    assert [(epoch["constraint"], epoch["registered"]) for epoch in epochs[:2]] == [(1, True), (2, False)]
+    assert "learned" in [record["reason"] for record in records(bench, "choice")]
+    assert at_once(ours) == 8
+    again = bench.run(run, {"parts": list(range(12))}, config=config)
+    assert again.ok, again.errors
+    assert records(bench, "epoch") == []
+    assert records(bench, "choice")[0]["reason"] == "remembered"
+
+
+@pytest.mark.parametrize(
+    ("hint", "storages", "message"),
+    [
+        (bandwidth("20MB"), [storage()], "'20MB' is no storage bandwidth"),
+        (bandwidth(0), [storage()], "0 MB/s is not above 0"),
+        (bandwidth("auto(50,10,4)"), [storage()], "min 50 is above max 10"),
+        (bandwidth(20, storage="tape"), [storage()], "unknown storage 'tape'"),
+        (bandwidth(200), [storage()], "200 is above the write bandwidth of storage 'disk'"),
+        (bandwidth(20), [storage(0)], "write"),
+        (bandwidth(20), [storage(), storage(name="other")], "have one path"),
+        # It is above what the storage with the output directory has, though another one has more.
+        (bandwidth(150), [storage(), {"name": "fast", "path": "/nowhere", "write": 500}], "at most 100 MB/s"),
+    ],
+)
+def test_mistakes_end_the_run_before_it_starts(bench: Bench, hint: Document, storages: Any, message: str) -> None:
+    ours = bench.run(scattered(writer([IO_TASK, hint])), {"parts": [1]}, config={"storages": storages})
+    assert not ours.ok
+    assert message in ours.log
+    assert ours.trace == []
+
+
+def test_a_storage_without_a_location_is_a_warning(bench: Bench) -> None:
+    storages = [storage(), {"name": "ssd", "deployment": "hpc", "path": "/local", "write": 10}]
+    ours = bench.run(scattered(writer([IO_TASK, bandwidth(20)])), {"parts": [1]}, config={"storages": storages})
+    assert ours.ok
+    assert "Storage 'ssd' is on deployment 'hpc', where no step runs" in ours.log
+
+
+def test_a_bandwidth_without_a_storage_is_a_warning(bench: Bench) -> None:
+    _, ours = bench.run_both(scattered(writer([IO_TASK, bandwidth(20)])), {"parts": [1, 2]})
+    assert "The storageBW of /a is not applied" in ours.log
