@@ -1,0 +1,129 @@
+"""Run copies of the templates in `workflows/`, as a user does."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ruamel.yaml import YAML
+
+WORKFLOWS = Path(__file__).resolve().parents[1] / "workflows"
+BIN = Path(sys.executable).parent
+
+
+def run(*command: object, cwd: Path, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; `python3` is the one of the tests, and its output is captured."""
+    path = f"{BIN}:{os.environ['PATH']}"
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env={**os.environ, "PATH": path, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def load(path: Path) -> Any:
+    """Read a YAML document."""
+    return YAML(typ="safe", pure=True).load(path)
+
+
+def import_script(path: Path) -> ModuleType:
+    """Import a script by its path."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """The files of a directory, by name."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+@dataclass(frozen=True)
+class Template:
+    """A copy of a template, with a place beside it for what its runs leave."""
+
+    directory: Path
+
+    @classmethod
+    def copy(cls, name: str, place: Path) -> Template:
+        """Copy a template below an empty directory."""
+        ignored = shutil.ignore_patterns("generated", "run", "__pycache__", ".*")
+        shutil.copytree(WORKFLOWS / name, place / name, ignore=ignored)
+        (place / "tmp").mkdir()
+        return cls(place / name)
+
+    def script(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Run a Python script of the template."""
+        return run("python3", *arguments, cwd=self.directory)
+
+    def streamflow(self, file: str, settings: str | None = None) -> Path:
+        """Run one of its StreamFlow files, with another job file if one is given; return the directory of results."""
+        if settings is not None:
+            document = load(self.directory / file)
+            (workflow,) = document["workflows"].values()
+            workflow["config"]["settings"] = settings
+            with (self.directory / file).open("w") as stream:
+                YAML().dump(document, stream)
+        return self._results(file, BIN / "streamflow", "run", file, "--outdir")
+
+    def cwltool(self, *arguments: object) -> Path:
+        """Run it with cwltool; return the directory of results."""
+        return self._results("cwltool", BIN / "cwltool", "--quiet", *arguments, after_outdir=True)
+
+    def jobs(self, database: str) -> dict[str, int]:
+        """How many jobs each step had, by step path, in all StreamFlow runs with that database."""
+        query = "SELECT step.name, count(*) FROM execution JOIN step ON execution.step = step.id GROUP BY step.name"
+        with closing(sqlite3.connect(self.directory / "run" / database)) as connection:
+            return dict(connection.execute(query))
+
+    def _results(self, name: str, *command: object, after_outdir: bool = False) -> Path:
+        place = self.directory.parent
+        results = place / f"{name}.results"
+        words = [*command[:2], "--outdir", results, *command[2:]] if after_outdir else [*command, results]
+        environment = {"TMPDIR": str(place / "tmp"), "XDG_DATA_HOME": str(place / "data")}
+        finished = run(*words, cwd=self.directory, environment=environment)
+        assert finished.returncode == 0, finished.stderr
+        return results
+
+
+def check_checkpoint_hints(tool: Path, streamflow_file: Path, storage_bw: str) -> None:
+    """A checkpoint is an I/O task with that bandwidth, and on a storage of the StreamFlow file that is wide enough."""
+    hints = {hint["class"]: hint for hint in load(tool)["hints"]}
+    assert set(hints) == {"sfio:IOTask", "sfio:StorageBandwidth"}
+    bandwidth = hints["sfio:StorageBandwidth"]
+    assert bandwidth["storageBW"] == storage_bw
+    assert bandwidth["direction"] == "write"
+    scheduler = load(streamflow_file)["scheduling"]["scheduler"]
+    assert scheduler["type"] == "io-aware"
+    (storage,) = scheduler["config"]["storages"]
+    assert storage["name"] == bandwidth["storage"]
+    assert Path(storage["path"]).is_dir()
+    assert storage["write"] >= 64
+
+
+def check_files_differ_by_scheduler(plain: Path, io_aware: Path) -> None:
+    """Two StreamFlow files run the same, but for scheduler and database."""
+    documents = [load(plain), load(io_aware)]
+    assert documents[1].pop("scheduling")["scheduler"]["type"] == "io-aware"
+    for document in documents:
+        document.pop("database")
+    assert documents[0] == documents[1]
