@@ -72,9 +72,10 @@ class Admission:
         """The locations of a pool, in order of preference, with their cores."""
         self._resources.set_locations(pool, cores)
 
-    def submit(self, request: Request, now: float) -> None:
+    def submit(self, request: Request, now: float, ready: int = 0) -> None:
         """A job arrives; its pools are known. It has to end with :meth:`release`.
 
+        :param ready: how many jobs more of its step will be submitted when this one has started
         :raises ValueError: if it is here already
         """
         if request.job in self._jobs:
@@ -84,7 +85,7 @@ class Admission:
         demand = request.demand
         for placement in demand.placements:
             self._resources.open(placement)
-        self._learners.submitted(demand, now)
+        self._learners.submitted(demand, now, ready)
         if demand.io_task:
             self._enqueue(request.job)
 

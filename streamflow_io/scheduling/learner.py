@@ -56,7 +56,7 @@ class EpochEnded:
 class Chosen:
     """The constraint is another one from now on.
 
-    :ivar outstanding: jobs that wait or run
+    :ivar outstanding: jobs that run, wait, or are about to be submitted
     :ivar estimates: seconds until all of them have ended, by registered constraint
     """
 
@@ -116,6 +116,7 @@ class Learner:
         self._executors = executors
         self._bounds = bounds
         self._waiting = 0
+        self._ready = 0
         self._running: dict[str, _Running] = {}
         self._events: list[EpochEnded | Chosen] = []
         self._epoch: _Epoch | None = None
@@ -141,8 +142,12 @@ class Learner:
 
     @property
     def outstanding(self) -> int:
-        """Jobs that wait or run."""
-        return self._waiting + len(self._running)
+        """Jobs that run, wait, or are about to be submitted."""
+        return self._left + len(self._running)
+
+    @property
+    def _left(self) -> int:
+        return self._waiting + self._ready
 
     @property
     def running(self) -> int:
@@ -160,6 +165,10 @@ class Learner:
             return True
         # What still runs under an earlier constraint would be measured, too.
         return len(self._running) == len(epoch.members) and (not epoch.full or epoch.admitted < epoch.concurrency)
+
+    def expect(self, ready: int) -> None:
+        """So many jobs more are ready, and will be submitted when those before them have started."""
+        self._ready = ready
 
     def submitted(self, now: float, spread: int = 1) -> None:
         """One more job waits.
@@ -247,7 +256,7 @@ class Learner:
 
     def _fill(self, now: float) -> None:
         epoch = self._epoch
-        if epoch is None or epoch.full or self._waiting + len(epoch.members) < epoch.concurrency:
+        if epoch is None or epoch.full or self._left + len(epoch.members) < epoch.concurrency:
             return
         epoch.full = True
         epoch.started = now
@@ -261,13 +270,10 @@ class Learner:
         if epoch is None or epoch.members:
             return
         if not epoch.admitted:
-            epoch.full = epoch.full and self._waiting > 0
+            epoch.full = epoch.full and self._left > 0
             return
-        if epoch.full:
-            over = epoch.admitted >= epoch.concurrency or self._waiting == 0
-        else:
-            over = no_more and self._waiting == 0
-        if over:
+        complete = epoch.full and epoch.admitted >= epoch.concurrency
+        if complete or (self._left == 0 and (epoch.full or no_more)):
             self._evaluate(epoch, now)
             self._fill(now)
 

@@ -109,13 +109,15 @@ class Learners:
         others = self._resources.io_tasks(learning.location) - learning.learner.running
         return LearningPlace(closed=others > 0, location=learning.location, holds=True)
 
-    def submitted(self, demand: Demand, now: float) -> None:
+    def submitted(self, demand: Demand, now: float, ready: int) -> None:
+        """:param ready: how many jobs more will be submitted when this one has started"""
         for placement, storage in _learned(demand):
             key = demand.step, placement
             if key not in self._learning:
                 learner = self._factory(demand, placement, self._resources.executors(placement.pool))
                 self._learning[key] = _Learning(learner, demand.step, storage.name, placement.pool, demand.io_task)
             spread = 1 if storage.scope == "shared" else len(self._resources.locations(placement.pool))
+            self._learning[key].learner.expect(ready)
             self._learning[key].learner.submitted(now, spread)
         self._update()
 
@@ -136,6 +138,8 @@ class Learners:
         self, demand: Demand, placement: Placement, job: str, observation: Observation | None, now: float, no_more: bool
     ) -> None:
         if (learning := self._learning.get((demand.step, placement))) is not None:
+            if no_more:
+                learning.learner.expect(0)
             learning.learner.ended(job, observation, now, no_more)
         self._update()
 

@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamflow.core.workflow import Workflow
+from streamflow.core.workflow import Port, Workflow
 from streamflow.log_handler import logger
+from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.telemetry.records import EndRecord, Record, RunRecord, StepRecord, Storage
@@ -54,7 +55,13 @@ class HintedRun:
         self._remembered = RememberedLimits(scheduler.learned_path, tools)
         self.observer = JobObserver(scheduler, annotations, streaming, self._record)
         self.storages = StorageAdmission(
-            scheduler.context, scheduler.config, annotations, self._remembered, self._more_jobs, self._record
+            scheduler.context,
+            scheduler.config,
+            annotations,
+            self._remembered,
+            self._more_jobs,
+            self._arrived,
+            self._record,
         )
         self._started = False
 
@@ -70,6 +77,12 @@ class HintedRun:
     def _more_jobs(self, step: str) -> bool:
         """Whether further jobs of a step may be scheduled."""
         return not self._workflow.steps[posixpath.join(step, "__schedule__")].terminated
+
+    def _arrived(self, step: str) -> int:
+        """How many jobs of a step have all their input."""
+        schedule = self._workflow.steps[posixpath.join(step, "__schedule__")]
+        ports = [port for name, port in schedule.get_input_ports().items() if not name.startswith("__connector__")]
+        return min(map(_count_tokens, ports), default=1)
 
     def _locate(self) -> Path:
         self._directory = create_run_directory(self._workflow.name)
@@ -105,3 +118,8 @@ class HintedRun:
                         direction="write" if bandwidth is None else bandwidth.value.direction,
                     )
                 )
+
+
+def _count_tokens(port: Port) -> int:
+    tokens = port.token_list
+    return len(tokens) - (1 if tokens and isinstance(tokens[-1], TerminationToken) else 0)

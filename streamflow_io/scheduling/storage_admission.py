@@ -44,6 +44,7 @@ class StorageAdmission:
     :param annotations: by step path
     :param remembered: the limits of earlier runs
     :param more_jobs: whether a step may get further jobs
+    :param arrived: how many jobs of a step have all their input
     :param record: keeps a record for telemetry
     """
 
@@ -54,6 +55,7 @@ class StorageAdmission:
         annotations: Mapping[str, StepAnnotations],
         remembered: RememberedLimits,
         more_jobs: Callable[[str], bool],
+        arrived: Callable[[str], int],
         record: Callable[[Record], None],
     ) -> None:
         self._context = context
@@ -61,6 +63,8 @@ class StorageAdmission:
         self._annotations = annotations
         self._remembered = remembered
         self._more_jobs = more_jobs
+        self._arrived = arrived
+        self._submitted: dict[str, int] = {}
         self._record = record
         self._admission = Admission(config.io_executors, remembered.make_learner)
         self._demands: dict[tuple[str, tuple[str, ...]], Demand] = {}
@@ -96,7 +100,10 @@ class StorageAdmission:
         preferred = await self._preferred(job, [loc for locations in pools.values() for loc in locations])
         await self._remembered.load(demand, job)
         self._jobs[job.name] = demand
-        self._admission.submit(Request(job.name, demand, preferred), time.time())
+        # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
+        self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
+        ready = max(0, self._arrived(demand.step) - self._submitted[demand.step])
+        self._admission.submit(Request(job.name, demand, preferred), time.time(), ready)
         if not demand.io_task:
             return targets
         self._granted[job.name] = asyncio.get_running_loop().create_future()
