@@ -21,6 +21,9 @@ from .hints.errors import HintError, HintErrors
 COMMANDS = (
     ("validate", "streamflow_io.validation", "check a CWL workflow and its hints, without running it"),
     ("plan", "streamflow_io.planning", "show what will stream in a StreamFlow file, and why something will not"),
+    ("storage", "streamflow_io.storage.probe", "measure a storage: its bandwidths for the StreamFlow file"),
+    ("report", "streamflow_io.telemetry.report", "draw what runs measured: times, throughput, learning, constraints"),
+    ("learned", "streamflow_io.telemetry.learned_command", "limits learned in earlier runs: list, show, forget"),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -96,11 +97,13 @@ class RememberedLimits:
             if not near:
                 return None
             size_class = min(near, key=lambda size: abs(size - key.size_class))
-            await limits.mark_used(LearnedKey(key.tool, key.storage, size_class))
-            return by_class[size_class]
         except LearnedLimitsError as error:
             self._fail(error)
             return None
+        # A file that cannot be written is no reason to forget what was read.
+        with contextlib.suppress(LearnedLimitsError):
+            await limits.mark_used(LearnedKey(key.tool, key.storage, size_class))
+        return by_class[size_class]
 
     async def _save(self, event: LearningEvent) -> None:
         known = self._known[event.step, event.placement]

@@ -133,7 +133,7 @@ def default_path() -> Path:
 def size_class_of(input_bytes: float) -> int:
     """The class of jobs whose input files together have about the same size: to a factor of two, and one class for all
     below 1 MiB."""
-    return int(input_bytes / _MEBIBYTE).bit_length()
+    return (int(input_bytes) // _MEBIBYTE).bit_length()
 
 
 def size_range(size_class: int) -> tuple[int, int]:
@@ -291,6 +291,8 @@ def _create(path: Path) -> None:
     with suppress(FileExistsError):
         # SQLite has no say in the mode. Exclusive, because closing a file ends all locks that this process has on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    # If this fails in aiosqlite, a thread outlives the error for a moment, and maybe the event loop.
+    sqlite3.connect(path).close()
 
 
 def _limit(rows: Sequence[sqlite3.Row]) -> LearnedLimit:
@@ -307,19 +309,3 @@ def _limit(rows: Sequence[sqlite3.Row]) -> LearnedLimit:
 
 def _values(key: LearnedKey) -> tuple[str, str, int]:
     return key.tool, key.storage, key.size_class
-
-
-def _limit(rows: list[sqlite3.Row]) -> LearnedLimit:
-    """One registry from its rows, one for each registered constraint."""
-    _, tool, storage, size_class, job_bytes, step, storage_name, learned, executors, used = rows[0][:10]
-    entries = tuple(
-        RegisteredConstraint(constraint, seconds, concurrency, jobs)
-        for constraint, seconds, concurrency, jobs in (row[11:15] for row in rows)
-        if constraint is not None
-    )
-    return LearnedLimit(
-        LearnedKey(tool, storage, size_class),
-        ConstraintRegistry(entries, job_bytes),
-        LearnedFacts(step, storage_name, learned, executors),
-        used,
-    )

@@ -1,0 +1,161 @@
+"""`streamflow-io learned`, on a real file."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.cli import main
+from streamflow_io.scheduling.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.telemetry.learned import LearnedFacts, LearnedKey, LearnedLimits, default_path
+
+REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.3, 16, 14),), 290e6)
+ALIGN, ALIGN_LARGE, SORT = (LearnedKey("a1", "scratch", 0), LearnedKey("a1", "scratch", 9), LearnedKey("b2", "ssd", 0))
+
+
+@pytest.fixture(autouse=True)
+def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return default_path()
+
+
+@pytest.fixture
+def learned(file: Path) -> Path:
+    async def save() -> None:
+        limits = await LearnedLimits.open(file)
+        for key, step in ((ALIGN, "/align"), (ALIGN_LARGE, "/align"), (SORT, "/sort")):
+            await limits.save(key, REGISTRY, LearnedFacts(step, key.storage, 1_700_000_000, 16))
+        await limits.mark_used(SORT)
+        await limits.close()
+
+    asyncio.run(save())
+    return file
+
+
+def keys_left(capsys: pytest.CaptureFixture[str]) -> set[str]:
+    return {limit["key"] for limit in answer(capsys, "list")["learned"]}
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
+    """What the command prints for programs."""
+    capsys.readouterr()
+    assert main(["learned", *arguments, "--json"]) == code
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert result["ok"] is (code == 0)
+    return result
+
+
+def test_before_anything_is_learned(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(capsys, "list") == {"ok": True, "file": str(file), "learned": []}
+    assert answer(capsys, "forget", "--all") == {"ok": True, "forgotten": []}
+    for arguments in (["show", "abcdef0"], ["forget", "abcdef0"], ["forget", "--step", "/align"]):
+        (error,) = answer(capsys, *arguments, code=1)["errors"]
+        assert error["allowed"] == "nothing is learned yet"
+    assert not file.parent.exists()
+
+
+@pytest.mark.usefixtures("learned")
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["learned", "list"]) == 0
+    table = capsys.readouterr().out
+    for key in (ALIGN, ALIGN_LARGE, SORT):
+        assert key.digest[:7] in table
+    limits = answer(capsys, "list")["learned"]
+    assert [(limit["step"], limit["inputBytes"]["from"], limit["used"]) for limit in limits] == [
+        ("/align", 0, 0),
+        ("/align", 2**28, 0),
+        ("/sort", 0, 1),
+    ]
+
+
+@pytest.mark.usefixtures("learned")
+def test_json_before_the_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["learned", "--json", "list"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["learned"]) == 3
+
+
+@pytest.mark.usefixtures("learned")
+def test_show(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = answer(capsys, "show", SORT.digest[:4])
+    assert shown == {
+        "ok": True,
+        "key": SORT.digest,
+        "step": "/sort",
+        "tool": "b2",
+        "storage": "ssd",
+        "conditions": "ssd",
+        "sizeClass": 0,
+        "inputBytes": {"from": 0, "below": 2**20},
+        "learned": 1_700_000_000,
+        "ioExecutors": 16,
+        "used": 1,
+        "jobBytes": 290e6,
+        "constraints": [{"storageBW": 28.125, "concurrency": 16, "seconds": 10.3, "jobs": 14}],
+    }
+
+
+@pytest.mark.usefixtures("learned")
+@pytest.mark.parametrize("key", ["abcdef0", "", SORT.digest[:3], SORT.digest + "0"])
+@pytest.mark.parametrize("command", ["show", "forget"])
+def test_an_unknown_key(command: str, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (error,) = answer(capsys, command, key, code=1)["errors"]
+    assert repr(key) in error["message"]
+    for known, step in ((ALIGN, "/align"), (SORT, "/sort")):
+        assert f"{known.digest[:7]} ({step})" in error["allowed"]
+
+
+@pytest.mark.usefixtures("learned")
+def test_forget_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["learned", "forget", ALIGN.digest[:7], SORT.digest, SORT.digest[:9]]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"Forgotten: {ALIGN.digest[:7]} /align on scratch, below 1 MiB",
+        f"Forgotten: {SORT.digest[:7]} /sort on ssd, below 1 MiB",
+    ]
+    assert keys_left(capsys) == {ALIGN_LARGE.digest}
+
+
+@pytest.mark.usefixtures("learned")
+def test_one_unknown_key_and_nothing_is_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
+    answer(capsys, "forget", ALIGN.digest, "abcdef0", code=1)
+    assert len(keys_left(capsys)) == 3
+
+
+@pytest.mark.usefixtures("learned")
+def test_forget_a_step(capsys: pytest.CaptureFixture[str]) -> None:
+    (error,) = answer(capsys, "forget", "--step", "/alig", code=1)["errors"]
+    assert error["allowed"] == "/align, /sort"
+    forgotten = answer(capsys, "forget", "--step", "/align")["forgotten"]
+    assert [limit["key"] for limit in forgotten] == [ALIGN.digest, ALIGN_LARGE.digest]
+    assert keys_left(capsys) == {SORT.digest}
+
+
+@pytest.mark.usefixtures("learned")
+def test_forget_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(answer(capsys, "forget", "--all")["forgotten"]) == 3
+    assert keys_left(capsys) == set()
+
+
+@pytest.mark.usefixtures("learned")
+@pytest.mark.parametrize("arguments", [[], ["--all", "--step", "/align"], ["--all", ALIGN.digest]])
+def test_forget_wants_one_of_keys_all_or_step(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["learned", "forget", *arguments])
+    assert exit_.value.code == 2
+    assert len(keys_left(capsys)) == 3
+
+
+def test_another_file(learned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere = learned.rename(tmp_path / "elsewhere.db")
+    assert keys_left(capsys) == set()
+    assert len(answer(capsys, "list", "--file", str(elsewhere))["learned"]) == 3
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", "abcdef0"], ["forget", "--all"]])
+def test_a_damaged_file(learned: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    learned.write_bytes(os.urandom(8192))
+    (error,) = answer(capsys, *command, code=1)["errors"]
+    assert error["file"] == str(learned)
+    assert error["message"] == "it cannot be used: file is not a database"
