@@ -16,7 +16,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import Direction
 from streamflow_io.runtime import ExitEvent, JobSpec, NodeJob, NodeRuntimeError
 from streamflow_io.streaming.connector import JobConnector
-from streamflow_io.telemetry.records import EndedRecord, Record, StartedRecord, SubmittedRecord, Usage
+from streamflow_io.telemetry.records import EndedRecord, EndStatus, Record, StartedRecord, SubmittedRecord, Usage
 
 from .observations import Observation
 
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from .scheduler import IOAwareScheduler
 
 _EXIT_SECONDS = 60.0
-_STATUSES = {Status.COMPLETED: "completed", Status.CANCELLED: "cancelled", Status.ROLLBACK: "rolled back"}
+_STATUSES: dict[Status, EndStatus] = {
+    Status.COMPLETED: "completed",
+    Status.CANCELLED: "cancelled",
+    Status.ROLLBACK: "rolled back",
+}
 
 
 class JobObserver:
@@ -49,7 +53,8 @@ class JobObserver:
         self._annotations = annotations
         self._streaming = streaming
         self._record = record
-        self._started: dict[str, float] = {}
+        # Since when they have been submitted, or have run.
+        self._open: dict[str, float] = {}
         self._node_jobs: dict[str, NodeJob] = {}
         self._exits: dict[str, ExitEvent] = {}
         self._can_measure = scheduler.config.runtime != "off"
@@ -57,17 +62,18 @@ class JobObserver:
     def submitted(self, job_name: str) -> None:
         """A job asks to be scheduled."""
         if (step := get_job_step_name(job_name)) in self._annotations:
-            self._record(SubmittedRecord(time=time.time(), job=job_name, step=step))
+            self._open[job_name] = time.time()
+            self._record(SubmittedRecord(time=self._open[job_name], job=job_name, step=step))
 
     async def started(self, job_name: str) -> None:
         """A job has all its input and is about to run its command."""
         if (step := get_job_step_name(job_name)) not in self._annotations:
             return
         location = self._scheduler.get_locations(job_name)[0]
-        self._started[job_name] = time.time()
+        self._open[job_name] = time.time()
         self._record(
             StartedRecord(
-                time=self._started[job_name], job=job_name, step=step, location=f"{location.deployment}/{location.name}"
+                time=self._open[job_name], job=job_name, step=step, location=f"{location.deployment}/{location.name}"
             )
         )
         if location.local and step not in self._streaming and self._is_measured(step):
@@ -78,18 +84,26 @@ class JobObserver:
 
         :return: how it went, if it succeeded
         """
-        if (started := self._started.pop(job_name, None)) is None:
+        if (started := self._open.pop(job_name, None)) is None:
             return None
         usage = await self._usage(job_name, status)
-        step, now = get_job_step_name(job_name), time.time()
-        self._record(
-            EndedRecord(time=now, job=job_name, step=step, status=_STATUSES.get(status, "failed"), usage=usage)
-        )
+        now = time.time()
+        self._end(job_name, _STATUSES.get(status, "failed"), usage)
         if status is not Status.COMPLETED:
             return None
         if usage is None:
             return Observation(now - started)
-        return Observation(usage.ended - usage.started, _moved(usage, self._direction(step)))
+        return Observation(usage.ended - usage.started, usage.moved(self._direction(get_job_step_name(job_name))))
+
+    def abandoned(self, job_name: str) -> None:
+        """A job will not start."""
+        if self._open.pop(job_name, None) is not None:
+            self._end(job_name, "cancelled")
+
+    def close(self) -> None:
+        """The run ends, and with it what has not ended yet."""
+        for job_name in list(self._open):
+            self.abandoned(job_name)
 
     def measured(self, job_name: str, exit_event: ExitEvent) -> None:
         """The node runtime has ended a job of a streaming step."""
@@ -106,6 +120,10 @@ class JobObserver:
         if (node_job := self._node_jobs.get(job_name)) is None:
             return connector
         return JobConnector(connector, job_name, node_job, JobSpec(name=job_name, measure=True))
+
+    def _end(self, job_name: str, status: EndStatus, usage: Usage | None = None) -> None:
+        step = get_job_step_name(job_name)
+        self._record(EndedRecord(time=time.time(), job=job_name, step=step, status=status, usage=usage))
 
     async def _create_node_job(self, job_name: str) -> None:
         if not self._can_measure:
@@ -146,15 +164,3 @@ class JobObserver:
     def _direction(self, step: str) -> Direction:
         bandwidth = self._annotations[step].storage_bandwidth
         return "write" if bandwidth is None else bandwidth.value.direction
-
-
-def _moved(usage: Usage, direction: Direction) -> float:
-    read = _bytes(usage.bytes_read, usage.storage_bytes_read)
-    written = _bytes(usage.bytes_written, usage.storage_bytes_written)
-    return {"read": read, "write": written, "both": read + written}[direction]
-
-
-def _bytes(by_calls: int, by_kernel: int) -> int:
-    # Files that are mapped into memory are seen by the kernel's accounts only. Those count whole folios, up to 32 times
-    # what was written, so that they are taken only where system calls explain next to nothing.
-    return by_kernel if by_kernel > 64 * by_calls else by_calls

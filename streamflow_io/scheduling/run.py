@@ -68,6 +68,7 @@ class HintedRun:
     async def close(self) -> None:
         """Keep what was learned, and end the telemetry."""
         await self._remembered.close()
+        self.observer.close()
         if self._started:
             self._telemetry.write(EndRecord(time=time.time()))
             self._telemetry.close()

@@ -157,20 +157,23 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def schedule(
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
     ) -> None:
-        if self._run is not None:
-            self._run.observer.submitted(job.name)
-        if (storages := self._storages_of(job.name)) is None:
-            await self._schedule(job, binding_config, hardware_requirement, self._is_member(job))
+        if self._run is None:
+            await super().schedule(job, binding_config, hardware_requirement)
             return
-        targets = list(binding_config.targets)
-        for binding_filter in (self._get_binding_filter(config) for config in binding_config.filters):
-            targets = await binding_filter.get_targets(job, targets)
-        targets = list(await storages.admit(job, targets))
+        self._run.observer.submitted(job.name)
         try:
-            without_cores = storages.is_io_task(job.name) or self._is_member(job)
-            await self._schedule(job, BindingConfig(targets), hardware_requirement, without_cores)
+            if (storages := self._storages_of(job.name)) is None:
+                await self._schedule(job, binding_config, hardware_requirement, self._is_member(job))
+            else:
+                targets = list(binding_config.targets)
+                for binding_filter in (self._get_binding_filter(config) for config in binding_config.filters):
+                    targets = await binding_filter.get_targets(job, targets)
+                targets = list(await storages.admit(job, targets))
+                without_cores = storages.is_io_task(job.name) or self._is_member(job)
+                await self._schedule(job, BindingConfig(targets), hardware_requirement, without_cores)
         except BaseException:
-            storages.release(job.name, None)
+            self._run.storages.release(job.name, None)
+            self._run.observer.abandoned(job.name)
             raise
 
     async def _schedule(

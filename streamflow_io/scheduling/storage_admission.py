@@ -110,9 +110,6 @@ class StorageAdmission:
         try:
             self.decide()
             grant = await self._granted[job.name]
-        except BaseException:
-            self.release(job.name, None)
-            raise
         finally:
             del self._granted[job.name]
         return [target for target in targets if _pool(target) == grant.placement.pool]
@@ -154,7 +151,8 @@ class StorageAdmission:
         now = time.time()
         for grant in self._admission.decide(now):
             self._admitted(grant, now)
-            if not (future := self._granted[grant.job]).done():
+            # It is missing if the job was cancelled just now: it will be released.
+            if (future := self._granted.get(grant.job)) is not None and not future.done():
                 future.set_result(grant)
         for event in self._admission.drain():
             self._tell(event, now)

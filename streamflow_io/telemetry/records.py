@@ -16,6 +16,9 @@ from streamflow_io.hints.models import Direction
 VERSION: Literal[1] = 1
 
 
+EndStatus = Literal["completed", "failed", "cancelled", "rolled back"]
+
+
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
     time: float = Field(description="seconds since the epoch")
@@ -98,13 +101,16 @@ class Usage(BaseModel):
     io_seconds: float | None = Field(None, description="time in I/O: one of its threads waited for a device")
 
     def moved(self, direction: Direction) -> int:
-        """The bytes moved in a direction; in both: their sum.
-
-        What is mapped into memory is seen by the kernel's accounts only, what is in a cache by system calls only.
-        """
-        read = max(self.bytes_read, self.storage_bytes_read)
-        written = max(self.bytes_written, self.storage_bytes_written)
+        """The bytes moved in a direction; in both: their sum."""
+        read = _moved(self.bytes_read, self.storage_bytes_read)
+        written = _moved(self.bytes_written, self.storage_bytes_written)
         return {"read": read, "write": written, "both": read + written}[direction]
+
+
+def _moved(by_calls: int, by_kernel: int) -> int:
+    # Files that are mapped into memory are seen by the kernel's accounts only. Those count whole folios, up to 32 times
+    # what was written, so that they are taken only where system calls explain next to nothing.
+    return by_kernel if by_kernel > 64 * by_calls else by_calls
 
 
 class EndedRecord(_Record):
@@ -113,7 +119,7 @@ class EndedRecord(_Record):
     event: Literal["ended"] = "ended"
     job: str
     step: str
-    status: Literal["completed", "failed", "cancelled", "rolled back"]
+    status: EndStatus
     usage: Usage | None = Field(None, description="where the node runtime ran it")
 
 

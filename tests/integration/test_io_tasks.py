@@ -195,6 +195,8 @@ def test_control_c_ends_jobs_that_run_and_jobs_that_wait(bench: Bench) -> None:
     process.send_signal(signal.SIGINT)
     bench.finish(process, path)
     assert bench.leftovers() == []
+    assert len(records(bench, "ended")) == len(records(bench, "submitted"))
+    assert {record["status"] for record in records(bench, "ended")} == {"cancelled"}
 
 
 def test_without_the_node_runtime_limits_hold(bench: Bench) -> None:

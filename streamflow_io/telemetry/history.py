@@ -1,0 +1,152 @@
+"""What happened in a run: its records, put together job by job. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from streamflow_io.hints.models import Direction
+
+from .records import (
+    AdmittedRecord,
+    ChoiceRecord,
+    EndedRecord,
+    EndRecord,
+    EpochRecord,
+    Record,
+    RunRecord,
+    StartedRecord,
+    StepRecord,
+    SubmittedRecord,
+    Usage,
+)
+
+Interval = tuple[float, float]
+Status = Literal["completed", "failed", "cancelled", "rolled back"]
+
+
+@dataclass(slots=True)
+class Job:
+    """One attempt of a job. Times are seconds since the start of the run; none: it did not come to that.
+
+    :ivar constraint: its storageBW, MB/s
+    """
+
+    name: str
+    step: str
+    submitted: float | None = None
+    admitted: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    location: str | None = None
+    storage: str | None = None
+    constraint: float | None = None
+    status: Status | None = None
+    usage: Usage | None = None
+
+
+@dataclass
+class History:
+    """A run. Times are seconds since its start, but for those inside of epochs and choices.
+
+    :ivar label: what to call the run
+    :ivar seconds: from its start to its end, or to its last record
+    :ivar ended: whether the end was recorded: if not, the run was killed or goes on
+    """
+
+    label: str
+    run: RunRecord
+    seconds: float = 0.0
+    ended: bool = False
+    steps: dict[str, StepRecord] = field(default_factory=dict)
+    jobs: list[Job] = field(default_factory=list)
+    epochs: list[EpochRecord] = field(default_factory=list)
+    choices: list[ChoiceRecord] = field(default_factory=list)
+
+    def since_start(self, time: float) -> float:
+        """A time of a record, in seconds since the start of the run."""
+        return max(0.0, time - self.run.time)
+
+    def is_io_task(self, step: str) -> bool:
+        return step in self.steps and self.steps[step].io_task
+
+    def direction(self, step: str) -> Direction:
+        """The direction in which the bytes of a step's jobs count; without hints those that are written, as ever."""
+        return self.steps[step].direction if step in self.steps else "write"
+
+    def waiting(self, job: Job) -> Interval | None:
+        """When a job waited to be scheduled."""
+        if job.submitted is None:
+            return None
+        end = job.started if job.started is not None else job.ended
+        return job.submitted, self.seconds if end is None else end
+
+    def running(self, job: Job) -> Interval | None:
+        """When a job ran."""
+        if job.started is None:
+            return None
+        return job.started, self.seconds if job.ended is None else job.ended
+
+    def measured(self, job: Job) -> Interval | None:
+        """When the command of a job ran, as the node runtime measured it.
+
+        Its node may have another clock: then it ends when the driver saw it end.
+        """
+        if job.usage is None or job.ended is None:
+            return None
+        start, end = job.usage.started - self.run.time, job.usage.ended - self.run.time
+        if start < (job.submitted or 0.0) or end > job.ended:
+            return max(0.0, job.ended - (end - start)), job.ended
+        return start, end
+
+
+def read_history(label: str, records: Iterable[Record]) -> History:
+    """Put the records of a run together.
+
+    :raises ValueError: if the first record is not that of the run
+    """
+    iterator = iter(records)
+    first = next(iterator, None)
+    if not isinstance(first, RunRecord):
+        raise ValueError("the first record must be that of the run")
+    history = History(label, first)
+    open_jobs: dict[str, Job] = {}
+    for record in iterator:
+        time = history.since_start(record.time)
+        history.seconds = max(history.seconds, time)
+        if isinstance(record, StepRecord):
+            history.steps[record.step] = record
+        elif isinstance(record, EpochRecord):
+            history.epochs.append(record)
+        elif isinstance(record, ChoiceRecord):
+            history.choices.append(record)
+        elif isinstance(record, EndRecord):
+            history.ended = True
+        elif not isinstance(record, RunRecord):
+            _follow(history, open_jobs, record, time)
+    return history
+
+
+def _follow(
+    history: History,
+    open_jobs: dict[str, Job],
+    record: SubmittedRecord | AdmittedRecord | StartedRecord | EndedRecord,
+    time: float,
+) -> None:
+    job = open_jobs.get(record.job)
+    if job is None or isinstance(record, SubmittedRecord):
+        if job is not None:
+            job.ended = time
+        job = open_jobs[record.job] = Job(record.job, record.step)
+        history.jobs.append(job)
+    if isinstance(record, SubmittedRecord):
+        job.submitted = time
+    elif isinstance(record, AdmittedRecord):
+        job.admitted = time
+        job.location, job.storage, job.constraint = record.location, record.storage, record.constraint
+    elif isinstance(record, StartedRecord):
+        job.started, job.location = time, record.location
+    else:
+        del open_jobs[record.job]
+        job.ended, job.status, job.usage = time, record.status, record.usage

@@ -1,0 +1,321 @@
+"""What the report says of a run: the numbers of its figures and tables. Pure.
+
+Times are seconds since the start of the run, bandwidths and throughputs MB/s (10^6 bytes per second).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from streamflow_io.hints.models import Direction
+
+from .history import History, Interval, Job
+from .records import ChoiceRecord, EpochRecord
+from .series import covered, levels, rates, thinned
+
+BINS = 200
+TIMELINE_JOBS = 500
+POINTS = 1000
+MB = 1e6
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class StepResult(_Result):
+    """A row of the table of steps. Means are of completed jobs; none: nothing was measured.
+
+    :ivar mean_wait: of all attempts that started, from asking to be scheduled until then
+    :ivar throughput: MB/s of one job, in the direction of the step, while its command ran
+    """
+
+    step: str
+    io_task: bool
+    storage_bw: str | None
+    jobs: int
+    completed: int
+    failed: int
+    mean_seconds: float | None
+    mean_wait: float | None
+    bytes_read: int
+    bytes_written: int
+    throughput: float | None
+
+
+class Activity(_Result):
+    """The mean number of jobs in each interval of `width` seconds."""
+
+    width: float
+    compute: list[float]
+    io_tasks: list[float]
+    waiting: list[float]
+
+
+class Throughput(_Result):
+    """Bytes of I/O tasks, each spread evenly over the time that its command took.
+
+    :ivar mean: of the time in which at least one I/O task ran
+    :ivar over_time: in each interval of `width` seconds
+    """
+
+    mean: float
+    bytes: int
+    seconds: float
+    width: float
+    over_time: list[float]
+
+
+class EpochResult(_Result):
+    number: int
+    constraint: float
+    concurrency: int
+    jobs: int
+    mean_seconds: float | None
+    registered: bool
+
+
+class Learning(_Result):
+    """The epochs of a step on a storage, from the first to the last of one learning."""
+
+    step: str
+    storage: str
+    epochs: list[EpochResult]
+
+
+class Choice(_Result):
+    time: float
+    constraint: float
+    reason: str
+
+
+class Constraint(_Result):
+    """The storageBW of a step's jobs; each choice holds until the next."""
+
+    step: str
+    storage: str
+    choices: list[Choice]
+
+
+class AdmittedBandwidth(_Result):
+    """The sum of admitted storageBW on a storage; each level holds until the next.
+
+    :ivar location: none: the storage is one for all locations
+    """
+
+    storage: str
+    location: str | None
+    direction: Literal["read", "write"]
+    limit: float | None
+    levels: list[tuple[float, float]]
+
+
+class TimelineJob(_Result):
+    """:ivar running: none: it has not started"""
+
+    job: str
+    step: str
+    io_task: bool
+    status: str | None
+    waiting: tuple[float, float] | None
+    running: tuple[float, float] | None
+
+
+class RunResult(_Result):
+    """Everything that is drawn of a run.
+
+    :ivar ended: whether its end was recorded: if not, it was killed or goes on
+    :ivar throughput: none: no I/O task was measured
+    :ivar timeline: of all jobs, or of a selection of them
+    """
+
+    run: str
+    workflow: str
+    seconds: float
+    ended: bool
+    jobs: int
+    steps: list[StepResult]
+    activity: Activity
+    throughput: Throughput | None
+    learning: list[Learning]
+    constraints: list[Constraint]
+    admitted: list[AdmittedBandwidth]
+    timeline: list[TimelineJob]
+
+
+def run_results(histories: Sequence[History]) -> list[RunResult]:
+    """The results of runs that are compared.
+
+    Their I/O tasks are those of any of them, so that a run in which the same steps are no I/O tasks can be compared.
+    """
+    io_steps = {step: hints.direction for run in histories for step, hints in run.steps.items() if hints.io_task}
+    return [_run_result(history, io_steps) for history in histories]
+
+
+def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResult:
+    return RunResult(
+        run=history.label,
+        workflow=history.run.workflow,
+        seconds=history.seconds,
+        ended=history.ended,
+        jobs=len(history.jobs),
+        steps=_steps(history),
+        activity=_activity(history),
+        throughput=_throughput(history, io_steps),
+        learning=_learning(history.epochs),
+        constraints=_constraints(history),
+        admitted=_admitted(history),
+        timeline=_timeline(history),
+    )
+
+
+def _steps(history: History) -> list[StepResult]:
+    jobs: dict[str, list[Job]] = defaultdict(list)
+    for job in history.jobs:
+        jobs[job.step].append(job)
+    return [_step(history, step, jobs.get(step, [])) for step in dict.fromkeys((*history.steps, *jobs))]
+
+
+def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
+    record = history.steps.get(step)
+    completed = [job for job in jobs if job.status == "completed"]
+    times = [end - start for start, end in filter(None, map(history.running, completed))]
+    started = [job for job in jobs if job.started is not None]
+    waits = [end - start for start, end in filter(None, map(history.waiting, started))]
+    usages = [job.usage for job in jobs if job.usage is not None]
+    moved = sum(usage.moved(history.direction(step)) for usage in usages)
+    seconds = sum(usage.ended - usage.started for usage in usages)
+    return StepResult(
+        step=step,
+        io_task=history.is_io_task(step),
+        storage_bw=record.storage_bw if record else None,
+        jobs=len(jobs),
+        completed=len(completed),
+        failed=sum(job.status == "failed" for job in jobs),
+        mean_seconds=fmean(times) if times else None,
+        mean_wait=fmean(waits) if waits else None,
+        bytes_read=sum(usage.moved("read") for usage in usages),
+        bytes_written=sum(usage.moved("write") for usage in usages),
+        throughput=moved / MB / seconds if seconds > 0 else None,
+    )
+
+
+def _activity(history: History) -> Activity:
+    compute: list[Interval] = []
+    io_tasks: list[Interval] = []
+    waiting: list[Interval] = []
+    for job in history.jobs:
+        if (running := history.running(job)) is not None:
+            (io_tasks if history.is_io_task(job.step) else compute).append(running)
+        if (wait := history.waiting(job)) is not None:
+            waiting.append(wait)
+    counts = [
+        rates(((start, end, end - start) for start, end in intervals), history.seconds, BINS)
+        for intervals in (compute, io_tasks, waiting)
+    ]
+    return Activity(width=history.seconds / BINS, compute=counts[0], io_tasks=counts[1], waiting=counts[2])
+
+
+def _throughput(history: History, io_steps: Mapping[str, Direction]) -> Throughput | None:
+    amounts = [
+        (*interval, job.usage.moved(io_steps[job.step]))
+        for job in history.jobs
+        if job.step in io_steps and job.usage is not None and (interval := history.measured(job)) is not None
+    ]
+    if not amounts:
+        return None
+    total, seconds = sum(amount for _, _, amount in amounts), covered((start, end) for start, end, _ in amounts)
+    over_time = [rate / MB for rate in rates(amounts, history.seconds, BINS)]
+    return Throughput(
+        mean=total / MB / seconds if seconds > 0 else 0.0,
+        bytes=total,
+        seconds=seconds,
+        width=history.seconds / BINS,
+        over_time=over_time,
+    )
+
+
+def _learning(epochs: Iterable[EpochRecord]) -> list[Learning]:
+    open_learnings: dict[tuple[str, str], Learning] = {}
+    result = []
+    for epoch in epochs:
+        key = epoch.step, epoch.storage
+        learning = open_learnings.get(key)
+        # The epochs of each learning are numbered from 1.
+        if learning is None or epoch.number <= learning.epochs[-1].number:
+            learning = open_learnings[key] = Learning(step=epoch.step, storage=epoch.storage, epochs=[])
+            result.append(learning)
+        learning.epochs.append(EpochResult.model_validate(epoch.model_dump(include=set(EpochResult.model_fields))))
+    return result
+
+
+def _constraints(history: History) -> list[Constraint]:
+    choices: dict[tuple[str, str], list[Choice]] = defaultdict(list)
+    for record in history.choices:
+        choices[record.step, record.storage].append(_choice(history, record))
+    fixed: dict[tuple[str, str], list[Choice]] = {}
+    for job in history.jobs:
+        if job.storage is None or job.constraint is None or job.admitted is None or (job.step, job.storage) in choices:
+            continue
+        fixed.setdefault(
+            (job.step, job.storage), [Choice(time=job.admitted, constraint=job.constraint, reason="static")]
+        )
+    return [
+        Constraint(step=step, storage=storage, choices=thinned(items, POINTS))
+        for (step, storage), items in {**choices, **fixed}.items()
+    ]
+
+
+def _choice(history: History, record: ChoiceRecord) -> Choice:
+    return Choice(time=history.since_start(record.time), constraint=record.constraint, reason=record.reason)
+
+
+def _admitted(history: History) -> list[AdmittedBandwidth]:
+    storages = {storage.name: storage for storage in history.run.storages}
+    changes: dict[tuple[str, str | None, Literal["read", "write"]], list[tuple[float, float]]] = defaultdict(list)
+    directions: tuple[Literal["read", "write"], ...] = ("read", "write")
+    for job in history.jobs:
+        if job.admitted is None or job.constraint is None or job.storage is None:
+            continue
+        storage = storages.get(job.storage)
+        location = None if storage is None or storage.scope == "shared" else job.location
+        for direction in directions:
+            if history.direction(job.step) in (direction, "both"):
+                sums = changes[job.storage, location, direction]
+                sums.append((job.admitted, job.constraint))
+                sums.append((history.seconds if job.ended is None else job.ended, -job.constraint))
+    return [
+        AdmittedBandwidth(
+            storage=name,
+            location=location,
+            direction=direction,
+            limit=getattr(storages.get(name), direction, None),
+            levels=levels(sums, POINTS),
+        )
+        for (name, location, direction), sums in changes.items()
+    ]
+
+
+def _timeline(history: History) -> list[TimelineJob]:
+    jobs = sorted(history.jobs, key=lambda job: (_first_time(job), job.submitted or 0.0))
+    return [
+        TimelineJob(
+            job=job.name,
+            step=job.step,
+            io_task=history.is_io_task(job.step),
+            status=job.status,
+            waiting=history.waiting(job),
+            running=history.running(job),
+        )
+        for job in thinned(jobs, TIMELINE_JOBS)
+    ]
+
+
+def _first_time(job: Job) -> float:
+    return next((time for time in (job.started, job.ended, job.submitted) if time is not None), 0.0)

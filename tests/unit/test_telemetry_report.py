@@ -1,0 +1,311 @@
+"""From records to numbers, figures and the page."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plotly import graph_objects
+from plotly.offline import get_plotlyjs
+
+from streamflow_io.telemetry.figures import draw
+from streamflow_io.telemetry.history import History, read_history
+from streamflow_io.telemetry.page import notes, render
+from streamflow_io.telemetry.records import EndRecord, Record, RunRecord, StepRecord, SubmittedRecord
+from streamflow_io.telemetry.results import POINTS, TIMELINE_JOBS, RunResult, run_results
+from streamflow_io.telemetry.series import covered, levels, rates, thinned
+from tests.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job, learning_run, usage
+
+SECONDS = 100.0
+INTERVALS = st.lists(
+    st.tuples(st.floats(0, SECONDS), st.floats(0, SECONDS), st.floats(0, 1e9)).map(
+        lambda item: (min(item[:2]), max(item[:2]), item[2])
+    ),
+    max_size=20,
+)
+RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl", storages=(STORAGE, SSD))
+IO_STEP = StepRecord(time=BEGIN, step="/io", io_task=True, storage_bw="16")
+
+
+def result(*records: Record) -> RunResult:
+    return run_results([read_history("run", (RUN, *records))])[0]
+
+
+# Series
+
+
+@given(INTERVALS, st.integers(1, 50))
+def test_rates_keep_the_amount(intervals: list[tuple[float, float, float]], bins: int) -> None:
+    found = rates(intervals, SECONDS, bins)
+    assert len(found) == bins
+    assert min(found) >= 0
+    total = sum(amount for _, _, amount in intervals)
+    assert math.isclose(sum(found) * SECONDS / bins, total, rel_tol=1e-6, abs_tol=1e-3)
+
+
+def test_rates_are_where_the_work_was() -> None:
+    assert rates([(1.5, 3.5, 20.0), (9.0, 9.0, 5.0), (10.0, 10.0, 1.0)], 10, 10) == [0, 5, 10, 5, 0, 0, 0, 0, 0, 6]
+    assert rates([], 0, 3) == [0, 0, 0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda pair: (min(pair), max(pair)))))
+def test_covered_counts_every_second_once(intervals: list[tuple[int, int]]) -> None:
+    assert covered(intervals) == len({second for start, end in intervals for second in range(start, end)})
+
+
+def test_what_is_given_back_and_taken_at_one_time_counts_together() -> None:
+    assert levels([(0, 8), (2, 8), (2, -8), (3, -8)], 10) == [(0, 8), (2, 8), (3, 0)]
+    assert levels([], 10) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(-9, 9)), min_size=1), st.integers(2, 20))
+def test_thinned_levels_keep_the_highest_and_the_last(changes: list[tuple[int, int]], limit: int) -> None:
+    every, some = levels(changes, 10**6), levels(changes, limit)
+    assert len(some) <= limit
+    assert some[-1] == every[-1]
+    assert max(level for _, level in some) == max(level for _, level in every)
+    assert all(first < second for (first, _), (second, _) in pairwise(some))
+
+
+@given(st.integers(0, 200), st.integers(2, 50))
+def test_thinned_keeps_order_first_and_last(length: int, limit: int) -> None:
+    items = list(range(length))
+    some = thinned(items, limit)
+    assert len(some) == min(length, limit)
+    assert sorted(set(some)) == some
+    assert some[:1] == items[:1]
+    assert some[-1:] == items[-1:]
+
+
+# Jobs
+
+
+def test_each_attempt_of_a_job_is_one() -> None:
+    history = read_history("run", [RUN, *job("/a/0", 0, 1, 2, status="failed"), *job("/a/0", 3, 5, 8)])
+    assert [(attempt.submitted, attempt.started, attempt.ended, attempt.status) for attempt in history.jobs] == [
+        (0, 1, 2, "failed"),
+        (3, 5, 8, "completed"),
+    ]
+    (step,) = run_results([history])[0].steps
+    assert (step.jobs, step.completed, step.failed) == (2, 1, 1)
+    assert (step.mean_seconds, step.mean_wait) == (3, 1.5)
+
+
+def test_a_killed_run_ends_with_its_last_record() -> None:
+    records = [RUN, *job("/a/0", 0, 1, 4)[:3], SubmittedRecord(time=BEGIN + 6, job="/b/0", step="/b")]
+    history = read_history("run", records)
+    running, waiting = history.jobs
+    assert (history.seconds, history.ended) == (6, False)
+    assert history.running(running) == (1, 6)
+    assert history.waiting(waiting) == (6, 6)
+    assert history.running(waiting) is None
+    assert "killed" in notes(run_results([history])[0])[0]
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
+def test_the_clock_of_a_node_does_not_matter(skew: float) -> None:
+    history = read_history("run", [RUN, *job("/io/0", 0, 1, 4, 16, usage(skew + 1.0, skew + 4.0, BYTES))])
+    assert history.measured(history.jobs[0]) == (1, 4)
+
+
+def test_a_file_must_begin_with_its_run() -> None:
+    with pytest.raises(ValueError, match="first record"):
+        read_history("run", [EndRecord(time=BEGIN)])
+
+
+# Numbers
+
+
+def test_throughput_is_of_io_tasks_in_the_direction_of_their_step() -> None:
+    records = [
+        IO_STEP,
+        *job("/io/0", 0, 1, 3, 16, usage(1, 3, written=40_000_000, read=1_000_000)),
+        *job("/io/1", 0, 2, 4, 16, usage(2, 4, written=40_000_000)),
+        *job("/compute/0", 0, 0, 10, usage=usage(0, 10, written=999_000_000)),
+    ]
+    throughput = result(*records).throughput
+    assert throughput is not None
+    assert throughput.bytes == 80_000_000
+    assert throughput.seconds == pytest.approx(3)
+    assert throughput.mean == pytest.approx(80 / 3)
+    assert max(throughput.over_time) == pytest.approx(40)
+    assert sum(throughput.over_time) * throughput.width == pytest.approx(80)
+
+
+def test_runs_are_compared_over_the_same_steps() -> None:
+    records = job("/io/0", 0, 0, 2, usage=usage(0, 2, written=20_000_000))
+    with_hint, without = (
+        read_history("a", [RUN, IO_STEP, *records]),
+        read_history("b", [RUN, *records]),
+    )
+    first, second = run_results([with_hint, without])
+    assert first.throughput is not None
+    assert first.throughput == second.throughput
+    assert run_results([without])[0].throughput is None
+
+
+def test_activity_has_computing_io_and_waiting() -> None:
+    activity = result(IO_STEP, *job("/compute/0", 0, 5, 10), *job("/io/0", 0, 0, 10)).activity
+    half = len(activity.compute) // 2
+    assert activity.compute == pytest.approx([0.0] * half + [1.0] * half)
+    assert activity.io_tasks == pytest.approx([1.0] * 2 * half)
+    assert activity.waiting == pytest.approx([1.0] * half + [0.0] * half)
+
+
+def test_learning_of_the_simulated_run() -> None:
+    (run,) = run_results([read_history("auto", learning_run())])
+    (learning,) = run.learning
+    assert [(epoch.constraint, epoch.concurrency, epoch.registered) for epoch in learning.epochs] == [
+        (4, 16, True),
+        (8, 8, True),
+        (16, 4, True),
+        (32, 2, False),
+    ]
+    assert [epoch.mean_seconds for epoch in learning.epochs] == [io_seconds(n) for n in (16, 8, 4, 2)]
+    constraints = {constraint.step: constraint for constraint in run.constraints}
+    assert [choice.constraint for choice in constraints["/checkpoint"].choices] == [4, 8, 16, 32, 8]
+    assert [choice.reason for choice in constraints["/log"].choices] == ["static"]
+
+
+def test_learning_anew_is_another_learning() -> None:
+    records = list(learning_run())
+    epochs = [record for record in records if record.event == "epoch"]
+    history = read_history("auto", [*records, *epochs])
+    assert [len(learning.epochs) for learning in run_results([history])[0].learning] == [4, 4]
+
+
+def test_admitted_bandwidth_reaches_the_limit_and_returns() -> None:
+    (run,) = run_results([read_history("auto", learning_run())])
+    shared, node = sorted(run.admitted, key=lambda admitted: admitted.storage)
+    assert (shared.storage, shared.location, shared.direction, shared.limit) == ("scratch", None, "write", BANDWIDTH)
+    assert (node.storage, node.location, node.limit) == ("ssd", "local/node", 20)
+    assert max(level for _, level in shared.levels) == BANDWIDTH
+    assert shared.levels[-1][1] == node.levels[-1][1] == 0
+
+
+def test_both_directions_are_two_limits() -> None:
+    step = IO_STEP.model_copy(update={"direction": "both"})
+    admitted = result(step, *job("/io/0", 0, 1, 3, 16, storage=SSD)).admitted
+    assert {(storage.direction, storage.limit) for storage in admitted} == {("read", 25), ("write", 20)}
+
+
+def test_a_run_without_anything() -> None:
+    run = result(EndRecord(time=BEGIN + 3))
+    assert (run.seconds, run.jobs, run.throughput, run.steps) == (3, 0, None, [])
+    assert "I/O task" in notes(run)[0]
+    assert [figure.title for figure in draw([run])] == ["Total time"]
+
+
+# Figures
+
+
+def histories() -> list[History]:
+    return [
+        read_history("auto <b>", learning_run()),
+        read_history("short", list(learning_run(jobs=25))[:-1]),
+        read_history("plain", learning_run(io_task=False)),
+    ]
+
+
+def test_figures_are_those_of_plotly() -> None:
+    for figure in draw(run_results(histories())):
+        graph_objects.Figure(data=list(figure.traces), layout=figure.layout)  # raises for what plotly does not know
+
+
+def test_every_figure_has_title_and_axes_with_units() -> None:
+    figures = draw(run_results(histories()))
+    titles = [figure.title for figure in figures]
+    assert len(set(titles)) == len(titles)
+    for words in ("Total time", "Mean I/O throughput", "Learning", "Constraint", "Timeline", "Jobs over", "Admitted"):
+        assert any(words in title for title in titles)
+    units = {figure.title: [figure.layout[axis]["title"]["text"] for axis in ("xaxis", "yaxis")] for figure in figures}
+    for title, axes in units.items():
+        without = {"run", "epoch", "jobs", "job, in order of start"}
+        assert all(axis in without or re.search(r" \((s|MB/s)\)$", axis) for axis in axes), title
+    assert all(figure.caption.endswith(".") for figure in figures)
+
+
+def test_an_epoch_that_is_not_registered_is_marked() -> None:
+    figure = next(f for f in draw(run_results(histories()[:1])) if f.title.startswith("Learning"))
+    (trace,) = figure.traces
+    assert [symbol.endswith("-open") for symbol in trace["marker"]["symbol"]] == [False, False, False, True]
+    assert trace["text"][0] == "4 MB/s<br>16 at once"
+
+
+def test_names_are_no_html() -> None:
+    runs = run_results(histories())
+    page = render(runs, draw(runs), "")
+    assert "auto <b>" not in page
+    assert "auto &lt;b&gt;" in page
+
+
+def test_many_jobs_do_not_make_a_big_page() -> None:
+    count = 20_000
+    records: list[Record] = [RUN, IO_STEP]
+    for index in range(count):
+        records += job(f"/io/{index}", index, index + 0.5, index + 1.25, 16, usage(index + 0.5, index + 1.25, 1000))
+    runs = run_results([read_history("run", records)])
+    assert runs[0].jobs == count
+    assert len(runs[0].timeline) == TIMELINE_JOBS
+    assert len(runs[0].admitted[0].levels) <= POINTS
+    figures = draw(runs)
+    assert any(f"{TIMELINE_JOBS} of {count:,} jobs are shown" in figure.caption for figure in figures)
+    assert len(render(runs, figures, "")) < 500_000
+
+
+# The page
+
+
+class Page(HTMLParser):
+    """The tags, and the text of scripts and styles, of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.code: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] in ("script", "style"):
+            self.code.append(data)
+
+
+def test_the_page_asks_nobody_for_anything() -> None:
+    plotly = get_plotlyjs()
+    runs = run_results(histories())
+    page = Page(render(runs, draw(runs), plotly))
+    for tag, attributes in page.tags:
+        assert tag not in ("link", "iframe", "img", "object", "embed", "form", "base"), tag
+        assert {"src", "href", "srcset", "action", "data", "background"}.isdisjoint(attributes), tag
+    policy = next(a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert "form-action 'none'" in policy
+    assert "http" not in policy
+    own = "".join(code for code in page.code if code != plotly)
+    assert plotly in page.code
+    assert not re.search(r"https?:|//[a-z]|fetch\(|XMLHttpRequest|import\(|@import|url\(|mathjax", own, re.IGNORECASE)
+    # plotly.js has a button that uploads the figure: only these are there, and no server is known.
+    assert 'modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]]' in own
+    assert 'plotlyServerURL: ""' in own
+
+
+def test_no_data_can_end_its_script() -> None:
+    runs = run_results([read_history("</script><script>alert(1)</script>", learning_run())])
+    page = Page(render(runs, draw(runs), ""))
+    scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+    figures = [attributes for attributes in scripts if attributes.get("type") == "application/json"]
+    assert len(scripts) == len(figures) + 2
+    for code in page.code:
+        if code.startswith('{"traces"'):
+            assert "<" not in code
+            assert set(json.loads(code)) == {"traces", "layout"}
