@@ -84,11 +84,14 @@ class JobObserver:
 
         :return: how it went, if it succeeded
         """
-        if (started := self._open.pop(job_name, None)) is None:
+        if (started := self._open.get(job_name)) is None:
             return None
-        usage = await self._usage(job_name, status)
-        now = time.time()
-        self._end(job_name, _STATUSES.get(status, "failed"), usage)
+        usage = None
+        try:
+            usage = await self._usage(job_name, status)
+        finally:
+            now = time.time()
+            self._end(job_name, _STATUSES.get(status, "failed"), usage)
         if status is not Status.COMPLETED:
             return None
         if usage is None:
@@ -97,8 +100,7 @@ class JobObserver:
 
     def abandoned(self, job_name: str) -> None:
         """A job will not start."""
-        if self._open.pop(job_name, None) is not None:
-            self._end(job_name, "cancelled")
+        self._end(job_name, "cancelled")
 
     def close(self) -> None:
         """The run ends, and with it what has not ended yet."""
@@ -122,6 +124,9 @@ class JobObserver:
         return JobConnector(connector, job_name, node_job, JobSpec(name=job_name, measure=True))
 
     def _end(self, job_name: str, status: EndStatus, usage: Usage | None = None) -> None:
+        # The run may have ended while its last jobs were being ended.
+        if self._open.pop(job_name, None) is None:
+            return
         step = get_job_step_name(job_name)
         self._record(EndedRecord(time=time.time(), job=job_name, step=step, status=status, usage=usage))
 
