@@ -1,0 +1,190 @@
+"""From samples to bandwidths and to the entry of the StreamFlow file. Pure.
+
+MB is 10^6 bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
+from typing import Literal
+
+from ..hints.config import StorageConfig
+from .mounts import Mount
+
+Access = Literal["direct", "buffered"]
+_UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SIZE = re.compile(rf"(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})")
+# Shorter than this, a sample says more about caches and about starting than about the storage.
+_SHORT_SECONDS = 0.25
+_STILL_RISING = 1.10
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What one process wrote or read.
+
+    :ivar start: seconds of a clock that all transfers share
+    :ivar end: including the time until the bytes have arrived
+    """
+
+    start: float
+    end: float
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    @property
+    def bandwidth(self) -> float:
+        """MB/s"""
+        return self.bytes / 1e6 / max(self.seconds, 1e-9)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Transfers that ran at the same time, in one direction; never empty."""
+
+    transfers: tuple[Transfer, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(transfer.bytes for transfer in self.transfers)
+
+    @property
+    def seconds(self) -> float:
+        """From the start of the first transfer to the end of the last."""
+        return max(each.end for each in self.transfers) - min(each.start for each in self.transfers)
+
+    @property
+    def bandwidth(self) -> float:
+        """MB/s of all together."""
+        return self.bytes / 1e6 / max(self.seconds, 1e-9)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What so many writers wrote at the same time, and read back at the same time."""
+
+    write: Sample
+    read: Sample
+
+    @property
+    def writers(self) -> int:
+        return len(self.write.transfers)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of a storage; at least one level.
+
+    :ivar path: absolute
+    :ivar bytes: the bound of each level
+    :ivar seconds: the bound of each sample
+    """
+
+    path: str
+    mount: Mount
+    access: Access
+    bytes: int
+    seconds: float
+    levels: tuple[Level, ...]
+
+    @property
+    def best_write(self) -> Sample:
+        return self._best([level.write for level in self.levels])
+
+    @property
+    def best_read(self) -> Sample:
+        return self._best([level.read for level in self.levels])
+
+    def _best(self, samples: Sequence[Sample]) -> Sample:
+        # Where the time allowed just a few bytes to be written, a short sample is a burst of some cache.
+        telling = [each for each in samples if each.seconds >= _SHORT_SECONDS or self.is_full(each)]
+        if not telling:
+            return max(samples, key=lambda sample: sample.seconds)
+        return max(telling, key=lambda sample: sample.bandwidth)
+
+    def is_full(self, sample: Sample) -> bool:
+        """Whether its size was bounded by `bytes`, not by `seconds`."""
+        return sample.bytes >= self.bytes / 2
+
+
+def parse_size(text: str) -> int:
+    """Bytes from `1000000`, `256MiB`, `1.5 GB`.
+
+    :raises ValueError: if it is none of these
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size; allowed: a number of bytes, or with kB, MB, GB, KiB, MiB or GiB")
+    return int(Decimal(match[1]) * _UNITS[match[2]])
+
+
+def round_down(bandwidth: float) -> float:
+    """Down to two significant digits; samples vary by more than the third. Never above, at most 10 percent below."""
+    exact = Decimal(str(bandwidth))
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 1), ROUND_FLOOR))
+
+
+def storage_entry(measurement: Measurement) -> StorageConfig:
+    """The entry of `storages`: the best bandwidth of all levels, rounded down, in each direction."""
+    point = measurement.mount.point
+    named_by = point if point != "/" else measurement.path
+    return StorageConfig(
+        name=os.path.basename(named_by.rstrip("/")) or "root",
+        path=measurement.path,
+        scope=measurement.mount.scope,
+        write=round_down(measurement.best_write.bandwidth),
+        read=round_down(measurement.best_read.bandwidth),
+    )
+
+
+def entry_fields(entry: StorageConfig) -> dict[str, str | int | float]:
+    """The fields of an entry in the order of the documentation; whole numbers without a fraction."""
+    fields: dict[str, str | int | float] = entry.model_dump(exclude_none=True)
+    return {
+        key: int(value) if isinstance(value, float) and value.is_integer() else value for key, value in fields.items()
+    }
+
+
+def meaning(entry: StorageConfig) -> str:
+    """What an entry makes StreamFlow-IO do, in one sentence."""
+    where = "all locations together" if entry.scope == "shared" else "each location"
+    return (
+        f"Jobs with `storageBW` on this storage run at the same time as long as theirs add up to no more than "
+        f"{entry.bandwidth('write'):g} MB/s of writing and {entry.bandwidth('read'):g} MB/s of reading on {where}."
+    )
+
+
+def warnings(measurement: Measurement) -> tuple[str, ...]:
+    """Why the measured bandwidth may not be that of the storage."""
+    mount, levels = measurement.mount, measurement.levels
+    found = []
+    if mount.in_memory:
+        found.append(f"{measurement.path} is memory ({mount.file_system}), not a storage device.")
+    elif measurement.access == "buffered":
+        found.append(
+            f"{mount.file_system} has no direct I/O here: writes were synced, the page cache was dropped before reads."
+        )
+    if mount.scope == "shared":
+        found.append(
+            "Measured from this node only: all nodes together may get more, and less when others use the file system."
+        )
+    directions = (
+        ("write", measurement.best_write, [level.write for level in levels]),
+        ("read", measurement.best_read, [level.read for level in levels]),
+    )
+    for direction, best, samples in directions:
+        if best.seconds < _SHORT_SECONDS:
+            option = "--bytes" if measurement.is_full(best) else "--seconds"
+            found.append(
+                f"The best {direction} sample took {best.seconds:.2g} s only: a higher {option} gives longer ones."
+            )
+        if len(samples) > 1 and best is samples[-1] and best.bandwidth > _STILL_RISING * samples[-2].bandwidth:
+            found.append(f"{direction.capitalize()} bandwidth still rises with {levels[-1].writers} writers.")
+    return tuple(found)

@@ -1,0 +1,285 @@
+"""`streamflow-io storage probe`: the bounds hold, and nothing remains, whatever happens."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.storage import measuring
+from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, StorageProbeError, measure
+
+COMMAND = [sys.executable, "-m", "streamflow_io.cli", "storage", "probe"]
+QUICK = ["--bytes", "8MiB", "--seconds", "2"]
+LIMIT = 8 * 2**20
+NOBODY = 65534
+
+
+@pytest.fixture
+def storage() -> Iterator[Path]:
+    """A directory on the disk, if /var/tmp is on one, that every user can enter. Nothing remains in it."""
+    directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    directory.chmod(0o755)
+    yield directory
+    directory.chmod(0o755)
+    remains, writers = list(directory.iterdir()), files_below(directory)
+    shutil.rmtree(directory)
+    assert (remains, writers) == ([], {})
+
+
+def probe(path: object, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, str(path), *options], capture_output=True, text=True, timeout=100, check=False)
+
+
+def files_below(path: Path) -> dict[int, int]:
+    """The processes that hold a file below a directory open, with a name or without; and the size of the file."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # It may have ended meanwhile.
+            for file in (process / "fd").iterdir():
+                if os.readlink(file).startswith(f"{path}/"):
+                    found[int(process.name)] = file.stat().st_size
+    return found
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def stop(writer: int) -> bool:
+    """Stop a writer where it is, so that its parent waits for it; False if it ended before that."""
+    with suppress(OSError):
+        os.kill(writer, signal.SIGSTOP)
+        wait_until(lambda: state(writer) in "TZ")
+    return state(writer) == "T"
+
+
+def state(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def test_json(storage: Path) -> None:
+    ended = probe(storage, *QUICK, "--json")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    result = json.loads(ended.stdout)
+    assert result["ok"] is True
+    entry = StorageConfig.model_validate(result["entry"])
+    assert entry.path == str(storage)
+    assert [level["writers"] for level in result["levels"]] == [1, 2, 4, 8]
+    for direction in ("write", "read"):
+        samples = [level[direction] for level in result["levels"]]
+        assert 0 < entry.bandwidth(direction) <= max(sample["bandwidth"] for sample in samples)
+        for level, sample in zip(result["levels"], samples, strict=True):
+            assert len(sample["perWriter"]) == level["writers"]
+            assert 0 < sample["bytes"] == sum(each["bytes"] for each in sample["perWriter"]) <= LIMIT
+            assert sample["bandwidth"] == pytest.approx(sample["bytes"] / 1e6 / sample["seconds"])
+
+
+def test_text_has_an_entry_to_paste(storage: Path) -> None:
+    ended = probe(os.path.relpath(storage), *QUICK)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    lines = ended.stdout.splitlines()
+    first = lines.index("storages:")
+    (pasted,) = YAML(typ="safe").load("\n".join(lines[first : first + 2]))["storages"]
+    assert StorageConfig.model_validate(pasted).path == str(storage)
+    assert "per writer" in ended.stdout
+
+
+def test_progress_goes_to_the_terminal_only(storage: Path) -> None:
+    master, terminal = pty.openpty()
+    try:
+        ended = subprocess.run(
+            [*COMMAND, str(storage), *QUICK, "--json"],
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            env=os.environ | {"TERM": "xterm"},
+            timeout=100,
+            check=True,
+        )
+        shown = os.read(master, 2**20).decode(errors="replace")
+    finally:
+        os.close(master)
+        os.close(terminal)
+    assert json.loads(ended.stdout)["ok"] is True
+    assert "writers" in shown
+
+
+def test_time_is_a_bound(storage: Path) -> None:
+    """With 0.1 s for each sample, no disk moves 1 GiB."""
+    measured = measure(str(storage), 2**30, 0.1)
+    for level in measured.levels:
+        assert level.write.bytes < 2**30
+        for each in level.write.transfers:
+            assert each.seconds >= 0.1 or each.bytes == 2**30 // level.writers
+
+
+@pytest.mark.parametrize("call", ["open", "pwrite"])
+def test_without_direct_io(storage: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Some file systems refuse to open a file for direct I/O, some refuse to write."""
+    real = os.open
+
+    def refuse_open(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    def refuse_write(descriptor: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, call, refuse_open if call == "open" else refuse_write)
+    measured = measure(str(storage), LEAST_BYTES, 2)
+    assert measured.access == "buffered"
+    assert [level.writers for level in measured.levels] == list(LEVELS)
+    assert all(level.read.bytes == level.write.bytes > 0 for level in measured.levels)
+
+
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no tmpfs")
+def test_memory_is_measured_with_a_warning() -> None:
+    result = json.loads(probe("/dev/shm", *QUICK, "--json").stdout)
+    assert (result["fileSystem"], result["entry"]["name"], result["entry"]["scope"]) == ("tmpfs", "shm", "node")
+    assert any("is memory" in warning for warning in result["warnings"])
+
+
+def test_refusals(storage: Path) -> None:
+    for path, words in [
+        (storage / "none", "does not exist"),
+        (Path(__file__), "is not a directory"),
+        (Path(__file__) / "none", "does not exist"),
+    ]:
+        ended = probe(path, *QUICK)
+        assert ended.returncode == 1
+        assert f"{path} {words}" in ended.stdout
+        assert "allowed: " in ended.stdout
+    ended = probe(storage, "--bytes", "1000000GB", "--json")
+    assert ended.returncode == 1
+    assert "of free space, too little to write 1000000000 MB" in json.loads(ended.stdout)["error"]["message"]
+
+
+@pytest.mark.parametrize("options", [["--bytes", "1MB"], ["--bytes", "lots"], ["--seconds", "0"], ["--seconds", "nan"]])
+def test_wrong_bounds(storage: Path, options: list[str]) -> None:
+    ended = probe(storage, *options)
+    assert ended.returncode == 2
+    assert "allowed: " in ended.stderr
+
+
+def test_not_writable(storage: Path) -> None:
+    storage.chmod(0o555)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(NOBODY)
+    try:
+        with pytest.raises(StorageProbeError, match="is not writable for you"):
+            measure(str(storage), LEAST_BYTES, 1)
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [("ro,size=100m", "is read-only"), ("size=12m", "too little to write 8 MB")]
+)
+def test_mounts_that_do_not_do(tmp_path: Path, options: str, words: str) -> None:
+    mounted = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        'mount -t tmpfs -o "$0" tmpfs "$1" || exit 99; shift; exec "$@"',
+        options,
+    ]
+    ended = subprocess.run(
+        [*mounted, str(tmp_path), *COMMAND, str(tmp_path), *QUICK], capture_output=True, text=True, check=False
+    )
+    if ended.returncode == 99 or ended.stderr.startswith("unshare:"):
+        pytest.skip("needs the right to mount")
+    assert ended.returncode == 1
+    assert f"{tmp_path} " in ended.stdout
+    assert words in ended.stdout
+
+
+def test_a_writer_that_fails(storage: Path) -> None:
+    """Files may not grow beyond 328 kB: the first level fails in the middle."""
+    code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (5 * 65536, {resource.RLIM_INFINITY}))"
+    main = "import sys; from streamflow_io.cli import main; sys.exit(main(sys.argv[1:]))"
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{code}; {main}", "storage", "probe", str(storage), *QUICK],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert f"{storage} cannot be measured: File too large" in ended.stdout
+
+
+def test_a_storage_that_hangs(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "_PATIENCE_SECONDS", 3.0)
+
+    def hang(writers: int, task: str) -> None:
+        if (writers, task) == (4, "read"):
+            assert stop(next(iter(files_below(storage))))
+
+    with pytest.raises(StorageProbeError, match="hangs: a writer did not answer"):
+        measure(str(storage), LEAST_BYTES, 0.5, hang)
+
+
+def test_a_writer_that_is_killed(storage: Path) -> None:
+    def kill(writers: int, task: str) -> None:
+        if (writers, task) == (8, "write"):
+            os.kill(next(iter(files_below(storage))), signal.SIGKILL)
+
+    with pytest.raises(StorageProbeError, match="a writer was killed"):
+        measure(str(storage), LEAST_BYTES, 2, kill)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_nothing_remains_after_a_signal(storage: Path, number: signal.Signals) -> None:
+    running = subprocess.Popen(
+        [*COMMAND, str(storage), "--bytes", "64MiB", "--seconds", "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    stopped: list[int] = []
+
+    def stop_one_that_writes() -> bool:
+        assert running.poll() is None
+        for each in files_below(storage):
+            if each != running.pid and stop(each):
+                if files_below(storage)[each]:
+                    stopped.append(each)
+                    return True
+                os.kill(each, signal.SIGCONT)
+        return False
+
+    try:
+        wait_until(stop_one_that_writes)
+        os.killpg(running.pid, number)  # as a terminal does
+        output, errors = running.communicate(timeout=30)
+        assert (output, errors) == (b"", b"")
+        assert running.returncode == (-number if number == signal.SIGKILL else 128 + number)
+        wait_until(lambda: not files_below(storage))
+    finally:
+        running.kill()
+        for each in files_below(storage).keys() & stopped:
+            os.kill(each, signal.SIGKILL)

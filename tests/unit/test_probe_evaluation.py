@@ -1,0 +1,166 @@
+"""From samples to the entry of the StreamFlow file."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from streamflow_io.hints import Source, parse_scheduler_config
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.storage.evaluation import (
+    Level,
+    Measurement,
+    Sample,
+    Transfer,
+    entry_fields,
+    meaning,
+    parse_size,
+    round_down,
+    storage_entry,
+    warnings,
+)
+from streamflow_io.storage.mounts import Mount
+from streamflow_io.storage.probe import Probe, entry_yaml
+
+MB = 10**6
+LOCAL = Mount("/scratch", "ext4")
+BANDWIDTHS = st.floats(1e-6, 1e9)
+
+
+def sample(writers: int, bandwidth: float, seconds: float = 1.0) -> Sample:
+    share = round(bandwidth * MB * seconds / writers)
+    return Sample(tuple(Transfer(5.0, 5.0 + seconds, share) for _ in range(writers)))
+
+
+def measurement(
+    writes: list[float], reads: list[float], mount: Mount = LOCAL, path: str = "/scratch/me", seconds: float = 1.0
+) -> Measurement:
+    levels = tuple(
+        Level(sample(2**n, write, seconds), sample(2**n, read, seconds))
+        for n, (write, read) in enumerate(zip(writes, reads, strict=True))
+    )
+    return Measurement(path, mount, "direct", 10**12, 5.0, levels)
+
+
+def test_bandwidth_is_from_the_first_start_to_the_last_end() -> None:
+    both = Sample((Transfer(1.0, 2.0, 10 * MB), Transfer(1.5, 3.0, 30 * MB)))
+    assert (both.bytes, both.seconds, both.bandwidth) == (40 * MB, 2.0, 20.0)
+    assert [each.bandwidth for each in both.transfers] == [10.0, 20.0]
+
+
+@given(BANDWIDTHS)
+def test_round_down_never_promises_more(bandwidth: float) -> None:
+    rounded = round_down(bandwidth)
+    assert 0.9 * bandwidth < rounded <= bandwidth
+    assert float(f"{rounded:.1e}") == rounded
+    assert round_down(rounded) == rounded
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "rounded"), [(437.8, 430), (1234.5, 1200), (99.9, 99), (100, 100), (7.86, 7.8), (0.299, 0.29)]
+)
+def test_round_down(bandwidth: float, rounded: float) -> None:
+    assert round_down(bandwidth) == rounded
+
+
+def test_entry_has_the_best_of_each_direction() -> None:
+    entry = storage_entry(measurement([300, 455, 400, 200], [100, 200, 390, 479]))
+    assert entry == StorageConfig(name="scratch", path="/scratch/me", scope="node", write=450, read=470)
+
+
+def test_congestion_does_not_lower_the_entry() -> None:
+    measured = measurement([40, 35, 30, 20], [80, 80, 80, 80])
+    assert storage_entry(measured).write == 40
+    assert warnings(measured) == ()
+
+
+@pytest.mark.parametrize(
+    ("mount", "path", "name"),
+    [
+        (Mount("/mnt/fast ssd", "xfs"), "/mnt/fast ssd/a", "fast ssd"),
+        (Mount("/", "ext4"), "/home/me/work", "work"),
+        (Mount("/", "ext4"), "/", "root"),
+    ],
+)
+def test_name_is_that_of_the_mount_point_or_of_the_directory(mount: Mount, path: str, name: str) -> None:
+    assert storage_entry(measurement([1], [1], mount, path)).name == name
+
+
+@given(
+    st.text("abc :#{}[],&*!|>'\"%@`-\\\tüß\n", min_size=1).filter(str.strip),
+    st.lists(BANDWIDTHS, min_size=1, max_size=4),
+    st.sampled_from(["ext4", "nfs4", "fuse.sshfs"]),
+)
+def test_any_entry_can_be_pasted(name: str, bandwidths: list[float], file_system: str) -> None:
+    entry = storage_entry(measurement(bandwidths, bandwidths, Mount(f"/mnt/{name}", file_system), f"/mnt/{name}/x"))
+    text = entry_yaml(entry)
+    pasted = YAML(typ="safe").load(text)
+    assert pasted == {"storages": [entry_fields(entry)]}
+    assert parse_scheduler_config(pasted, Source("streamflow.yml")).storages == (entry,)
+
+
+def test_entry_is_one_line() -> None:
+    entry = storage_entry(measurement([455.5, 300], [470, 479.9]))
+    assert entry_yaml(entry) == (
+        "storages:\n  - {name: scratch, path: /scratch/me, scope: node, write: 450, read: 470}\n"
+    )
+    assert "450 MB/s of writing and 470 MB/s of reading on each location" in meaning(entry)
+    shared = storage_entry(measurement([7.89], [7], Mount("/scratch", "lustre")))
+    assert "write: 7.8, read: 7}" in entry_yaml(shared)
+    assert "on all locations together" in meaning(shared)
+
+
+def test_a_burst_does_not_count() -> None:
+    """The time was over after 0.3 MB: that they are read back at 500 MB/s says nothing of the storage."""
+    levels = (
+        Level(sample(1, 0.3), sample(1, 500, 0.0006)),
+        Level(sample(2, 0.3), sample(2, 5, 0.06)),
+    )
+    measured = Measurement("/slow", LOCAL, "direct", 256 * MB, 1.0, levels)
+    assert measured.best_read.bandwidth == pytest.approx(5)
+    assert any("read sample" in text and "--seconds" in text for text in warnings(measured))
+
+
+def test_a_short_sample_with_all_bytes_counts() -> None:
+    level = Level(sample(1, 5000, 0.05), sample(1, 1000, 0.25))
+    measured = Measurement("/fast", LOCAL, "direct", 256 * MB, 5.0, (level,))
+    assert measured.best_write is level.write
+    assert [text for text in warnings(measured) if "--bytes" in text] == [
+        "The best write sample took 0.05 s only: a higher --bytes gives longer ones."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        (measurement([9], [9], Mount("/dev/shm", "tmpfs"), "/dev/shm"), "is memory (tmpfs)"),
+        (measurement([9], [9], Mount("/gpfs", "gpfs")), "Measured from this node only"),
+        (measurement([5, 9], [9, 9]), "Write bandwidth still rises with 2 writers"),
+        (Measurement("/x", LOCAL, "buffered", MB, 5.0, measurement([9], [9]).levels), "no direct I/O"),
+    ],
+)
+def test_warnings(measured: Measurement, words: str) -> None:
+    (warning,) = warnings(measured)
+    assert words in warning
+
+
+def test_json_has_all_samples() -> None:
+    document = Probe(measurement([100, 200], [300, 400])).to_json()
+    assert [level["writers"] for level in document["levels"]] == [1, 2]
+    assert document["levels"][1]["write"]["bandwidth"] == pytest.approx(200)
+    assert [each["bytes"] for each in document["levels"][1]["read"]["perWriter"]] == [200 * MB, 200 * MB]
+    assert document["entry"] == {"name": "scratch", "path": "/scratch/me", "scope": "node", "write": 200, "read": 400}
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("8388608", 8 * 2**20), ("256MiB", 256 * 2**20), ("1.5 GB", 1_500_000_000), ("20kB", 20_000), ("1GiB", 2**30)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e9", "12 parsecs", "MB", "1 mb", "nan"])
+def test_no_sizes(text: str) -> None:
+    with pytest.raises(ValueError, match="allowed: a number of bytes, or with kB"):
+        parse_size(text)

@@ -1,0 +1,53 @@
+"""Which file system a path is on."""
+
+import pytest
+
+from streamflow_io.storage.mounts import Mount, find_mount
+
+MOUNTINFO = r"""
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+23 22 0:20 / /proc rw shared:3 - proc proc rw
+24 22 0:21 / /home rw shared:1 master:2 - autofs home rw,fd=5
+25 24 0:22 / /home rw - nfs4 server:/home rw,vers=4.2
+26 22 8:1 / /mnt/fast\040ssd rw - xfs /dev/sda1 rw
+27 22 0:30 / /mnt/fast\040ssd/tmp rw - tmpfs tmpfs rw
+28 22 0:31 / /scratch rw - lustre mgs@tcp:/scratch rw
+not a line of this file
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("path", "mount"),
+    [
+        ("/", Mount("/", "ext4")),
+        ("/srv/data", Mount("/", "ext4")),
+        ("/home/me", Mount("/home", "nfs4")),
+        ("/homes", Mount("/", "ext4")),
+        ("/mnt/fast ssd", Mount("/mnt/fast ssd", "xfs")),
+        ("/mnt/fast ssd/a", Mount("/mnt/fast ssd", "xfs")),
+        ("/mnt/fast ssd/tmp/a", Mount("/mnt/fast ssd/tmp", "tmpfs")),
+        ("/scratch", Mount("/scratch", "lustre")),
+    ],
+)
+def test_mount_of_a_path(path: str, mount: Mount) -> None:
+    assert find_mount(path, MOUNTINFO) == mount
+
+
+def test_no_mounts() -> None:
+    assert find_mount("/x", []) == Mount("/", "unknown")
+
+
+@pytest.mark.parametrize(
+    "kind", ["nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "fuse.sshfs", "fuse.glusterfs"]
+)
+def test_network_file_systems_are_shared(kind: str) -> None:
+    assert Mount("/x", kind).scope == "shared"
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk", "fuse.fuse-overlayfs"])
+def test_other_file_systems_are_of_a_node(kind: str) -> None:
+    assert Mount("/x", kind).scope == "node"
+
+
+def test_memory() -> None:
+    assert [kind for kind in ("tmpfs", "ramfs", "ext4") if Mount("/x", kind).in_memory] == ["tmpfs", "ramfs"]
