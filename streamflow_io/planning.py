@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import Any
 
 import cwl_utils.parser
 import cwl_utils.parser.utils
+from cwl_utils.errors import GraphTargetMissingException
 from rich.console import Console
 from rich.table import Table
+from ruamel.yaml.error import YAMLError
+from schema_salad.exceptions import ValidationException
 from streamflow.config.config import WorkflowConfig
 from streamflow.config.validator import SfValidator
 from streamflow.core.exception import WorkflowDefinitionException
@@ -23,8 +27,8 @@ from streamflow.main import build_context
 from .coordination import Delivery, Gang, StreamEdge
 from .hints import HintError, HintErrors, SchedulerConfig, read_scheduler_config
 from .runtime import EmbeddedRuntime, NodeRuntimeError
-from .scheduling.checks import StepStorage
-from .streaming.translator import IOAwareTranslator, Plan
+from .scheduling.checks import StepStorage, StepStorages
+from .streaming.translator import InvalidHintsException, IOAwareTranslator, Plan
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class Plans:
                     "steps": {path: {"cores": step.cores} for path, step in plan.steps.items()},
                     "edges": [_edge_to_json(edge) for edge in plan.edges],
                     "gangs": [vars(gang) for gang in plan.gangs],
-                    "storages": [vars(step) for step in plan.storages],
+                    "storages": [vars(step) for step in plan.storages.steps] if plan.storages else [],
+                    "warnings": list(plan.storages.warnings) if plan.storages else [],
                 }
                 for name, plan in self.plans.items()
             },
@@ -62,8 +67,8 @@ class Plans:
                 console.print(_edges(plan.edges))
             if plan.gangs:
                 console.print(_gangs(plan.gangs))
-            if plan.storages:
-                console.print(_storages(plan.storages))
+            if plan.storages is not None:
+                _show_storages(console, plan.storages)
         if self.inactive is not None:
             console.print(f"Nothing of this will be done: {self.inactive}", markup=False, style="yellow")
 
@@ -86,9 +91,9 @@ def plan_file(path: Path) -> Plans:
     logger.disabled = True  # The plan tells what the log would.
     try:
         return Plans(_inactive(scheduler), asyncio.run(_plans(path.resolve(), scheduler is not None)))
+    except InvalidHintsException as error:
+        raise error.mistakes from None
     except WorkflowDefinitionException as error:
-        if isinstance(error.__cause__, HintErrors):
-            raise error.__cause__ from None
         raise HintErrors(
             [HintError(str(path), None, "StreamFlow file", str(error), "a valid StreamFlow file")]
         ) from None
@@ -128,9 +133,19 @@ async def _plans(path: Path, active: bool) -> dict[str, Plan]:
 
 
 def _plan(workflow: WorkflowConfig, context: Any, path: Path) -> Plan:
-    definition = cwl_utils.parser.load_document_by_uri(_located(workflow.config["file"], path))
+    file = _located(workflow.config["file"], path)
     settings = workflow.config.get("settings")
     inputs_path = None if settings is None else _located(settings, path)
+    try:
+        return _translated(workflow, context, path, file, inputs_path)
+    except (ValidationException, YAMLError, GraphTargetMissingException, OSError) as error:
+        command = shlex.join(["streamflow-io", "validate", file, *([inputs_path] if inputs_path else [])])
+        allowed = f"a valid workflow and job; `{command}` says more"
+        raise HintErrors([HintError(file, None, "CWL", str(error), allowed)]) from None
+
+
+def _translated(workflow: WorkflowConfig, context: Any, path: Path, file: str, inputs_path: str | None) -> Plan:
+    definition = cwl_utils.parser.load_document_by_uri(file)
     inputs: dict[str, Any] = {}
     if inputs_path is not None:
         inputs = cwl_utils.parser.utils.load_inputfile_by_uri(
@@ -197,6 +212,13 @@ def _gangs(gangs: tuple[Gang, ...]) -> Table:
         cores = "known at run time" if gang.cores is None else f"{gang.cores:g}"
         table.add_row("\n".join(gang.steps), "\n".join(gang.heads), cores)
     return table
+
+
+def _show_storages(console: Console, storages: StepStorages) -> None:
+    if storages.steps:
+        console.print(_storages(storages.steps))
+    for warning in storages.warnings:
+        console.print(warning, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _storages(steps: tuple[StepStorage, ...]) -> Table:

@@ -1,4 +1,4 @@
-"""`streamflow-io validate`: cwltool's validation with our schema, then our own rules. Nothing is run."""
+"""`streamflow-io validate`: cwltool's validation with our schema, and our own rules. Nothing is run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import argparse
 import gc
 import io
 import logging
+import os
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
+from urllib.parse import urldefrag
 
 from rich.console import Console
 from rich.table import Table
@@ -19,7 +22,14 @@ from schema_salad.exceptions import ValidationException
 from . import hints
 from .cli import show_errors
 from .hints import HintError, HintErrors, Located, StepAnnotations
+from .hints.inheritance import port_path
+from .hints.rules import check_streamable
 from .hints.schemas import SALAD_URI, salad_schema
+
+# cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
+CWLObject = Any
+# Step path, `in` or `out`, name.
+Port = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,7 @@ class Validation:
     :ivar cwl_valid: whether cwltool accepts the workflow, and the job if there is one
     :ivar messages: cwltool's errors and warnings
     :ivar errors: the mistakes in hints
+    :ivar warnings: the hints that will not be served as they ask
     :ivar steps: the hints that hold for each step; empty if there are mistakes
     """
 
@@ -36,6 +47,7 @@ class Validation:
     cwl_valid: bool
     messages: tuple[str, ...] = ()
     errors: tuple[HintError, ...] = ()
+    warnings: tuple[HintError, ...] = ()
     steps: Mapping[str, StepAnnotations] = field(default_factory=dict)
 
     @property
@@ -47,6 +59,7 @@ class Validation:
             "workflow": self.workflow,
             "cwl": {"valid": self.cwl_valid, "messages": list(self.messages)},
             "errors": [vars(error) for error in self.errors],
+            "warnings": [vars(warning) for warning in self.warnings],
             "steps": {path: step_to_json(step) for path, step in self.steps.items()},
         }
 
@@ -54,6 +67,9 @@ class Validation:
         for message in self.messages:
             console.print(message, markup=False, highlight=False, soft_wrap=True)
         show_errors(console, self.errors)
+        for warning in self.warnings:
+            text = f"{os.path.relpath(warning.file)}:{warning.line}: {warning.field}\n  warning: {warning.message}"
+            console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
         if self.ok and any(self.steps.values()):
             console.print(_table(self.steps))
         hinted = sum(1 for step in self.steps.values() if step)
@@ -83,23 +99,83 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
     :param annotations: the path of an annotations file
     :return: all mistakes; never an exception for a mistake of the user
     """
+    from cwl_utils.errors import GraphTargetMissingException
+
     from .hints.cwl import load
 
     try:
         document = load(workflow)
     except OSError as error:
         return Validation(workflow, False, (f"{workflow}: {error.strerror}",))
-    except (ValidationException, YAMLError) as error:
-        _, messages = _cwltool(workflow, job)
+    except (ValidationException, YAMLError, GraphTargetMissingException) as error:
+        _, messages = run_cwltool(workflow, job)
         return Validation(workflow, False, messages or (str(error),))
-    cwl_valid, messages = _cwltool(workflow, job, document.cwlVersion)
     try:
         steps = hints.resolve(document, annotations)
     except HintErrors as mistakes:
+        # Without the schema: it would tell some of them once more, with less of what is allowed.
+        cwl_valid, messages = run_cwltool(workflow, job, document.cwlVersion, with_our_schema=False)
         return Validation(workflow, cwl_valid, messages, mistakes.errors)
     except (ValidationException, YAMLError, OSError) as error:  # in a file that `run` names
+        _, messages = run_cwltool(workflow, job, document.cwlVersion)
         return Validation(workflow, False, messages or (str(error),))
-    return Validation(workflow, cwl_valid, messages, (), steps)
+    cwl_valid, messages = run_cwltool(workflow, job, document.cwlVersion)
+    warnings = check_streamable(steps, _edges(document, steps)) if cwl_valid else ()
+    return Validation(workflow, cwl_valid, messages, (), tuple(warnings), steps)
+
+
+def _edges(
+    document: CWLObject, steps: Mapping[str, StepAnnotations]
+) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """The inputs of tools that get the outputs of tools, also from and to within subworkflows."""
+    if not any(step.streaming for step in steps.values()):
+        return
+    next_ports: dict[Port, list[Port]] = {}
+    _connect(document, "/", next_ports)
+    for path, step in steps.items():
+        for output in step.streaming:
+            seen: set[Port] = set()
+            ahead = [(path, "out", output)]
+            while ahead:
+                port = ahead.pop()
+                if port in seen:
+                    continue
+                seen.add(port)
+                ahead += next_ports.get(port, ())
+                if port[0] in steps and port[1] == "in":
+                    yield (path, output), (port[0], port[2])
+
+
+def _connect(process: CWLObject, path: str, next_ports: dict[Port, list[Port]]) -> None:
+    """Note which ports get what others have, in a workflow and in those that it runs."""
+    from .hints.cwl import name_of
+
+    if not hasattr(process, "steps"):
+        return
+    ports: dict[str, Port] = {parameter.id: (path, "in", name_of(parameter)) for parameter in process.inputs}
+    targets: list[tuple[str | list[str] | None, Port]] = []
+    for step in process.steps:
+        step_path = port_path(path, name_of(step))
+        for out in (getattr(out, "id", out) for out in step.out):
+            ports[out] = (step_path, "out", out.rpartition("/")[2])
+        targets += [(target.source, (step_path, "in", name_of(target))) for target in step.in_]
+        _connect(_run_by(step), step_path, next_ports)
+    targets += [(output.outputSource, (path, "out", name_of(output))) for output in process.outputs]
+    for sources, port in targets:
+        for source in [sources] if isinstance(sources, str) else sources or ():
+            if source in ports:
+                next_ports.setdefault(ports[source], []).append(port)
+
+
+def _run_by(step: CWLObject) -> CWLObject:
+    """The process that a step runs; None if it is not on this machine."""
+    from .hints.cwl import file_of, load
+
+    if not isinstance(step.run, str):
+        return step.run
+    options = step.loadingOptions
+    uri, fragment = urldefrag(options.fetcher.urljoin(options.fileuri, step.run))
+    return load(f"{file_of(uri)}#{fragment}") if uri.startswith("file:") else None
 
 
 def step_to_json(step: StepAnnotations) -> dict[str, Any]:
@@ -142,39 +218,53 @@ class _Collector(logging.Handler):
             self.messages.append(message)
 
 
-def _cwltool(workflow: str, job: str | None, version: str = "v1.2") -> tuple[bool, tuple[str, ...]]:
-    """Run `cwltool --validate`, and collect its errors and warnings."""
+def run_cwltool(
+    workflow: str, job: str | None, version: str = "v1.2", *, with_our_schema: bool = True
+) -> tuple[bool, tuple[str, ...]]:
+    """Run `cwltool --validate`.
+
+    :param version: of the CWL
+    :param with_our_schema: check the names and types of the fields of our hints
+    :return: whether all is valid; errors and warnings
+    """
     from cwltool.argparser import arg_parser
     from cwltool.context import LoadingContext
     from cwltool.main import main
 
     from .hints.cwl import Fetcher
 
-    options = ["--validate", "--quiet", "--skip-schemas", "--disable-color", workflow]
-    arguments = arg_parser().parse_args([*options, *([job] if job is not None else [])])
-    context = LoadingContext(vars(arguments))
-    context.fetcher_constructor = Fetcher
+    options = ["--validate", "--quiet", "--skip-schemas", "--disable-color"]
     collector = _Collector()
-    code = main(
-        args=arguments,
-        stdout=io.StringIO(),
-        logger_handler=collector,
-        loadingContext=context,
-        custom_schema_callback=lambda: _use_our_schema(version),
-    )
+    # cwltool makes directories for a job that it does not run, and leaves them.
+    with tempfile.TemporaryDirectory() as directory:
+        options += ["--tmpdir-prefix", f"{directory}/", "--tmp-outdir-prefix", f"{directory}/"]
+        arguments = arg_parser().parse_args([*options, workflow, *([job] if job is not None else [])])
+        context = LoadingContext(vars(arguments))
+        context.fetcher_constructor = Fetcher
+        code = main(
+            args=arguments,
+            stdout=io.StringIO(),
+            logger_handler=collector,
+            loadingContext=context,
+            custom_schema_callback=lambda: _use_schema(version, with_our_schema),
+        )
     return code == 0, tuple(dict.fromkeys(collector.messages))
 
 
-def _use_our_schema(version: str) -> None:
+def _use_schema(version: str, ours: bool) -> None:
     from cwl_utils.types import CWLObjectType
     from cwltool import process
     from cwltool.update import ALLUPDATES
 
-    schema = salad_schema()
     # All versions: cwltool updates a document to a version of its own before it loads what `run` names.
+    schema = (SALAD_URI, salad_schema()) if ours else None
     for each in ALLUPDATES:
-        if process.custom_schemas.get(each) != (SALAD_URI, schema):
-            process.use_custom_schema(each, SALAD_URI, schema)
+        if process.custom_schemas.get(each) == schema:
+            continue
+        if schema is None:
+            process.use_standard_schema(each)
+        else:
+            process.use_custom_schema(each, *schema)
     # cwltool would parse the whole schema of v1.0 for these three types, for a third of its time.
     types = process.get_schema(version)[3].idx
     process.SCHEMA_ANY = cast(CWLObjectType, types["https://w3id.org/cwl/salad#Any"])

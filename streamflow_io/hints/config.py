@@ -22,9 +22,10 @@ class StorageConfig(Model):
     scope: Literal["shared", "node"] = Field(
         "shared", description="shared (default): one for all locations; node: one per location"
     )
-    write: BandwidthOf | None = Field(None, description="write bandwidth, a number of MB/s above 0")
+    write: BandwidthOf | None = Field(None, description="write bandwidth: a number of MB/s above 0, without a unit")
     read: BandwidthOf | None = Field(
-        None, description="read bandwidth, a number of MB/s above 0 (if just one is given, it holds for both)"
+        None,
+        description="read bandwidth: a number of MB/s above 0, without a unit (one alone holds for both)",
     )
 
     @field_validator("path", mode="after")
@@ -50,7 +51,9 @@ class StorageConfig(Model):
 class SchedulerConfig(Model):
     """`config` of the scheduler of type `io-aware` in the StreamFlow file."""
 
-    annotations: Text | None = Field(None, description="the path of an annotations file")
+    annotations: Text | None = Field(
+        None, description="the path of an annotations file, relative to the StreamFlow file"
+    )
     storages: tuple[StorageConfig, ...] = Field((), description="a list of storages")
     io_executors: StrictInt | None = Field(
         None,
@@ -63,6 +66,10 @@ class SchedulerConfig(Model):
     )
     learned: Text | None = Field(None, description="where learned limits are kept (default: the user's data directory)")
     runtime: Literal["embedded", "capio", "off"] = Field("embedded", description="embedded (default), capio or off")
+    retry_delay: StrictInt | None = Field(
+        None,
+        description="as with StreamFlow's default scheduler: seconds to wait before trying again to schedule a job",
+    )
 
     @field_validator("storages", mode="after")
     @classmethod

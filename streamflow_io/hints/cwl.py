@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlparse
@@ -16,7 +15,7 @@ import requests
 from schema_salad.fetcher import DefaultFetcher
 
 from . import files
-from .errors import HintError, Level, Loc, Located, Source
+from .errors import HintError, Level, LinesWhenAsked, Loc, Located, Source
 from .inheritance import Parameter, Scope, Step
 from .models import Hint
 from .parsing import parse_hint
@@ -94,27 +93,6 @@ class _Place:
         return _Place(self.root, self.way + way)
 
 
-class _LineWhenAsked(Mapping[Loc, int]):
-    """The line of one value. The document is parsed for it when somebody asks: that takes longer than all else here."""
-
-    def __init__(self, find: Callable[[], int | None]) -> None:
-        self._find = find
-
-    @cached_property
-    def _lines(self) -> dict[Loc, int]:
-        line = self._find()
-        return {} if line is None else {(): line}
-
-    def __getitem__(self, loc: Loc) -> int:
-        return self._lines[loc]
-
-    def __iter__(self) -> Iterator[Loc]:
-        return iter(self._lines)
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-
 class _Walker:
     def __init__(self) -> None:
         self.found = Walk()
@@ -187,10 +165,12 @@ class _Walker:
     def source(self, place: _Place) -> Source:
         """The line of something of which cwl_utils keeps none."""
 
-        def find() -> int | None:
-            return files.line_in(self.document(place), urldefrag(place.root.id)[1], place.way)
+        def find() -> dict[Loc, int]:
+            # The document is parsed for it when somebody asks: that takes longer than all else here.
+            line = files.line_in(self.document(place), urldefrag(place.root.id)[1], place.way)
+            return {} if line is None else {(): line}
 
-        return Source(place.file, _LineWhenAsked(find))
+        return Source(place.file, LinesWhenAsked(find))
 
     def parameters(self, process: CWLObject, field: str, place: _Place) -> Iterator[Parameter]:
         for parameter in getattr(process, field):

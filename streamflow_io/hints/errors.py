@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Generic, TypeVar
 
 Loc = tuple[str | int, ...]
@@ -78,6 +79,26 @@ class Source:
         if () not in lines and (line := self.line(*loc)) is not None:
             lines[()] = line
         return Source(self.file, lines)
+
+
+class LinesWhenAsked(Mapping[Loc, int]):
+    """The lines of a :class:`Source` that are looked for when somebody asks: most documents have no mistakes."""
+
+    def __init__(self, find: Callable[[], Mapping[Loc, int]]) -> None:
+        self._find = find
+
+    @cached_property
+    def _lines(self) -> Mapping[Loc, int]:
+        return self._find()
+
+    def __getitem__(self, loc: Loc) -> int:
+        return self._lines[loc]
+
+    def __iter__(self) -> Iterator[Loc]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
 
 
 @dataclass(frozen=True)

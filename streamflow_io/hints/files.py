@@ -11,12 +11,14 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from .config import SchedulerConfig
-from .errors import HintError, HintErrors, Level, Loc, Located, Source
+from .errors import HintError, HintErrors, Level, LinesWhenAsked, Loc, Located, Source
 from .inheritance import Annotations, Scope
 from .models import NAMESPACE, PREFIX, AnnotationsFile, Hint
 from .parsing import CLASSES, parse_hint, parse_model
 
 SCHEDULER_TYPE = "io-aware"
+_CONFIG = "scheduling.scheduler.config"
+_CONFIG_FIELDS = ", ".join(field.alias or name for name, field in SchedulerConfig.model_fields.items())
 
 
 def parse(text: str) -> object:
@@ -111,7 +113,13 @@ def read_annotations(path: str | os.PathLike[str]) -> Annotations:
     if not isinstance(raw, dict):
         raise HintErrors([HintError(file, 1, "annotations", "not a mapping", "steps, streamable")])
     steps = raw.get("steps")
-    outline = {**raw, "steps": {key: [] for key in steps}} if isinstance(steps, dict) else raw
+    streamable = raw.get("streamable")
+    # Steps are looked at below, one by one; whether steps and ports exist is known where the workflow is.
+    outline = dict(raw)
+    if isinstance(steps, dict):
+        del outline["steps"]
+    if isinstance(streamable, list) and all(isinstance(entry, str) for entry in streamable):
+        del outline["streamable"]
     _, errors = parse_model(AnnotationsFile, outline, "", source)
     scopes, paths = [], []
     for step, entries in steps.items() if isinstance(steps, dict) else ():
@@ -132,11 +140,27 @@ def read_annotations(path: str | os.PathLike[str]) -> Annotations:
         scopes.append(Scope(step, Level.ANNOTATIONS, tuple(hints)))
     if errors:
         raise HintErrors(errors)
-    streamable = [
-        Located(str(entry), Level.ANNOTATIONS, f"streamable[{index}]", source.below("streamable", index))
-        for index, entry in enumerate(raw.get("streamable") or ())
+    ports = [
+        Located(entry, Level.ANNOTATIONS, f"streamable[{index}]", source.below("streamable", index))
+        for index, entry in enumerate(streamable or ())
     ]
-    return Annotations(tuple(paths), tuple(scopes), tuple(streamable))
+    return Annotations(tuple(paths), tuple(scopes), tuple(ports))
+
+
+def check_annotations_file(path: str | os.PathLike[str], streamflow_file: str | os.PathLike[str]) -> None:
+    """Look whether the annotations file that a StreamFlow file names can be read.
+
+    :raises HintErrors: if it cannot; it names the place in the StreamFlow file
+    """
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        source = scheduler_config_source(streamflow_file)
+        message = f"{os.fspath(path)!r} cannot be read: {error.strerror}"
+        allowed = str(SchedulerConfig.model_fields["annotations"].description)
+        line = source.line("annotations")
+        raise HintErrors([HintError(source.file, line, f"{_CONFIG}.annotations", message, allowed)]) from None
 
 
 def read_scheduler_config(path: str | os.PathLike[str]) -> SchedulerConfig | None:
@@ -145,14 +169,31 @@ def read_scheduler_config(path: str | os.PathLike[str]) -> SchedulerConfig | Non
     :return: the config; None if the file does not choose the scheduler `io-aware`
     :raises HintErrors: with all mistakes in it; also if the file cannot be read or is no YAML
     """
-    document = _read(Path(path), "StreamFlow file")
-    scheduler: object = document
-    for key in ("scheduling", "scheduler"):
-        scheduler = scheduler.get(key) if isinstance(scheduler, Mapping) else None
-    if not isinstance(scheduler, Mapping) or scheduler.get("type") != SCHEDULER_TYPE:
+    scheduler = _scheduler(_read(Path(path), "StreamFlow file"))
+    if scheduler is None:
         return None
-    source = source_of(scheduler, str(Path(path).absolute())).below("config")
-    return parse_scheduler_config(plain(scheduler.get("config")) or {}, source)
+    source = source_of(scheduler, str(Path(path).absolute()))
+    if scheduler.get("config") is None:  # StreamFlow wants it, too
+        allowed = f"`config: {{}}`, or with any of {_CONFIG_FIELDS}"
+        raise HintErrors([HintError(source.file, source.line("config"), _CONFIG, "missing", allowed)])
+    return parse_scheduler_config(plain(scheduler["config"]), source.below("config"))
+
+
+def scheduler_config_source(path: str | os.PathLike[str]) -> Source:
+    """The lines of the config of our scheduler in a StreamFlow file, which is read when somebody asks for one.
+
+    A file that cannot be read has no lines.
+    """
+    file = Path(path).absolute()
+
+    def find() -> Mapping[Loc, int]:
+        try:
+            scheduler = _scheduler(_read(file, "StreamFlow file"))
+        except HintErrors:
+            return {}
+        return source_of(scheduler, str(file)).below("config").lines
+
+    return Source(str(file), LinesWhenAsked(find))
 
 
 def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
@@ -160,14 +201,19 @@ def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
 
     :raises HintErrors: with all mistakes in it
     """
-    name = "scheduling.scheduler.config"
     if not isinstance(raw, Mapping):
-        allowed = ", ".join(field.alias or key for key, field in SchedulerConfig.model_fields.items())
-        raise HintErrors([HintError(source.file, source.line(), name, "not a mapping", allowed)])
-    config, errors = parse_model(SchedulerConfig, raw, name, source)
+        raise HintErrors([HintError(source.file, source.line(), _CONFIG, "not a mapping", _CONFIG_FIELDS)])
+    config, errors = parse_model(SchedulerConfig, raw, _CONFIG, source)
     if config is None:
         raise HintErrors(errors)
     return config
+
+
+def _scheduler(document: object) -> Mapping[str, object] | None:
+    """What a StreamFlow file says about its scheduler, if that is ours."""
+    for key in ("scheduling", "scheduler"):
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document if isinstance(document, Mapping) and document.get("type") == SCHEDULER_TYPE else None
 
 
 def _read(path: Path, what: str) -> object:

@@ -47,6 +47,24 @@ def resolve_steps(
     return resolved, errors
 
 
+def check_streamable(
+    steps: Mapping[str, StepAnnotations], edges: Iterable[tuple[tuple[str, str], tuple[str, str]]]
+) -> list[HintError]:
+    """Look for data that is asked to be readable as written, and goes to inputs that are not `streamable`.
+
+    :param edges: the outputs of tools and the inputs of tools that get them, each as step path and name
+    :return: what to warn of; it is no error, for such an input gets the data under `update`
+    """
+    found = []
+    for (step, output), (consumer, name) in edges:
+        for rule in steps[step].streaming.get(output, ()):
+            streams = rule.value.mode == "no_update" and rule.value.start == "producer"
+            if streams and name not in steps[consumer].streamable_inputs:
+                message = f"the input {port_path(consumer, name)} is not `streamable`: it gets the data under `update`"
+                found.append(rule.error(message, "`streamable: true` on the input", "mode"))
+    return list(dict.fromkeys(found))
+
+
 def check_storages(annotations: Mapping[str, StepAnnotations], storages: Sequence[StorageConfig]) -> list[HintError]:
     """Compare the bandwidth constraints with the storages of the StreamFlow file.
 
@@ -106,11 +124,17 @@ def _check_addresses(
     paths = {step.path for step in steps} | set(workflows)
     for entry in annotations.steps:
         if entry.value not in paths:
-            yield entry.error(f"unknown step {entry.value!r}", _listed(paths))
+            yield entry.error(_unknown("step", entry.value), _listed(paths))
     ports = {port_path(step.path, name) for step in steps for name in (*step.inputs, *step.outputs)}
     for entry in annotations.streamable:
         if entry.value not in ports:
-            yield entry.error(f"unknown port {entry.value!r}", _listed(ports))
+            yield entry.error(_unknown("port", entry.value), _listed(ports))
+
+
+def _unknown(what: str, path: str) -> str:
+    return (
+        f"unknown {what} {path!r}" if path.startswith("/") else f"{path!r} is no {what} path: it does not begin with /"
+    )
 
 
 def _check_once(scope: Scope) -> Iterator[HintError]:
@@ -175,7 +199,8 @@ def _check_cycles(step: Step, rules: Sequence[Rule]) -> list[HintError]:
         TopologicalSorter(graph).prepare()
     except CycleError as cycle:
         # graphlib lists the nodes from the awaited to the waiting one
-        names = [rules[index].value.port for index in reversed(cycle.args[1])]
+        waiting = [rules[index].value for index in reversed(cycle.args[1])]
+        names = [", ".join(rule.files) or rule.port for rule in waiting]
         first = rules[min(cycle.args[1])]
         message = f"rules wait for each other: {' -> '.join(names)}"
         return [first.error(message, "fileDeps that do not lead back to the same files", "fileDeps")]

@@ -73,13 +73,19 @@ def annotations_schema() -> Schema:
 
 
 def scheduler_schema() -> Schema:
-    """The JSON Schema of `scheduling.scheduler.config` in the StreamFlow file, as StreamFlow asks for it."""
-    schema = _json_schema(SchedulerConfig)
-    schema["properties"]["retry_delay"] = {
-        "type": "integer",
-        "description": "as with StreamFlow's default scheduler: seconds to wait before trying again to schedule a job",
-    }
-    return {"$id": "urn:streamflow-io:scheduler", **schema}
+    """The JSON Schema of `scheduling.scheduler.config` in the StreamFlow file."""
+    return _json_schema(SchedulerConfig)
+
+
+def scheduler_outline() -> Schema:
+    """The fields of the scheduler's config with their descriptions, as StreamFlow asks for them.
+
+    It refuses nothing but what is no mapping: StreamFlow would print a schema where our own parser names the line
+    and what is allowed.
+    """
+    schema = scheduler_schema()
+    identity = {"$schema": _DRAFT, "$id": "urn:streamflow-io:scheduler", "title": schema["title"], "type": "object"}
+    return identity | _outline(schema, schema["$defs"])
 
 
 def files() -> dict[str, str]:
@@ -88,8 +94,20 @@ def files() -> dict[str, str]:
         "cwl-extensions/streamflow-io.yml": salad_schema(),
         "cwl-extensions/hints.schema.json": json.dumps(hints_schema(), indent=2) + "\n",
         "cwl-extensions/annotations.schema.json": json.dumps(annotations_schema(), indent=2) + "\n",
-        "streamflow_io/scheduling/scheduler.schema.json": json.dumps(scheduler_schema(), indent=2) + "\n",
+        "cwl-extensions/scheduler.schema.json": json.dumps(scheduler_schema(), indent=2) + "\n",
+        "streamflow_io/scheduling/scheduler.schema.json": json.dumps(scheduler_outline(), indent=2) + "\n",
     }
+
+
+def _outline(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]] | schema
+    outline: Schema = {key: schema[key] for key in ("description",) if key in schema}
+    if "items" in schema:
+        outline["items"] = _outline(schema["items"], definitions)
+    if "properties" in schema:
+        outline["properties"] = {name: _outline(field, definitions) for name, field in schema["properties"].items()}
+    return outline
 
 
 def _class_names(name: str) -> list[str]:

@@ -70,7 +70,7 @@ def find_storages(
             if storage is not None:
                 errors += above_storage(bandwidth, storage)
             else:
-                what = f"storage {wanted!r}" if wanted else f"a storage that holds {directory}"
+                what = f"storage {wanted!r}" if wanted else f"storage that holds {directory}"
                 where = "the driver's node" if target.deployment.type == "local" else deployment
                 warnings.append(f"The storageBW of {step} is not applied: the StreamFlow file has no {what} on {where}")
         steps.append(

@@ -48,9 +48,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     :ivar streaming_jobs: the jobs that stream to others
     """
 
-    def __init__(self, context: StreamFlowContext, retry_delay: int | None = None, **config: Any) -> None:
-        super().__init__(context, retry_delay)
+    def __init__(self, context: StreamFlowContext, **config: Any) -> None:
         self.config: SchedulerConfig = _parse(config, context.config)
+        super().__init__(context, self.config.retry_delay)
         self.streaming_jobs = StreamingJobs()
         self._without_cores: dict[str, float] = {}
         self._connectors: dict[str, Connector] = {}
@@ -262,9 +262,10 @@ class CorelessRequirement(HardwareRequirement):  # type: ignore[misc]
 
 
 def _parse(config: Mapping[str, Any], streamflow_config: Mapping[str, Any]) -> SchedulerConfig:
-    from streamflow_io.hints import HintErrors, Source, parse_scheduler_config
+    from streamflow_io.hints import HintErrors, parse_scheduler_config
+    from streamflow_io.hints.files import scheduler_config_source
 
     try:
-        return parse_scheduler_config(config, Source(str(streamflow_config.get("path", "the StreamFlow file"))))
+        return parse_scheduler_config(config, scheduler_config_source(streamflow_config["path"]))
     except HintErrors as error:
         raise WorkflowDefinitionException(str(error)) from None

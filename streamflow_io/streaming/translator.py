@@ -16,8 +16,8 @@ from streamflow_io.scheduling.scheduler import IOAwareScheduler
 if TYPE_CHECKING:
     from streamflow_io.coordination import Gang, StreamEdge
     from streamflow_io.coordination.graph import Step
-    from streamflow_io.hints import StepAnnotations
-    from streamflow_io.scheduling.checks import StepStorage
+    from streamflow_io.hints import HintErrors, StepAnnotations
+    from streamflow_io.scheduling.checks import StepStorages
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,25 @@ class Plan:
     :ivar annotations: the hints that hold, by step path
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
-    :ivar storages: the steps that say something about storage, and which one they use
+    :ivar storages: the steps that say something about storage, and which one they use; none if none does
     """
 
     annotations: dict[str, StepAnnotations]
     steps: dict[str, Step]
     edges: tuple[StreamEdge, ...]
     gangs: tuple[Gang, ...]
-    storages: tuple[StepStorage, ...] = ()
+    storages: StepStorages | None = None
+
+
+class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
+    """Hints have mistakes; the message names each.
+
+    :ivar mistakes: the mistakes
+    """
+
+    def __init__(self, mistakes: HintErrors) -> None:
+        super().__init__(str(mistakes))
+        self.mistakes = mistakes
 
 
 class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
@@ -43,7 +54,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
     plan: Plan
 
     def translate(self) -> Workflow:
-        """:raises WorkflowDefinitionException: if a hint is wrong; the message names each mistake"""
+        """:raises InvalidHintsException: if a hint is wrong, or a storage too slow for it"""
         scheduler = self.context.scheduler
         if not isinstance(scheduler, IOAwareScheduler):
             return super().translate()
@@ -79,29 +90,32 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
 
     def _storages(
         self, scheduler: IOAwareScheduler, workflow: Workflow, annotations: dict[str, StepAnnotations]
-    ) -> tuple[StepStorage, ...]:
+    ) -> StepStorages | None:
         if not scheduler.config.storages and not any(annotations.values()):
-            return ()
+            return None
         from streamflow_io.hints import HintErrors
         from streamflow_io.scheduling.checks import find_storages
 
         found = find_storages(workflow, annotations, scheduler.config.storages)
         if found.errors:
-            error = HintErrors(found.errors)
-            raise WorkflowDefinitionException(str(error)) from error
+            raise InvalidHintsException(HintErrors(found.errors))
         for warning in found.warnings:
             logger.warning(warning)
-        return found.steps
+        return found
 
     def _annotations(self, scheduler: IOAwareScheduler) -> dict[str, StepAnnotations]:
         from streamflow_io.hints import HintErrors, check_storages, resolve
+        from streamflow_io.hints.files import check_annotations_file
 
         try:
-            annotations = resolve(self.cwl_definition, scheduler.annotations_path)
+            if (path := scheduler.annotations_path) is not None:
+                check_annotations_file(path, self.context.config["path"])
+            annotations = resolve(self.cwl_definition, path)
             if errors := check_storages(annotations, scheduler.config.storages):
                 raise HintErrors(errors)
         except HintErrors as error:
-            raise WorkflowDefinitionException(str(error)) from error
+            # Not `from error`: StreamFlow prints all that an exception comes from.
+            raise InvalidHintsException(error) from None
         return annotations
 
 

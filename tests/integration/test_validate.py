@@ -1,4 +1,7 @@
-"""`streamflow-io validate`: cwltool with our schema, then our rules; and the step paths are StreamFlow's."""
+"""`streamflow-io validate`: cwltool with our schema, then our rules; and the step paths are StreamFlow's.
+
+At the end: the same mistakes in `plan` and `run`.
+"""
 
 import io
 import json
@@ -18,8 +21,10 @@ from streamflow.cwl.translator import CWLTranslator
 from streamflow.main import build_context
 from streamflow.workflow.step import ExecuteStep
 
-from streamflow_io.hints import resolve
-from streamflow_io.validation import validate
+from streamflow_io.hints import HintErrors, resolve
+from streamflow_io.planning import plan_file
+from streamflow_io.validation import run_cwltool, validate
+from tests.cwl import Bench, Document, found, streaming, tool, workflow
 
 VERSIONS = ["v1.0", "v1.1", "v1.2"]
 TOOL = """\
@@ -82,6 +87,16 @@ steps:
           in: {{source: source}}
           out: [out]
 """
+# No process of it is the main one.
+GRAPH = json.dumps(
+    {
+        "cwlVersion": "v1.2",
+        "$graph": [
+            {"id": name, "class": "CommandLineTool", "baseCommand": "ls", "inputs": [], "outputs": []}
+            for name in ("one", "two")
+        ],
+    }
+)
 PATHS = ["/first", "/inner/third", "/second"]
 
 
@@ -99,9 +114,9 @@ def _pack(directory: Path, version: str = "v1.2") -> str:
     return str(directory / "packed.cwl")
 
 
-def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "streamflow_io.cli", "validate", *arguments]
-    environment = {**os.environ, "COLUMNS": "200"}
+    environment = {**os.environ, "COLUMNS": "200", **environment}
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
 
 
@@ -166,17 +181,17 @@ def test_no_server_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert validate(_write(tmp_path)).ok
 
 
-@pytest.mark.parametrize(
-    ("hint", "message"),
-    [
-        ("{class: sfio:IOTask, cores: 1}", "invalid field 'cores', expected one of: 'class'"),
-        ("{class: sfio:StorageBandwidth, storage_bw: 3}", "missing required field 'storageBW'"),
-        ("{class: sfio:StorageBandwidth, storageBW: [3]}", "the 'storageBW' field is not valid"),
-        ("{class: sfio:Streaming, rules: [{prot: out}]}", "invalid field 'prot', expected one of: 'committed'"),
-        ("{class: sfio:Streaming, rules: [{port: out, nFiles: many}]}", "the 'nFiles' field is not valid"),
-        ("{class: sfio:Streaming, rules: [{port: out, permanent: 1}]}", "the 'permanent' field is not valid"),
-    ],
-)
+WRONG_FIELDS = [
+    ("{class: sfio:IOTask, cores: 1}", "invalid field 'cores', expected one of: 'class'"),
+    ("{class: sfio:StorageBandwidth, storage_bw: 3}", "missing required field 'storageBW'"),
+    ("{class: sfio:StorageBandwidth, storageBW: [3]}", "the 'storageBW' field is not valid"),
+    ("{class: sfio:Streaming, rules: [{prot: out}]}", "invalid field 'prot', expected one of: 'committed'"),
+    ("{class: sfio:Streaming, rules: [{port: out, nFiles: many}]}", "the 'nFiles' field is not valid"),
+    ("{class: sfio:Streaming, rules: [{port: out, permanent: 1}]}", "the 'permanent' field is not valid"),
+]
+
+
+@pytest.mark.parametrize(("hint", "message"), WRONG_FIELDS)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("file", ["workflow.cwl", "tool.cwl"])
 def test_cwltool_checks_the_fields_with_our_schema(
@@ -185,11 +200,108 @@ def test_cwltool_checks_the_fields_with_our_schema(
     _write(tmp_path, version)
     (tmp_path / "tool.cwl").write_text(TOOL.format(version=version).replace("hints:\n", f"hints:\n  - {hint}\n"))
     monkeypatch.chdir(tmp_path)
-    result = validate(file)
-    text = " ".join(" ".join(result.messages).split())
-    assert not result.cwl_valid
+    cwl_valid, messages = run_cwltool(file, None, version, with_our_schema=True)
+    text = " ".join(" ".join(messages).split())
+    assert not cwl_valid
     assert message in text
     assert "tool.cwl:5:" in text
+
+
+@pytest.mark.parametrize("hint", [hint for hint, _ in WRONG_FIELDS])
+def test_wrong_fields_are_told_once(tmp_path: Path, hint: str) -> None:
+    workflow = _write(tmp_path)
+    (tmp_path / "tool.cwl").write_text(TOOL.format(version="v1.2").replace("hints:\n", f"hints:\n  - {hint}\n"))
+    result = validate(workflow)
+    assert (result.cwl_valid, result.messages, result.ok) == (True, (), False)
+    assert {(error.file, error.line) for error in result.errors} == {(str(tmp_path / "tool.cwl"), 5)}
+
+
+def test_mistakes_in_the_cwl_and_in_hints_are_told_together(tmp_path: Path) -> None:
+    workflow = _write(tmp_path)
+    tool = tmp_path / "tool.cwl"
+    tool.write_text(tool.read_text().replace("port: out", "prot: out"))
+    Path(workflow).write_text(Path(workflow).read_text().replace("in: {source: source}", "in: {other: source}"))
+    result = validate(workflow)
+    assert not result.cwl_valid
+    text = " ".join(" ".join(result.messages).split())
+    assert "missing required parameter 'source'" in text
+    assert "prot" not in text
+    assert {error.message for error in result.errors} == {"unknown field", "missing"}
+
+
+READER = """\
+cwlVersion: v1.2
+class: Workflow
+inputs: {file: {type: "File[]"}}
+outputs: {file: {type: File, outputSource: read/out}}
+steps:
+  read:
+    in: {file: file}
+    out: [out]
+    run:
+      class: CommandLineTool
+      baseCommand: cat
+      inputs: {file: {type: "File[]", inputBinding: {position: 1}}}
+      outputs: {out: {type: stdout}}
+"""
+STREAMING = """\
+cwlVersion: v1.2
+class: Workflow
+$namespaces: {sfio: "urn:streamflow-io:cwl#"}
+requirements: {SubworkflowFeatureRequirement: {}, MultipleInputFeatureRequirement: {}}
+inputs: {source: File}
+outputs: {result: {type: File, outputSource: inner/file}}
+steps:
+  outer:
+    in: {source: source}
+    out: [file]
+    run:
+      class: Workflow
+      inputs: {source: File}
+      outputs: {file: {type: File, outputSource: first/out}}
+      steps:
+        first: {run: tool.cwl, in: {source: source}, out: [out]}
+  second: {run: tool.cwl, in: {source: outer/file}, out: [out]}
+  inner: {run: reader.cwl, in: {file: {source: [outer/file, second/out], linkMerge: merge_flattened}}, out: [file]}
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_no_update_into_an_input_that_is_not_streamable_is_a_warning(tmp_path: Path, packed: bool) -> None:
+    tool = TOOL.format(version="v1.2").replace("committed: on_close", "mode: no_update")
+    (tmp_path / "tool.cwl").write_text(tool)
+    (tmp_path / "reader.cwl").write_text(READER)
+    file = tmp_path / "workflow.cwl"
+    file.write_text(STREAMING)
+    if packed:
+        text = io.StringIO()
+        assert cwltool(args=arg_parser().parse_args(["--pack", "--quiet", str(file)]), stdout=text) == 0
+        file.write_text(text.getvalue())
+    result = validate(str(file))
+    assert result.ok
+    # Once for all outputs with this rule; /second/source is streamable.
+    (warning,) = result.warnings
+    assert "the input /inner/read/file is not `streamable`" in warning.message
+    assert warning.field == "sfio:Streaming.rules[0].mode"
+    if not packed:
+        assert (warning.file, warning.line) == (str(tmp_path / "tool.cwl"), 8)
+    shown = _command(str(file))
+    assert shown.returncode == 0
+    assert "warning" in shown.stdout
+    assert "/inner/read/file" in shown.stdout
+    assert json.loads(_command(str(file), "--json").stdout)["warnings"] == [vars(warning)]
+    (tmp_path / "annotations.yml").write_text("streamable: [/inner/read/file]\n")
+    assert validate(str(file), annotations=str(tmp_path / "annotations.yml")).warnings == ()
+
+
+def test_no_file_is_left(tmp_path: Path) -> None:
+    workflow = _write(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "job.yml").write_text(
+        f"source: {{class: File, path: {workflow}, format: 'http://edamontology.org/format_2572'}}\n"
+    )
+    assert _command(workflow, str(tmp_path / "job.yml"), TMPDIR=str(tmp_path / "tmp")).returncode == 0
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_our_rules_come_after_cwltool(tmp_path: Path) -> None:
@@ -265,6 +377,7 @@ def test_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str | Non
         ("{", "workflow.cwl:"),
         ("class: Workflow\n", "cwlVersion"),
         ("cwlVersion: v1.2\nclass: X\n", "X"),
+        (GRAPH, "#one, #two"),
     ],
 )
 def test_what_is_no_workflow(tmp_path: Path, content: str | None, message: str) -> None:
@@ -279,9 +392,104 @@ def test_what_is_no_workflow(tmp_path: Path, content: str | None, message: str) 
     assert "not valid" in output.getvalue()
 
 
+def test_a_step_that_does_not_say_which_process_of_a_file_it_runs(tmp_path: Path) -> None:
+    workflow = _write(tmp_path)
+    (tmp_path / "tool.cwl").write_text(GRAPH)
+    result = validate(workflow)
+    assert not result.cwl_valid
+    assert result.messages
+
+
 def test_a_tool_that_is_not_there(tmp_path: Path) -> None:
     workflow = _write(tmp_path)
     (tmp_path / "tool.cwl").unlink()
     result = validate(workflow)
     assert not result.ok
     assert "tool.cwl" in "\n".join(result.messages)
+
+
+def _misspelt() -> Document:
+    made = tool("echo ran > ran", {}, {"out": found("ran")}, [streaming({"port": "uot"}), streaming({"prot": "out"})])
+    return workflow({}, {"make": {"run": made, "in": {}}}, {"out": "make/out"})
+
+
+def test_mistakes_in_hints_stop_a_run_and_are_told_once(bench: Bench) -> None:
+    run = bench.run(_misspelt())
+    assert (run.ok, run.files, run.trace) == (False, {}, [])
+    for message in (
+        "rules[0].port: unknown port 'uot'; allowed: outputs with files: out",
+        "rules[0].prot: unknown field",
+    ):
+        # By StreamFlow's logger, and again at the end of its stack trace. Nothing of ours comes on top.
+        assert run.log.count(message) == 2
+    assert run.log.count("Traceback (most recent call last)") == 1
+
+
+def test_mistakes_in_hints_stop_a_plan(bench: Bench) -> None:
+    with pytest.raises(HintErrors) as mistakes:
+        plan_file(bench.write(_misspelt(), {}, io=True))
+    assert {error.message for error in mistakes.value.errors} == {"unknown port 'uot'", "unknown field", "missing"}
+
+
+def test_an_annotations_file_that_is_not_there(bench: Bench) -> None:
+    path = bench.write(_misspelt(), {}, io=True, config={"annotations": "none.yml"})
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=1))
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if '"annotations"' in text)
+    with pytest.raises(HintErrors) as mistakes:
+        plan_file(path)
+    (error,) = mistakes.value.errors
+    assert (error.file, error.line) == (str(path), line)
+    run = bench.finish(bench.start(path), path)
+    assert run.code == 1
+    assert f"{path}:{line}: scheduling.scheduler.config.annotations: '{path.parent}/none.yml' cannot be read" in run.log
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("main.cwl", None, "No such file"),
+        ("main.cwl", "a: {b", "expected ',' or '}'"),
+        ("main.cwl", "cwlVersion: v1.2\nclass: X\n", "X"),
+        ("main.cwl", GRAPH, "#one, #two"),
+        ("job.json", None, "No such file"),
+        ("job.json", "a: {b", "expected ',' or '}'"),
+    ],
+)
+def test_a_plan_of_what_is_no_workflow(bench: Bench, name: str, text: str | None, message: str) -> None:
+    path = bench.write(workflow({}, {}, {}), {}, io=True)
+    (path.parent / name).unlink()
+    if text is not None:
+        (path.parent / name).write_text(text)
+    with pytest.raises(HintErrors) as mistakes:
+        plan_file(path)
+    (error,) = mistakes.value.errors
+    assert error.file == str(path.parent / "main.cwl")
+    assert message in error.message
+    assert f"streamflow-io validate {path.parent}/main.cwl {path.parent}/job.json" in error.allowed
+
+
+@pytest.mark.parametrize(
+    ("config", "where", "message"),
+    [
+        ({"storges": []}, "storges", "storges: unknown field; allowed: annotations, storages, "),
+        ({"ioExecutors": 0}, "ioExecutors", "ioExecutors: 0 is not allowed; allowed: a whole number from 1"),
+        (
+            {"storages": [{"name": "s", "path": "/s", "write": "100MB"}]},
+            "write",
+            "storages[0].write: '100MB' is not allowed; allowed: write bandwidth: a number of MB/s above 0",
+        ),
+        (
+            {"storages": [{"name": "s", "path": "/s", "write": 1, "scope": "rack"}]},
+            "scope",
+            "storages[0].scope: 'rack' is not allowed; allowed: 'shared' or 'node'",
+        ),
+    ],
+)
+def test_mistakes_in_the_scheduler_config_stop_a_run(bench: Bench, config: Document, where: str, message: str) -> None:
+    path = bench.write(_misspelt(), {}, io=True, config=config)
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=1))
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if f'"{where}"' in text)
+    run = bench.finish(bench.start(path), path)
+    assert run.code == 1
+    assert f"{path}:{line}: scheduling.scheduler.config.{message}" in run.log
+    assert "$schema" not in run.log

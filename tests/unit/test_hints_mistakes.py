@@ -8,7 +8,8 @@ from pathlib import Path
 import cwl_utils.parser
 import pytest
 
-from streamflow_io.hints import HintError, HintErrors, read_annotations, resolve
+from streamflow_io.hints import HintError, HintErrors, read_annotations, read_scheduler_config, resolve
+from streamflow_io.hints.files import check_annotations_file, scheduler_config_source
 
 CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming"
 COMMITTED = "on_termination, on_close, on_close:N with N >= 1, on_file, on_n_files"
@@ -26,6 +27,7 @@ PORTS = "/align/bam, /align/count, /align/index, /align/parts, /align/source, /a
 STREAMABLE = "inputs and outputs, as /step/port, that are read or written front to back"
 DECLARATION = '$namespaces: {sfio: "urn:streamflow-io:cwl#"}'
 
+SCHEDULER = "scheduling:\n  scheduler:\n    type: io-aware\n"
 WORKFLOW = """\
 cwlVersion: v1.2
 class: Workflow
@@ -270,6 +272,14 @@ MISTAKES_IN_A_TOOL = [
         "rules wait for each other: ",
         NO_CYCLE,
     ),
+    (
+        "- class: sfio:Streaming\n  rules:\n"
+        "  - {port: parts, files: [p1.txt], committed: on_file, fileDeps: [p2.txt]}  # <-\n"
+        "  - {port: parts, files: [p2.txt, p3.txt], committed: on_file, fileDeps: [p1.txt]}",
+        "sfio:Streaming.rules[0].fileDeps",
+        "rules wait for each other: p1.txt -> p2.txt, p3.txt -> p1.txt",
+        NO_CYCLE,
+    ),
 ]
 
 
@@ -358,7 +368,8 @@ def test_all_mistakes_are_reported_once_and_in_order(tmp_path: Path) -> None:
     [
         ("step:  # <-\n  /align: []", "step", "unknown field", "steps, streamable"),
         ("steps:\n  /aling: []  # <-", "steps./aling", "unknown step '/aling'", "/, /align, /sort"),
-        ("steps:\n  align: []  # <-", "steps.align", "'align' is no step path", STEP_PATH),
+        ("steps:\n  align: []  # <-", "steps.align", "'align' is no step path", "/, /align, /sort"),
+        ("steps:\n  /align/: []  # <-", "steps./align/", "unknown step '/align/'", "/, /align, /sort"),
         ("steps:\n  /align: {}  # <-", "steps./align", "not a list", ENTRIES),
         ("steps:\n  /align:\n  - class: sfio:X  # <-", "class", "unknown class 'sfio:X'", CLASSES),
         ("steps:\n  /align:\n  - class: IOTask  # <-", "class", "'IOTask' has no prefix", "sfio:IOTask"),
@@ -381,6 +392,8 @@ def test_all_mistakes_are_reported_once_and_in_order(tmp_path: Path) -> None:
             "unknown port '/sort/x'",
             PORTS,
         ),
+        ("streamable:\n- align/bam  # <-", "streamable[0]", "'align/bam' is no port path", PORTS),
+        ("streamable:\n- 1  # <-", "streamable[0]", "1 is not allowed", "Input should be a valid string"),
         ("streamable: /align/bam  # <-", "streamable", "'/align/bam' is not allowed", STREAMABLE),
         ("- steps  # <-", "annotations", "not a mapping", "steps, streamable"),
         ("steps: {  # <-", "annotations", "expected the node content", "a YAML file"),
@@ -399,3 +412,45 @@ def test_an_annotations_file_that_is_not_there(tmp_path: Path) -> None:
     (error,) = mistakes.value.errors
     assert error.file == str(tmp_path / "none.yml")
     assert "No such file" in error.message
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_an_annotations_file_that_is_not_there_is_named_with_the_line_that_asks_for_it(
+    tmp_path: Path, lines: bool
+) -> None:
+    streamflow_file = tmp_path / "streamflow.yml"
+    if lines:
+        streamflow_file.write_text(f"version: v1.0\n{SCHEDULER}    config:\n      annotations: none.yml  # <-\n")
+    with pytest.raises(HintErrors) as mistakes:
+        check_annotations_file(tmp_path / "none.yml", streamflow_file)
+    (error,) = mistakes.value.errors
+    assert (error.file, error.line) == (str(streamflow_file), 6 if lines else None)
+    assert error.field == "scheduling.scheduler.config.annotations"
+    assert error.message == f"'{tmp_path}/none.yml' cannot be read: No such file or directory"
+    assert error.allowed == "the path of an annotations file, relative to the StreamFlow file"
+    (tmp_path / "none.yml").touch()
+    check_annotations_file(tmp_path / "none.yml", streamflow_file)
+
+
+@pytest.mark.parametrize("config", ["", "    config:\n"])
+def test_a_scheduler_without_config(tmp_path: Path, config: str) -> None:
+    file = tmp_path / "streamflow.yml"
+    file.write_text(f"version: v1.0\n{SCHEDULER}{config}")
+    with pytest.raises(HintErrors) as mistakes:
+        read_scheduler_config(file)
+    (error,) = mistakes.value.errors
+    assert (error.file, error.line) == (str(file), 5 if config else 4)
+    assert (error.field, error.message) == ("scheduling.scheduler.config", "missing")
+    assert error.allowed.startswith("`config: {}`, or with any of annotations, storages, ")
+
+
+def test_the_lines_of_the_scheduler_config_for_others(tmp_path: Path) -> None:
+    file = tmp_path / "streamflow.yml"
+    source = scheduler_config_source(file)
+    # Read when asked: it is written after the call.
+    file.write_text(f"{SCHEDULER}    config:\n      storages:\n      - {{name: s}}\n      - {{write: 100MB}}\n")
+    assert (source.file, source.line("storages", 1, "write")) == (str(file), 7)
+    assert source.line("runtime") == 4
+    assert scheduler_config_source(tmp_path / "none.yml").line("storages") is None
+    file.write_text("scheduling: {scheduler: {type: default}}\n")
+    assert scheduler_config_source(file).line("storages") is None

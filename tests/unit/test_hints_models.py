@@ -85,6 +85,7 @@ def test_scheduler_config() -> None:
             "oversubscribe": "never",
             "learned": "learned.db",
             "runtime": "off",
+            "retry_delay": 3,
         },
         Source("streamflow.yml"),
     )
@@ -110,6 +111,13 @@ def test_scheduler_config() -> None:
             "two storages are named 's'",
             "a different name for each storage",
         ),
+        (
+            {"storages": [{"name": path, "path": path, "write": 1} for path in ("/s", "/s/")]},
+            "storages",
+            "storages '/s' and '/s/' have one path, '/s'",
+            "a path, or a deployment, of its own for each storage",
+        ),
+        ({"retry_delay": "soon"}, "retry_delay", "'soon' is not allowed", "StreamFlow's default scheduler: seconds"),
     ],
 )
 def test_mistakes_in_the_scheduler_config(config: dict[str, object], field: str, message: str, allowed: str) -> None:

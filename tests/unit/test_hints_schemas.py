@@ -96,5 +96,14 @@ def test_the_schema_of_the_scheduler_config() -> None:
     storage = {"name": "ssd", "deployment": "hpc", "path": "/local", "scope": "node", "write": 450}
     assert validator.is_valid({"retry_delay": 3})
     assert validator.is_valid({"storages": [storage], "ioExecutors": 16, "runtime": "off"})
-    assert not validator.is_valid({"ioExecutors": 0})
-    assert not validator.is_valid({"storages": [{**storage, "scope": "rack"}]})
+    wrong: list[dict[str, object]] = [{"ioExecutors": 0}, {"storages": [{**storage, "scope": "rack"}]}, {"storges": []}]
+    assert not any(validator.is_valid(config) for config in wrong)
+    # What StreamFlow is given has the same fields, and leaves the refusing to the parser.
+    outline = schemas.scheduler_outline()
+    full = schemas.scheduler_schema()
+    assert outline["properties"].keys() == full["properties"].keys()
+    storage_fields = full["$defs"]["StorageConfig"]["properties"]
+    assert outline["properties"]["storages"]["items"]["properties"].keys() == storage_fields.keys()
+    given = jsonschema.Draft202012Validator(outline)
+    assert all(given.is_valid(config) for config in wrong)
+    assert not given.is_valid([])
