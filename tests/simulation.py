@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from streamflow_io.scheduling.admission import Admission
 from streamflow_io.scheduling.demand import Demand, Grant, Request
+from streamflow_io.scheduling.learner import Chosen, EpochEnded, Reason
 from streamflow_io.scheduling.learners import LearningEvent
 from streamflow_io.scheduling.observations import Observation
 
@@ -36,13 +37,21 @@ class Disk:
 
 @dataclass
 class Task:
-    """:ivar megabytes: what it writes; :ivar arrival: when it is submitted"""
+    """:ivar megabytes: what it writes; :ivar arrival: when it is ready, s"""
 
     name: str
     demand: Demand
     megabytes: float
     arrival: float = 0.0
     fails: bool = False
+
+
+@dataclass
+class _Running:
+    task: Task
+    storage: str
+    started: float
+    left: float
 
 
 @dataclass
@@ -54,54 +63,81 @@ class Outcome:
     events: list[tuple[float, LearningEvent]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
 
+    def epochs(self, step: str) -> list[EpochEnded]:
+        return [told.event for _, told in self.events if told.step == step and isinstance(told.event, EpochEnded)]
+
+    def chosen(self, step: str, reason: Reason) -> list[float]:
+        """The constraints that were chosen for a reason."""
+        events = [told.event for _, told in self.events if told.step == step]
+        return [event.constraint for event in events if isinstance(event, Chosen) and event.reason == reason]
+
 
 def simulate(
     admission: Admission,
     tasks: Sequence[Task],
     disks: Callable[[str, float], Disk],
     measured: bool = False,
+    in_turn: bool = False,
     each: Callable[[float], None] = lambda now: None,
 ) -> Outcome:
-    """Run tasks to their end.
+    """Run I/O tasks to their end.
 
-    :param disks: the disk that a location writes to at a time
+    :param tasks: in order of arrival
+    :param disks: the disk of a location, or of a shared storage by its name, at a time
     :param measured: whether bytes are measured
+    :param in_turn: a task is submitted when the one before of its step has started, as by StreamFlow; otherwise all
+        that are ready are submitted at once
     :param each: called after each event
     """
     outcome = Outcome()
-    waiting = [(task.arrival, index) for index, task in enumerate(tasks)]
-    heapq.heapify(waiting)
-    running: dict[str, tuple[Task, str, float, float]] = {}
+    arriving = deque(tasks)
+    ready: dict[str, deque[Task]] = {task.demand.step: deque() for task in tasks}
+    left = Counter(task.demand.step for task in tasks)
     by_name = {task.name: task for task in tasks}
+    running: dict[str, _Running] = {}
     now = 0.0
-    while waiting or running:
-        writers: dict[str, int] = {}
-        for _, location, _, _ in running.values():
-            writers[location] = writers.get(location, 0) + 1
-        rates = {location: disks(location, now).rate(count) for location, count in writers.items()}
-        next_end = min((left / rates[location] for _, location, left, _ in running.values()), default=float("inf"))
-        next_arrival = waiting[0][0] - now if waiting else float("inf")
-        assert min(next_end, next_arrival) < float("inf")
-        step = min(next_end, next_arrival)
-        now += step
-        for name, (task, location, left, started) in list(running.items()):
-            left -= step * rates[location]
-            running[name] = (task, location, left, started)
-            if left <= 1e-9:
+
+    def submit(step: str) -> None:
+        task = ready[step].popleft()
+        left[step] -= 1
+        admission.submit(Request(task.name, task.demand), now, len(ready[step]) if in_turn else 0)
+
+    def decide() -> None:
+        while grants := admission.decide(now):
+            for grant in grants:
+                outcome.grants.append((now, grant))
+                task = by_name[grant.job]
+                running[grant.job] = _Running(task, _storage(grant), now, task.megabytes)
+                if in_turn and ready[grant.step]:
+                    submit(grant.step)
+
+    while arriving or running:
+        writers = Counter(one.storage for one in running.values())
+        rates = {storage: disks(storage, now).rate(count) for storage, count in writers.items()}
+        until_end = min((one.left / rates[one.storage] for one in running.values()), default=float("inf"))
+        until_arrival = max(0.0, arriving[0].arrival - now) if arriving else float("inf")
+        now += (step := min(until_end, until_arrival))
+        for name, one in list(running.items()):
+            one.left -= step * rates[one.storage]
+            if one.left <= 1e-9:
                 del running[name]
-                observation = Observation(now - started, task.megabytes * MEGABYTE if measured else None)
-                admission.release(name, now, None if task.fails else observation, no_more=not waiting)
+                observation = Observation(now - one.started, one.task.megabytes * MEGABYTE if measured else None)
+                no_more = left[one.task.demand.step] == 0
+                admission.release(name, now, None if one.task.fails else observation, no_more)
                 outcome.ended.append(name)
-        while waiting and waiting[0][0] <= now + 1e-12:
-            task = tasks[heapq.heappop(waiting)[1]]
-            admission.submit(Request(task.name, task.demand), now)
-        for grant in admission.decide(now):
-            outcome.grants.append((now, grant))
-            task = by_name[grant.job]
-            running[grant.job] = (task, grant.locations[0], task.megabytes, now)
+        while arriving and arriving[0].arrival <= now:
+            task = arriving.popleft()
+            ready[task.demand.step].append(task)
+        for step_name, tasks_of_step in ready.items():
+            while tasks_of_step and not (in_turn and admission.waiting(step_name)):
+                submit(step_name)
+        decide()
         outcome.events += [(now, event) for event in admission.drain()]
         each(now)
-        if not waiting and not running:
-            break
     outcome.seconds = now
     return outcome
+
+
+def _storage(grant: Grant) -> str:
+    storage = grant.placement.storage
+    return storage.name if storage is not None and storage.scope == "shared" else grant.locations[0]

@@ -8,7 +8,8 @@ best location is kept in a heap: the time of a decision does not depend on how m
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from streamflow_io.hints.bandwidth import StaticConstraint
@@ -38,12 +39,18 @@ class _Place:
 
 @dataclass
 class _Job:
-    """:ivar ready_at: the locations where it has all else that it needs; of jobs that are not I/O tasks"""
+    """A job that waits or runs.
+
+    :ivar ready_at: the locations where it has all else that it needs; of jobs that are not I/O tasks
+    :ivar lacked: what it has lacked when it was the first to wait. It keeps that from others until it starts: while it
+        waits for one resource, it must not lose another
+    """
 
     request: Request
     arrival: int
     place: _Place | None = None
-    ready_at: list[str] = field(default_factory=list)
+    ready_at: set[str] = field(default_factory=set)
+    lacked: frozenset[str] = frozenset()
 
 
 class Admission:
@@ -87,24 +94,24 @@ class Admission:
             self._resources.open(placement)
         self._learners.submitted(demand, now, ready)
         if demand.io_task:
-            self._enqueue(request.job)
+            self._enqueue(self._jobs[request.job])
 
     def decide(self, now: float) -> list[Grant]:
         """Admit the I/O tasks that may start now, in order of arrival; each is granted once."""
         grants = []
         blocked: set[str] = set()
-        heads = [(queue[0][0], index, demand) for index, (demand, queue) in enumerate(self._queues.items())]
+        heads = [(queue[0], queue) for queue in self._queues.values()]
         heapq.heapify(heads)
         while heads:
-            _, index, demand = heapq.heappop(heads)
-            queue = self._queues[demand]
-            place = self._find_head(demand, blocked)
-            blocked.update(self._held_back(demand, place))
-            if isinstance(place, _Blocked) or not demand.io_task:
+            (_, name), queue = heapq.heappop(heads)
+            job = self._jobs[name]
+            place = self._find_first(job, blocked)
+            if isinstance(place, _Blocked):
+                blocked |= place.resources
                 continue
-            grants.append(self._take(self._jobs[queue[0][1]], place, now))
-            if demand in self._queues:
-                heapq.heappush(heads, (queue[0][0], index, demand))
+            grants.append(self._take(job, place, now))
+            if queue:
+                heapq.heappush(heads, (queue[0], queue))
         return grants
 
     def could_start(self, job: str, location: str) -> bool:
@@ -114,18 +121,16 @@ class Admission:
         """
         waiting = self._jobs[job]
         blocked: set[str] = set()
-        for arrival, demand in sorted(
-            ((queue[0][0], d) for d, queue in self._queues.items()), key=lambda head: head[0]
-        ):
+        for arrival, name in sorted(queue[0] for queue in self._queues.values()):
             if arrival >= waiting.arrival:
                 break
-            blocked.update(self._held_back(demand, self._find_head(demand, blocked)))
+            place = self._find_first(self._jobs[name], blocked)
+            blocked |= place.resources if isinstance(place, _Blocked) else frozenset()
         if isinstance(self._find(waiting, blocked, [location]), _Place):
             return True
         if not waiting.ready_at:
-            self._enqueue(job)
-        if location not in waiting.ready_at:
-            waiting.ready_at.append(location)
+            self._enqueue(waiting)
+        waiting.ready_at.add(location)
         return False
 
     def stand_down(self, job: str, location: str) -> bool:
@@ -137,7 +142,7 @@ class Admission:
         if location not in waiting.ready_at:
             return False
         waiting.ready_at.remove(location)
-        return not waiting.ready_at and self._dequeue(job)
+        return not waiting.ready_at and self._dequeue(waiting)
 
     def start(self, job: str, locations: Sequence[str], now: float) -> Grant:
         """Start a job that could start on each of these locations.
@@ -160,13 +165,15 @@ class Admission:
         ended = self._jobs.pop(job, None)
         if ended is None:
             return False
-        self._dequeue(job, ended)
         demand, place = ended.request.demand, ended.place
         if place is None:
+            self._dequeue(ended)
             self._learners.withdrawn(demand, now)
         else:
             self._resources.release(job)
-            self._learners.ended(demand, place.placement, job, observation, now, no_more)
+            self._learners.ended(demand, place.placement, job, observation, now)
+        if no_more:
+            self._learners.no_more(demand, now)
         return True
 
     def locations_of(self, job: str) -> tuple[str, ...]:
@@ -184,42 +191,36 @@ class Admission:
 
     # Waiting
 
-    def _enqueue(self, job: str) -> None:
-        entry = self._jobs[job]
-        heapq.heappush(self._queues.setdefault(entry.request.demand, []), (entry.arrival, job))
+    def _enqueue(self, job: _Job) -> None:
+        insort(self._queues.setdefault(job.request.demand, []), (job.arrival, job.request.job))
 
-    def _dequeue(self, job: str, entry: _Job | None = None) -> bool:
-        entry = entry or self._jobs[job]
-        queue = self._queues.get(entry.request.demand, [])
-        if queue and queue[0] == (entry.arrival, job):
-            heapq.heappop(queue)
-        elif (entry.arrival, job) in queue:
-            queue.remove((entry.arrival, job))
-            heapq.heapify(queue)
-        else:
+    def _dequeue(self, job: _Job) -> bool:
+        queue, entry = self._queues.get(job.request.demand, []), (job.arrival, job.request.job)
+        index = bisect_left(queue, entry)
+        if queue[index : index + 1] != [entry]:
             return False
+        del queue[index]
         if not queue:
-            del self._queues[entry.request.demand]
+            del self._queues[job.request.demand]
         return True
 
     # Deciding
 
-    def _held_back(self, demand: Demand, place: _Place | _Blocked) -> Collection[str]:
-        """The resources that nobody behind the first waiting job of a demand may take."""
-        if isinstance(place, _Blocked):
-            return place.resources
-        # Other than I/O tasks take them when they are asked, which is soon.
-        return () if demand.io_task else self._resources.names(demand, place.placement)
-
-    def _find_head(self, demand: Demand, blocked: Collection[str]) -> _Place | _Blocked:
-        """Where the first waiting job of a demand can start."""
-        job = self._jobs[self._queues[demand][0][1]]
+    def _find_first(self, job: _Job, blocked: Set[str]) -> _Place | _Blocked:
+        """Where the first waiting job of a demand can start, or what nobody behind it may take."""
+        demand = job.request.demand
         if demand.io_task:
             return self._find(job, blocked)
-        places = [self._find(job, blocked, [location]) for location in job.ready_at]
-        return next((place for place in places if isinstance(place, _Place)), places[0])
+        # It starts when it is asked about, which is soon if there is enough: until then it keeps what it needs.
+        kept: set[str] = set()
+        for placement in demand.placements:
+            names = self._resources.names(demand, placement)
+            is_ready = not self._resources.locations(placement.pool).isdisjoint(job.ready_at)
+            if is_ready and not self._learners.place(demand, placement).closed and blocked.isdisjoint(names):
+                kept.update(names)
+        return _Blocked(frozenset(kept))
 
-    def _find(self, job: _Job, blocked: Collection[str], locations: Sequence[str] = ()) -> _Place | _Blocked:
+    def _find(self, job: _Job, blocked: Set[str], locations: Sequence[str] = ()) -> _Place | _Blocked:
         """Where a job can start now.
 
         :param blocked: resources that earlier jobs wait for
@@ -227,17 +228,17 @@ class Admission:
         """
         lacking: frozenset[str] = frozenset()
         for placement in job.request.demand.placements:
-            place = self._find_in(job.request, placement, blocked, locations)
+            place = self._find_in(job, placement, blocked, locations)
             if isinstance(place, _Place):
                 return place
             lacking |= place.resources
         return _Blocked(lacking)
 
     def _find_in(
-        self, request: Request, placement: Placement, blocked: Collection[str], locations: Sequence[str]
+        self, job: _Job, placement: Placement, blocked: Set[str], locations: Sequence[str]
     ) -> _Place | _Blocked:
-        demand, resources = request.demand, self._resources
-        if any(name in blocked for name in resources.names(demand, placement)):
+        demand, resources = job.request.demand, self._resources
+        if not blocked.isdisjoint(resources.names(demand, placement)):
             return _Blocked()
         if any(location not in resources.locations(placement.pool) for location in locations):
             return _Blocked()
@@ -250,11 +251,17 @@ class Admission:
             found: Sequence[str] = [learning.location]
             if not resources.may_use(demand, learning.location, learning.holds):
                 return _Blocked()
+        elif not resources.are_enough_unlocked(demand, placement):
+            return _Blocked()
         else:
-            found = locations or resources.choose(demand, placement, amount, request.preferred)
-        if len(found) < demand.locations or not resources.fits(demand, placement, found, amount):
-            return _Blocked(resources.lacking(demand, placement, found, amount))
-        return _Place(placement, tuple(found), constraint)
+            found = locations or resources.choose(demand, placement, amount, job.request.preferred)
+        enough = len(found) >= (len(locations) or demand.locations)
+        if enough and resources.fits(demand, placement, found, amount):
+            return _Place(placement, tuple(found), constraint)
+        if locations:
+            return _Blocked()
+        job.lacked |= resources.lacking(demand, placement, found, amount)
+        return _Blocked(job.lacked)
 
     def _constraint(self, demand: Demand, placement: Placement) -> float | None:
         if demand.constraint is None or placement.storage is None:
@@ -266,7 +273,7 @@ class Admission:
     def _take(self, job: _Job, place: _Place, now: float) -> Grant:
         request = job.request
         amount = 0 if place.constraint is None else bytes_per_second(place.constraint)
-        self._dequeue(request.job)
+        self._dequeue(job)
         self._resources.allocate(request.job, request.demand, place.placement, place.locations, amount)
         self._learners.started(request.demand, place.placement, request.job, place.locations[0], now)
         job.place = place

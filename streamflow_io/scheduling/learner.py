@@ -8,6 +8,7 @@ that are remembered, and learning that is re-opened when the storage drifts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -68,7 +69,10 @@ class Chosen:
 
 @dataclass
 class _Running:
+    """:ivar concurrency: how many ran with it when it started"""
+
     constraint: float
+    location: str
     concurrency: int
 
 
@@ -117,7 +121,9 @@ class Learner:
         self._bounds = bounds
         self._waiting = 0
         self._ready = 0
+        self._spread = 1
         self._running: dict[str, _Running] = {}
+        self._running_at: Counter[str] = Counter()
         self._events: list[EpochEnded | Chosen] = []
         self._epoch: _Epoch | None = None
         self._plan: Iterator[float] = iter(())
@@ -146,6 +152,11 @@ class Learner:
         return self._left + len(self._running)
 
     @property
+    def _share(self) -> int:
+        """How many of these jobs are for one location."""
+        return -(-self.outstanding // self._spread)
+
+    @property
     def _left(self) -> int:
         return self._waiting + self._ready
 
@@ -166,47 +177,56 @@ class Learner:
         # What still runs under an earlier constraint would be measured, too.
         return len(self._running) == len(epoch.members) and (not epoch.full or epoch.admitted < epoch.concurrency)
 
-    def expect(self, ready: int) -> None:
-        """So many jobs more are ready, and will be submitted when those before them have started."""
-        self._ready = ready
-
-    def submitted(self, now: float, spread: int = 1) -> None:
+    def submitted(self, now: float, ready: int = 0, spread: int = 1) -> None:
         """One more job waits.
 
+        :param ready: how many jobs more will be submitted when this one has started
         :param spread: over how many locations the jobs are spread, each with a bandwidth of its own
         """
         self._waiting += 1
+        self._ready = ready
+        self._spread = spread
         self._fill(now)
         if self._epoch is None:
-            self._set(best_constraint(-(-self.outstanding // spread), self.registry), "objective")
+            self._set(best_constraint(self._share, self.registry), "objective")
 
     def withdrawn(self, now: float) -> None:
         """A job that waited will not start."""
         self._waiting -= 1
         self._end_epoch(now)
 
-    def started(self, job: str) -> None:
+    def started(self, job: str, location: str = "") -> None:
+        """A job that waited has started.
+
+        :param location: whose bandwidth it uses; of a storage that all locations share, always the same
+        """
         self._waiting -= 1
-        self._running[job] = _Running(self._current, len(self._running) + 1)
+        self._running_at[location] += 1
+        self._running[job] = _Running(self._current, location, self._running_at[location])
         if self._epoch is not None:
             self._epoch.admitted += 1
             self._epoch.members.add(job)
 
-    def ended(self, job: str, observation: Observation | None, now: float, no_more: bool = False) -> None:
+    def no_more(self, now: float) -> None:
+        """No further job will be submitted."""
+        self._ready = 0
+        self._end_epoch(now, no_more=True)
+
+    def ended(self, job: str, observation: Observation | None, now: float) -> None:
         """A job has ended.
 
         :param observation: none if it failed: it does not count
-        :param no_more: no further job will be submitted
         """
-        concurrency = max(self._running[job].concurrency, len(self._running))
-        constraint = self._running.pop(job).constraint
+        ended = self._running.pop(job)
+        concurrency = max(ended.concurrency, self._running_at[ended.location])
+        self._running_at[ended.location] -= 1
         if self._epoch is not None:
             if job in self._epoch.members:
                 self._epoch.members.remove(job)
                 if observation is not None:
                     self._epoch.group.add(observation, concurrency)
-            self._end_epoch(now, no_more)
-        elif observation is not None and constraint == self._current:
+            self._end_epoch(now)
+        elif observation is not None and ended.constraint == self._current:
             self._group.add(observation, concurrency)
             self._compare(now)
 
@@ -222,11 +242,15 @@ class Learner:
 
     def _growing(self) -> Iterator[float]:
         """The constraints to try; none that lets as many jobs run at once as the one before."""
-        first, last, delta = self._bandwidth / self._executors, self._bandwidth, DOUBLE
+        # Rounded down to what the ledger counts in: so many executors do fit then.
+        first = max(1, bytes_per_second(self._bandwidth) // self._executors) / bytes_per_second(1)
+        maximum, delta = self._bandwidth, DOUBLE
         if self._bounds is not None:
-            first, last, delta = self._bounds.minimum, min(last, self._bounds.maximum), self._bounds.delta
+            first, delta = self._bounds.minimum, self._bounds.delta
+            maximum = min(maximum, self._bounds.maximum)
         constraint, before = first, 0
-        while constraint <= last and (concurrency := self._concurrency(constraint)) > 0:
+        while bytes_per_second(constraint) <= bytes_per_second(maximum):
+            concurrency = self._concurrency(constraint)
             if concurrency != before:
                 yield constraint
             constraint, before = constraint * delta, concurrency
@@ -283,7 +307,8 @@ class Learner:
             self.registry = replace(self.registry, job_bytes=group.job_bytes)
         mean = group.seconds(self.registry.job_bytes)
         # Fewer than half of what fits at once have not seen the storage as a full epoch does.
-        enough = mean is not None and 2 * len(group) >= epoch.concurrency
+        at_once = len(group) if epoch.full else min(len(group), group.concurrency)
+        enough = mean is not None and 2 * at_once >= epoch.concurrency
         last = self.registry.entries[-1].seconds if self.registry and not self._reopened else None
         stop = mean is not None and self._bounds is None and last is not None and mean > last / 2
         if mean is not None and enough and not stop:
@@ -313,7 +338,7 @@ class Learner:
         self._epoch = None
         self._reopened = False
         self._group = Group()
-        self._set(best_constraint(self.outstanding, self.registry), "learned")
+        self._set(best_constraint(self._share, self.registry), "learned")
 
     # With a registry
 
@@ -349,5 +374,5 @@ class Learner:
             return
         self._current = constraint
         self._group = Group()
-        times = estimates(max(self.outstanding, 1), self.registry)
+        times = estimates(max(self._share, 1), self.registry)
         self._events.append(Chosen(constraint, reason, self.outstanding, times))

@@ -61,26 +61,29 @@ class LearningPlace:
 
 @dataclass
 class _Learning:
-    """:ivar location: the active learning location"""
+    """:ivar has_place: it learns on one location: the active learning location
+    :ivar location: this one
+    """
 
     learner: Learner
     step: str
     storage: str
     pool: str
-    io_task: bool
+    has_place: bool
     location: str | None = None
     locked: bool = False
 
     @property
     def wants_lock(self) -> bool:
-        return self.io_task and self.learner.is_exclusive
+        return self.has_place and self.learner.is_exclusive
 
 
 class Learners:
     """One learner for each step with an auto constraint and each storage that its jobs use.
 
-    A learning step of I/O tasks has one active learning location. While an epoch is full, that location is locked: no
-    other I/O task starts there, and the epoch's jobs start when those that ran have ended.
+    A learning step of I/O tasks has one active learning location, unless each of its jobs uses several. While an epoch
+    is full, that location is locked: no other I/O task starts there, and the epoch's jobs start when those that ran
+    have ended.
     """
 
     def __init__(self, factory: LearnerFactory, resources: Resources) -> None:
@@ -100,7 +103,7 @@ class Learners:
             return LearningPlace()
         if not learning.learner.may_start():
             return LearningPlace(closed=True)
-        if not learning.io_task:
+        if not learning.has_place:
             return LearningPlace()
         if not learning.wants_lock:
             return LearningPlace(location=learning.location)
@@ -115,10 +118,11 @@ class Learners:
             key = demand.step, placement
             if key not in self._learning:
                 learner = self._factory(demand, placement, self._resources.executors(placement.pool))
-                self._learning[key] = _Learning(learner, demand.step, storage.name, placement.pool, demand.io_task)
+                # Jobs that need several locations each would keep each other from them: they learn where they run.
+                has_place = demand.io_task and demand.locations == 1
+                self._learning[key] = _Learning(learner, demand.step, storage.name, placement.pool, has_place)
             spread = 1 if storage.scope == "shared" else len(self._resources.locations(placement.pool))
-            self._learning[key].learner.expect(ready)
-            self._learning[key].learner.submitted(now, spread)
+            self._learning[key].learner.submitted(now, ready, spread)
         self._update()
 
     def withdrawn(self, demand: Demand, now: float) -> None:
@@ -126,21 +130,26 @@ class Learners:
         self._withdraw(demand, None, now)
         self._update()
 
+    def no_more(self, demand: Demand, now: float) -> None:
+        """No further job will be submitted."""
+        for placement, _ in _learned(demand):
+            self._learning[demand.step, placement].learner.no_more(now)
+        self._update()
+
     def started(self, demand: Demand, placement: Placement, job: str, location: str, now: float) -> None:
         self._withdraw(demand, placement, now)
         if (learning := self._learning.get((demand.step, placement))) is not None:
-            learning.learner.started(job)
-            if learning.io_task and learning.learner.is_learning and learning.location is None:
+            shared = placement.storage is not None and placement.storage.scope == "shared"
+            learning.learner.started(job, "" if shared else location)
+            if learning.has_place and learning.learner.is_learning and learning.location is None:
                 learning.location = location
         self._update()
 
     def ended(
-        self, demand: Demand, placement: Placement, job: str, observation: Observation | None, now: float, no_more: bool
+        self, demand: Demand, placement: Placement, job: str, observation: Observation | None, now: float
     ) -> None:
         if (learning := self._learning.get((demand.step, placement))) is not None:
-            if no_more:
-                learning.learner.expect(0)
-            learning.learner.ended(job, observation, now, no_more)
+            learning.learner.ended(job, observation, now)
         self._update()
 
     def drain(self) -> list[LearningEvent]:
@@ -162,10 +171,11 @@ class Learners:
                 )
                 for event in learning.learner.drain()
             ]
-            if learning.locked and not learning.wants_lock and learning.location is not None:
+            is_gone = learning.location not in self._resources.locations(learning.pool) and not learning.learner.running
+            if learning.locked and learning.location is not None and (is_gone or not learning.wants_lock):
                 self._resources.unlock(learning.location)
                 learning.locked = False
-            if not learning.learner.is_learning:
+            if is_gone or not learning.learner.is_learning:
                 learning.location = None
         for learning in self._learning.values():
             if learning.wants_lock and not learning.locked:

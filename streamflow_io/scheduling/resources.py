@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
@@ -28,6 +28,9 @@ class Resources:
         self._io_executors = io_executors
         self._ledger = Ledger()
         self._pools: dict[str, Mapping[str, float]] = {}
+        # Pools that have locations in common go by one name.
+        self._groups: dict[str, str] = {}
+        self._storages: dict[str, dict[str, StorageConfig]] = defaultdict(dict)
         self._heaps: dict[tuple[str, StorageConfig | None, Direction, bool], LocationHeap] = {}
         self._heaps_at: dict[str, list[LocationHeap]] = defaultdict(list)
         self._locked: set[str] = set()
@@ -42,13 +45,16 @@ class Resources:
         self._pools[pool] = dict(cores)
         for location in cores:
             self._ledger.open(_executors(location), self._executors_of(pool, location))
+        for storage in self._storages[pool].values():
+            self._open(pool, storage)
+        self._join(pool)
         for key in [key for key in self._heaps if key[0] == pool]:
             heap = self._heaps.pop(key)
             for heaps in self._heaps_at.values():
                 if heap in heaps:
                     heaps.remove(heap)
 
-    def locations(self, pool: str) -> Collection[str]:
+    def locations(self, pool: str) -> Set[str]:
         return self._pools[pool].keys()
 
     def quietest(self, pool: str) -> str | None:
@@ -58,14 +64,10 @@ class Resources:
 
     def open(self, placement: Placement) -> None:
         """Make the accounts of a placement known."""
-        storage = placement.storage
-        if storage is None:
-            return
-        for location in self._pools[placement.pool]:
-            for way in ONE_WAY["both"]:
-                self._ledger.open(bandwidth_account(storage, way, location), bytes_per_second(storage.bandwidth(way)))
-            if storage.scope == "shared":
-                return
+        storage, known = placement.storage, self._storages[placement.pool]
+        if storage is not None and storage.name not in known:
+            known[storage.name] = storage
+            self._open(placement.pool, storage)
 
     def executors(self, pool: str) -> int:
         """The I/O executors of the first location."""
@@ -93,7 +95,7 @@ class Resources:
         """The names of what jobs take; whoever lacks one holds back those who need the same."""
         storage = placement.storage if demand.constraint is not None else None
         names = [f"{storage.name} {way}" for way in ONE_WAY[demand.direction]] if storage is not None else []
-        return [*names, f"executors of {placement.pool}"] if demand.io_task else names
+        return [*names, f"executors of {self._groups[placement.pool]}"] if demand.io_task else names
 
     def choose(self, demand: Demand, placement: Placement, amount: int, preferred: Iterable[str]) -> list[str]:
         """The locations to take: the preferred ones if they can be had, then those with most free bandwidth.
@@ -109,6 +111,12 @@ class Resources:
             chosen += self._heap(demand, placement).best(demand.locations)
         return list(dict.fromkeys(chosen))[: demand.locations]
 
+    def are_enough_unlocked(self, demand: Demand, placement: Placement) -> bool:
+        """Whether jobs are not kept out of so many locations that they can only wait until some are unlocked."""
+        pool = self._pools[placement.pool]
+        locked = sum(location in pool for location in self._locked) if demand.io_task else 0
+        return len(pool) - locked >= demand.locations
+
     def may_use(self, demand: Demand, location: str, holds_lock: bool = False) -> bool:
         """Whether jobs are not kept out of a location."""
         return not demand.io_task or holds_lock or location not in self._locked
@@ -117,15 +125,15 @@ class Resources:
         return self._ledger.fits(self._amounts(demand, placement, locations, amount))
 
     def lacking(self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> frozenset[str]:
-        """The names of what jobs lack on locations.
+        """The names of what I/O tasks lack on locations.
 
         Where there is no location with an executor, nobody else has one either, but for those that need fewer.
         """
         names = self.names(demand, placement)
-        executors = frozenset(names[-1:] if demand.io_task else ())
+        executors = frozenset(names[-1:])
         if len(locations) < demand.locations:
             return executors if demand.locations > 1 else frozenset()
-        if demand.io_task and any(self._ledger.free(_executors(location)) == 0 for location in locations):
+        if any(self._ledger.free(_executors(location)) == 0 for location in locations):
             return executors
         return frozenset(names) - executors
 
@@ -156,6 +164,21 @@ class Resources:
             for way in ONE_WAY[demand.direction]:
                 amounts |= {bandwidth_account(placement.storage, way, location): amount for location in locations}
         return amounts
+
+    def _open(self, pool: str, storage: StorageConfig) -> None:
+        for location in self._pools[pool]:
+            for way in ONE_WAY["both"]:
+                self._ledger.open(bandwidth_account(storage, way, location), bytes_per_second(storage.bandwidth(way)))
+            if storage.scope == "shared":
+                return
+
+    def _join(self, pool: str) -> None:
+        locations = self._pools[pool].keys()
+        joined = {pool} | {self._groups[other] for other in self._groups if locations & self._pools[other].keys()}
+        self._groups[pool] = pool
+        for other, group in self._groups.items():
+            if group in joined:
+                self._groups[other] = min(joined)
 
     def _executors_of(self, pool: str, location: str) -> int:
         return self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))

@@ -1,0 +1,389 @@
+"""Who is admitted, where, and after whom: one decision at a time. Properties are in test_admission_properties.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+import pytest
+
+from streamflow_io.hints import AutoConstraint, Bounds, StaticConstraint, StorageBW, StorageConfig
+from streamflow_io.hints.models import Direction
+from streamflow_io.scheduling.admission import Admission
+from streamflow_io.scheduling.demand import Demand, Grant, Placement, Request
+from streamflow_io.scheduling.observations import Observation
+
+SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=100, read=60)
+NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=100, read=60)
+
+
+def step(
+    name: str,
+    constraint: StorageBW | float | None = None,
+    storage: StorageConfig | None = SSD,
+    pools: Sequence[str] = ("hpc",),
+    io_task: bool = True,
+    direction: Direction = "write",
+    locations: int = 1,
+) -> Demand:
+    if isinstance(constraint, float | int):
+        constraint = StaticConstraint(float(constraint))
+    placements = tuple(Placement(pool, storage if constraint is not None else None) for pool in pools)
+    return Demand(f"/{name}", io_task, constraint, direction, placements, locations)
+
+
+class Driver:
+    """An admission, and short words for what happens to it."""
+
+    def __init__(self, locations: Sequence[str] = ("n1",), io_executors: int = 4) -> None:
+        self.admission = Admission(io_executors)
+        self.admission.set_locations("hpc", dict.fromkeys(locations, 1.0))
+        self._names: dict[str, Iterator[int]] = {}
+
+    def submit(self, demand: Demand, jobs: int = 1, preferred: Sequence[str] = ()) -> list[Grant]:
+        """Jobs `/step/1`, `/step/2`, ... arrive."""
+        names = self._names.setdefault(demand.step, count(1))
+        for _ in range(jobs):
+            self.admission.submit(Request(f"{demand.step}/{next(names)}", demand, tuple(preferred)), 0.0)
+        return self.admission.decide(0.0)
+
+    def end(self, *jobs: str, seconds: float = 1.0) -> list[Grant]:
+        for job in jobs:
+            assert self.admission.release(job, 0.0, Observation(seconds))
+        return self.admission.decide(0.0)
+
+
+def names(grants: Sequence[Grant]) -> list[str]:
+    return [grant.job for grant in grants]
+
+
+def places(grants: Sequence[Grant]) -> list[str]:
+    return [grant.locations[0] for grant in grants]
+
+
+# Bandwidth
+
+
+def test_a_grant_says_what_is_used() -> None:
+    driver = Driver()
+    first, second = driver.submit(step("write", 40), jobs=3)
+    assert (first.job, first.locations, first.constraint, first.allocated, first.running) == (
+        ("/write/1", ("n1",), 40.0, 40.0, 1)
+    )
+    assert (second.job, second.allocated, second.running) == ("/write/2", 80.0, 2)
+    assert driver.admission.waiting("/write") == 1
+    assert driver.admission.locations_of("/write/1") == ("n1",)
+    assert driver.admission.locations_of("/write/3") == ()
+
+
+@pytest.mark.parametrize(
+    ("direction", "fits"),
+    [("write", 3), ("read", 2), ("both", 2)],
+)
+def test_directions_are_separate(direction: Direction, fits: int) -> None:
+    driver = Driver()
+    assert len(driver.submit(step("one", 30, direction=direction), jobs=4)) == fits
+
+
+def test_reads_and_writes_do_not_take_from_each_other() -> None:
+    driver = Driver()
+    assert len(driver.submit(step("write", 100))) == 1
+    assert len(driver.submit(step("read", 60, direction="read"))) == 1
+    assert driver.submit(step("copy", 1, direction="both")) == []
+
+
+def test_a_shared_storage_has_one_bandwidth_and_a_node_storage_one_per_location() -> None:
+    shared, node = Driver(("n1", "n2")), Driver(("n1", "n2"))
+    assert len(shared.submit(step("write", 100, NFS), jobs=3)) == 1
+    assert len(node.submit(step("write", 100, SSD), jobs=3)) == 2
+
+
+def test_without_a_constraint_only_executors_count() -> None:
+    driver = Driver(io_executors=2)
+    assert len(driver.submit(step("move"), jobs=3)) == 2
+    assert names(driver.end("/move/2")) == ["/move/3"]
+
+
+@pytest.mark.parametrize("granted", [True, False])
+def test_a_job_that_will_not_start_gives_back_all(granted: bool) -> None:
+    driver = Driver()
+    driver.submit(step("write", 100), jobs=2)
+    job = "/write/1" if granted else "/write/2"
+    assert driver.admission.release(job, 0.0)
+    assert not driver.admission.release(job, 0.0)
+    assert names(driver.admission.decide(0.0)) == (["/write/2"] if granted else [])
+    driver.admission.release("/write/2", 0.0)
+    driver.admission.release("/write/1", 0.0)
+    assert names(driver.submit(step("write", 100))) == ["/write/3"]
+
+
+def test_a_job_may_come_again_when_it_has_ended() -> None:
+    driver = Driver()
+    request = Request("/write/1", step("write", 100))
+    driver.admission.submit(request, 0.0)
+    with pytest.raises(ValueError, match="/write/1 has been submitted already"):
+        driver.admission.submit(request, 0.0)
+    driver.admission.release("/write/1", 0.0)
+    driver.admission.submit(request, 0.0)
+    assert names(driver.admission.decide(0.0)) == ["/write/1"]
+
+
+# Placement
+
+
+def test_preferred_first_then_most_free_bandwidth_then_in_order() -> None:
+    driver = Driver(("n1", "n2", "n3"))
+    assert places(driver.submit(step("write", 40), preferred=("elsewhere", "n2"))) == ["n2"]
+    assert places(driver.submit(step("write", 40), jobs=4)) == ["n1", "n3", "n1", "n2"]
+    # The preferred one has no room: then as if there were none.
+    assert places(driver.submit(step("write", 50), preferred=("n1",))) == ["n3"]
+
+
+def test_of_two_preferred_locations_the_better_one_that_has_room() -> None:
+    driver = Driver(("n1", "n2", "n3"))
+    driver.submit(step("fill", 100), preferred=("n3",))
+    assert places(driver.submit(step("write", 40), preferred=("n3", "n2"))) == ["n2"]
+
+
+def test_a_shared_storage_goes_to_the_first_candidate() -> None:
+    driver = Driver(("n1", "n2"), io_executors=1)
+    assert places(driver.submit(step("write", 10, NFS), jobs=3)) == ["n1", "n2"]
+
+
+def test_several_locations_are_different_ones() -> None:
+    driver = Driver(("n1", "n2", "n3"))
+    (first,) = driver.submit(step("wide", 60, locations=2), preferred=("n2",))
+    assert first.locations == ("n2", "n1")
+    # Just one other location has room.
+    assert driver.submit(step("wide", 60, locations=2)) == []
+    (second,) = driver.end("/wide/1")
+    assert second.locations == ("n1", "n2")
+
+
+def test_the_first_target_that_has_room() -> None:
+    driver = Driver(("n1",))
+    driver.admission.set_locations("cloud", {"c1": 1.0})
+    grants = driver.submit(step("write", 60, pools=("hpc", "cloud")), jobs=3)
+    assert places(grants) == ["n1", "c1"]
+    assert [grant.placement.pool for grant in grants] == ["hpc", "cloud"]
+
+
+def test_a_location_that_appears_is_used() -> None:
+    driver = Driver(("n1",))
+    assert places(driver.submit(step("write", 100), jobs=2)) == ["n1"]
+    driver.admission.set_locations("hpc", {"n1": 1.0, "n2": 1.0})
+    assert places(driver.admission.decide(0.0)) == ["n2"]
+
+
+def test_a_location_that_is_gone_is_not_used() -> None:
+    driver = Driver(("n1", "n2"))
+    driver.submit(step("write", 60), jobs=2)
+    driver.admission.set_locations("hpc", {"n2": 1.0})
+    assert driver.submit(step("write", 60)) == []
+    assert driver.end("/write/1") == []
+    assert places(driver.end("/write/2")) == ["n2"]
+
+
+# In order of arrival
+
+
+def test_who_waits_for_bandwidth_holds_back_later_jobs_for_the_same_storage_only() -> None:
+    driver = Driver()
+    driver.submit(step("first", 60))
+    assert driver.submit(step("large", 60)) == []
+    assert driver.submit(step("small", 10)) == []
+    assert names(driver.submit(step("other", 10, NFS))) == ["/other/1"]
+    assert names(driver.submit(step("reader", 10, direction="read"))) == ["/reader/1"]
+    assert names(driver.end("/first/1")) == ["/large/1", "/small/1"]
+
+
+def test_who_waits_for_a_location_holds_back_nobody_elsewhere() -> None:
+    driver = Driver(("n1",), io_executors=1)
+    driver.admission.set_locations("cloud", {"c1": 1.0})
+    driver.submit(step("first", 10, NFS))
+    assert driver.submit(step("second", 10, NFS)) == []
+    assert names(driver.submit(step("third", 10, NFS, pools=("cloud",)))) == ["/third/1"]
+
+
+def test_a_job_that_needs_two_resources_is_not_starved_by_those_that_need_one() -> None:
+    # The executor is always wanted by one step, the bandwidth by another one, and they never come free together.
+    driver = Driver(io_executors=1)
+    compute = step("compute", 60, NFS, io_task=False)
+    driver.submit(step("move"))
+    start_compute(driver, compute)
+    assert driver.submit(step("both", 60, NFS)) == []
+    driver.submit(step("move"))
+    # It lacks bandwidth, not the executor.
+    assert names(driver.end("/move/1")) == ["/move/2"]
+    # Now it lacks the executor: it must not lose the bandwidth again.
+    driver.submit(compute)
+    driver.end("/compute/1")
+    assert not driver.admission.could_start("/compute/2", "n1")
+    assert names(driver.end("/move/2")) == ["/both/1"]
+
+
+def start_compute(driver: Driver, demand: Demand, location: str = "n1") -> Grant:
+    driver.submit(demand)
+    job = f"{demand.step}/1"
+    assert driver.admission.could_start(job, location)
+    return driver.admission.start(job, [location], 0.0)
+
+
+@pytest.mark.parametrize("pool", ["hpc", "front"])
+def test_a_job_on_two_locations_is_not_starved_by_those_on_one(pool: str) -> None:
+    driver = Driver(("n1", "n2"), io_executors=1)
+    # The same machines under another name.
+    driver.admission.set_locations("front", {"n1": 1.0, "n2": 1.0})
+    narrow = step("narrow", pools=(pool,))
+    assert len(driver.submit(narrow, jobs=2)) == 2
+    assert driver.submit(step("wide", locations=2)) == []
+    assert driver.submit(narrow) == []
+    assert driver.end("/narrow/1") == []
+    assert names(driver.end("/narrow/2")) == ["/wide/1"]
+    assert names(driver.end("/wide/1")) == ["/narrow/3"]
+
+
+# Jobs that are no I/O tasks
+
+
+def test_a_compute_job_holds_its_bandwidth_from_start_to_end() -> None:
+    driver = Driver()
+    compute = step("compute", 60, io_task=False)
+    grant = start_compute(driver, compute)
+    assert (grant.constraint, grant.allocated, grant.running) == (60.0, 60.0, 0)
+    assert driver.submit(step("write", 60)) == []
+    assert names(driver.end("/compute/1")) == ["/write/1"]
+
+
+def test_a_compute_job_waits_only_when_bandwidth_is_all_it_lacks() -> None:
+    driver = Driver(("n1", "n2"))
+    driver.submit(step("fill", 80), jobs=2)
+    compute = step("compute", 60, io_task=False)
+    driver.submit(compute)
+    assert names(driver.submit(step("write", 20))) == ["/write/1"]
+    assert not driver.admission.could_start("/compute/1", "n1")
+    assert driver.submit(step("write", 20)) == []
+    assert not driver.admission.stand_down("/compute/1", "n2")
+    assert driver.admission.stand_down("/compute/1", "n1")
+    assert names(driver.admission.decide(0.0)) == ["/write/2"]
+
+
+def test_bandwidth_that_is_freed_is_kept_for_the_compute_job_that_waits_for_it() -> None:
+    driver = Driver()
+    driver.submit(step("fill", 80))
+    compute = step("compute", 60, io_task=False)
+    driver.submit(compute)
+    assert not driver.admission.could_start("/compute/1", "n1")
+    assert driver.submit(step("write", 60)) == []
+    assert driver.end("/fill/1") == []
+    assert driver.admission.could_start("/compute/1", "n1")
+    driver.admission.start("/compute/1", ["n1"], 0.0)
+    assert driver.admission.decide(0.0) == []
+    assert names(driver.end("/compute/1")) == ["/write/1"]
+
+
+def test_a_compute_job_on_two_locations_starts_on_both() -> None:
+    driver = Driver(("n1", "n2"))
+    driver.submit(step("fill", 80), preferred=("n2",))
+    driver.submit(step("wide", 60, io_task=False, locations=2))
+    assert driver.admission.could_start("/wide/1", "n1")
+    assert not driver.admission.could_start("/wide/1", "n2")
+    with pytest.raises(ValueError, match="/wide/1 does not fit on n1, n2"):
+        driver.admission.start("/wide/1", ["n1", "n2"], 0.0)
+    assert driver.end("/fill/1") == []
+    assert driver.admission.could_start("/wide/1", "n1")
+    assert driver.admission.could_start("/wide/1", "n2")
+    assert driver.admission.start("/wide/1", ["n1", "n2"], 0.0).locations == ("n1", "n2")
+
+
+# Learning
+
+AUTO = AutoConstraint()
+SHORT = AutoConstraint(Bounds(50, 100, 2))
+
+
+def test_others_wait_while_an_epoch_is_full() -> None:
+    driver = Driver()
+    assert len(driver.submit(step("learns", AUTO), jobs=4)) == 4
+    assert driver.submit(step("plain")) == []
+    assert len(driver.submit(step("learns", AUTO), jobs=4)) == 0
+    # Epochs of 4, 2 and 1 jobs under 25, 50 and 100 MB/s, the location is locked for all of them.
+    assert len(driver.end(*(f"/learns/{job}" for job in range(1, 5)), seconds=8.0)) == 2
+    assert len(driver.end("/learns/5", "/learns/6", seconds=2.0)) == 1
+    granted = driver.end("/learns/7", seconds=0.9)
+    assert "/plain/1" in names(granted)
+
+
+def test_an_epoch_waits_until_it_is_alone_and_elsewhere_all_goes_on() -> None:
+    driver = Driver(("n1", "n2"))
+    driver.submit(step("plain"), jobs=2)
+    assert driver.submit(step("learns", AUTO), jobs=4) == []
+    (other,) = driver.submit(step("plain"))
+    assert [grant.locations for grant in driver.end("/plain/1")] == [("n1",)] * 4
+    assert other.locations == ("n2",)
+
+
+def test_compute_goes_on_beside_an_epoch() -> None:
+    driver = Driver()
+    driver.submit(step("learns", SHORT, NFS), jobs=2)
+    assert start_compute(driver, step("compute", 10, io_task=False)).locations == ("n1",)
+
+
+def test_two_steps_learn_one_after_the_other_on_one_location() -> None:
+    driver = Driver()
+    assert len(driver.submit(step("a", SHORT), jobs=3)) == 2
+    assert driver.submit(step("b", SHORT), jobs=3) == []
+    assert names(driver.end("/a/1", "/a/2", seconds=4.0)) == ["/a/3"]
+    assert names(driver.end("/a/3")) == ["/b/1", "/b/2"]
+
+
+def test_two_steps_learn_at_once_on_two_locations() -> None:
+    driver = Driver(("n1", "n2"))
+    assert set(places(driver.submit(step("a", SHORT), jobs=2))) == {"n1"}
+    assert set(places(driver.submit(step("b", SHORT), jobs=2))) == {"n2"}
+
+
+def test_an_epoch_is_not_held_back_by_who_waits_for_its_location() -> None:
+    driver = Driver(("n1", "n2"), io_executors=2)
+    driver.submit(step("plain"), jobs=2)
+    # One job is granted while fewer wait than an epoch needs; with three more it is full, and waits until it is alone.
+    assert places(driver.submit(step("learns", SHORT))) == ["n1"]
+    assert driver.submit(step("learns", SHORT), jobs=3) == []
+    assert driver.submit(step("wide", locations=2)) == []
+    assert names(driver.end("/plain/1")) == ["/learns/2"]
+    assert names(driver.end("/learns/1", "/learns/2", seconds=4.0)) == ["/learns/3"]
+    assert names(driver.end("/learns/3")) == ["/learns/4", "/wide/1"]
+
+
+@pytest.mark.parametrize("io_task", [True, False])
+def test_jobs_on_two_locations_learn_where_they_run(io_task: bool) -> None:
+    driver = Driver(("n1", "n2"), io_executors=2)
+    demand = step("wide", SHORT, io_task=io_task, locations=2)
+    for number in range(1, 6):
+        driver.submit(demand)
+        if not io_task:
+            assert all(driver.admission.could_start(f"/wide/{number}", location) for location in ("n1", "n2"))
+            driver.admission.start(f"/wide/{number}", ["n1", "n2"], 0.0)
+        assert driver.admission.locations_of(f"/wide/{number}") == ("n1", "n2")
+        driver.end(f"/wide/{number}")
+
+
+def test_a_step_whose_further_jobs_do_not_come_keeps_nobody_out() -> None:
+    driver = Driver()
+    driver.submit(step("plain"))
+    demand = step("learns", SHORT)
+    # The epoch is full with those that are about to come.
+    driver.admission.submit(Request("/learns/1", demand), 0.0, ready=3)
+    assert driver.admission.decide(0.0) == []
+    assert driver.submit(step("plain")) == []
+    driver.admission.release("/learns/1", 0.0, no_more=True)
+    assert names(driver.admission.decide(0.0)) == ["/plain/2"]
+
+
+def test_the_active_learning_location_may_disappear() -> None:
+    driver = Driver(("n1", "n2"))
+    assert set(places(driver.submit(step("learns", SHORT), jobs=4))) == {"n1"}
+    driver.admission.set_locations("hpc", {"n2": 1.0})
+    driver.admission.release("/learns/1", 0.0)
+    driver.admission.release("/learns/2", 0.0)
+    assert set(places(driver.admission.decide(0.0))) == {"n2"}

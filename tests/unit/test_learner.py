@@ -1,0 +1,446 @@
+"""The learner of one step's constraint: tables of epochs, and what ends, repeats, skips or re-opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count, cycle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.hints import Bounds
+from streamflow_io.scheduling.learner import Chosen, EpochEnded, Learner
+from streamflow_io.scheduling.observations import Observation
+from streamflow_io.scheduling.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.scheduling.storages import bytes_per_second
+
+MEGABYTE = 1e6
+# The time of a job when so many run: the storage serves two well, more of them hinder each other.
+Times = Callable[[int], float]
+
+
+def congested(running: int) -> float:
+    return {1: 1.0, 2: 1.1}.get(running, 1.1 * (running / 2) ** 2)
+
+
+class Bench:
+    """Jobs of one step that start as soon as they may, and end together.
+
+    :param times: of a job of size 1 when so many run at once
+    :param sizes: of one job after the other, in units of 100 MB; none: not measured
+    """
+
+    def __init__(self, learner: Learner, times: Times = congested, sizes: Iterator[float] | None = None) -> None:
+        self.learner = learner
+        self.times = times
+        self.sizes = sizes
+        self.epochs: list[EpochEnded] = []
+        self.choices: list[Chosen] = []
+        self.waiting = 0
+        self.running: list[tuple[str, float]] = []
+        self.now = 0.0
+        self._names = count()
+
+    def submit(self, jobs: int) -> Bench:
+        for _ in range(jobs):
+            self.waiting += 1
+            self.learner.submitted(self.now)
+        return self
+
+    def start(self) -> int:
+        """Let start what may, up to the bandwidth; return how many run."""
+        while self.waiting and self.learner.may_start() and len(self.running) < at_once(self.learner.constraint):
+            name = f"/step/{next(self._names)}"
+            self.waiting -= 1
+            self.learner.started(name)
+            self.running.append((name, next(self.sizes) if self.sizes else 1.0))
+        return len(self.running)
+
+    def end(self, succeeds: bool = True, no_more: bool = False) -> None:
+        """All that run end."""
+        seconds = self.times(len(self.running))
+        for name, size in self.running:
+            self.now += 0.01
+            measured = 100 * MEGABYTE * size if self.sizes else None
+            self.learner.ended(name, Observation(seconds * size, measured) if succeeds else None, self.now)
+        self.running = []
+        if no_more:
+            self.learner.no_more(self.now)
+        for event in self.learner.drain():
+            if isinstance(event, EpochEnded):
+                self.epochs.append(event)
+            else:
+                self.choices.append(event)
+
+    def run(self, groups: int | None = None, succeeds: bool = True) -> Bench:
+        """So many groups, or all that wait."""
+        while self.waiting and groups != 0:
+            assert self.start() > 0
+            self.end(succeeds)
+            groups = None if groups is None else groups - 1
+        return self
+
+    @property
+    def tried(self) -> list[tuple[float, int, bool]]:
+        """Constraint, jobs and whether it was registered, of each epoch."""
+        return [(epoch.constraint, epoch.jobs, epoch.registered) for epoch in self.epochs]
+
+    @property
+    def reasons(self) -> list[tuple[str, float]]:
+        return [(choice.reason, choice.constraint) for choice in self.choices]
+
+
+BANDWIDTH, EXECUTORS = 80.0, 8
+
+
+def at_once(constraint: float) -> int:
+    return min(EXECUTORS, bytes_per_second(BANDWIDTH) // bytes_per_second(constraint))
+
+
+def learner(bounds: Bounds | None = None, remembered: ConstraintRegistry | None = None) -> Learner:
+    return Learner(BANDWIDTH, EXECUTORS, bounds, remembered)
+
+
+def registry(times: Times = congested, job_bytes: float | None = None) -> ConstraintRegistry:
+    """What is known when all has been learned."""
+    entries = [(constraint, at_once(constraint)) for constraint in (10.0, 20.0, 40.0, 80.0)]
+    return ConstraintRegistry(
+        tuple(RegisteredConstraint(constraint, times(jobs), jobs, jobs) for constraint, jobs in entries), job_bytes
+    )
+
+
+# Epochs
+
+
+def test_unbounded_doubles_until_a_job_takes_more_than_half_of_before() -> None:
+    bench = Bench(learner()).submit(40).run()
+    # 8, 4, 2, 1 at once take 17.6, 4.4, 1.1, 1.0 seconds. What the last epoch was like is not registered.
+    assert bench.tried == [(10, 8, True), (20, 4, True), (40, 2, True), (80, 1, False)]
+    assert bench.learner.registry.constraints == (10, 20, 40)
+    assert bench.reasons[-1] == ("learned", 40)
+    assert [epoch.number for epoch in bench.epochs] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "epochs"),
+    [(0.4, [10, 20, 40, 80]), (0.5, [10, 20, 40, 80]), (0.51, [10, 20]), (1.0, [10, 20]), (3.0, [10, 20])],
+)
+def test_the_stop_rule(ratio: float, epochs: list[float]) -> None:
+    times = {8: 1.0, 4: ratio, 2: ratio**2, 1: ratio**3}
+    bench = Bench(learner(), lambda running: times.get(running, 1.0)).submit(15).run()
+    assert [epoch.constraint for epoch in bench.epochs] == epochs
+    assert [epoch.registered for epoch in bench.epochs] == [True] * (len(epochs) - 1) + [ratio <= 0.5]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "epochs"),
+    [
+        (Bounds(10, 80, 2), [(10, 8), (20, 4), (40, 2), (80, 1)]),
+        (Bounds(10, 79, 2), [(10, 8), (20, 4), (40, 2)]),
+        (Bounds(20, 500, 2), [(20, 4), (40, 2), (80, 1)]),
+        (Bounds(11, 70, 3), [(11, 7), (33, 2)]),
+        (Bounds(20, 20, 2), [(20, 4)]),
+        # Executors let no more run at once: there is nothing to learn below 10.
+        (Bounds(2, 20, 2), [(2, 8), (16, 5)]),
+    ],
+)
+def test_bounded_goes_to_the_maximum(bounds: Bounds, epochs: list[tuple[float, int]]) -> None:
+    bench = Bench(learner(bounds)).submit(60).run()
+    assert bench.tried == [(constraint, jobs, True) for constraint, jobs in epochs]
+    assert len([reason for reason, _ in bench.reasons if reason == "learned"]) == 1
+
+
+def test_the_maximum_is_reached_whatever_the_rounding() -> None:
+    # In floating point this is above the maximum, which is the whole bandwidth.
+    assert 0.1 * 3 * 3 > 0.9
+    single = Learner(0.9, 100, Bounds(0.1, 0.9, 3))
+    for constraint in (0.1, 0.3, 0.9):
+        assert single.constraint == pytest.approx(constraint)
+        for number in range(round(0.9 / constraint)):
+            single.submitted(0.0)
+            single.started(str(number))
+        for number in range(round(0.9 / constraint)):
+            single.ended(str(number), Observation(1.0), 0.0)
+    assert not single.is_learning
+    assert single.registry.constraints == pytest.approx((0.1, 0.3, 0.9))
+
+
+@given(st.floats(1, 5000), st.integers(1, 300))
+def test_the_first_epoch_of_an_unbounded_one_uses_all_executors(bandwidth: float, executors: int) -> None:
+    constraint = Learner(bandwidth, executors).constraint
+    assert constraint == pytest.approx(bandwidth / executors, abs=1e-6)
+    assert executors * bytes_per_second(constraint) <= bytes_per_second(bandwidth)
+
+
+def test_a_full_epoch_is_exclusive_and_takes_no_more_than_fit() -> None:
+    bench = Bench(learner()).submit(7)
+    assert not bench.learner.is_exclusive
+    assert bench.start() == 7
+    bench.submit(3)
+    assert bench.learner.is_exclusive
+    assert bench.start() == 8
+    assert not bench.learner.may_start()
+    assert (bench.waiting, bench.learner.outstanding) == (2, 10)
+
+
+def test_what_is_about_to_come_fills_an_epoch() -> None:
+    single = learner()
+    single.submitted(0.0, ready=6)
+    assert not single.is_exclusive
+    single.submitted(0.0, ready=6)
+    assert single.is_exclusive
+    assert single.outstanding == 8
+    single.withdrawn(0.0)
+    single.withdrawn(0.0)
+    single.no_more(0.0)
+    assert (single.is_exclusive, single.outstanding) == (False, 0)
+
+
+def test_fewer_jobs_than_fit_run_and_teach_nothing() -> None:
+    bench = Bench(learner())
+    for _ in range(10):
+        bench.submit(7)
+        assert bench.start() == 7
+        bench.end()
+    assert bench.epochs == []
+    assert not bench.learner.registry
+    # What they took does not count in the epoch that comes.
+    bench.submit(8).run(1)
+    assert bench.tried == [(10, 8, True)]
+    assert bench.epochs[0].mean_seconds == pytest.approx(congested(8))
+
+
+def test_an_epoch_ends_with_the_jobs_that_there_are() -> None:
+    bench = Bench(learner()).submit(10).run(1)
+    bench.submit(1).run(1)
+    # Three, then two of four: the second epoch was never full.
+    assert bench.tried == [(10, 8, True)]
+    bench.submit(2)
+    assert bench.start() == 2
+    bench.end(no_more=True)
+    assert bench.tried == [(10, 8, True), (20, 5, True)]
+
+
+@pytest.mark.parametrize(("jobs", "registered"), [(3, False), (4, True), (7, True)])
+def test_no_more_jobs_end_a_short_epoch(jobs: int, registered: bool) -> None:
+    bench = Bench(learner()).submit(jobs)
+    bench.start()
+    bench.end(no_more=True)
+    # Fewer than half of what fits have not seen the storage as a full epoch does.
+    assert bench.tried == [(10, jobs, registered)]
+    assert bool(bench.learner.registry) == registered
+
+
+def test_many_jobs_one_by_one_are_no_epoch() -> None:
+    bench = Bench(learner())
+    for number in range(20):
+        bench.submit(1).start()
+        bench.end(no_more=number == 19)
+    assert not bench.learner.registry
+
+
+def test_a_full_epoch_whose_jobs_are_cancelled_ends_with_the_rest() -> None:
+    bench = Bench(learner()).submit(8)
+    for number in range(5):
+        bench.learner.started(str(number))
+    for _ in range(3):
+        bench.learner.withdrawn(0.0)
+    assert bench.learner.is_exclusive
+    for number in range(5):
+        bench.learner.ended(str(number), Observation(1.0), 0.0)
+    bench.waiting = 0
+    bench.end()
+    assert bench.tried == [(10, 5, True)]
+    assert not bench.learner.is_exclusive
+
+
+def test_a_failed_job_does_not_count() -> None:
+    single = learner()
+    for _ in range(8):
+        single.submitted(0.0)
+    for number in range(8):
+        single.started(str(number))
+    for number in range(8):
+        single.ended(str(number), None if number < 3 else Observation(2.0), 1.0)
+    (epoch,) = [event for event in single.drain() if isinstance(event, EpochEnded)]
+    assert (epoch.jobs, epoch.mean_seconds, epoch.registered) == (5, 2.0, True)
+
+
+def test_an_epoch_of_failures_is_repeated() -> None:
+    bench = Bench(learner()).submit(30).run(2, succeeds=False)
+    assert bench.tried == [(10, 0, False), (10, 0, False)]
+    assert [epoch.mean_seconds for epoch in bench.epochs] == [None, None]
+    bench.run(2)
+    assert bench.tried[2:] == [(10, 8, True), (20, 4, True)]
+    assert [epoch.number for epoch in bench.epochs] == [1, 1, 1, 2]
+
+
+def test_what_still_runs_under_another_constraint_must_end_before_an_epoch() -> None:
+    bench = Bench(learner(remembered=registry())).submit(40)
+    bench.start()
+    (first, *rest), bench.running = bench.running, []
+    for name in ("x1", "x2"):
+        bench.learner.submitted(0.0)
+        bench.learner.started(name)
+        bench.learner.ended(name, Observation(100.0), 0.0)
+    assert bench.learner.is_learning
+    assert not bench.learner.may_start()
+    for name, _ in (first, *rest):
+        bench.learner.ended(name, Observation(1.0), 0.0)
+    assert bench.learner.may_start()
+
+
+# Jobs of different sizes
+
+
+@pytest.mark.parametrize("sizes", [(1.0,), (0.5, 1.5), (0.2, 1.0, 1.8)])
+def test_sizes_do_not_matter_where_bytes_are_measured(sizes: tuple[float, ...]) -> None:
+    bench = Bench(learner(), sizes=cycle(sizes)).submit(60).run()
+    reference = registry().entries[:3]
+    first = bench.epochs[0]
+    assert first.uneven == (len(sizes) > 1)
+    assert bench.learner.registry.constraints == tuple(entry.constraint for entry in reference)
+    assert bench.learner.registry.job_bytes is not None
+    size = bench.learner.registry.job_bytes / (100 * MEGABYTE)
+    for entry, expected in zip(bench.learner.registry.entries, reference, strict=True):
+        assert entry.seconds / size == pytest.approx(expected.seconds)
+    assert bench.reasons[-1] == ("learned", 40)
+
+
+def test_growing_sizes_do_not_look_like_a_slower_storage() -> None:
+    # Unmeasured, the second epoch would take as long as the first, and be the last.
+    sizes = iter([1.0] * 8 + [4.0] * 4 + [16.0] * 2 + [64.0] * 50)
+    assert [tried[0] for tried in Bench(learner(), sizes=sizes).submit(40).run().tried] == [10, 20, 40, 80]
+
+
+# With what was learned before
+
+
+def test_a_remembered_registry_skips_the_epochs() -> None:
+    bench = Bench(learner(remembered=registry())).submit(50).run()
+    assert bench.epochs == []
+    assert bench.reasons[0] == ("remembered", 80)
+    assert {reason for reason, _ in bench.reasons[1:]} == {"objective"}
+    assert bench.learner.constraint == 40
+
+
+@pytest.mark.parametrize(
+    ("factor", "contradicted"), [(0.4, True), (0.6, False), (1.0, False), (1.9, False), (2.1, True), (10.0, True)]
+)
+def test_a_registry_that_is_wrong_by_more_than_two_is_learned_anew(factor: float, contradicted: bool) -> None:
+    bench = Bench(learner(remembered=registry()), lambda running: factor * congested(running)).submit(50).run(1)
+    assert (("contradicted", 10) in bench.reasons) == contradicted
+    assert bench.learner.is_learning == contradicted
+    bench.run()
+    if contradicted:
+        assert bench.learner.registry.get(20).seconds == pytest.approx(factor * congested(4))  # type: ignore[union-attr]
+
+
+def test_fewer_jobs_than_fit_may_be_faster() -> None:
+    # All that is known is a full group of eight; alone, a job takes a fraction of it.
+    known = ConstraintRegistry((RegisteredConstraint(10.0, congested(8), 8, 8),))
+    bench = Bench(learner(Bounds(10, 10, 2), known))
+    for _ in range(20):
+        bench.submit(1).run()
+    assert bench.reasons == [("remembered", 10)]
+    # Slower is wrong with any number.
+    bench.times = lambda running: 2.5 * congested(8)
+    for _ in range(20):
+        bench.submit(1).run()
+    assert bench.learner.registry.entries[0].seconds == pytest.approx(2.5 * congested(8))
+
+
+def test_what_does_not_fit_the_bandwidth_is_dropped() -> None:
+    known = registry().register(RegisteredConstraint(160.0, 0.5, 1, 1))
+    assert learner(remembered=known).registry.constraints == (10, 20, 40, 80)
+    slower = Learner(40.0, 4, remembered=known)
+    assert [(entry.constraint, entry.concurrency) for entry in slower.registry.entries] == [(10, 4), (20, 2), (40, 1)]
+    assert not slower.is_learning
+    useless = Learner(5.0, 4, remembered=known)
+    assert useless.is_learning
+    assert not useless.registry
+
+
+# Storage that drifts
+
+
+def drift(factor: float, bounds: Bounds | None = None) -> Bench:
+    """Learned, and used for some time; then the storage is slower or faster."""
+    bench = Bench(learner(bounds)).submit(200).run(10)
+    assert not bench.learner.is_learning
+    bench.epochs, bench.choices = [], []
+    bench.times = lambda running: factor * congested(running)
+    return bench.run(2)
+
+
+@pytest.mark.parametrize(
+    ("factor", "drifted"), [(0.45, True), (0.55, False), (1.0, False), (1.45, False), (1.55, True), (4.0, True)]
+)
+def test_a_drift_of_half_opens_learning_again(factor: float, drifted: bool) -> None:
+    assert (("drifted", 20.0) in drift(factor).reasons) == drifted
+
+
+def test_after_a_drift_the_neighbours_are_learned_and_the_others_scaled() -> None:
+    bench = drift(3.0, Bounds(10, 80, 2)).run(6)
+    # Which are 20 and 80; of 10 and 40, what was known.
+    assert [constraint for constraint, _, _ in bench.tried] == [20, 80]
+    assert all(registered for _, _, registered in bench.tried)
+    assert [entry.seconds for entry in bench.learner.registry.entries] == pytest.approx(
+        [3 * congested(running) for running in (8, 4, 2, 1)]
+    )
+    assert [reason for reason, _ in bench.reasons] == ["drifted", "learning", "learned"]
+    # It holds now.
+    assert bench.run().reasons[-1][0] in ("learned", "objective")
+
+
+def test_a_drift_may_move_the_choice_to_a_neighbour() -> None:
+    bench = drift(1.0)
+    # The storage now serves four as it served two, and those badly.
+    bench.times = lambda running: {1: 3.0, 2: 3.0, 4: 3.1}.get(running, 30.0)
+    bench.run(8)
+    assert bench.reasons[-1] == ("learned", 20)
+
+
+def test_a_single_constraint_has_no_neighbours() -> None:
+    bench = Bench(learner(Bounds(40, 40, 2))).submit(40).run(4)
+    bench.times = lambda running: 5 * congested(running)
+    bench.run(2)
+    assert [entry.seconds for entry in bench.learner.registry.entries] == [pytest.approx(5 * congested(2))]
+    assert not bench.learner.is_learning
+
+
+def test_jobs_on_other_locations_do_not_make_a_group_fuller() -> None:
+    # Four times two jobs at once, each pair with a storage of its own: that is what was learned, and no drift.
+    single = learner(remembered=registry())
+    names = [(f"n{location}/{number}", f"n{location}") for location in range(4) for number in range(2)]
+    for _ in range(5):
+        for _ in names:
+            single.submitted(0.0, spread=4, ready=100)
+        assert single.constraint == 40
+        for name, location in names:
+            single.started(name, location)
+        for name, _ in names:
+            single.ended(name, Observation(congested(2)), 0.0)
+    assert {event.reason for event in single.drain() if isinstance(event, Chosen)} <= {"remembered", "objective"}
+
+
+# The objective
+
+
+def test_the_choice_is_evaluated_at_each_arrival() -> None:
+    single = learner(remembered=registry())
+    chosen = []
+    for _ in range(6):
+        single.submitted(0.0)
+        chosen.append(single.constraint)
+    assert chosen == [80, 40, 40, 40, 40, 40]
+
+
+def test_locations_share_the_jobs() -> None:
+    # Fifty jobs on fifty locations are one on each.
+    spread, together = learner(remembered=registry()), learner(remembered=registry())
+    for _ in range(50):
+        spread.submitted(0.0, spread=50)
+        together.submitted(0.0)
+    assert (spread.constraint, together.constraint) == (80, 40)

@@ -1,0 +1,195 @@
+"""The learner over the settings of the paper (Elshazly et al., 5.3: HMMER), on a simulated disk with the paper's curve.
+
+225 I/O executors, a disk of 450 MB/s, 2304 checkpoints of 290 MB. A writer alone reaches 10 MB/s; each one beyond those
+45 that saturate the disk makes all of them 2 percent slower.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from streamflow_io.hints import AutoConstraint, Bounds, StaticConstraint, StorageBW, StorageConfig
+from streamflow_io.scheduling.admission import Admission
+from streamflow_io.scheduling.demand import Demand, Placement
+from streamflow_io.scheduling.learner import Learner
+from streamflow_io.scheduling.registry import ConstraintRegistry
+from tests.simulation import Disk, Outcome, Task, simulate
+
+EXECUTORS, TASKS, MEGABYTES = 225, 2304, 290.0
+PAPER = Disk(bandwidth=450, writer=10, congestion=0.02)
+SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=450)
+NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=450)
+UNBOUNDED, BOUNDED = AutoConstraint(), AutoConstraint(Bounds(2, 256, 2))
+
+
+def checkpoint(constraint: StorageBW | None, storage: StorageConfig = SSD, step: str = "/checkpoint") -> Demand:
+    return Demand(step, True, constraint, "write", (Placement("hpc", storage if constraint is not None else None),))
+
+
+def tasks(demand: Demand, number: int = TASKS, arrival: float = 0.0) -> list[Task]:
+    return [Task(f"{demand.step}/{index}", demand, MEGABYTES, arrival) for index in range(number)]
+
+
+def admission(locations: int = 1, remembered: ConstraintRegistry | None = None) -> Admission:
+    def learner(demand: Demand, placement: Placement, executors: int) -> Learner:
+        bounds = demand.constraint.bounds if isinstance(demand.constraint, AutoConstraint) else None
+        assert placement.storage is not None
+        return Learner(placement.storage.bandwidth("write"), executors, bounds, remembered)
+
+    made = Admission(EXECUTORS, learner)
+    made.set_locations("hpc", {f"n{index}": 48 for index in range(locations)})
+    return made
+
+
+@cache
+def run(constraint: StorageBW | None, in_turn: bool = False) -> Outcome:
+    return simulate(admission(), tasks(checkpoint(constraint)), lambda disk, now: PAPER, in_turn=in_turn)
+
+
+def best_static() -> float:
+    return min(run(StaticConstraint(2.0**power)).seconds for power in range(1, 9))
+
+
+def test_the_disk_congests() -> None:
+    seconds = {power: run(StaticConstraint(2.0**power)).seconds for power in range(1, 9)}
+    assert min(seconds, key=lambda power: seconds[power]) == 3
+    # Otherwise the model is wrong: too many writers, and too few, both take longer than the best number of them.
+    assert run(None).seconds > 3 * seconds[3]
+    assert seconds[8] > seconds[5] > seconds[4] > seconds[3] < seconds[2] < seconds[1]
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_unbounded_stops_after_four_epochs_and_chooses_eight(in_turn: bool) -> None:
+    outcome = run(UNBOUNDED, in_turn)
+    epochs = outcome.epochs("/checkpoint")
+    assert [(epoch.constraint, epoch.jobs) for epoch in epochs] == [(2, 225), (4, 112), (8, 56), (16, 28)]
+    assert [epoch.registered for epoch in epochs] == [True, True, True, False]
+    assert outcome.chosen("/checkpoint", "learned") == [8]
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_bounded_takes_eight_epochs_and_chooses_eight(in_turn: bool) -> None:
+    outcome = run(BOUNDED, in_turn)
+    epochs = outcome.epochs("/checkpoint")
+    assert [epoch.constraint for epoch in epochs] == [2, 4, 8, 16, 32, 64, 128, 256]
+    assert [epoch.jobs for epoch in epochs] == [225, 112, 56, 28, 14, 7, 3, 1]
+    assert all(epoch.registered for epoch in epochs)
+    assert outcome.chosen("/checkpoint", "learned") == [8]
+
+
+@pytest.mark.parametrize(("constraint", "factor"), [(UNBOUNDED, 1.31), (BOUNDED, 1.37)])
+def test_learning_costs_no_more_than_its_epochs(constraint: AutoConstraint, factor: float) -> None:
+    # The first epoch runs 225 writers: a third of the best total time. What is left runs as under the best constraint.
+    outcome = run(constraint)
+    assert outcome.seconds <= factor * best_static()
+    assert outcome.seconds < 0.4 * run(None).seconds
+    learned = next(time for time, told in outcome.events if told.event in outcome.epochs("/checkpoint")[-1:])
+    left = TASKS - sum(epoch.jobs for epoch in outcome.epochs("/checkpoint"))
+    assert outcome.seconds - learned <= 1.03 * best_static() * left / TASKS
+
+
+def test_a_second_run_is_as_fast_as_the_best_static_one() -> None:
+    known = run(UNBOUNDED).events[-1][1].registry
+    again = simulate(admission(remembered=known), tasks(checkpoint(UNBOUNDED)), lambda disk, now: PAPER)
+    assert again.epochs("/checkpoint") == []
+    assert again.seconds <= 1.03 * best_static()
+
+
+def test_jobs_of_different_sizes_are_learned_alike_when_measured() -> None:
+    demand = checkpoint(UNBOUNDED)
+    sizes = [MEGABYTES * (0.5 + (index * 37 % 64) / 63) for index in range(TASKS)]
+    uneven = [Task(f"/checkpoint/{index}", demand, size) for index, size in enumerate(sizes)]
+    outcome = simulate(admission(), uneven, lambda disk, now: PAPER, measured=True)
+    assert [epoch.constraint for epoch in outcome.epochs("/checkpoint")] == [2, 4, 8, 16]
+    assert all(epoch.uneven for epoch in outcome.epochs("/checkpoint"))
+    assert outcome.chosen("/checkpoint", "learned") == [8]
+
+
+# Several steps and locations
+
+
+def running_at(outcome: Outcome, location: str, since: float, until: float) -> Counter[str]:
+    """Which steps started I/O tasks on a location in that time."""
+    return Counter(
+        grant.step for now, grant in outcome.grants if grant.locations[0] == location and since <= now < until
+    )
+
+
+def test_two_steps_learn_on_one_location_one_after_the_other() -> None:
+    one, other = checkpoint(UNBOUNDED, step="/one"), checkpoint(UNBOUNDED, step="/other")
+    outcome = simulate(admission(), [*tasks(one), *tasks(other)], lambda disk, now: PAPER)
+    for step in ("/one", "/other"):
+        assert [epoch.constraint for epoch in outcome.epochs(step)] == [2, 4, 8, 16]
+        assert outcome.chosen(step, "learned") == [8]
+    # The mean times are those of a step that is alone: nothing has disturbed them.
+    alone = [epoch.mean_seconds for epoch in run(UNBOUNDED).epochs("/checkpoint")]
+    for step in ("/one", "/other"):
+        assert [epoch.mean_seconds for epoch in outcome.epochs(step)] == pytest.approx(alone)
+    assert len(outcome.ended) == 2 * TASKS
+
+
+def test_static_tasks_wait_or_go_elsewhere_while_a_step_learns() -> None:
+    learning, static = checkpoint(UNBOUNDED), checkpoint(StaticConstraint(8), step="/static")
+    outcome = simulate(admission(3), [*tasks(static, 600), *tasks(learning)], lambda disk, now: PAPER)
+    epochs = outcome.epochs("/checkpoint")
+    assert [epoch.constraint for epoch in epochs] == [2, 4, 8, 16]
+    assert outcome.chosen("/checkpoint", "learned") == [8]
+    # One location alone learns.
+    (location,) = {told.location for _, told in outcome.events if told.event in epochs}
+    ends = [now for now, told in outcome.events if told.event in epochs]
+    assert location is not None
+    begin = next(now for now, grant in outcome.grants if grant.step == "/checkpoint")
+    assert set(running_at(outcome, location, begin, ends[-1])) == {"/checkpoint"}
+    others = [f"n{index}" for index in range(3) if f"n{index}" != location]
+    assert all(set(running_at(outcome, other, begin, ends[-1])) <= {"/static"} for other in others)
+    # Then all of them work, each with its own disk, and nobody takes that for a drift.
+    assert all(running_at(outcome, f"n{index}", ends[-1], outcome.seconds)["/checkpoint"] > 400 for index in range(3))
+    assert not outcome.chosen("/checkpoint", "drifted")
+    assert len(outcome.ended) == 600 + TASKS
+
+
+@pytest.mark.parametrize("storage", [SSD, NFS])
+def test_many_locations_are_no_drift(storage: StorageConfig) -> None:
+    outcome = simulate(admission(4), tasks(checkpoint(UNBOUNDED, storage)), lambda disk, now: PAPER)
+    assert outcome.chosen("/checkpoint", "learned") == [8]
+    assert not outcome.chosen("/checkpoint", "drifted")
+    assert len(outcome.ended) == TASKS
+
+
+@pytest.mark.parametrize(
+    ("later", "best"),
+    [
+        # Others use two thirds of the disk: it is slower, but what was best is best.
+        (Disk(150, 10 / 3, 0.02), 8.0),
+        # One writer alone now reaches half: twice as many are better, and the neighbour is found.
+        (Disk(450, 3, 0.02), 4.0),
+    ],
+)
+def test_a_shared_storage_that_drifts_is_learned_again_at_the_neighbours(later: Disk, best: float) -> None:
+    demand = checkpoint(BOUNDED, NFS)
+    known = run(BOUNDED).events[-1][1].registry
+    outcome = simulate(
+        admission(remembered=known), tasks(demand), lambda disk, now: PAPER if now < 300 else later, in_turn=True
+    )
+    assert [epoch.constraint for epoch in outcome.epochs("/checkpoint")][:2] == [4, 16]
+    assert outcome.chosen("/checkpoint", "learned")[0] == best
+
+
+def test_failures_neither_count_nor_stop_anything() -> None:
+    demand = checkpoint(UNBOUNDED)
+    some = [Task(f"/checkpoint/{index}", demand, MEGABYTES, fails=index % 10 == 0) for index in range(TASKS)]
+    outcome = simulate(admission(), some, lambda disk, now: PAPER)
+    assert [epoch.constraint for epoch in outcome.epochs("/checkpoint")] == [2, 4, 8, 16]
+    assert all(epoch.jobs < epoch.concurrency for epoch in outcome.epochs("/checkpoint"))
+    assert outcome.chosen("/checkpoint", "learned") == [8]
+
+
+def test_jobs_that_arrive_slowly_fill_their_epochs_later() -> None:
+    demand = checkpoint(UNBOUNDED)
+    slow = [Task(f"/checkpoint/{index}", demand, MEGABYTES, arrival=index * 0.1) for index in range(1500)]
+    outcome = simulate(admission(), slow, lambda disk, now: PAPER)
+    assert outcome.chosen("/checkpoint", "learned") == [8]
+    assert len(outcome.ended) == 1500
