@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(NamedTuple):
     """Something of which there is so much and no more.
 
     :ivar resource: a storage in one direction, or the I/O executors

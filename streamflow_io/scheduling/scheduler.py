@@ -17,7 +17,7 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, Target
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
-from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement
+from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
 from streamflow.core.workflow import Job, Status, Workflow
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler
@@ -207,6 +207,23 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             storages.stand_down(job_name, location)
             return False
         return storages.may_start(job_name, location)
+
+    async def _get_locations(
+        self,
+        job: Job,
+        hardware_requirement: Hardware,
+        locations: int,
+        scheduling_policy: Policy,
+        available_locations: MutableMapping[str, AvailableLocation],
+    ) -> MutableSequence[AvailableLocation]:
+        selected: MutableSequence[AvailableLocation] = await super()._get_locations(
+            job, hardware_requirement, locations, scheduling_policy, available_locations
+        )
+        # A policy may look at files: meanwhile others may have been given the bandwidth.
+        storages = self._storages_of(job.name)
+        if storages is not None and not all(storages.may_start(job.name, location) for location in selected):
+            return []
+        return selected
 
     def _allocate_job(
         self,

@@ -17,6 +17,7 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.main import build_context
 from streamflow.recovery.failure_manager import RollbackFailureManager
+from streamflow.scheduling.scheduler import DefaultScheduler
 from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep
 
 from streamflow_io.planning import plan_file
@@ -137,5 +138,20 @@ def test_the_seam() -> None:
     assert parameters(ScatterStep._scatter) == ["self", "token"]
     assert parameters(CWLExecuteStep._is_recoverable) == ["self", "job"]
     assert parameters(BaseStep._persist_token) == ["self", "token", "port", "input_token_ids"]
+    assert parameters(DefaultScheduler._is_valid) == [
+        "self",
+        "connector",
+        "location",
+        "hardware_requirements",
+        "job_name",
+    ]
+    assert parameters(DefaultScheduler._get_locations)[1:4] == ["job", "hardware_requirement", "locations"]
+    assert parameters(DefaultScheduler._get_locations)[4:] == ["scheduling_policy", "available_locations"]
+    allocation = ["self", "job", "hardware", "connector", "selected_locations", "target"]
+    assert parameters(DefaultScheduler._allocate_job) == allocation
+    assert parameters(DefaultScheduler._get_binding_filter) == ["self", "config"]
+    process = inspect.getsource(DefaultScheduler._process_target)
+    places = [process.index(f"self.{name}(") for name in ("_is_valid", "_get_locations", "_allocate_job")]
+    assert process.index("async with self.wait_queue") < places[0] < places[1] < places[2]
     assert parameters(RollbackFailureManager.__init__) == ["self", "context", "max_retries", "retry_delay"]
     assert "retry_request.version < self.max_retries" in inspect.getsource(RollbackFailureManager._update_request)

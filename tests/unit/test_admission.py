@@ -346,13 +346,37 @@ def test_two_steps_learn_at_once_on_two_locations() -> None:
 def test_an_epoch_is_not_held_back_by_who_waits_for_its_location() -> None:
     driver = Driver(("n1", "n2"), io_executors=2)
     driver.submit(step("plain"), jobs=2)
-    # One job is granted while fewer wait than an epoch needs; with three more it is full, and waits until it is alone.
     assert places(driver.submit(step("learns", SHORT))) == ["n1"]
-    assert driver.submit(step("learns", SHORT), jobs=3) == []
     assert driver.submit(step("wide", locations=2)) == []
+    # Now the epoch is full, and waits until it is alone; what came before it waits for its end.
+    assert driver.submit(step("learns", SHORT), jobs=3) == []
     assert names(driver.end("/plain/1")) == ["/learns/2"]
     assert names(driver.end("/learns/1", "/learns/2", seconds=4.0)) == ["/learns/3"]
-    assert names(driver.end("/learns/3")) == ["/learns/4", "/wide/1"]
+    assert names(driver.end("/learns/3")) == ["/wide/1", "/learns/4"]
+
+
+def test_nobody_is_placed_where_an_epoch_is_full() -> None:
+    driver = Driver(("n1", "n2"), io_executors=4)
+    assert set(places(driver.submit(step("learns", SHORT), jobs=2))) == {"n1"}
+    assert places(driver.submit(step("plain"), jobs=3, preferred=("n1",))) == ["n2"] * 3
+
+
+def test_a_step_learns_where_the_fewest_run() -> None:
+    driver = Driver(("n1", "n2"))
+    driver.submit(step("plain"), preferred=("n1",))
+    driver.admission.submit(Request("/learns/1", step("learns", SHORT)), 0.0, ready=1)
+    assert places(driver.admission.decide(0.0)) == ["n2"]
+
+
+def test_a_step_moves_on_when_another_one_learns_where_it_was() -> None:
+    driver = Driver(("n1", "n2"))
+    for name in ("a", "b"):
+        assert places(driver.submit(step(name, SHORT), preferred=("n1",))) == ["n1"]
+    for name in ("a", "b"):
+        assert driver.submit(step(name, SHORT), jobs=2) == []
+    # The first to be full has the location, once it is alone.
+    grants = driver.end("/b/1")
+    assert [(grant.job, grant.locations[0]) for grant in grants] == [("/a/2", "n1"), ("/b/2", "n2")]
 
 
 @pytest.mark.parametrize("io_task", [True, False])

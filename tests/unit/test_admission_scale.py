@@ -1,0 +1,146 @@
+"""A decision takes the same time however many jobs wait and however many locations there are."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from streamflow_io.hints import AutoConstraint, StaticConstraint, StorageConfig
+from streamflow_io.scheduling.admission import Admission
+from streamflow_io.scheduling.demand import Demand, Placement, Request
+from streamflow_io.scheduling.ledger import Ledger
+from streamflow_io.scheduling.observations import Observation
+
+STEPS, DECISIONS = 20, 200
+SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=450)
+NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=45_000)
+
+
+class Cluster:
+    """Locations with all they can run, and so many jobs more that wait.
+
+    Of 20 steps: most with a static constraint, some that learn, some that are no I/O tasks.
+    """
+
+    def __init__(self, waiting: int, locations: int = 1000) -> None:
+        self.admission = Admission(4)
+        self.locations = [f"n{index}" for index in range(locations)]
+        self.admission.set_locations("hpc", dict.fromkeys(self.locations, 48.0))
+        self.demands = [self._demand(number) for number in range(STEPS)]
+        self.running: deque[str] = deque()
+        self.asking: deque[tuple[str, str]] = deque()
+        self.submitted = 0
+        for _ in range(4 * locations):
+            self.submit()
+        self.decide()
+        while self.submitted - len(self.running) < waiting:
+            self.submit()
+        self.decide()
+
+    def _demand(self, number: int) -> Demand:
+        constraint = AutoConstraint() if number % 5 == 1 else StaticConstraint(100.0 + number)
+        storage = NFS if number % 7 == 2 else SSD
+        return Demand(f"/step{number}", number % 5 != 3, constraint, "write", (Placement("hpc", storage),))
+
+    def submit(self) -> None:
+        self.submitted += 1
+        demand = self.demands[self.submitted % STEPS]
+        job = f"{demand.step}/{self.submitted}"
+        self.admission.submit(Request(job, demand), 0.0)
+        if not demand.io_task:
+            self.asking.append((job, self.locations[self.submitted % len(self.locations)]))
+            self.ask()
+
+    def decide(self) -> None:
+        self.running.extend(grant.job for grant in self.admission.decide(0.0))
+        self.admission.drain()
+
+    def ask(self) -> None:
+        """About the oldest job that has a core, and waits for bandwidth only."""
+        job, location = self.asking[0]
+        if self.admission.could_start(job, location):
+            self.asking.popleft()
+            self.admission.start(job, [location], 0.0)
+            self.running.append(job)
+
+    def end_one(self) -> None:
+        self.admission.release(self.running.popleft(), 0.0, Observation(1.0))
+        self.decide()
+        if self.asking:
+            self.ask()
+            self.decide()
+
+    def submit_one(self) -> None:
+        self.submit()
+        self.decide()
+
+
+@pytest.fixture(scope="module")
+def large() -> Cluster:
+    return Cluster(waiting=10_000)
+
+
+def counted(decision: Callable[[], None]) -> int:
+    """How many lines of code a decision executes."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        decision()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def lines_of(cluster: Cluster) -> float:
+    return statistics.median(counted(cluster.end_one) + counted(cluster.submit_one) for _ in range(50))
+
+
+@pytest.mark.parametrize("decision", [Cluster.end_one, Cluster.submit_one])
+def test_a_decision_takes_less_than_a_millisecond(large: Cluster, decision: Callable[[Cluster], None]) -> None:
+    times = []
+    for _ in range(DECISIONS):
+        begin = time.perf_counter()
+        decision(large)
+        times.append(time.perf_counter() - begin)
+        # The same load for the next one.
+        large.submit_one()
+    # It takes a fifth of one; the machine may be busy with other things.
+    assert statistics.median(times) < 3e-3
+
+
+def test_a_decision_does_not_look_at_all_that_wait(large: Cluster) -> None:
+    assert lines_of(large) <= 1.2 * lines_of(Cluster(waiting=1000))
+
+
+def test_a_decision_does_not_look_at_all_locations(large: Cluster) -> None:
+    assert lines_of(large) <= 1.2 * lines_of(Cluster(waiting=10_000, locations=100))
+
+
+def test_a_decision_asks_the_ledger_a_few_times_only(large: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    free = Ledger.free
+
+    def counting(ledger: Ledger, account: object) -> int:
+        nonlocal asked
+        asked += 1
+        return free(ledger, account)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Ledger, "free", counting)
+    for _ in range(DECISIONS):
+        large.end_one()
+        large.submit_one()
+    assert asked / DECISIONS < 20 * STEPS
