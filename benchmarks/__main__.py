@@ -16,6 +16,7 @@ from .demo import run_demo
 from .fanout import FANOUT
 from .feeder import FEEDER
 from .harness import run_workload
+from .io_tasks import IO_TASKS
 from .overhead import OVERHEAD
 from .processes import CommandError
 from .table import render
@@ -23,7 +24,8 @@ from .templates import THOUSAND_GENOMES, VARIANT_CALLING
 from .workload import Workload
 
 WORKLOADS = {
-    workload.name: workload for workload in (CHAIN, FANOUT, OVERHEAD, FEEDER, THOUSAND_GENOMES, VARIANT_CALLING)
+    workload.name: workload
+    for workload in (CHAIN, FANOUT, OVERHEAD, FEEDER, IO_TASKS, THOUSAND_GENOMES, VARIANT_CALLING)
 }
 
 _INTERRUPTED = 130

@@ -23,6 +23,7 @@ def run_workload(workload: Workload, repetitions: int, announce: Callable[[str],
     """
     samples: dict[str, list[Sample]] = defaultdict(list)
     outputs: dict[str, set[str]] = defaultdict(set)
+    notes: dict[str, None] = {}
     with tempfile.TemporaryDirectory(prefix=f"benchmark-{workload.name}-") as name:
         base = Path(name).resolve()
         (inputs := base / "input").mkdir()
@@ -38,6 +39,7 @@ def run_workload(workload: Workload, repetitions: int, announce: Callable[[str],
                 announce(f"repetition {repetition + 1} of {repetitions}: {variant.name}")
                 outcome = _run(base, variant)
                 samples[variant.name].append(outcome.sample)
+                notes.update(dict.fromkeys(outcome.notes))
                 for label, digest in outcome.outputs.items():
                     outputs[label].add(digest)
     reports = tuple(
@@ -48,6 +50,7 @@ def run_workload(workload: Workload, repetitions: int, announce: Callable[[str],
         name=workload.name,
         machine=Machine.here(),
         repetitions=repetitions,
+        notes=tuple(notes),
         variants=reports,
         results=tuple(evaluate(comparison, reports) for comparison in workload.comparisons),
         differing=tuple(sorted(label for label, digests in outputs.items() if len(digests) > 1)),

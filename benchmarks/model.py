@@ -59,6 +59,8 @@ class Sample(_Model):
 class Comparison(_Model):
     """A figure to report; a goal where it has a limit.
 
+    Of several variants the one with the least median stands for all: which is the best is not known beforehand.
+
     :ivar measure: `wall`, `window` or a further measure of the samples
     :ivar variant: whose measure it is
     :ivar baseline: the variant by whose measure it is divided; none: the measure itself
@@ -66,8 +68,8 @@ class Comparison(_Model):
 
     name: str
     measure: str = "wall"
-    variant: str
-    baseline: str | None = None
+    variant: str | tuple[str, ...]
+    baseline: str | tuple[str, ...] | None = None
     at_most: float | None = None
     at_least: float | None = None
 
@@ -109,12 +111,14 @@ class VariantReport(_Model):
 class Report(_Model):
     """All about one run of a workload.
 
+    :ivar notes: what was done in another way on another machine
     :ivar differing: the outputs that were not byte for byte the same in all variants and repetitions
     """
 
     name: str
     machine: Machine
     repetitions: int
+    notes: tuple[str, ...] = ()
     variants: tuple[VariantReport, ...]
     results: tuple[Result, ...]
     differing: tuple[str, ...]
@@ -139,16 +143,21 @@ def evaluate(comparison: Comparison, variants: Iterable[VariantReport]) -> Resul
     :return: with no value if a variant has no samples; a goal is not met then
     """
     samples = {variant.name: variant.samples for variant in variants}
-    values = _values(comparison, samples)
+    values = _measures(comparison.measure, comparison.variant, samples)
+    if comparison.baseline is not None:
+        base = _measures(comparison.measure, comparison.baseline, samples)
+        values = [value / other for value, other in zip(values, base, strict=False)]
     value = statistics.median(values) if values else None
     if not comparison.is_goal:
         return Result(comparison=comparison, value=value, met=None)
     return Result(comparison=comparison, value=value, met=value is not None and comparison.reached_by(value))
 
 
-def _values(comparison: Comparison, samples: Mapping[str, Sequence[Sample]]) -> list[float]:
-    values = [sample.measure(comparison.measure) for sample in samples.get(comparison.variant, ())]
-    if comparison.baseline is None:
-        return values
-    base = [sample.measure(comparison.measure) for sample in samples.get(comparison.baseline, ())]
-    return [value / other for value, other in zip(values, base, strict=False)]
+def _measures(measure: str, names: str | tuple[str, ...], samples: Mapping[str, Sequence[Sample]]) -> list[float]:
+    """By repetition, of the best of the variants; none if one of them has no samples."""
+    measured = [[sample.measure(measure) for sample in samples.get(name, ())] for name in _names(names)]
+    return min(measured, key=statistics.median) if measured and all(measured) else []
+
+
+def _names(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names

@@ -14,6 +14,7 @@ from .model import Comparison, Report, Result, VariantReport
 def render(report: Report) -> RenderableType:
     """The seconds of each variant, the ratios, and whether all is well."""
     parts: list[RenderableType] = [_seconds(report), _results(report)]
+    parts.extend(Text(note) for note in report.notes)
     if not report.identical:
         parts.append(Text(f"Outputs differ between runs: {', '.join(report.differing)}", style="bold red"))
     goals = [result for result in report.results if result.comparison.is_goal]

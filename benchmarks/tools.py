@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import sys
 import time
 from pathlib import Path
 
 MEBIBYTE = 2**20
 _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
+_PIECE_BYTES = 2**18
 
 
 def chain_source(chunks: int, chunk_bytes: int, work: float) -> None:
@@ -56,6 +58,37 @@ def fanout_sum(path: str, work: float) -> None:
     print(Path(path).name, digest)
 
 
+def compute(number: int, work: float) -> None:
+    """Print a line that follows from a number; uses `work` CPU seconds, the start of the interpreter included."""
+    use_cpu(work - time.process_time())
+    print(number, hashlib.sha256(str(number).encode()).hexdigest())
+
+
+def checkpoint(address: str, size: int, path: str) -> None:
+    """Write and sync `checkpoint.data`, made from the content of a file; print the SHA-256 of what is read back.
+
+    :param address: of the server of the congested disk
+    """
+    data = _repeat(hashlib.shake_128(Path(path).read_bytes()).digest(_PIECE_BYTES), size)
+    target = Path("checkpoint.data")
+    with target.open("wb", buffering=0) as file, socket.socket(socket.AF_UNIX) as server:
+        server.connect(socket_address(address))
+        for start in range(0, size, _PIECE_BYTES):
+            piece = data[start : start + _PIECE_BYTES]
+            server.sendall(b"%d\n" % len(piece))
+            if not server.recv(1):
+                raise SystemExit("the server of the congested disk has ended")
+            file.write(piece)
+            # Not all at once in the end: those who write at the same time get equal shares.
+            os.fdatasync(file.fileno())
+    print(hashlib.sha256(target.read_bytes()).hexdigest())
+
+
+def socket_address(address: str) -> str:
+    """The address of a Unix socket for the kernel; `@` begins an abstract one."""
+    return "\0" + address[1:] if address.startswith("@") else address
+
+
 def use_cpu(seconds: float) -> None:
     """Use so many seconds of CPU time."""
     end = time.process_time() + seconds
@@ -65,7 +98,10 @@ def use_cpu(seconds: float) -> None:
 
 def chunk(index: int, size: int) -> bytes:
     """Bytes that differ from chunk to chunk."""
-    block = hashlib.shake_128(index.to_bytes(8, "big")).digest(min(size, MEBIBYTE // 16))
+    return _repeat(hashlib.shake_128(index.to_bytes(8, "big")).digest(min(size, MEBIBYTE // 16)), size)
+
+
+def _repeat(block: bytes, size: int) -> bytes:
     return (block * (size // len(block) + 1))[:size]
 
 
@@ -87,6 +123,10 @@ def main(arguments: list[str]) -> None:
             fanout_source(int(files), int(file_bytes), float(interval))
         case ["fanout-sum", path, work]:
             fanout_sum(path, float(work))
+        case ["compute", number, work]:
+            compute(int(number), float(work))
+        case ["checkpoint", address, size, path]:
+            checkpoint(address, int(size), path)
         case _:
             raise SystemExit(f"tools.py: unknown tool or wrong number of arguments: {' '.join(arguments)}")
 

@@ -42,20 +42,23 @@ def tool(
     }
 
 
-def write_workflow(
-    path: Path, inputs: Mapping[str, JSON], outputs: Mapping[str, JSON], steps: Mapping[str, JSON]
-) -> Path:
-    """Write a Workflow. JSON is YAML, so that StreamFlow reads it."""
-    document: JSON = {
-        "cwlVersion": "v1.2",
-        "$namespaces": {"sfio": "urn:streamflow-io:cwl#"},
+def workflow(inputs: Mapping[str, JSON], outputs: Mapping[str, JSON], steps: Mapping[str, JSON]) -> dict[str, JSON]:
+    """A Workflow, also as a step of another one."""
+    return {
         "class": "Workflow",
-        "requirements": {"ScatterFeatureRequirement": {}},
+        "requirements": {"ScatterFeatureRequirement": {}, "SubworkflowFeatureRequirement": {}},
         "inputs": inputs,
         "outputs": outputs,
         "steps": steps,
     }
-    path.write_text(json.dumps(document, indent=2), encoding="utf-8")
+
+
+def write_workflow(
+    path: Path, inputs: Mapping[str, JSON], outputs: Mapping[str, JSON], steps: Mapping[str, JSON]
+) -> Path:
+    """Write a Workflow. JSON is YAML, so that StreamFlow reads it."""
+    header: dict[str, JSON] = {"cwlVersion": "v1.2", "$namespaces": {"sfio": "urn:streamflow-io:cwl#"}}
+    path.write_text(json.dumps({**header, **workflow(inputs, outputs, steps)}, indent=2), encoding="utf-8")
     return path
 
 
@@ -67,6 +70,7 @@ class StreamFlowRun:
     :ivar deliveries: how each stream edge must be delivered, for :meth:`verify`
     :ivar settings: the job file
     :ivar digest: of the output directory; equal digests mean identical outputs
+    :ivar workdir: where jobs have their directories; none: the directory for temporary files
     """
 
     workflow: Path
@@ -74,6 +78,7 @@ class StreamFlowRun:
     deliveries: Sequence[str] = ()
     settings: Path | None = None
     digest: Callable[[Path], str] | None = None
+    workdir: Path | None = None
 
     def run(self, directory: Path) -> Outcome:
         """Run it below an empty directory.
@@ -86,7 +91,7 @@ class StreamFlowRun:
         program = Path(sys.executable).with_name("streamflow")
         launch = [str(program)] if self.scheduler is not None else [sys.executable, str(_PLAIN_STREAMFLOW)]
         command = [*launch, "run", str(self._write_file(directory)), "--outdir", str(output)]
-        finished = run([command], directory, {"TMPDIR": str(temporary)})
+        finished = run([command], directory, {"TMPDIR": str(temporary), "XDG_DATA_HOME": str(directory / "data")})
         return _outcome(finished, _window(directory / _DATABASE), (self.digest or tree_digest)(output))
 
     def verify(self, directory: Path) -> None:
@@ -111,8 +116,12 @@ class StreamFlowRun:
         document: dict[str, JSON] = {
             "version": "v1.0",
             "database": {"type": "default", "config": {"connection": str(directory / _DATABASE)}},
-            "workflows": {_NAME: {"type": "cwl", "config": config}},
         }
+        entry: dict[str, JSON] = {"type": "cwl", "config": config}
+        if self.workdir is not None:
+            document["deployments"] = {"here": {"type": "local", "config": {}, "workdir": str(self.workdir)}}
+            entry["bindings"] = [{"step": "/", "target": {"deployment": "here"}}]
+        document["workflows"] = {_NAME: entry}
         if self.scheduler is not None:
             document["scheduling"] = {"scheduler": {"type": "io-aware", "config": self.scheduler}}
         file = directory / "streamflow.yml"

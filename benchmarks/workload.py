@@ -14,10 +14,12 @@ class Outcome:
     """What one run of a variant gives.
 
     :ivar outputs: a digest of each output, by a name that is the same in all variants
+    :ivar notes: what was done in another way on another machine, for the report
     """
 
     sample: Sample
     outputs: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -284,8 +284,9 @@ class Learner:
             return
         epoch.full = True
         epoch.started = now
-        # Those that ended before were too few at once.
+        # Those that started when at most half as many ran as fit were too few at once: they end first, uncounted.
         epoch.group = Group()
+        epoch.members = {job for job in epoch.members if 2 * self._running[job].concurrency > epoch.concurrency}
         epoch.admitted = len(epoch.members)
 
     def _end_epoch(self, now: float, no_more: bool = False) -> None:
@@ -294,7 +295,7 @@ class Learner:
         if epoch is None or epoch.members:
             return
         if not epoch.admitted:
-            epoch.full = epoch.full and self._left > 0
+            epoch.full = epoch.full and (self._left > 0 or bool(self._running))
             return
         complete = epoch.full and epoch.admitted >= epoch.concurrency
         if complete or (self._left == 0 and (epoch.full or no_more)):

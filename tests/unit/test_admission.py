@@ -350,9 +350,11 @@ def test_an_epoch_is_not_held_back_by_who_waits_for_its_location() -> None:
     assert driver.submit(step("wide", locations=2)) == []
     # Now the epoch is full, and waits until it is alone; what came before it waits for its end.
     assert driver.submit(step("learns", SHORT), jobs=3) == []
-    assert names(driver.end("/plain/1")) == ["/learns/2"]
-    assert names(driver.end("/learns/1", "/learns/2", seconds=4.0)) == ["/learns/3"]
-    assert names(driver.end("/learns/3")) == ["/wide/1", "/learns/4"]
+    assert driver.end("/plain/1") == []
+    # It began alone, and does not count.
+    assert names(driver.end("/learns/1")) == ["/learns/2", "/learns/3"]
+    assert names(driver.end("/learns/2", "/learns/3", seconds=4.0)) == ["/learns/4"]
+    assert names(driver.end("/learns/4")) == ["/wide/1"]
 
 
 def test_nobody_is_placed_where_an_epoch_is_full() -> None:
@@ -374,9 +376,11 @@ def test_a_step_moves_on_when_another_one_learns_where_it_was() -> None:
         assert places(driver.submit(step(name, SHORT), preferred=("n1",))) == ["n1"]
     for name in ("a", "b"):
         assert driver.submit(step(name, SHORT), jobs=2) == []
-    # The first to be full has the location, once it is alone.
-    grants = driver.end("/b/1")
-    assert [(grant.job, grant.locations[0]) for grant in grants] == [("/a/2", "n1"), ("/b/2", "n2")]
+    # The first to be full has the location, once all that began before have ended.
+    for ended, location in (("b", "n2"), ("a", "n1")):
+        grants = driver.end(f"/{ended}/1")
+        expected = [(f"/{ended}/{number}", location) for number in (2, 3)]
+        assert [(grant.job, grant.locations[0]) for grant in grants] == expected
 
 
 @pytest.mark.parametrize("io_task", [True, False])

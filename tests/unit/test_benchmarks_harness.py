@@ -67,6 +67,13 @@ def test_a_skipped_variant_is_reported() -> None:
     assert report.variants[1].samples == ()
 
 
+def test_notes_are_reported_once() -> None:
+    def noted(name: str) -> Variant:
+        return Variant(name, lambda _: Outcome(Sample(wall=1, window=1), notes=["by hand"]))
+
+    assert run_workload(workload(noted("a"), noted("b")), 2).notes == ("by hand",)
+
+
 def test_a_failure_names_the_variant_and_leaves_nothing(temporary: Path) -> None:
     def fail(directory: Path) -> Outcome:
         run([["sh", "-c", "echo broken >&2; exit 3"]], directory)

@@ -53,6 +53,29 @@ def test_a_measure_by_name() -> None:
         sample.measure("memory")
 
 
+def test_of_several_variants_the_one_with_the_least_median_counts() -> None:
+    # "two" has the least value of all, but not the least median.
+    variants = [
+        variant("ours", 6, 6, 9),
+        variant("one", 5, 6, 6),
+        variant("two", 1, 9, 9),
+        variant("plain", 10, 12, 12),
+    ]
+    static = ("two", "one")
+    ratio = evaluate(Comparison(name="c", variant="ours", baseline=static, at_most=1.2), variants)
+    assert ratio.value == 1.2
+    assert ratio.met is True
+    assert evaluate(Comparison(name="c", variant=static, baseline="plain"), variants).value == 0.5
+    assert evaluate(Comparison(name="c", variant=static), variants).value == 6
+
+
+def test_the_best_of_several_is_not_known_if_one_was_skipped() -> None:
+    variants = [variant("ours", 1), variant("one", 1), VariantReport(name="two", skipped="not here")]
+    result = evaluate(Comparison(name="c", variant="ours", baseline=("one", "two"), at_most=2), variants)
+    assert result.value is None
+    assert result.met is False
+
+
 @pytest.mark.parametrize("missing", ["ours", "plain"])
 def test_a_goal_is_not_met_if_a_variant_was_skipped(missing: str) -> None:
     variants = [

@@ -177,11 +177,18 @@ def test_a_full_epoch_is_exclusive_and_takes_no_more_than_fit() -> None:
     bench = Bench(learner()).submit(7)
     assert not bench.learner.is_exclusive
     assert bench.start() == 7
-    bench.submit(3)
+    bench.submit(6)
     assert bench.learner.is_exclusive
+    # The first four started when at most half as many ran as fit: they end first, and do not count.
+    for name, _ in bench.running[:4]:
+        assert not bench.learner.may_start()
+        bench.learner.ended(name, Observation(1.0), 0.0)
+    del bench.running[:4]
     assert bench.start() == 8
     assert not bench.learner.may_start()
-    assert (bench.waiting, bench.learner.outstanding) == (2, 10)
+    assert (bench.waiting, bench.learner.outstanding) == (1, 9)
+    bench.end()
+    assert [epoch.jobs for epoch in bench.epochs] == [8]
 
 
 def test_what_is_about_to_come_fills_an_epoch() -> None:
