@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from streamflow.core.deployment import Connector
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
-from streamflow.core.workflow import CommandOutput, Job, Status
+from streamflow.core.workflow import CommandOutput, Job, Status, Token
 from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.processor import CWLOutputJSONCommandOutput
 from streamflow.data.remotepath import StreamFlowPath
 from streamflow.log_handler import logger
 
@@ -94,7 +95,8 @@ class Execution:
         attempt = record.begin(Path(self._job.output_directory), node_job.events_path)
         following = asyncio.create_task(self._follow(node_job, attempt, producers))
         try:
-            output = await self._execute(node_job, self._spec(producers))
+            spec = self._spec(producers)
+            output = await self._execute(node_job, spec)
             if not node_job.has_started():
                 node_job.abandon()
                 raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
@@ -104,7 +106,7 @@ class Execution:
             await following
             if not await _settled(producers):
                 raise _ProducerRestartError
-            tokens = await self._step.collect(self._job, output, self._connectors)
+            tokens = await self._collect(spec, output)
             await self._publisher.check(tokens)
             await self._step.deliver_regular(self._job, tokens)
             await self._publisher.finish(tokens)
@@ -117,6 +119,12 @@ class Execution:
                 await asyncio.shield(node_job.cancel())
             attempt.end(False)
             await asyncio.gather(following, return_exceptions=True)
+
+    async def _collect(self, spec: JobSpec, output: CommandOutput) -> dict[str, Token]:
+        unchanged: Mapping[str, Token] = {}
+        if not isinstance(output, CWLOutputJSONCommandOutput):
+            unchanged = await self._publisher.unchanged({watched.port: watched.globs for watched in spec.outputs})
+        return await self._step.collect(self._job, output, self._connectors, unchanged)
 
     async def _producer(self, token: StreamToken) -> Attempt:
         return await self._scheduler.streaming_jobs.get(token.source.job).attempt()

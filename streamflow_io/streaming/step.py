@@ -63,10 +63,17 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         port.put(await self._persist_token(token=token, port=port, input_token_ids=inputs))
 
     async def collect(
-        self, job: Job, output: CommandOutput, connectors: MutableMapping[str, Connector]
+        self,
+        job: Job,
+        output: CommandOutput,
+        connectors: MutableMapping[str, Connector],
+        collected: Mapping[str, Token],
     ) -> dict[str, Token]:
-        """The outputs of a job that has succeeded, by output, as StreamFlow makes them."""
-        names = list(self._regular_ports())
+        """The outputs of a job that has succeeded, by output, as StreamFlow makes them.
+
+        :param collected: those that are there already
+        """
+        names = [name for name in self._regular_ports() if name not in collected]
         tokens = await asyncio.gather(
             *(
                 self.output_processors[name].process(
@@ -75,7 +82,8 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
                 for name in names
             )
         )
-        return {name: token for name, token in zip(names, tokens, strict=True) if token is not None}
+        made = {name: token for name, token in zip(names, tokens, strict=True) if token is not None}
+        return {**collected, **made}
 
     async def deliver_regular(self, job: Job, tokens: Mapping[str, Token]) -> None:
         """Put the outputs of a job on the regular ports."""
