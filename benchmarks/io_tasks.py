@@ -14,17 +14,20 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from streamflow_io.telemetry.reader import read_records
+from streamflow_io.telemetry.records import ChoiceRecord
+from streamflow_io.telemetry.runs import TELEMETRY_FILE
+
 from .disk import CongestedDisk, Curve
 from .model import Comparison
-from .processes import CommandError
 from .workflows import JSON, TOOL, StreamFlowRun, tool, workflow, write_workflow
 from .workload import Outcome, Variant, Workload
 
-TASKS = 48
+TASKS = 64
 WORK_SECONDS = 1.0
-CHECKPOINT_BYTES = 9_000_000
-# One writer gets 5 MB/s, two 10, four 12.3, eight 9.4: the best is in the middle.
-CURVE = Curve(bandwidth=16e6, writer=5e6, degradation=0.1)
+CHECKPOINT_BYTES = 8_000_000
+# One writer gets 5.5 MB/s, two 11, four 12.3, eight 9.4: the best is in the middle.
+CURVE = Curve(bandwidth=16e6, writer=5.5e6, degradation=0.1)
 STORAGE_MB = 16
 IO_EXECUTORS = 8
 STATIC_MB = (2, 4, 8, 16)
@@ -33,6 +36,7 @@ BOUNDED = "auto(2,8,2)"
 _STATIC = tuple(f"static {limit}" for limit in STATIC_MB)
 _STORAGE = "disk"
 _LEARNED = "learned.db"
+_REMEMBERED = "remembered"
 
 
 def _prepare(directory: Path) -> Sequence[Variant]:
@@ -59,17 +63,12 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         learned.unlink(missing_ok=True)
         return learned
 
-    def as_learned(_: Path) -> Path:
-        if not learned.exists():
-            raise CommandError("`auto` has learned nothing before; was the machine busy with something else?")
-        return learned
-
     return (
         Variant("plain", lambda run: _run(document, disk, None, run)),
         variant("unconstrained", [_IO_TASK]),
         *(variant(name, _limited(limit)) for name, limit in zip(_STATIC, STATIC_MB, strict=True)),
         variant("auto", _limited("auto"), afresh),
-        variant("remembered", _limited("auto"), as_learned),
+        variant(_REMEMBERED, _limited("auto"), lambda _: learned),
         variant(BOUNDED, _limited(BOUNDED)),
     )
 
@@ -84,7 +83,18 @@ def _limited(storage_bw: float | str) -> JSON:
 def _run(document: Path, disk: CongestedDisk, scheduler: dict[str, JSON] | None, directory: Path) -> Outcome:
     with disk.mounted() as limited:
         outcome = StreamFlowRun(document, scheduler, workdir=disk.directory).run(directory)
-    return dataclasses.replace(outcome, notes=[f"The bandwidth of the disk is limited {limited}."])
+    further = {**outcome.sample.further, _REMEMBERED: float(is_remembered(directory))}
+    return dataclasses.replace(
+        outcome,
+        sample=outcome.sample.model_copy(update={"further": further}),
+        notes=[f"The bandwidth of the disk is limited {limited}."],
+    )
+
+
+def is_remembered(directory: Path) -> bool:
+    """Whether a run began with limits that an earlier one had learned."""
+    records = (record for telemetry in directory.rglob(TELEMETRY_FILE) for record in read_records(telemetry))
+    return any(isinstance(record, ChoiceRecord) and record.reason == "remembered" for record in records)
 
 
 def _tool(command: Sequence[str], inputs: dict[str, JSON], outputs: dict[str, JSON], **fields: JSON) -> JSON:
@@ -134,7 +144,7 @@ def _write_workflow(path: Path, disk: CongestedDisk) -> Path:
 
 IO_TASKS = Workload(
     "io-tasks",
-    "48 tasks that compute 1 s and write a checkpoint of 9 MB to a disk that congests",
+    "64 tasks that compute 1 s and write a checkpoint of 8 MB to a disk that congests",
     _prepare,
     (
         Comparison(
@@ -144,7 +154,11 @@ IO_TASKS = Workload(
             at_least=1.0,
         ),
         Comparison(name="auto / best static", variant="auto", baseline=_STATIC, at_most=1.10),
-        Comparison(name="remembered / best static", variant="remembered", baseline=_STATIC, at_most=1.03),
+        Comparison(name="remembered / best static", variant=_REMEMBERED, baseline=_STATIC, at_most=1.03),
+        # On a busy machine the disk is not what the tasks wait for, and nothing is learned.
+        Comparison(
+            name="remembered: began with what `auto` learned", measure=_REMEMBERED, variant=_REMEMBERED, at_least=1
+        ),
         Comparison(name="best static / plain", variant=_STATIC, baseline="plain", at_most=0.75),
         Comparison(name=f"{BOUNDED} / best static", variant=BOUNDED, baseline=_STATIC),
         Comparison(name="auto / plain", variant="auto", baseline="plain"),

@@ -10,15 +10,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from benchmarks.disk import CongestedDisk, Curve, Server
-from benchmarks.io_tasks import CURVE, IO_EXECUTORS, IO_TASKS, STATIC_MB, STORAGE_MB
+from benchmarks.io_tasks import CURVE, IO_EXECUTORS, IO_TASKS, STATIC_MB, STORAGE_MB, is_remembered
 from benchmarks.loop_device import LoopDeviceError, limited_disk
 from benchmarks.processes import CommandError
 from benchmarks.tools import socket_address
 from benchmarks.workflows import TOOL
+from streamflow_io.telemetry.records import ChoiceRecord, RunRecord
+from streamflow_io.telemetry.runs import TELEMETRY_FILE
 
 SIZE = 500_000
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -180,3 +183,15 @@ def test_the_annotations_of_io_tasks_are_valid_and_differ(tmp_path: Path) -> Non
     contents = {(tmp_path / f"{name}.yml").read_text() for name in names}
     # `auto` and `remembered` differ in what was learned alone.
     assert len(contents) == len(names) - 1
+
+
+@pytest.mark.parametrize(("reason", "remembered"), [("remembered", True), ("first", False)])
+def test_whether_limits_were_remembered_is_read_from_the_telemetry(
+    reason: Literal["remembered", "first"], remembered: bool, tmp_path: Path
+) -> None:
+    choice = ChoiceRecord(time=1, step="/s", storage="disk", constraint=4, reason=reason, outstanding=1)
+    lines = (RunRecord(time=0, name="r", workflow="w"), choice)
+    (directory := tmp_path / "runs" / "r").mkdir(parents=True)
+    (directory / TELEMETRY_FILE).write_text("".join(f"{line.model_dump_json(by_alias=True)}\n" for line in lines))
+    assert is_remembered(tmp_path) is remembered
+    assert not is_remembered(directory / "nothing")
