@@ -163,26 +163,26 @@ def _measure_level(path: str, count: int, access: Access, limit: int, seconds: f
             # Kept by the writer only: then the space is free again when the writer has ended.
             descriptor = descriptors.pop()
             try:
-                writers.append(_Writer(descriptor, share, seconds))
+                writers.append(_Writer(path, descriptor, share, seconds))
             finally:
                 os.close(descriptor)
         for each in writers:
-            each.answer(path, _PATIENCE_SECONDS)
+            each.answer(_PATIENCE_SECONDS)
         samples = []
         tasks: tuple[Task, ...] = ("write", "read")
         for task in tasks:
             announce(count, task)
-            samples.append(_sample(path, writers, task, seconds + _PATIENCE_SECONDS))
+            samples.append(_sample(writers, task, seconds + _PATIENCE_SECONDS))
         return Level(*samples)
 
 
-def _sample(path: str, writers: Sequence[_Writer], task: Task, patience: float) -> Sample:
+def _sample(writers: Sequence[_Writer], task: Task, patience: float) -> Sample:
     for each in writers:
         each.start(task)
     end = time.monotonic() + patience
     transfers = []
     for each in writers:
-        answer = each.answer(path, max(0.0, end - time.monotonic()))
+        answer = each.answer(max(0.0, end - time.monotonic()))
         if answer[0] == "error":
             number = int(answer[1])
             raise OSError(number, os.strerror(number))
@@ -193,7 +193,8 @@ def _sample(path: str, writers: Sequence[_Writer], task: Task, patience: float) 
 class _Writer:
     """A process that runs `writer`."""
 
-    def __init__(self, descriptor: int, limit: int, seconds: float) -> None:
+    def __init__(self, path: str, descriptor: int, limit: int, seconds: float) -> None:
+        self._path = path
         arguments = (descriptor, limit, seconds, os.getpid())
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", writer.__file__, *map(str, arguments)],
@@ -207,21 +208,27 @@ class _Writer:
         self.output = cast(IO[str], self.process.stdout)
 
     def start(self, task: Task) -> None:
-        self.input.write(f"{task}\n")
-        self.input.flush()
+        try:
+            self.input.write(f"{task}\n")
+            self.input.flush()
+        except BrokenPipeError as error:
+            raise self._killed() from error
 
-    def answer(self, path: str, seconds: float) -> list[str]:
+    def answer(self, seconds: float) -> list[str]:
         """The next line, as words."""
         poll = select.poll()
         poll.register(self.output, select.POLLIN)
         if not poll.poll(seconds * 1000):
-            raise StorageProbeError(f"{path} hangs: a writer did not answer in time", "a storage that answers")
+            raise StorageProbeError(f"{self._path} hangs: a writer did not answer in time", "a storage that answers")
         words = self.output.readline().split()
         if not words:
-            raise StorageProbeError(
-                f"{path} cannot be measured: a writer was killed", "enough memory, and nobody who ends its processes"
-            )
+            raise self._killed()
         return words
+
+    def _killed(self) -> StorageProbeError:
+        return StorageProbeError(
+            f"{self._path} cannot be measured: a writer was killed", "enough memory, and nobody who ends its processes"
+        )
 
 
 def _end(writers: Sequence[_Writer]) -> None:

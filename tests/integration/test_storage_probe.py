@@ -243,10 +243,14 @@ def test_a_storage_that_hangs(storage: Path, monkeypatch: pytest.MonkeyPatch) ->
         measure(str(storage), LEAST_BYTES, 0.5, hang)
 
 
-def test_a_writer_that_is_killed(storage: Path) -> None:
+@pytest.mark.parametrize("ended", [False, True], ids=["while it is told to write", "before it is told to write"])
+def test_a_writer_that_is_killed(storage: Path, ended: bool) -> None:
     def kill(writers: int, task: str) -> None:
         if (writers, task) == (8, "write"):
-            os.kill(next(iter(files_below(storage))), signal.SIGKILL)
+            writer = next(iter(files_below(storage)))
+            os.kill(writer, signal.SIGKILL)
+            if ended:
+                os.waitid(os.P_PID, writer, os.WEXITED | os.WNOWAIT)
 
     with pytest.raises(StorageProbeError, match="a writer was killed"):
         measure(str(storage), LEAST_BYTES, 2, kill)
