@@ -16,13 +16,15 @@ pub enum Fact {
     Gone,
 }
 
-/// What follows for the driver; `port` is the index of the output.
+/// What follows for the driver; `port` is the index of the output. `Fewer`: the job has ended with fewer files than a rule
+/// counted on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     Opened { port: usize, path: PathBuf },
     Closed { port: usize, path: PathBuf, closes: u32 },
     Committed { port: usize, path: PathBuf },
     Complete { port: usize },
+    Fewer { port: usize, promised: u64, found: u64 },
 }
 
 #[derive(Debug, Default)]
@@ -30,12 +32,15 @@ struct File {
     rule: Option<usize>,
     closes: u32,
     committed: bool,
+    /// It was removed after its commit: it does not count until it is closed again.
+    removed: bool,
 }
 
 /// How far a rule has got.
 #[derive(Debug)]
 struct Progress {
     closes: u64,
+    /// Committed files that are there.
     committed: u64,
     /// The `fileDeps` that are not committed yet.
     awaited: Vec<Dependency>,
@@ -78,8 +83,7 @@ impl Tracker {
         let mut decisions = Vec::new();
         for port in 0..self.outputs.len() {
             if fact == Fact::Gone {
-                // Whatever takes its place starts anew; what is committed stays committed.
-                self.outputs[port].files.retain(|name, file| !name.starts_with(path) || file.committed);
+                self.outputs[port].remove(path);
                 continue;
             }
             let Some(rule) = self.outputs[port].output.rule_of(path) else { continue };
@@ -113,6 +117,9 @@ impl Tracker {
             }
         }
         for port in 0..self.outputs.len() {
+            if !self.outputs[port].complete {
+                decisions.extend(self.outputs[port].fewer(port, existing));
+            }
             self.complete(port, &mut decisions);
         }
         decisions
@@ -136,6 +143,9 @@ impl Tracker {
         decisions.push(Decision::Closed { port, path: path.to_owned(), closes: file.closes });
         let Some(rule) = file.rule else { return };
         tracked.rules[rule].closes += 1;
+        if std::mem::take(&mut file.removed) {
+            tracked.rules[rule].committed += 1;
+        }
         let due = match &tracked.output.rules[rule].commit {
             Commit::Termination => false,
             Commit::Close(closes) => file.closes >= *closes,
@@ -187,8 +197,8 @@ impl Tracker {
                     self.commit(port, &path, decisions);
                 }
                 if self.outputs[port].is_complete() {
-                    // Under a count of closes of the whole, files that were closed belong to it.
-                    for path in self.outputs[port].closed_files() {
+                    // A directory is committed as a whole, with the entries that were closed.
+                    for path in self.outputs[port].closed_entries() {
                         self.commit(port, &path, decisions);
                     }
                     self.complete(port, decisions);
@@ -218,21 +228,47 @@ impl Tracker {
 }
 
 impl Tracked {
+    /// Whatever takes the place of `path`, and of what was below it, starts anew; what is committed stays committed.
+    fn remove(&mut self, path: &Path) {
+        let below = self.files.range(path.to_owned()..).take_while(|(name, _)| name.starts_with(path));
+        let gone: Vec<PathBuf> = below.map(|(name, _)| name.clone()).collect();
+        for name in gone {
+            let Some(file) = self.files.get_mut(&name) else { continue };
+            if !file.committed {
+                self.files.remove(&name);
+            } else if !std::mem::replace(&mut file.removed, true) {
+                file.rule.into_iter().for_each(|rule| self.rules[rule].committed -= 1);
+            }
+        }
+    }
+
+    /// The rules that counted on more files than `existing` has.
+    fn fewer<'a>(&'a self, port: usize, existing: &'a [PathBuf]) -> impl Iterator<Item = Decision> + 'a {
+        self.output.rules.iter().enumerate().filter_map(move |(index, rule)| {
+            let Commit::NFiles(promised) = rule.commit else { return None };
+            let found = existing.iter().filter(|path| self.output.rule_of(path) == Some(Some(index))).count() as u64;
+            (found < promised).then_some(Decision::Fewer { port, promised, found })
+        })
+    }
+
     fn is_complete(&self) -> bool {
         if self.complete || self.output.kind == Kind::File {
             return !self.complete && self.files.values().any(|file| file.committed);
         }
         let holds = |(rule, progress): (&Rule, &Progress)| match &rule.commit {
             Commit::Termination => false,
-            Commit::Close(closes) => self.output.kind == Kind::Directory && progress.closes >= u64::from(*closes),
+            // One close says nothing of a directory as a whole.
+            Commit::Close(closes) => {
+                self.output.kind == Kind::Directory && *closes > 1 && progress.closes >= u64::from(*closes)
+            }
             Commit::File(_) => progress.awaited.is_empty(),
             Commit::NFiles(number) => progress.committed >= *number,
         };
         !self.rules.is_empty() && self.output.rules.iter().zip(&self.rules).all(holds)
     }
 
-    fn closed_files(&self) -> Vec<PathBuf> {
-        let closed = |file: &File| file.closes > 0 && !file.committed;
+    fn closed_entries(&self) -> Vec<PathBuf> {
+        let closed = |file: &File| self.output.kind == Kind::Directory && file.closes > 0 && !file.committed;
         self.files.iter().filter(|(_, file)| closed(file)).map(|(path, _)| path.clone()).collect()
     }
 }
@@ -265,6 +301,7 @@ mod tests {
                     Decision::Closed { path, closes, .. } => format!("{}:{closes}", name(path)),
                     Decision::Committed { path, .. } => format!("={}", name(path)),
                     Decision::Complete { port: index } => format!("#{}", port(index)),
+                    Decision::Fewer { promised, found, .. } => format!("{found}<{promised}"),
                 });
             }
         };
@@ -294,6 +331,7 @@ mod tests {
             (Commit::Close(2), "!a.x -a.x !a.x", None, "+a.x a.x:1 +a.x a.x:1"),
             (Commit::Close(1), "+b.y !b.y", Some(&["b.y"]), "#p"),
             (Commit::Close(1), "+a.x", Some(&[]), "+a.x #p"),
+            (Commit::Close(2), "!a.x !b.x !b.x", None, "+a.x a.x:1 +b.x b.x:1 b.x:2 =b.x #p"),
         ] {
             assert_eq!(run(&rule(commit.clone()), script, end), expected, "{commit:?} {script}");
         }
@@ -305,7 +343,10 @@ mod tests {
         for (commit, script, end, expected) in [
             (Commit::Close(1), "!a !b", Some(&["a", "b"][..]), "+a a:1 =a +b b:1 =b #p"),
             (Commit::NFiles(2), "!a +b !c +d", None, "+a a:1 =a +b +c c:1 =c #p +d"),
-            (Commit::NFiles(3), "!a !a !b", Some(&["a", "b"]), "+a a:1 =a a:2 +b b:1 =b #p"),
+            (Commit::NFiles(3), "!a !a !b", Some(&["a", "b"]), "+a a:1 =a a:2 +b b:1 =b 2<3 #p"),
+            (Commit::NFiles(2), "!a -a !b", None, "+a a:1 =a +b b:1 =b"),
+            (Commit::NFiles(2), "!a -a !b !a", None, "+a a:1 =a +b b:1 =b a:2 #p"),
+            (Commit::NFiles(1), "!a -a", Some(&[]), "+a a:1 =a #p"),
         ] {
             assert_eq!(run(&files(commit.clone()), script, end), expected, "{commit:?} {script}");
         }
@@ -321,11 +362,11 @@ mod tests {
         ] {
             assert_eq!(run(&directory(commit.clone()), script, end), expected, "{commit:?} {script}");
         }
-        let narrowed = [output("d", Kind::Directory, "out", vec![(vec!["chr22.*"], Commit::Close(1))])];
-        assert_eq!(
-            run(&narrowed, "!out/chr22.v !out/x", None),
-            "+out/chr22.v out/chr22.v:1 =out/chr22.v #d +out/x out/x:1"
-        );
+        for (commit, end) in [(Commit::Close(1), ""), (Commit::NFiles(1), " #d")] {
+            let narrowed = [output("d", Kind::Directory, "out", vec![(vec!["chr22.*"], commit)])];
+            let expected = format!("+out/chr22.v out/chr22.v:1 =out/chr22.v{end} +out/x out/x:1");
+            assert_eq!(run(&narrowed, "!out/chr22.v !out/x", None), expected);
+        }
     }
 
     #[test]

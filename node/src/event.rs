@@ -17,6 +17,8 @@ pub enum Event<'a> {
     Closed { port: &'a str, path: &'a Path, closes: u32 },
     Committed { port: &'a str, path: &'a Path, size: u64 },
     Complete { port: &'a str },
+    Changed { port: &'a str, path: &'a Path, how: &'a str },
+    Fewer { port: &'a str, promised: u64, found: u64 },
     Stream { name: &'a str, bytes: u64, first: f64, last: f64 },
     Warning { message: &'a str },
     Exit(Exit),
@@ -140,6 +142,16 @@ impl Event<'_> {
                 .text("path", &path(file))
                 .plain("size", size),
             Self::Complete { port } => writer.text("event", b"complete").text("port", port.as_bytes()),
+            Self::Changed { port, path: file, how } => writer
+                .text("event", b"changed")
+                .text("port", port.as_bytes())
+                .text("path", &path(file))
+                .text("how", how.as_bytes()),
+            Self::Fewer { port, promised, found } => writer.text("event", b"warning").text(
+                "message",
+                format!("output {port}: on_n_files promised {promised} files, {found} are there at the end: committed only now")
+                    .as_bytes(),
+            ),
             Self::Stream { name, bytes, first, last } => writer
                 .text("event", b"stream")
                 .text("name", name.as_bytes())
@@ -231,6 +243,13 @@ mod tests {
         assert!(text.starts_with(r#"{"event":"committed","port":"p","path":"/o/a b\n","size":3,"time":"#), "{text}");
         let seen = Seen::parse(text.as_bytes()).unwrap();
         assert_eq!((seen.event.as_str(), seen.path, seen.size), ("committed", Some("/o/a b\n".into()), Some(3)));
+        let text = Event::Changed { port: "p", path: Path::new("/o/a"), how: "removed" }.line();
+        assert!(text.starts_with(r#"{"event":"changed","port":"p","path":"/o/a","how":"removed","time":"#), "{text}");
+        let text = Event::Fewer { port: "p", promised: 3, found: 2 }.line();
+        assert!(
+            text.starts_with(r#"{"event":"warning","message":"output p: on_n_files promised 3 files, 2 "#),
+            "{text}"
+        );
         let exit = Exit { code: Some(0), success: true, reason: Reason::Exited.name(), ..Exit::default() };
         let text = Event::Exit(exit).line();
         let start =

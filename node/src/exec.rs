@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
@@ -17,8 +18,10 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use crate::event::{now, Event, EventLog, Exit, Reason};
-use crate::feed::Feeder;
+use crate::feed::{Feeder, Kept};
+use crate::gate::{Entrance, Gates};
 use crate::job::Job;
+use crate::keep::Keep;
 use crate::supervise::{Ended, Supervisor, Token};
 use crate::watch::Watcher;
 use crate::{retire, sys, usage};
@@ -26,9 +29,9 @@ use crate::{retire, sys, usage};
 /// Exit code of a job whose command could not go on to its end: EX_TEMPFAIL of sysexits.h.
 const UNFINISHED: i32 = 75;
 /// Exit codes of env(1): the job could not be set up; the command cannot be run; it does not exist.
-const CANNOT_SET_UP: i32 = 125;
-const CANNOT_RUN: i32 = 126;
-const NOT_FOUND: i32 = 127;
+pub const CANNOT_SET_UP: i32 = 125;
+pub const CANNOT_RUN: i32 = 126;
+pub const NOT_FOUND: i32 = 127;
 
 /// How long a killed `serve` may hold its lock.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
@@ -137,36 +140,50 @@ fn run_in(
     let _ = set_child_subreaper(true);
     let surroundings = Surroundings { directory, alive, signals, inherited };
     let mut feeders = Vec::new();
-    if !job.outputs.is_empty() || !job.inputs.is_empty() {
+    if !job.outputs.is_empty() || !job.inputs.is_empty() || !job.gates.is_empty() {
         *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();
     }
-    let result = run_job(&job, &mut feeders, command, &surroundings, events, watcher);
+    let mut gates = Gates::new(&job.gates).map_err(cannot_set_up)?;
+    let result = run_job(&job, &mut feeders, &mut gates, command, &surroundings, events, watcher);
     feeders.iter_mut().for_each(Feeder::clean_up);
+    gates.clean_up(result.as_ref().is_ok_and(|(exit, _)| exit.success));
     result
 }
 
 fn run_job(
     job: &Job,
     feeders: &mut Vec<Feeder>,
+    gates: &mut Gates,
     command: &[OsString],
     surroundings: &Surroundings,
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(Exit, End), CannotStart> {
+    let entrance = if gates.is_empty() { None } else { Some(Entrance::new().map_err(at_entrance)?) };
     let mut streamed_stdin = None;
-    for input in &job.inputs {
-        let (feeder, reader) = Feeder::new(input.clone()).map_err(cannot_set_up)?;
+    let keep = surroundings.keep(job);
+    for (number, input) in (0..).zip(&job.inputs) {
+        let kept = keep.clone().map(|keep| Kept { keep, number });
+        let (feeder, reader) = Feeder::new(input.clone(), kept).map_err(cannot_set_up)?;
         feeders.push(feeder);
         streamed_stdin = streamed_stdin.or(reader);
     }
-    let mut supervisor = Supervisor::new(job, feeders, surroundings, events, watcher).map_err(cannot_set_up)?;
+    let mut supervisor = Supervisor::new(job, feeders, gates, surroundings, events, watcher).map_err(cannot_set_up)?;
     let started = now();
-    let main = spawn(job, streamed_stdin, command, surroundings)?;
-    supervisor.started(main);
+    let program = match &entrance {
+        Some(entrance) => entrance.command(command).map_err(|error| cannot_set_up(format!("the gate: {error}")))?,
+        None => plain(command)?,
+    };
+    let main = spawn(job, streamed_stdin, program, surroundings)?;
+    supervisor.started(main, entrance);
     let ended = supervisor.supervise();
     let streamed = feeders.iter().map(Feeder::streamed).sum();
     let usage = usage::of_job(streamed, ended.io);
     Ok(conclude(ended, started, usage))
+}
+
+fn at_entrance(error: nix::Error) -> CannotStart {
+    cannot_set_up(format!("the gate: {}", error.desc()))
 }
 
 /// Without inotify, such as with too many instances of this user, all that is lost is time.
@@ -205,15 +222,20 @@ fn at(path: &Path) -> impl Fn(std::io::Error) -> CannotStart + '_ {
     move |error| cannot_set_up(format!("{}: {error}", path.display()))
 }
 
+fn plain(words: &[OsString]) -> Result<Command, CannotStart> {
+    let (program, arguments) = words.split_first().ok_or_else(|| cannot_set_up("no command".into()))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
+}
+
 fn spawn(
     job: &Job,
     streamed_stdin: Option<OwnedFd>,
-    words: &[OsString],
+    mut command: Command,
     surroundings: &Surroundings,
 ) -> Result<Pid, CannotStart> {
-    let (program, arguments) = words.split_first().ok_or_else(|| cannot_set_up("no command".into()))?;
-    let mut command = Command::new(program);
-    command.args(arguments).env("SFIO_JOB", &surroundings.directory);
+    command.env("SFIO_JOB", &surroundings.directory);
     if let Some(path) = &job.stdin {
         command.stdin(File::open(path).map_err(at(path))?);
     } else if let Some(reader) = streamed_stdin {
@@ -234,7 +256,7 @@ fn spawn(
     sys::bind_to_parent(&mut command, surroundings.inherited);
     let child = command.spawn().map_err(|error| CannotStart {
         code: if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN },
-        message: format!("cannot run {}: {error}", Path::new(program).display()),
+        message: format!("cannot run {}: {error}", Path::new(command.get_program()).display()),
     })?;
     Ok(Pid::from_raw(child.id() as i32))
 }
@@ -293,6 +315,12 @@ impl End {
 }
 
 impl Surroundings {
+    /// Where the write ends of streams are kept; without it they end when this process is killed.
+    fn keep(&self, job: &Job) -> Option<Rc<Keep>> {
+        let run_directory = File::open(self.directory.join("../..")).ok().filter(|_| !job.inputs.is_empty())?;
+        Keep::new(&run_directory, self.directory.file_name()?).ok().map(Rc::new)
+    }
+
     pub fn descriptors(&self) -> [std::os::fd::BorrowedFd<'_>; 2] {
         [self.signals.as_fd(), self.alive.as_fd()]
     }

@@ -2,12 +2,14 @@
 //!
 //! The reader gets each byte once, and the end only when the producer's events say that the file is committed.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
@@ -16,8 +18,10 @@ use nix::unistd::pipe2;
 
 use crate::event::{now, Event};
 use crate::job::{Input, Target};
+use crate::keep::Keep;
 use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, move_bytes, remove_fifo, widen};
 use crate::producer::{Producer, State};
+use crate::spots::Spots;
 use crate::sys::bytes_in_pipe;
 use crate::tree;
 use crate::watch::Watcher;
@@ -26,6 +30,10 @@ use crate::watch::Watcher;
 /// of the full size, the feeder waits for so long instead of being woken for each page: the reader still has plenty.
 pub const PAUSE: Duration = Duration::from_micros(200);
 const LITTLE: u64 = 64 << 10;
+/// A command may look at its input, close it, and open it again to read. So nothing is fed until so long after it was
+/// opened, and then as long as the one who has it open goes on, at most `LOOK_AT_MOST`.
+const LOOK: Duration = Duration::from_millis(5);
+const LOOK_AT_MOST: Duration = Duration::from_millis(100);
 /// After so many bytes the other inputs get their turn.
 const TURN: u64 = 16 << 20;
 
@@ -58,6 +66,13 @@ pub enum Failure {
     Reopened(String),
 }
 
+/// Where `serve` has the write end of a stream, too.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    pub keep: Rc<Keep>,
+    pub number: u32,
+}
+
 #[derive(Debug)]
 pub struct Feeder {
     pub input: Input,
@@ -65,14 +80,24 @@ pub struct Feeder {
     producer: Producer,
     source: Option<File>,
     sink: Option<OwnedFd>,
+    /// Until the end of the stream.
+    kept: Option<Kept>,
     /// The pipe has the size that was asked for.
     wide: bool,
     fifo: Option<PathBuf>,
+    /// When the command opened it last; None where that is not told.
+    opened: Option<Instant>,
+    /// When it was last looked whether the command reads.
+    looked: Cell<Instant>,
+    /// It does, as far as is known.
+    waits: Cell<bool>,
     /// How often the command has opened the FIFO, and how many of these are open.
     opens: u32,
     open_now: u32,
     growth_armed: bool,
     fed: u64,
+    /// What was fed, to be compared at its end.
+    spots: Spots,
     first: f64,
     last: f64,
     finished: bool,
@@ -83,7 +108,7 @@ impl Feeder {
     ///
     /// # Errors
     /// A message that names the input.
-    pub fn new(input: Input) -> Result<(Self, Option<OwnedFd>), String> {
+    pub fn new(input: Input, kept: Option<Kept>) -> Result<(Self, Option<OwnedFd>), String> {
         let at = |error: io::Error| format!("input {}: {error}", input.name);
         let (sink, fifo, reader) = match &input.target {
             Target::Stdin => {
@@ -97,6 +122,7 @@ impl Feeder {
                 (make_fifo(path).map_err(named)?, Some(path.clone()), None)
             }
         };
+        let kept = kept.filter(|kept| kept.keep.keep(kept.number, &sink).is_ok());
         // Refused beyond the system's limits; the pipe then stays smaller.
         let wide = widen(&sink);
         let feeder = Self {
@@ -104,12 +130,17 @@ impl Feeder {
             producer: Producer::new(&input),
             source: None,
             sink: Some(sink),
+            kept,
             wide,
             fifo,
+            opened: None,
+            looked: Cell::new(Instant::now()),
+            waits: Cell::new(false),
             opens: 0,
             open_now: 0,
             growth_armed: false,
             fed: 0,
+            spots: Spots::new(),
             first: 0.0,
             last: 0.0,
             finished: false,
@@ -138,6 +169,7 @@ impl Feeder {
 
     /// The command has opened (or closed) its FIFO.
     pub fn fifo_notice(&mut self, mask: AddWatchFlags) -> Result<(), Failure> {
+        self.waits.set(false);
         if mask.contains(AddWatchFlags::IN_CLOSE_NOWRITE) {
             self.open_now = self.open_now.saturating_sub(1);
             return Ok(());
@@ -147,6 +179,7 @@ impl Feeder {
         }
         self.opens += 1;
         self.open_now += 1;
+        self.opened = Some(Instant::now());
         let fifo = self.fifo.as_deref().unwrap_or(Path::new(""));
         // Two openings at once are one notice when they were quicker than we.
         let several = self.open_now > 1 || tree::opened_twice(&tree::descendants(), fifo);
@@ -240,6 +273,9 @@ impl Feeder {
         if !has_reader(sink) {
             return Ok(self.without_reader());
         }
+        if self.fed == 0 && self.may_only_look() {
+            return Ok(Need::Pause);
+        }
         let mut offset = self.fed as i64;
         match move_bytes(source, &mut offset, sink) {
             Ok(0) => self.at_end(),
@@ -248,6 +284,7 @@ impl Feeder {
                 if self.fed == 0 {
                     self.first = self.last;
                 }
+                self.spots.note(source, self.fed, self.fed + moved as u64);
                 self.fed += moved as u64;
                 Ok(Need::Space)
             }
@@ -258,6 +295,21 @@ impl Feeder {
                 Err(Failure::Producer(format!("cannot read {}: {}", self.input.path.display(), error.desc())))
             }
         }
+    }
+
+    fn may_only_look(&self) -> bool {
+        let (Some(opened), Some(fifo)) = (self.opened, &self.fifo) else { return false };
+        let now = Instant::now();
+        if self.waits.get() {
+            return false;
+        }
+        if now < opened + LOOK || now < self.looked.get() + LOOK {
+            return true;
+        }
+        self.looked.set(now);
+        let waits = now >= opened + LOOK_AT_MOST || tree::wait_to_read(&tree::descendants(), fifo);
+        // What has happened until now is told before the next turn.
+        !self.waits.replace(waits)
     }
 
     /// A command may look at its input and open it again, as long as it has read nothing; or it has read enough.
@@ -313,9 +365,12 @@ impl Feeder {
             return Ok(Need::Space);
         }
         match self.producer.state {
-            State::Committed(size) if self.fed < size => {
+            State::Committed(size) if self.fed != size => {
                 let message = format!("{} was committed with {size} bytes, and has {}", path.display(), self.fed);
                 Err(Failure::Rewritten(message))
+            }
+            State::Committed(_) if self.source.as_ref().is_some_and(|source| !self.spots.hold(source)) => {
+                Err(Failure::Rewritten(format!("{} was written again after it had been streamed", path.display())))
             }
             State::Committed(_) => {
                 self.finished = true;
@@ -334,8 +389,11 @@ impl Feeder {
         if let (Some(fifo), None) = (&self.fifo, &guard) {
             remove_fifo(fifo);
         }
-        // Dropping the old sink is the end of file.
+        // Dropping the old sink, and the one that is kept, is the end of file.
         self.sink = guard;
+        if let Some(kept) = self.kept.take() {
+            kept.keep.release(kept.number);
+        }
     }
 
     fn ended(&self) -> Option<Event<'_>> {

@@ -23,8 +23,14 @@ impl Follower {
             self.file = File::open(&self.path).ok();
         }
         let Some(file) = &mut self.file else { return Vec::new() };
-        // What was read before an error is kept in `torn`.
-        let _ = file.read_to_end(&mut self.torn);
+        // Not `read_to_end`, which asks for the size first. What was read before an error is kept in `torn`.
+        let mut buffer = [0; 1 << 14];
+        while let Ok(count @ 1..) = file.read(&mut buffer) {
+            self.torn.extend(&buffer[..count]);
+            if count < buffer.len() {
+                break;
+            }
+        }
         let Some(end) = self.torn.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
         let rest = self.torn.split_off(end + 1);
         let complete = std::mem::replace(&mut self.torn, rest);

@@ -23,6 +23,11 @@ const REVIEWS: [Duration; 6] = [
     GRACE,
 ];
 
+/// A job that closes one file after the other is looked at less often, the more is held: so long for each other one, at most
+/// `RARELY`. Its files are then committed some at a time.
+const EACH: Duration = Duration::from_micros(50);
+const RARELY: Duration = Duration::from_millis(10);
+
 /// The first of `REVIEWS` after a death: those before it look for the writer falling asleep.
 const AFTER_DEATH: usize = 3;
 
@@ -90,6 +95,7 @@ pub struct Holder {
     last: Snapshot,
     held: Vec<Held>,
     main_exiting: bool,
+    accepted: Duration,
 }
 
 impl Holder {
@@ -132,7 +138,8 @@ impl Holder {
                 held.reviews += 1;
             }
         }
-        if !snapshot.main_exiting {
+        if !snapshot.main_exiting && now >= self.accepts_at() {
+            self.accepted = now;
             self.held.retain(|held| {
                 let counts = held.counts(now, snapshot);
                 if counts {
@@ -155,12 +162,18 @@ impl Holder {
             return None;
         }
         let open = self.held.iter().filter(|held| !held.condemned);
-        open.map(|held| held.since + REVIEWS.get(held.reviews).copied().unwrap_or(GRACE)).min()
+        let first = open.map(|held| held.since + REVIEWS.get(held.reviews).copied().unwrap_or(GRACE)).min()?;
+        Some(first.max(self.accepts_at()))
     }
 
-    /// Forgets a file that was removed.
+    fn accepts_at(&self) -> Duration {
+        let few = u32::try_from(self.held.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        self.accepted + EACH.saturating_mul(few).min(RARELY)
+    }
+
+    /// Forgets what was removed, and what was below it.
     pub fn forget(&mut self, path: &Path) {
-        self.held.retain(|held| held.path != path);
+        self.held.retain(|held| !held.path.starts_with(path));
     }
 
     /// The job has ended with a success code: everything that was held counts.
@@ -254,6 +267,20 @@ mod tests {
         for (name, before, course, expected) in table {
             assert_eq!(counted_at(before, course), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn many_are_accepted_some_at_a_time() {
+        let mut holder = Holder::new(tree(&[(1, BUSY)]));
+        let mut accepted = Vec::new();
+        for number in 0..2000 {
+            let now = Duration::from_micros(200 * number);
+            let closed = [(PathBuf::from(format!("/o/{number}")), false)];
+            let some = holder.close(&closed, now, tree(&[(1, BUSY)])).len();
+            accepted.extend((some > 0).then_some(some));
+        }
+        assert!(accepted.iter().sum::<usize>() > 1600, "{accepted:?}");
+        assert!(accepted.len() < 50, "{accepted:?}");
     }
 
     #[test]

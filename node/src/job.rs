@@ -30,6 +30,20 @@ pub enum Target {
     Stdin,
 }
 
+/// An input at which the command is held until it is committed.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    pub name: String,
+    pub port: String,
+    pub path: PathBuf,
+    pub events: PathBuf,
+    pub target: PathBuf,
+    /// A file or a directory.
+    pub kind: Kind,
+    /// A listing of the directory delivers entries as they are committed.
+    pub delivers: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dependency {
     Port(String),
@@ -69,6 +83,7 @@ pub struct Job {
     pub stderr: Option<PathBuf>,
     pub outputs: Vec<Output>,
     pub inputs: Vec<Input>,
+    pub gates: Vec<Gate>,
     /// Time in I/O is asked for.
     pub measure: bool,
 }
@@ -86,7 +101,7 @@ impl Job {
 
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let json = Json::parse(bytes)?;
-        let known = ["name", "successCodes", "stdin", "stdout", "stderr", "outputs", "inputs", "measure"];
+        let known = ["name", "successCodes", "stdin", "stdout", "stderr", "outputs", "inputs", "gates", "measure"];
         let fields = Fields::new(&json, String::new(), &known)?;
         fields.text("name")?;
         let mut success_codes = Vec::new();
@@ -108,6 +123,7 @@ impl Job {
             stderr: fields.optional_path("stderr")?,
             outputs: outputs.iter().map(|output| read_output(output, &ports)).collect::<Result<_, _>>()?,
             inputs: fields.list("inputs")?.iter().map(read_input).collect::<Result<_, _>>()?,
+            gates: fields.list("gates")?.iter().map(read_gate).collect::<Result<_, _>>()?,
             measure: fields.flag("measure")?,
         };
         let streamed = job.inputs.iter().filter(|input| input.target == Target::Stdin).count();
@@ -120,6 +136,7 @@ impl Job {
 
 const OUTPUT_FIELDS: [&str; 5] = ["port", "root", "kind", "globs", "rules"];
 const RULE_FIELDS: [&str; 5] = ["globs", "committed", "closes", "fileDeps", "nFiles"];
+const GATE_FIELDS: [&str; 7] = ["name", "port", "path", "events", "target", "kind", "mode"];
 const INPUT_FIELDS: [&str; 5] = ["name", "port", "path", "events", "target"];
 
 fn read_input(value: &Value) -> Result<Input, String> {
@@ -136,6 +153,34 @@ fn read_input(value: &Value) -> Result<Input, String> {
         path: fields.path("path")?,
         events: fields.path("events")?,
         target,
+    })
+}
+
+fn read_gate(value: &Value) -> Result<Gate, String> {
+    let fields = Fields::new(value.json, value.at.clone(), &GATE_FIELDS)?;
+    let target = fields.path("target")?;
+    if !target.is_absolute() || target.file_name().is_none() {
+        return Err(fields.required("target")?.error("an absolute path"));
+    }
+    let kind = match fields.text("kind")?.as_str() {
+        "file" => Kind::File,
+        "directory" => Kind::Directory,
+        _ => return Err(fields.required("kind")?.error("file or directory")),
+    };
+    let mode = fields.optional("mode");
+    let delivers = match mode.as_ref().map(|mode| mode.json.text().unwrap_or_default()) {
+        None | Some(b"update") => false,
+        Some(b"no_update") if kind == Kind::Directory => true,
+        _ => return Err(fields.required("mode")?.error("update, or no_update with the kind directory")),
+    };
+    Ok(Gate {
+        name: fields.text("name")?,
+        port: fields.text("port")?,
+        path: fields.path("path")?,
+        events: fields.path("events")?,
+        target,
+        kind,
+        delivers,
     })
 }
 
@@ -378,6 +423,28 @@ mod tests {
         assert!(!load(r#"{"name": "n", "measure": null}"#).unwrap().measure);
         let message = load(r#"{"name": "n", "measure": 1}"#).unwrap_err();
         assert_eq!(message, "measure: has to be true or false");
+    }
+
+    #[test]
+    fn gates() {
+        let gate = |more: &str| {
+            let text = format!(
+                r#"{{"name": "n", "gates": [{{"name": "g", "port": "p", "path": "/p/d", "events": "/e", {more}}}]}}"#
+            );
+            load(&text).map(|mut job| job.gates.remove(0))
+        };
+        let directory = gate(r#""target": "/t/d", "kind": "directory", "mode": "no_update""#).unwrap();
+        assert_eq!((directory.kind, directory.delivers, directory.target), (Kind::Directory, true, "/t/d".into()));
+        assert!(!gate(r#""target": "/t/d", "kind": "file""#).unwrap().delivers);
+        for (more, word) in [
+            (r#""target": "t", "kind": "file""#, "gates[0].target"),
+            (r#""target": "/t", "kind": "files""#, "gates[0].kind"),
+            (r#""target": "/t", "kind": "file", "mode": "no_update""#, "gates[0].mode"),
+            (r#""kind": "file""#, "gates[0].target: is missing"),
+        ] {
+            let message = gate(more).unwrap_err();
+            assert!(message.contains(word), "{message}");
+        }
     }
 
     #[test]

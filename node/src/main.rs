@@ -5,16 +5,20 @@ mod event;
 mod exec;
 mod feed;
 mod follow;
+mod gate;
 mod hold;
 mod io_time;
 mod job;
 mod json;
+mod keep;
 mod outputs;
 mod pattern;
 mod pipe;
 mod producer;
 mod retire;
 mod serve;
+mod spots;
+mod stamp;
 mod supervise;
 mod sys;
 mod tree;
@@ -31,7 +35,8 @@ fn interface() -> Command {
     let path = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("PATH").required(true).value_parser(value_parser!(PathBuf)).help(help)
     };
-    let words = Arg::new("command").last(true).required(true).num_args(1..).value_parser(value_parser!(OsString));
+    let words = || Arg::new("command").last(true).required(true).num_args(1..).value_parser(value_parser!(OsString));
+    let socket = Arg::new("socket").long("socket").required(true).value_parser(value_parser!(i32));
     Command::new("sfio-node")
         .about("The node runtime of StreamFlow-IO")
         .version(env!("CARGO_PKG_VERSION"))
@@ -45,18 +50,28 @@ fn interface() -> Command {
             Command::new("exec")
                 .about("Run a command as a job, and end as it ends")
                 .arg(path("job", "The directory of the job, with job.json"))
-                .arg(words),
+                .arg(words()),
+        )
+        .subcommand(
+            Command::new("enter")
+                .hide(true)
+                .about("What exec starts where a command has gates")
+                .args([socket, words()]),
         )
 }
 
 fn main() -> ExitCode {
     let path = |matches: &ArgMatches, name: &str| matches.get_one::<PathBuf>(name).cloned().unwrap_or_default();
+    let words = |matches: &ArgMatches| -> Vec<OsString> {
+        matches.get_many("command").into_iter().flatten().cloned().collect()
+    };
     let code = match interface().get_matches().subcommand() {
         Some(("serve", matches)) => serve::run(&path(matches, "directory")),
-        Some((_, matches)) => {
-            let command: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
-            exec::run(&path(matches, "job"), &command)
+        Some(("enter", matches)) => {
+            let socket = matches.get_one("socket").copied().unwrap_or(-1);
+            gate::enter(socket, &words(matches))
         }
+        Some((_, matches)) => exec::run(&path(matches, "job"), &words(matches)),
         None => 2,
     };
     // Codes are those of a process, which has only these.

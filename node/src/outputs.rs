@@ -1,6 +1,7 @@
 //! Watches the output directories of a job and says what happens to files that match.
 
-use std::fs;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -15,6 +16,9 @@ pub enum Place {
     Directory(PathBuf),
     /// A file that was there before the command: it exists for the driver when it is written to.
     Old(PathBuf),
+    /// A file whose closes are counted. The kernel merges a notice with an equal one before it: this second notice of
+    /// each close keeps two closes apart.
+    Counted,
 }
 
 /// A watcher's token that may stand for a place.
@@ -28,7 +32,7 @@ pub enum Change {
     Closed(PathBuf),
     /// Moved into place.
     Placed(PathBuf),
-    /// Found in a directory that was not watched when it was made, or after notices were lost.
+    /// Found in a directory that was not watched when it was made, or after notices were lost; or a link to a file.
     Found(PathBuf),
     /// Removed or moved away, with everything below it.
     Gone(PathBuf),
@@ -72,6 +76,7 @@ impl OutputWatch<'_> {
     {
         let directory = match place {
             Place::Old(path) => return vec![Change::Exists(path.clone())],
+            Place::Counted => return Vec::new(),
             Place::Directory(directory) => directory,
         };
         let Some(name) = &notice.name else { return Vec::new() };
@@ -95,12 +100,22 @@ impl OutputWatch<'_> {
         if !self.outputs.iter().any(|output| output.concerns(&path)) {
             return Vec::new();
         }
-        match () {
-            () if left => vec![Change::Gone(path)],
-            () if mask.contains(AddWatchFlags::IN_MOVED_TO) => vec![Change::Placed(path)],
-            () if mask.contains(AddWatchFlags::IN_CLOSE_WRITE) => vec![Change::Closed(path)],
-            () => vec![Change::Exists(path)],
+        if left {
+            return vec![Change::Gone(path)];
         }
+        // What is gone again was another file: its directory may have been moved, or a notice of its end follows.
+        let Ok(file) = fs::symlink_metadata(&path) else { return Vec::new() };
+        if !file.is_file() && !file.is_symlink() {
+            return Vec::new();
+        }
+        if self.counts_closes(&path) {
+            let _ = watcher.watch(&path, AddWatchFlags::IN_CLOSE_WRITE, Place::Counted.into());
+        }
+        vec![change(path, mask, &file)]
+    }
+
+    fn counts_closes(&self, path: &Path) -> bool {
+        self.outputs.iter().any(|output| output.counts_closes() && output.concerns(path))
     }
 
     /// After notices were lost: all that is there, and watches for directories that were missed.
@@ -120,7 +135,9 @@ impl OutputWatch<'_> {
         T: Clone + PartialEq + From<Place>,
     {
         let Some(mask) = self.mask(directory) else { return Ok(()) };
-        watcher.watch(directory, mask | AddWatchFlags::IN_ONLYDIR, Place::Directory(directory.to_owned()).into())?;
+        // A file that was removed has still its name when it is closed, which may be another file's by then.
+        let only = AddWatchFlags::IN_ONLYDIR | AddWatchFlags::from_bits_retain(nix::libc::IN_EXCL_UNLINK);
+        watcher.watch(directory, mask | only, Place::Directory(directory.to_owned()).into())?;
         let entries = fs::read_dir(directory).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
         for entry in entries.flatten() {
             let path = entry.path();
@@ -143,12 +160,23 @@ impl OutputWatch<'_> {
         let here = || self.outputs.iter().filter(|output| output.reaches(directory));
         let appearances = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         let closes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM;
-        // The kernel merges a notice with an equal one before it: an open keeps two closes apart.
+        // As `Place::Counted`, for a file that is not watched yet.
         let opens = if here().any(Output::counts_closes) { AddWatchFlags::IN_OPEN } else { AddWatchFlags::empty() };
         if here().any(Output::commits_early) {
             return Some(appearances | closes | opens);
         }
         here().any(|output| output.kind != Kind::Directory).then_some(appearances)
+    }
+}
+
+fn change(path: PathBuf, mask: AddWatchFlags, file: &Metadata) -> Change {
+    // A link is made of a file that somebody has written under another name, and that nobody closes under this one.
+    let linked = mask.contains(AddWatchFlags::IN_CREATE) && file.is_file() && file.nlink() > 1;
+    match () {
+        () if mask.contains(AddWatchFlags::IN_MOVED_TO) => Change::Placed(path),
+        () if mask.contains(AddWatchFlags::IN_CLOSE_WRITE) => Change::Closed(path),
+        () if linked => Change::Found(path),
+        () => Change::Exists(path),
     }
 }
 

@@ -8,7 +8,7 @@ use nix::sys::inotify::AddWatchFlags;
 
 use crate::event::Seen;
 use crate::follow::Follower;
-use crate::job::Input;
+use crate::job::{Gate, Input, Kind};
 use crate::watch::Watcher;
 
 /// How far the producer is with the file.
@@ -28,6 +28,8 @@ pub struct Producer {
     pub state: State,
     port: String,
     path: PathBuf,
+    /// Of a directory: its files that were committed, and not taken yet.
+    committed: Option<Vec<PathBuf>>,
     events: PathBuf,
     follower: Follower,
     watched: bool,
@@ -35,14 +37,30 @@ pub struct Producer {
 
 impl Producer {
     pub fn new(input: &Input) -> Self {
+        Self::of(&input.port, &input.path, &input.events, None)
+    }
+
+    /// The producer of a file or a directory, which is committed as a whole when the output is complete.
+    pub fn of_gate(gate: &Gate) -> Self {
+        let committed = (gate.kind == Kind::Directory).then(Vec::new);
+        Self::of(&gate.port, &gate.path, &gate.events, committed)
+    }
+
+    fn of(port: &str, path: &Path, events: &Path, committed: Option<Vec<PathBuf>>) -> Self {
         Self {
             state: State::Silent,
-            port: input.port.clone(),
-            path: input.path.clone(),
-            events: input.events.clone(),
-            follower: Follower::new(input.events.clone()),
+            port: port.to_owned(),
+            path: path.to_owned(),
+            committed,
+            events: events.to_owned(),
+            follower: Follower::new(events.to_owned()),
             watched: false,
         }
+    }
+
+    /// The files of a directory that were committed since the last call.
+    pub fn take_committed(&mut self) -> Vec<PathBuf> {
+        self.committed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Watches the events, or the nearest directory in which they will appear. To be called until they are there.
@@ -70,6 +88,16 @@ impl Producer {
     fn note(&mut self, seen: &Seen) {
         if matches!(self.state, State::Committed(_)) {
             return;
+        }
+        if let Some(files) = &mut self.committed {
+            if seen.port.as_ref() == Some(&self.port) {
+                match seen.event.as_str() {
+                    "committed" => files.extend(seen.path.iter().filter(|path| path.starts_with(&self.path)).cloned()),
+                    "complete" => self.state = State::Committed(0),
+                    _ => {}
+                }
+                return;
+            }
         }
         let ours = || {
             let names = |path: &PathBuf| same_file(path, &self.path);

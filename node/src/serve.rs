@@ -23,6 +23,7 @@ use crate::exec::CANCEL_NOTICE;
 use crate::follow::Follower;
 use crate::job::{Job, Target};
 use crate::json::{Json, Writer};
+use crate::keep::Keeper;
 use crate::pipe::remove_fifo;
 use crate::watch::Watcher;
 use crate::{retire, sys, tree};
@@ -52,6 +53,7 @@ struct Server {
     /// Tells the last exec whether it has to remove the run directory.
     _lock: Flock<File>,
     watcher: Watcher<Token>,
+    keeper: Keeper,
     running: HashMap<OsString, Running>,
     requests: Vec<u8>,
     /// The driver reads what is printed.
@@ -86,6 +88,7 @@ impl Server {
         let lock = File::open(&directory)?;
         let lock = Flock::lock(lock, FlockArg::LockSharedNonblock).map_err(|(_, error)| error)?;
         retire::accept(&lock)?;
+        let keeper = Keeper::accept(&lock)?;
         let jobs = directory.join("jobs");
         DirBuilder::new().mode(0o700).create(&jobs)?;
         let alive = directory.join("alive");
@@ -98,7 +101,7 @@ impl Server {
         let mut watcher = Watcher::new()?;
         watcher.watch(&jobs, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO, Token::Jobs)?;
         let (running, requests) = (HashMap::new(), Vec::new());
-        Ok(Self { directory, jobs, alive: Some(alive), _lock: lock, watcher, running, requests, heard: true })
+        Ok(Self { directory, jobs, alive: Some(alive), _lock: lock, watcher, keeper, running, requests, heard: true })
     }
 
     fn serve(mut self, signals: &SignalFd) -> io::Result<()> {
@@ -248,6 +251,7 @@ impl Server {
             ended = true;
         }
         if ended {
+            self.keeper.forget(id);
             self.watcher.forget(|token| matches!(token, Token::Job(other) if other == id));
         } else {
             self.running.insert(id.to_owned(), running);

@@ -1,6 +1,8 @@
 //! The life of a running job: one thread that waits for signals, notices and pipes, and acts.
 
+mod commits;
 mod ending;
+mod entering;
 mod files;
 
 use std::collections::BTreeMap;
@@ -14,15 +16,17 @@ use nix::sys::time::TimeSpec;
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
+use self::commits::Commits;
 use self::ending::Ending;
 use crate::commit::{Decision, Fact, Tracker};
 use crate::event::{Event, EventLog, Reason};
 use crate::exec::Surroundings;
 use crate::feed::{Failure, Feeder, Need, Wait, PAUSE};
+use crate::gate::{Entrance, Gates};
 use crate::hold::{Holder, ProcessId};
 use crate::io_time::IoTime;
 use crate::job::Job;
-use crate::outputs::{existing, AsPlace, Change, OutputWatch, Place};
+use crate::outputs::{AsPlace, Change, OutputWatch, Place};
 use crate::tree;
 use crate::usage::own_cpu;
 use crate::watch::{Notice, Watcher};
@@ -39,6 +43,7 @@ const CANCEL_TICK: Duration = Duration::from_millis(250);
 pub enum Token {
     Output(Place),
     Input(usize, Wait),
+    Gate(usize),
     Control,
 }
 
@@ -73,12 +78,18 @@ pub struct Ended {
 pub struct Supervisor<'a> {
     job: &'a Job,
     feeders: &'a mut Vec<Feeder>,
+    gates: &'a mut Gates,
+    /// There until the command has entered.
+    entrance: Option<Entrance>,
+    /// Without a gate that works, the command enters when all is committed.
+    held: bool,
     surroundings: &'a Surroundings,
     events: &'a mut EventLog,
     watcher: &'a mut Option<Watcher<Token>>,
     tracker: Tracker,
     /// Not announced yet.
     decisions: Vec<Decision>,
+    commits: Commits,
     holder: Holder,
     /// Those that may have closed what is held.
     suspects: BTreeMap<ProcessId, OwnedFd>,
@@ -103,6 +114,7 @@ impl<'a> Supervisor<'a> {
     pub fn new(
         job: &'a Job,
         feeders: &'a mut Vec<Feeder>,
+        gates: &'a mut Gates,
         surroundings: &'a Surroundings,
         events: &'a mut EventLog,
         watcher: &'a mut Option<Watcher<Token>>,
@@ -110,11 +122,15 @@ impl<'a> Supervisor<'a> {
         let mut supervisor = Self {
             job,
             feeders,
+            gates,
+            entrance: None,
+            held: false,
             surroundings,
             events,
             watcher,
             tracker: Tracker::new(&job.outputs),
             decisions: Vec::new(),
+            commits: Commits::default(),
             holder: Holder::default(),
             suspects: BTreeMap::new(),
             clock: Instant::now(),
@@ -140,12 +156,17 @@ impl<'a> Supervisor<'a> {
         for (index, feeder) in self.feeders.iter_mut().enumerate() {
             feeder.arm(watcher, &|wait| Token::Input(index, wait));
         }
+        self.gates.arm(watcher, &Token::Gate);
         Ok(())
     }
 
-    /// The command runs.
-    pub fn started(&mut self, main: Pid) {
+    /// The command runs, or is at the entrance.
+    pub fn started(&mut self, main: Pid, entrance: Option<Entrance>) {
         self.main = main;
+        self.entrance = entrance;
+        if let Some(entrance) = &mut self.entrance {
+            entrance.spawned();
+        }
         let processes = tree::descendants();
         // Without `/proc`, or where it hides the command, nothing can be known.
         self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
@@ -157,6 +178,7 @@ impl<'a> Supervisor<'a> {
         self.announce();
         self.look_for_cancel();
         self.pump_all();
+        self.advance_gates();
     }
 
     /// Stays with the job until its tree has ended.
@@ -168,6 +190,8 @@ impl<'a> Supervisor<'a> {
             self.take_signals();
             self.reap();
             self.pump_all();
+            self.look_at_entrance();
+            self.advance_gates();
             self.review();
             self.look_at_waits();
             self.look_at_driver();
@@ -182,11 +206,7 @@ impl<'a> Supervisor<'a> {
         let successful_code = matches!(status, WaitStatus::Exited(_, code) if self.job.success_codes.contains(&code));
         let success = successful_code && self.reason.is_none();
         if success {
-            for path in self.holder.release() {
-                self.observe(&path, Fact::Closed);
-            }
-            self.decisions.extend(self.tracker.finish(&existing(&self.job.outputs)));
-            self.announce();
+            self.commit_all();
         }
         let now = self.now();
         Ended {
@@ -207,7 +227,8 @@ impl<'a> Supervisor<'a> {
         let space = self.feeders.iter().filter(|feeder| feeder.need == Need::Space).filter_map(Feeder::sink);
         let readable = self.surroundings.descriptors();
         let notices = self.watcher.iter().map(std::os::fd::AsFd::as_fd);
-        let reading = readable.into_iter().chain(notices);
+        let entrance = self.entrance.iter().map(std::os::fd::AsFd::as_fd);
+        let reading = readable.into_iter().chain(notices).chain(entrance);
         let mut descriptors: Vec<PollFd> =
             reading.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN)).collect();
         descriptors.extend(space.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLOUT)));
@@ -228,7 +249,7 @@ impl<'a> Supervisor<'a> {
         let ticks = [
             review,
             leaving.then_some(ENDING_TICK),
-            fed.then_some(FALLBACK_TICK),
+            (fed || !self.gates.are_open()).then_some(FALLBACK_TICK),
             paused.then_some(PAUSE),
             (!watched).then_some(CANCEL_TICK),
             self.io_time.as_ref().map(|time| time.due().saturating_sub(now)),
@@ -254,9 +275,12 @@ impl<'a> Supervisor<'a> {
                 Token::Output(place) => changes.extend(outputs.changes(place, notice, &mut watcher)),
                 Token::Control => self.look_for_cancel(),
                 Token::Input(index, wait) => self.input_notice(*index, *wait, notice, &mut watcher),
+                // All of them are looked at in every round.
+                Token::Gate(_) => {}
             }
         }
         if lost {
+            self.commits.lost = true;
             let unknown = |change: &Change| !matches!(change, Change::Found(path) if self.tracker.closes(path) > 0);
             changes.extend(outputs.rescan(&mut watcher).into_iter().filter(unknown));
         }
@@ -313,7 +337,10 @@ impl<'a> Supervisor<'a> {
 
     /// The stream stays open, so that nothing looks like its end, until the tree is gone.
     fn fail(&mut self, index: usize, failure: Failure) {
-        let input = self.feeders[index].input.name.clone();
+        self.fail_input(self.feeders[index].input.name.clone(), failure);
+    }
+
+    fn fail_input(&mut self, input: String, failure: Failure) {
         let (reason, message) = match failure {
             Failure::Producer(message) => (Reason::Producer { input }, message),
             Failure::Rewritten(message) => (Reason::Rewritten { input }, message),

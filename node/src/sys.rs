@@ -1,11 +1,14 @@
 //! The only unsafe code: what the safe wrappers of system calls do not offer.
 #![allow(unsafe_code)]
 
+pub mod seccomp;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal};
 use nix::unistd::{getppid, Pid};
@@ -100,6 +103,13 @@ pub fn open_process(pid: i32) -> Option<OwnedFd> {
     // SAFETY: pidfd_open takes numbers only.
     let descriptor = unsafe { nix::libc::syscall(nix::libc::SYS_pidfd_open, pid, 0) };
     RawFd::try_from(descriptor).ok().filter(|descriptor| *descriptor >= 0).map(own)
+}
+
+/// Gets hold of the open file that a descriptor of another process stands for, Linux 5.6.
+pub fn borrow_descriptor(process: &OwnedFd, descriptor: RawFd) -> nix::Result<OwnedFd> {
+    // SAFETY: pidfd_getfd takes numbers only.
+    let result = unsafe { nix::libc::syscall(nix::libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0) };
+    Ok(own(Errno::result(result)? as RawFd))
 }
 
 /// The wait status of a process that its parent has waited for; None when it is not gone, or before Linux 6.15.

@@ -26,6 +26,8 @@ pub struct Process {
     pub zombie: bool,
     /// Waits as one waits for a device, its first thread at least.
     waiting: bool,
+    /// Waits, and not for a device, its first thread at least.
+    asleep: bool,
     threads: u64,
 }
 
@@ -59,6 +61,7 @@ fn parse(pid: i32, line: &[u8]) -> Option<Process> {
         zombie,
         // Uninterruptible; I is the same without being counted in the load average, as clients of Lustre wait.
         waiting: matches!(state, "D" | "I"),
+        asleep: !matches!(state, "R" | "D"),
         threads,
         vitals: Vitals {
             exiting: zombie || number(9)? & PF_EXITING != 0,
@@ -145,6 +148,19 @@ pub fn writes_any(processes: &[Process], paths: &[&Path]) -> bool {
         Err(error) => error.kind() == ErrorKind::PermissionDenied,
     };
     !files.is_empty() && processes.iter().filter(|process| !process.zombie).any(open)
+}
+
+/// Whether some of `processes` have `path` open for reading, and all of them sleep: they wait for what can be read.
+pub fn wait_to_read(processes: &[Process], path: &Path) -> bool {
+    let files: HashSet<(u64, u64)> = identity(path).into_iter().collect();
+    let reads = |pid: &i32| descriptors(*pid, 0o400, &files).is_ok_and(|found| !found.is_empty());
+    let mut readers = processes.iter().map(|process| process.id.pid).filter(reads).peekable();
+    readers.peek().is_some() && !readers.any(a_thread_goes_on)
+}
+
+fn a_thread_goes_on(pid: i32) -> bool {
+    let mut threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.any(|thread| read_stat(pid, &thread.path().join("stat")).is_some_and(|thread| !thread.asleep))
 }
 
 /// Whether `path` was opened for reading more than once by `processes`. Descriptors that were inherited or duplicated
@@ -235,6 +251,10 @@ mod tests {
         assert!(writes_any(&tree, &[&read_only, &written]));
         assert!(!writes_any(&tree, &[&read_only]));
         assert!(!opened_twice(&tree, &read_only));
+        while !wait_to_read(&tree, &read_only) {
+            std::thread::yield_now();
+        }
+        assert!(!wait_to_read(&tree, &written));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(read(child.id() as i32).is_none());

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -282,3 +283,104 @@ def test_process_substitution_is_waited_for(runtime: Node, out: Path) -> None:
     assert job.wait() == 0
     assert job.committed() == ["a.gz"]
     assert os.system(f"gzip -t {out}/a.gz") == 0
+
+
+def test_two_writers_that_close_at_once(runtime: Node, out: Path) -> None:
+    script = f"exec 3> {out}/a 4>> {out}/a; echo x >&3; echo y >&4; sleep 0.1; exec 3>&- 4>&-; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "a", "on_close", closes=2)])
+    finish(job, ["a"], before_end=["a"])
+
+
+def test_a_hard_link_is_committed(runtime: Node, out: Path) -> None:
+    job = runtime.shell(
+        "j", f"echo x > {out}/tmp; ln {out}/tmp {out}/a; {HOLD}", outputs=[output(out, "a", "on_close")]
+    )
+    finish(job, ["a"], before_end=["a"])
+
+
+def test_a_hard_link_of_a_file_that_is_written_waits(runtime: Node, out: Path) -> None:
+    script = f"exec 3> {out}/tmp; ln {out}/tmp {out}/a; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "a", "on_close")])
+    finish(job, ["a"], before_end=[])
+
+
+def test_a_fifo_is_no_output(runtime: Node, out: Path) -> None:
+    job = runtime.shell("j", f"mkfifo {out}/a; sleep 0.1; rm {out}/a", outputs=[output(out, "a", "on_close")])
+    assert job.wait() == 0
+    assert job.named("opened") == []
+
+
+def test_a_removed_file_cannot_close_another_of_its_name(runtime: Node, out: Path) -> None:
+    script = f"exec 3> {out}/a; rm {out}/a; exec 4> {out}/a; exec 3>&-; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "a", "on_close")])
+    finish(job, ["a"], before_end=[])
+
+
+def test_files_of_a_directory_that_was_renamed(runtime: Node, out: Path) -> None:
+    script = f"mkdir {out}/tmp; echo x > {out}/tmp/a; mv {out}/tmp {out}/d; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", nFiles=1)])
+    finish(job, ["a"], before_end=["a"])
+    assert job.named("committed")[0]["path"] == str(out / "d" / "a")
+
+
+def test_a_committed_entry_that_is_removed_counts_no_more(runtime: Node, out: Path) -> None:
+    script = f"mkdir {out}/d; cd {out}/d; echo x > a; sleep 0.15; rm a; sleep 0.1; echo x > b; {HOLD}; echo x > c"
+    job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", nFiles=2)])
+    wait_for(lambda: job.committed() == ["a", "b"], "two commits")
+    time.sleep(0.08)
+    assert not job.named("complete")
+    (job.directory / "go").touch()
+    assert job.wait() == 0
+    assert [(os.path.basename(str(event["path"])), event["how"]) for event in job.named("changed")] == [
+        ("a", "removed")
+    ]
+
+
+def test_fewer_files_than_promised_are_committed_at_the_end_with_a_warning(runtime: Node, out: Path) -> None:
+    outputs = [output(out, "*", "on_n_files", "files", port="calls", nFiles=3)]
+    job = runtime.shell("j", f"echo 1 > {out}/1; echo 2 > {out}/2", outputs=outputs)
+    assert job.wait() == 0
+    assert sorted(job.committed()) == ["1", "2"]
+    message = "output calls: on_n_files promised 3 files, 2 are there at the end: committed only now"
+    assert [event["message"] for event in job.named("warning")] == [message]
+
+
+AFTERWARDS = {
+    "append": ("echo y >> a", "written"),
+    "rewrite": ("printf z | dd of=a conv=notrunc status=none", "written"),
+    "truncate": (": > a", "written"),
+    "replace": ("echo x > new; mv new a", "written"),
+    "remove": ("rm a", "removed"),
+    "remake": ("rm a; echo x > a", "written"),
+    "other name": ("ln a b; echo y >> b", "written"),
+    "again without writing": (": >> a", None),
+    "time": ("touch -d @1 a", None),
+    "mode": ("chmod 600 a", None),
+    "read": ("cat a", None),
+}
+
+
+@pytest.mark.parametrize("how", list(AFTERWARDS))
+@pytest.mark.parametrize("rule", ["on_close", "on_file"])
+def test_a_change_after_the_commit_is_told(runtime: Node, out: Path, how: str, rule: str) -> None:
+    act, told = AFTERWARDS[how]
+    script = f"cd {out}; echo x > a; echo x > done; {HOLD}; {act}; exit 0"
+    options = {"fileDeps": ["done"]} if rule == "on_file" else {}
+    job = runtime.shell("j", script, outputs=[output(out, "a", rule, **options)], stdout=subprocess.DEVNULL)
+    wait_for(lambda: job.committed() == ["a"], "the commit")
+    time.sleep(0.1)
+    (job.directory / "go").touch()
+    assert job.wait() == 0
+    changed = [(event["port"], event["path"], event["how"]) for event in job.named("changed")]
+    if how == "time":
+        # `touch` opens the file for writing, where it can: that is not told from writing the same again.
+        assert changed in ([], [("out", str(out / "a"), "written")])
+    else:
+        assert changed == ([("out", str(out / "a"), told)] if told else [])
+
+
+def test_nothing_is_told_of_a_change_before_the_commit(runtime: Node, out: Path) -> None:
+    script = f"cd {out}; echo x > a; echo y >> a; echo z > b; rm b; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "*", "on_termination", "files")])
+    finish(job, ["a"], before_end=[])
+    assert job.named("changed") == []

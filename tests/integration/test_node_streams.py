@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -196,6 +197,41 @@ def test_rewriting_is_noticed(runtime: Node, how: str) -> None:
     assert producer.wait() == 0
 
 
+#: Writes argv[2] bytes to argv[1] in small pieces, then again the byte at argv[3], and a few more bytes.
+HEADER = """
+import os, sys, time
+path, size, place = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with open(path, "wb", buffering=0) as f:
+    for start in range(0, size, 50_000): f.write(b"x" * min(50_000, size - start))
+    time.sleep(0.3)
+    os.pwrite(f.fileno(), b"y", place)
+    f.write(b"z" * 10)
+"""
+
+
+@pytest.mark.parametrize(("size", "place"), [(10, 0), (100, 99), (1_000_000, 777_777), (10_000_000, 5)])
+def test_bytes_that_are_written_again_before_the_commit_are_noticed(runtime: Node, size: int, place: int) -> None:
+    out = runtime.base / "out"
+    producer = runtime.python("p", HEADER, out / "p", str(size), str(place), outputs=[output(out, "p")])
+    consumer = read(runtime, "c")
+    assert producer.wait() == 0
+    assert consumer.wait() == 75
+    assert consumer.exit()["reason"] == "rewritten"
+    assert "was written again after it had been streamed" in str(consumer.exit()["message"])
+    assert not (runtime.base / "c.digest").exists(), "the reader has seen an end"
+
+
+def test_a_file_that_grows_after_its_commit_is_no_shorter_stream(runtime: Node) -> None:
+    path = runtime.base / "out" / "p"
+    outputs = [output(runtime.base / "out", "p", "on_close")]
+    producer = runtime.shell("p", f"echo x > {path}; sleep 0.2; echo y >> {path}", outputs=outputs)
+    assert producer.wait() == 0
+    assert [event["how"] for event in producer.named("changed")] == ["written"]
+    consumer = read(runtime, "c")
+    assert consumer.wait() == 75
+    assert consumer.exit()["reason"] == "rewritten"
+
+
 def test_a_consumer_may_stop_early(runtime: Node) -> None:
     producer = write(runtime, 50, 100_000, 0.002)
     fifo = runtime.base / "in" / "f"
@@ -278,3 +314,41 @@ def test_chain(runtime: Node) -> None:
     assert job.wait() == 0
     assert digest(base / "out" / "s3") == digest(base / "out" / "p")
     wait_for(lambda: all(j.process.poll() == 0 for j in runtime.jobs), "the chain")
+
+
+@pytest.mark.parametrize("fifo", [True, False], ids=["fifo", "stdin"])
+def test_a_killed_exec_is_no_end_of_file(runtime: Node, fifo: bool) -> None:
+    """Its write end is closed by the kernel; what reads is killed before it can take that for the end."""
+    out = runtime.base / "out"
+    for number in range(10):
+        source, target = out / f"p{number}", runtime.base / "in" / f"p{number}" if fifo else None
+        script = f"cd {out}; exec > {source.name}; echo half; exec sleep 30"
+        producer = runtime.shell(source.name, script, outputs=[output(out, source.name)])
+        ended = runtime.base / f"ended{number}"
+        # Of a job that is killed, the first process dies with its exec: the one that reads is a child of it.
+        command = f"exec 3<&0; sh -c 'cat {target or '<&3'}; echo $? > {ended}' & wait"
+        stream = runtime.stream(producer, source, target)
+        consumer = runtime.shell(f"c{number}", command, inputs=[stream], stdout=subprocess.PIPE)
+        assert consumer.process.stdout is not None
+        assert consumer.process.stdout.readline() == b"half\n"
+        consumer.process.kill()
+        consumer.wait_for("exit")
+        assert consumer.exit()["reason"] == "lost"
+        assert not ended.exists(), f"attempt {number}: it saw an end of file"
+        producer.process.terminate()
+        producer.wait()
+
+
+def test_an_input_may_be_opened_twice_before_it_is_read(runtime: Node) -> None:
+    script = (
+        "import os, sys\n"
+        "os.close(os.open(sys.argv[1], os.O_RDONLY))\n"
+        "print(len(open(sys.argv[1], 'rb', buffering=0).read()))"
+    )
+    for number in range(20):
+        producer = write(runtime, pieces=2, size=1000, pause=0.0, name=f"p{number}")
+        target = runtime.base / "in" / f"p{number}"
+        stream = runtime.stream(producer, runtime.base / "out" / f"p{number}", target)
+        job = runtime.python(f"c{number}", script, target, inputs=[stream], stdout=subprocess.PIPE)
+        assert job.process.communicate(timeout=15)[0] == b"2000\n"
+        assert (producer.wait(), job.wait()) == (0, 0)

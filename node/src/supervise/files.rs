@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::Supervisor;
-use crate::commit::{Decision, Fact};
+use crate::commit::Fact;
 use crate::event::Event;
 use crate::hold::{ProcessId, Snapshot, Vitals};
-use crate::outputs::Change;
+use crate::outputs::{existing, Change};
 use crate::sys;
 use crate::tree::{self, Process};
 
@@ -89,9 +89,16 @@ impl Supervisor<'_> {
 
     fn accept(&mut self, closed: Vec<PathBuf>) {
         for path in closed {
-            self.observe(&path, Fact::Closed);
+            self.close(&path);
         }
         self.announce();
+    }
+
+    /// A close that counts. One of a file that is gone does not: what takes its place starts anew.
+    fn close(&mut self, path: &Path) {
+        if path.exists() {
+            self.observe(path, Fact::Closed);
+        }
     }
 
     pub(super) fn snapshot(&self, processes: Vec<Process>) -> Snapshot {
@@ -109,21 +116,21 @@ impl Supervisor<'_> {
     pub(super) fn announce(&mut self) {
         let decisions = std::mem::take(&mut self.decisions);
         let outputs = &self.job.outputs;
-        let port = |index: usize| outputs[index].port.as_str();
-        let events: Vec<Event> = decisions
-            .iter()
-            .filter_map(|decision| match decision {
-                Decision::Opened { port: index, path } => Some(Event::Opened { port: port(*index), path }),
-                Decision::Closed { port: index, path, closes } => {
-                    Some(Event::Closed { port: port(*index), path, closes: *closes })
-                }
-                Decision::Committed { port: index, path } => {
-                    let size = std::fs::metadata(path).ok()?.len();
-                    Some(Event::Committed { port: port(*index), path, size })
-                }
-                Decision::Complete { port: index } => Some(Event::Complete { port: port(*index) }),
-            })
-            .collect();
+        let events: Vec<Event> = decisions.iter().flat_map(|decision| self.commits.events(outputs, decision)).collect();
         self.note(&events);
+    }
+
+    /// The job has succeeded: what was held counts, the rest is committed, and what was committed before is looked at.
+    pub(super) fn commit_all(&mut self) {
+        for path in self.holder.release() {
+            self.close(&path);
+        }
+        self.announce();
+        let job = self.job;
+        let mut commits = std::mem::take(&mut self.commits);
+        self.note(&commits.end(&job.outputs));
+        self.commits = commits;
+        self.decisions.extend(self.tracker.finish(&existing(&job.outputs)));
+        self.announce();
     }
 }

@@ -1,0 +1,166 @@
+//! The system calls that the gate holds, and where each has its path.
+
+use nix::libc;
+
+/// How a system call names a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// By a path; `follow` says whether a symbolic link at its end is followed.
+    Path { path: usize, follow: Follow },
+    /// By a path that is relative to the directory of a descriptor.
+    At { directory: usize, path: usize, follow: Follow },
+    /// By the descriptor of a directory, of which entries are read.
+    Listing,
+    /// Not at all: the process may find other files by the same paths from now on.
+    Elsewhere,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follow {
+    Always,
+    Never,
+    /// Unless an argument has a flag.
+    Unless {
+        argument: usize,
+        flag: u64,
+    },
+    /// If an argument has a flag.
+    If {
+        argument: usize,
+        flag: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub number: i64,
+    pub named: Named,
+    /// The argument with flags of which AT_EMPTY_PATH is one: with it, the descriptor itself is meant.
+    pub empty: Option<usize>,
+}
+
+const NOFOLLOW: u64 = libc::AT_SYMLINK_NOFOLLOW as u64;
+pub const EMPTY_PATH: u32 = libc::AT_EMPTY_PATH as u32;
+
+const fn at(number: i64, follow: Follow) -> Call {
+    Call { number, named: Named::At { directory: 0, path: 1, follow }, empty: None }
+}
+
+const fn stat_at(number: i64, flags: usize) -> Call {
+    let follow = Follow::Unless { argument: flags, flag: NOFOLLOW };
+    Call { number, named: Named::At { directory: 0, path: 1, follow }, empty: Some(flags) }
+}
+
+const fn path(number: i64, follow: Follow) -> Call {
+    Call { number, named: Named::Path { path: 0, follow }, empty: None }
+}
+
+const fn elsewhere(number: i64) -> Call {
+    Call { number, named: Named::Elsewhere, empty: None }
+}
+
+const fn unless(argument: usize) -> Follow {
+    Follow::Unless { argument, flag: NOFOLLOW }
+}
+
+/// The calls that are held, the most frequent first.
+pub const CALLS: &[Call] = &[
+    at(libc::SYS_openat, Follow::Unless { argument: 2, flag: libc::O_NOFOLLOW as u64 }),
+    stat_at(libc::SYS_newfstatat, 3),
+    stat_at(libc::SYS_statx, 2),
+    #[cfg(target_arch = "x86_64")]
+    path(libc::SYS_stat, Follow::Always),
+    #[cfg(target_arch = "x86_64")]
+    path(libc::SYS_lstat, Follow::Never),
+    #[cfg(target_arch = "x86_64")]
+    path(libc::SYS_open, Follow::Unless { argument: 1, flag: libc::O_NOFOLLOW as u64 }),
+    #[cfg(target_arch = "x86_64")]
+    path(libc::SYS_access, Follow::Always),
+    #[cfg(target_arch = "x86_64")]
+    path(libc::SYS_readlink, Follow::Never),
+    at(libc::SYS_faccessat, Follow::Always),
+    at(libc::SYS_faccessat2, unless(3)),
+    at(libc::SYS_readlinkat, Follow::Never),
+    path(libc::SYS_execve, Follow::Always),
+    at(libc::SYS_execveat, unless(4)),
+    at(libc::SYS_openat2, Follow::Always),
+    path(libc::SYS_statfs, Follow::Always),
+    path(libc::SYS_truncate, Follow::Always),
+    path(libc::SYS_getxattr, Follow::Always),
+    path(libc::SYS_lgetxattr, Follow::Never),
+    path(libc::SYS_listxattr, Follow::Always),
+    path(libc::SYS_llistxattr, Follow::Never),
+    #[cfg(target_arch = "x86_64")]
+    path(libc::SYS_link, Follow::Never),
+    at(libc::SYS_linkat, Follow::If { argument: 4, flag: libc::AT_SYMLINK_FOLLOW as u64 }),
+    at(libc::SYS_name_to_handle_at, Follow::If { argument: 4, flag: libc::AT_SYMLINK_FOLLOW as u64 }),
+    Call {
+        number: libc::SYS_inotify_add_watch,
+        named: Named::Path { path: 1, follow: Follow::Unless { argument: 2, flag: libc::IN_DONT_FOLLOW as u64 } },
+        empty: None,
+    },
+    // What changes a name has to find it, too.
+    #[cfg(target_arch = "x86_64")]
+    path(libc::SYS_rename, Follow::Never),
+    #[cfg(target_arch = "x86_64")]
+    at(libc::SYS_renameat, Follow::Never),
+    at(libc::SYS_renameat2, Follow::Never),
+    #[cfg(target_arch = "x86_64")]
+    path(libc::SYS_unlink, Follow::Never),
+    at(libc::SYS_unlinkat, Follow::Never),
+    #[cfg(target_arch = "x86_64")]
+    path(libc::SYS_chmod, Follow::Always),
+    at(libc::SYS_fchmodat, Follow::Always),
+    at(libc::SYS_utimensat, unless(3)),
+    elsewhere(libc::SYS_chroot),
+    elsewhere(libc::SYS_pivot_root),
+    elsewhere(libc::SYS_unshare),
+    elsewhere(libc::SYS_setns),
+    elsewhere(libc::SYS_mount),
+    elsewhere(libc::SYS_move_mount),
+    Call { number: libc::SYS_getdents64, named: Named::Listing, empty: None },
+    #[cfg(target_arch = "x86_64")]
+    Call { number: libc::SYS_getdents, named: Named::Listing, empty: None },
+];
+
+impl Follow {
+    pub fn holds(self, arguments: &[u64; 6]) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Unless { argument, flag } => arguments[argument] & flag == 0,
+            Self::If { argument, flag } => arguments[argument] & flag != 0,
+        }
+    }
+}
+
+/// How the call with this number names a file.
+pub fn named(number: i64) -> Option<Named> {
+    CALLS.iter().find(|call| call.number == number).map(|call| call.named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_stands_once() {
+        let numbers: Vec<i64> = CALLS.iter().map(|call| call.number).collect();
+        for (index, number) in numbers.iter().enumerate() {
+            assert!(!numbers[..index].contains(number), "{number}");
+        }
+    }
+
+    #[test]
+    fn flags_decide_what_is_followed() {
+        let follow = |number: i64, arguments: [u64; 6]| match named(number) {
+            Some(Named::Path { follow, .. } | Named::At { follow, .. }) => follow.holds(&arguments),
+            _ => panic!("{number} has no path"),
+        };
+        assert!(follow(libc::SYS_newfstatat, [0; 6]));
+        assert!(!follow(libc::SYS_newfstatat, [0, 0, 0, NOFOLLOW, 0, 0]));
+        assert!(!follow(libc::SYS_readlinkat, [0; 6]));
+        assert!(!follow(libc::SYS_linkat, [0; 6]));
+        assert_eq!(named(libc::SYS_read), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! The way of a command through the gate: `sfio-node enter` puts the filter on itself, and then becomes the command.
+//!
+//! So the filter holds the command's own execve, too, and whoever answers it need not be the one who started it.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::fcntl::{fcntl, FcntlArg, FdFlag, OFlag};
+use nix::sys::socket::{
+    recv, recvmsg, send, sendmsg, socketpair, AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag,
+    SockType,
+};
+use nix::unistd::{execvp, Pid};
+
+use super::{filter, memory};
+use crate::exec::{CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
+use crate::sys::{self, seccomp};
+
+/// Set, to whatever: commands do without the gate, as where the system has none.
+const WITHOUT_GATE: &str = "SFIO_NODE_WITHOUT_GATE";
+
+/// What the process at the entrance says: it listens, and where it keeps `MARK`; it has no filter, and why; the command
+/// cannot be run.
+const LISTENS: u8 = b'L';
+const WITHOUT: u8 = b'W';
+const CANNOT: u8 = b'X';
+/// Who can read this in its memory can read its paths.
+const MARK: [u8; 16] = *b"sfio-node enters";
+const LONGEST: usize = 4096;
+
+/// The side of the one who lets in.
+#[derive(Debug)]
+pub struct Entrance {
+    socket: OwnedFd,
+    other: Option<OwnedFd>,
+}
+
+/// What has happened at the entrance.
+#[derive(Debug)]
+pub enum Entered {
+    /// Its calls are told at this descriptor. With a reason why they cannot be understood, if so.
+    Listening(OwnedFd, Option<String>),
+    /// There will be no gate, for this reason.
+    Without(String),
+    /// The command cannot be run.
+    CannotRun(String),
+    /// It runs, or has ended.
+    Gone,
+}
+
+impl Entrance {
+    pub fn new() -> nix::Result<Self> {
+        let (socket, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        fcntl(&other, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        Ok(Self { socket, other: Some(other) })
+    }
+
+    /// The command that enters and becomes the one that `words` are.
+    pub fn command(&self, words: &[OsString]) -> std::io::Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        command.arg("enter").arg("--socket").arg(socket.to_string()).arg("--").args(words);
+        Ok(command)
+    }
+
+    /// The process has its end of the socket.
+    pub fn spawned(&mut self) {
+        self.other = None;
+    }
+
+    pub fn hear(&self, process: Pid) -> Option<Entered> {
+        let mut bytes = [0; LONGEST];
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let mut space = nix::cmsg_space!(RawFd);
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let (count, listener) = match recvmsg::<()>(self.socket.as_raw_fd(), &mut parts, Some(&mut space), flags) {
+            Ok(message) => {
+                let mut listener = None;
+                for control in message.cmsgs().into_iter().flatten() {
+                    if let ControlMessageOwned::ScmRights(descriptors) = control {
+                        listener = descriptors.first().copied().map(sys::own);
+                    }
+                }
+                (message.bytes, listener)
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => return None,
+            Err(_) => (0, None),
+        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Some(match (bytes[..count].split_first(), listener) {
+            (Some((&LISTENS, address)), Some(listener)) => Entered::Listening(listener, test(process, address)),
+            (Some((&WITHOUT, reason)), _) => Entered::Without(text(reason)),
+            (Some((&CANNOT, message)), _) => Entered::CannotRun(text(message)),
+            _ => Entered::Gone,
+        })
+    }
+
+    /// Lets the process become the command.
+    pub fn let_in(&self) {
+        let _ = send(self.socket.as_raw_fd(), b"!", MsgFlags::MSG_NOSIGNAL);
+    }
+}
+
+impl AsFd for Entrance {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Why the calls of a process would not be understood.
+fn test(process: Pid, address: &[u8]) -> Option<String> {
+    let address = usize::from_ne_bytes(address.try_into().ok()?);
+    let mut mark = [0; MARK.len()];
+    match memory::read(process.as_raw() as u32, address, &mut mark) {
+        Ok(_) if mark == MARK => None,
+        Ok(_) => Some("the memory of the command cannot be read".into()),
+        Err(error) => Some(format!("the memory of the command cannot be read: {}", error.desc())),
+    }
+}
+
+/// `sfio-node enter`: see the module.
+pub fn enter(socket: RawFd, words: &[OsString]) -> i32 {
+    let socket = sys::own(socket);
+    let _ = fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
+    let say = |kind: u8, text: &[u8]| {
+        let message = [&[kind], &text[..text.len().min(LONGEST - 1)]].concat();
+        let _ = send(socket.as_raw_fd(), &message, MsgFlags::MSG_NOSIGNAL);
+    };
+    let mark = MARK;
+    match listen() {
+        Ok(listener) => {
+            let address = std::hint::black_box(&mark).as_ptr() as usize;
+            let message = [&[LISTENS], address.to_ne_bytes().as_slice()].concat();
+            let descriptors = [listener.as_raw_fd()];
+            let rights = [ControlMessage::ScmRights(&descriptors)];
+            let parts = [IoSlice::new(&message)];
+            if sendmsg::<()>(socket.as_raw_fd(), &parts, &rights, MsgFlags::MSG_NOSIGNAL, None).is_err() {
+                return CANNOT_SET_UP;
+            }
+        }
+        Err(reason) => say(WITHOUT, reason.as_bytes()),
+    }
+    if !matches!(recv(socket.as_raw_fd(), &mut [0], MsgFlags::empty()), Ok(1)) {
+        return CANNOT_SET_UP;
+    }
+    let error = become_command(words);
+    let program = Path::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
+    let message = format!("cannot run {}: {}", program.display(), error.desc());
+    eprintln!("sfio-node: {message}");
+    say(CANNOT, message.as_bytes());
+    if error == Errno::ENOENT {
+        NOT_FOUND
+    } else {
+        CANNOT_RUN
+    }
+}
+
+fn listen() -> Result<OwnedFd, String> {
+    if std::env::var_os(WITHOUT_GATE).is_some() {
+        return Err(format!("{WITHOUT_GATE} is set"));
+    }
+    seccomp::listen(&mut filter::program()).map_err(|error| match error.raw_os_error() {
+        Some(nix::libc::EBUSY) => "this process has a seccomp listener already, as in some containers".into(),
+        _ => format!("seccomp user notification: {error}"),
+    })
+}
+
+fn become_command(words: &[OsString]) -> Errno {
+    let words: Result<Vec<CString>, _> = words.iter().map(|word| CString::new(word.as_bytes())).collect();
+    match words {
+        Ok(words) => match words.first().map(|program| execvp(program, &words)) {
+            Some(Err(error)) => error,
+            _ => Errno::ENOENT,
+        },
+        Err(_) => Errno::EINVAL,
+    }
+}

@@ -1,0 +1,123 @@
+//! The seccomp filter of the gate, as a program for the kernel. No effects.
+
+use nix::libc::{self, sock_filter};
+
+use super::calls::{Call, CALLS, EMPTY_PATH};
+
+/// `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const ARGUMENTS: u32 = 16;
+/// Calls of the x32 interface have this bit in their numbers.
+#[cfg(target_arch = "x86_64")]
+const X32: u32 = 0x4000_0000;
+
+/// AUDIT_ARCH_… of linux/audit.h.
+#[cfg(target_arch = "x86_64")]
+const NATIVE: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const NATIVE: u32 = 0xC000_00B7;
+
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+#[cfg(target_arch = "x86_64")]
+const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+const HAS_BITS: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
+const ALLOW: sock_filter = jump(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0);
+const NOTIFY: sock_filter = jump(RETURN, libc::SECCOMP_RET_USER_NOTIF, 0, 0);
+/// Programs take it for an old kernel, and do without io_uring, whose calls no filter sees.
+const REFUSE: sock_filter = jump(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32, 0, 0);
+
+const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+/// Makes the filter.
+///
+/// Calls of another architecture than the native one are allowed: what they look for is not there before it is
+/// committed, so that they find no file.
+pub fn program() -> Vec<sock_filter> {
+    let mut program = vec![jump(LOAD, ARCHITECTURE, 0, 0), jump(EQUAL, NATIVE, 1, 0), ALLOW, jump(LOAD, NUMBER, 0, 0)];
+    #[cfg(target_arch = "x86_64")]
+    program.extend([jump(AT_LEAST, X32, 0, 1), ALLOW]);
+    program.extend(CALLS.iter().flat_map(hold));
+    program.extend([jump(EQUAL, libc::SYS_io_uring_setup as u32, 0, 1), REFUSE, ALLOW]);
+    program
+}
+
+fn hold(call: &Call) -> Vec<sock_filter> {
+    let number = call.number as u32;
+    let Some(flags) = call.empty else { return vec![jump(EQUAL, number, 0, 1), NOTIFY] };
+    // fstat is often this call with an empty path and a descriptor, which needs no answer.
+    vec![
+        jump(EQUAL, number, 0, 6),
+        jump(LOAD, argument(flags), 0, 0),
+        jump(HAS_BITS, EMPTY_PATH, 0, 3),
+        jump(LOAD, argument(0), 0, 0),
+        jump(EQUAL, libc::AT_FDCWD as u32, 1, 0),
+        ALLOW,
+        NOTIFY,
+    ]
+}
+
+/// Where the lower half of an argument stands.
+fn argument(number: usize) -> u32 {
+    ARGUMENTS + 8 * number as u32 + if cfg!(target_endian = "big") { 4 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel would do: runs the program on the words of a `seccomp_data`.
+    fn run(program: &[sock_filter], architecture: u32, number: i64, arguments: [u64; 6]) -> u32 {
+        let mut words = vec![number as u32, architecture, 0, 0];
+        for argument in arguments {
+            words.extend([argument as u32, (argument >> 32) as u32]);
+        }
+        let (mut at, mut accumulator) = (0, 0);
+        loop {
+            let step = program[at];
+            at += 1;
+            let holds = match step.code {
+                LOAD => {
+                    accumulator = words[step.k as usize / 4];
+                    continue;
+                }
+                RETURN => return step.k,
+                EQUAL => accumulator == step.k,
+                AT_LEAST => accumulator >= step.k,
+                HAS_BITS => accumulator & step.k != 0,
+                code => panic!("unknown instruction {code}"),
+            };
+            at += usize::from(if holds { step.jt } else { step.jf });
+        }
+    }
+
+    #[test]
+    fn what_is_held() {
+        let program = program();
+        let none = [0; 6];
+        for call in CALLS {
+            assert_eq!(run(&program, NATIVE, call.number, none), libc::SECCOMP_RET_USER_NOTIF, "{}", call.number);
+            assert_eq!(run(&program, 0x4000_0003, call.number, none), libc::SECCOMP_RET_ALLOW, "32 bits");
+        }
+        for number in [libc::SYS_read, libc::SYS_sendmsg, libc::SYS_recvfrom, libc::SYS_fstat, libc::SYS_mmap] {
+            assert_eq!(run(&program, NATIVE, number, none), libc::SECCOMP_RET_ALLOW);
+        }
+        assert_eq!(run(&program, NATIVE, libc::SYS_io_uring_setup, none), REFUSE.k);
+    }
+
+    #[test]
+    fn descriptors_need_no_answer() {
+        let program = program();
+        let stat = |directory: i32, flags: u32| {
+            run(&program, NATIVE, libc::SYS_newfstatat, [directory as u64, 0, 0, u64::from(flags), 0, 0])
+        };
+        assert_eq!(stat(3, EMPTY_PATH), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(stat(3, 0), libc::SECCOMP_RET_USER_NOTIF);
+        assert_eq!(stat(libc::AT_FDCWD, EMPTY_PATH), libc::SECCOMP_RET_USER_NOTIF);
+    }
+}

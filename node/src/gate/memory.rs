@@ -1,0 +1,97 @@
+//! The memory and the descriptors of a process whose call is held.
+
+use std::fs;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use nix::libc::PATH_MAX;
+use nix::sys::uio::{process_vm_readv, process_vm_writev, RemoteIoVec};
+use nix::unistd::Pid;
+
+use crate::sys;
+
+/// Not smaller than the pages of any machine are: what lies in one of these is there as a whole, or not at all.
+const PAGE: usize = 4096;
+
+/// Reads a path, up to its end; None where that is not possible.
+pub fn read_path(thread: u32, address: u64) -> Option<Vec<u8>> {
+    let mut path = Vec::new();
+    let mut at = usize::try_from(address).ok()?;
+    let mut buffer = [0_u8; PAGE];
+    while path.len() < PATH_MAX as usize {
+        let length = PAGE - at % PAGE;
+        let count = read(thread, at, &mut buffer[..length]).ok().filter(|count| *count > 0)?;
+        let end = buffer[..count].iter().position(|byte| *byte == 0);
+        path.extend(&buffer[..end.unwrap_or(count)]);
+        if end.is_some() {
+            return Some(path);
+        }
+        at += count;
+    }
+    None
+}
+
+/// Reads from the memory of a process.
+pub fn read(thread: u32, address: usize, buffer: &mut [u8]) -> nix::Result<usize> {
+    let remote = [RemoteIoVec { base: address, len: buffer.len() }];
+    process_vm_readv(Pid::from_raw(thread as i32), &mut [IoSliceMut::new(buffer)], &remote)
+}
+
+/// Writes to the memory of a process.
+///
+/// # Errors
+/// EFAULT when not all of it can be written to.
+pub fn write(thread: u32, address: u64, bytes: &[u8]) -> nix::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let remote = [RemoteIoVec { base: address as usize, len: bytes.len() }];
+    let count = process_vm_writev(Pid::from_raw(thread as i32), &[IoSlice::new(bytes)], &remote)?;
+    if count == bytes.len() {
+        Ok(())
+    } else {
+        Err(Errno::EFAULT)
+    }
+}
+
+/// Gets hold of the same open file that a descriptor of a process stands for.
+pub fn borrow_descriptor(thread: u32, descriptor: i32) -> nix::Result<OwnedFd> {
+    let process = sys::open_process(process_of(thread).ok_or(Errno::ESRCH)?).ok_or(Errno::ESRCH)?;
+    sys::borrow_descriptor(&process, descriptor)
+}
+
+/// The process of a thread.
+fn process_of(thread: u32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn paths() {
+        let own = std::process::id();
+        let (long, endless) = (vec![b'x'; PAGE - 10], vec![b'x'; 3 * PAGE]);
+        for text in [b"/a path".as_slice(), b"", &long] {
+            let mut memory = text.to_vec();
+            memory.push(0);
+            assert!(read_path(own, memory.as_ptr() as u64).as_deref() == Some(text));
+        }
+        assert!(read_path(own, endless.as_ptr() as u64).is_none());
+        assert_eq!(read_path(own, 16), None);
+    }
+
+    #[test]
+    fn a_descriptor_is_shared() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"abc").unwrap();
+        let borrowed = borrow_descriptor(std::process::id(), file.as_raw_fd()).unwrap();
+        assert_eq!(nix::unistd::lseek(&borrowed, 0, nix::unistd::Whence::SeekCur), Ok(3));
+        assert!(borrow_descriptor(std::process::id(), 9999).is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! Where a path of another process leads, as the kernel would find it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a directory is, by whatever name: its device and number.
+pub type Identity = (u64, u64);
+
+/// As many symbolic links as the kernel follows.
+const LINKS: usize = 40;
+
+/// Where a relative path begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// The working directory of the process.
+    Working,
+    /// A descriptor of a directory.
+    Descriptor(i32),
+}
+
+pub fn identity(path: &Path) -> Option<Identity> {
+    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Whose paths they are, and whether it finds the same files by absolute paths as this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    pub thread: u32,
+    pub elsewhere: bool,
+}
+
+/// Whether a path leads to something that is there.
+pub fn exists(caller: Caller, base: Base, path: &[u8], follow: bool) -> bool {
+    let path = of_root(caller, base, path);
+    let path = path.here(path.path.as_os_str());
+    if follow {
+        fs::metadata(path).is_ok()
+    } else {
+        fs::symlink_metadata(path).is_ok()
+    }
+}
+
+/// Finds the first place on the way of a path that lies in one of some directories.
+///
+/// # Arguments
+/// * `follow` - a symbolic link at the end of the path is followed
+/// * `concerned` - whether a directory is one of them
+///
+/// # Returns
+/// The directory and the name in it. None: the path leads elsewhere, or its process may not be looked into.
+pub fn locate(
+    caller: Caller,
+    base: Base,
+    path: &[u8],
+    mut follow: bool,
+    concerned: impl Fn(Identity) -> bool,
+) -> Option<(Identity, OsString)> {
+    let mut path = of_root(caller, base, path);
+    for _ in 0..LINKS * 4 {
+        let (parent, name) = split(&path.path)?;
+        follow |= name.slash;
+        if name.is_itself {
+            // Such as `missing/..`: what has to be there is the way to it.
+            if identity(&path.here(path.path.as_os_str())).is_some() {
+                return None;
+            }
+            path.path = parent;
+            follow = true;
+            continue;
+        }
+        match identity(&path.here(parent.as_os_str())) {
+            Some(directory) if concerned(directory) => return Some((directory, name.text)),
+            Some(_) if follow => {
+                let target = fs::read_link(path.here(parent.join(&name.text).as_os_str())).ok()?;
+                path = if target.is_absolute() {
+                    of_root(caller, base, target.as_os_str().as_bytes())
+                } else {
+                    Rooted { path: parent.join(target), ..path }
+                };
+            }
+            Some(_) => return None,
+            None => {
+                path.path = parent;
+                follow = true;
+            }
+        }
+    }
+    None
+}
+
+/// A path, and where it begins, as this process finds it.
+struct Rooted {
+    root: PathBuf,
+    /// Relative to the root.
+    path: PathBuf,
+}
+
+impl Rooted {
+    fn here(&self, path: &OsStr) -> PathBuf {
+        self.root.join(path)
+    }
+}
+
+fn of_root(Caller { thread, elsewhere }: Caller, base: Base, path: &[u8]) -> Rooted {
+    let root = match base {
+        // The way through `/proc` takes longer.
+        _ if path.starts_with(b"/") && !elsewhere => "/".into(),
+        _ if path.starts_with(b"/") => format!("/proc/{thread}/root"),
+        Base::Working => format!("/proc/{thread}/cwd"),
+        Base::Descriptor(descriptor) => format!("/proc/{thread}/fd/{descriptor}"),
+    };
+    let start = path.iter().take_while(|byte| **byte == b'/').count();
+    let path = Path::new(OsStr::from_bytes(&path[start..]));
+    // These mean whoever asks.
+    let own = [("proc/self", ""), ("proc/thread-self", ""), ("dev/fd", "fd")];
+    let of_thread = own.into_iter().find_map(|(own, place)| Some((place, path.strip_prefix(own).ok()?)));
+    let path = match of_thread {
+        Some((place, rest)) if start > 0 => Path::new("proc").join(thread.to_string()).join(place).join(rest),
+        _ => path.to_owned(),
+    };
+    Rooted { root: root.into(), path }
+}
+
+struct Name {
+    text: OsString,
+    /// It ends with a slash, as what is a directory.
+    slash: bool,
+    /// It is `.` or `..`: the path is that of a directory.
+    is_itself: bool,
+}
+
+/// The directory and the last name of a path; None when it has none.
+fn split(path: &Path) -> Option<(PathBuf, Name)> {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/')? + 1;
+    let start = bytes[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let text = &bytes[start..end];
+    let name = Name {
+        text: OsStr::from_bytes(text).to_owned(),
+        slash: end < bytes.len(),
+        is_itself: matches!(text, b"." | b".."),
+    };
+    Some((OsStr::from_bytes(&bytes[..start]).into(), name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn ways_to_a_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let gated = root.join("gated");
+        fs::create_dir_all(gated.join("inside")).unwrap();
+        fs::create_dir(root.join("other")).unwrap();
+        fs::write(root.join("other/file"), "").unwrap();
+        for (target, link) in [
+            ("../gated", "other/up"),
+            ("gated/name", "direct"),
+            ("direct", "second"),
+            ("loop", "loop"),
+            ("other/up/deep/er", "far"),
+        ] {
+            symlink(target, root.join(link)).unwrap();
+        }
+        symlink(gated.join("name"), root.join("absolute")).unwrap();
+        let target = identity(&gated).unwrap();
+        let find = |path: &str, follow: bool| {
+            let path = path.replace('~', root.to_str().unwrap());
+            let find = |elsewhere: bool| {
+                let caller = Caller { thread: std::process::id(), elsewhere };
+                locate(caller, Base::Working, path.as_bytes(), follow, |found| found == target)
+            };
+            assert_eq!(find(false), find(true), "{path}");
+            find(false).map(|(_, name)| name.into_string().unwrap())
+        };
+        for (path, expected) in [
+            ("~/gated/name", Some("name")),
+            ("~/gated/name/", Some("name")),
+            ("~/gated/name/below/it", Some("name")),
+            ("~/gated/missing/..", Some("missing")),
+            ("~//other/./../gated/name", Some("name")),
+            ("~/other/up/name", Some("name")),
+            ("~/second", Some("name")),
+            ("~/absolute", Some("name")),
+            ("~/far", Some("deep")),
+            ("~/gated", None),
+            ("~/gated/", None),
+            ("~/gated/.", None),
+            ("~/gated/inside", Some("inside")),
+            ("~/gated/inside/..", None),
+            ("~/loop", None),
+            ("~/other/file", None),
+            ("~/other/missing/gated/name", None),
+            ("/", None),
+            ("", None),
+            ("no-such-file", None),
+        ] {
+            assert_eq!(find(path, true).as_deref(), expected, "{path}");
+        }
+        assert_eq!(find("~/second", false), None);
+        assert_eq!(find("~/gated/name", false).as_deref(), Some("name"));
+    }
+
+    #[test]
+    fn relative_to_a_descriptor() {
+        use std::os::fd::AsRawFd;
+        let directory = tempfile::tempdir().unwrap();
+        let open = fs::File::open(directory.path()).unwrap();
+        let target = identity(directory.path()).unwrap();
+        let find = |path: &str| {
+            let base = Base::Descriptor(open.as_raw_fd());
+            let caller = Caller { thread: std::process::id(), elsewhere: false };
+            assert_eq!(exists(caller, base, path.as_bytes(), true), path == ".", "{path}");
+            locate(caller, base, path.as_bytes(), true, |found| found == target)
+        };
+        assert_eq!(find("name"), Some((target, "name".into())));
+        assert_eq!(find("."), None);
+        for own in ["/proc/self/fd", "/proc/thread-self/fd", "/dev/fd"] {
+            assert_eq!(find(&format!("{own}/{}/name", open.as_raw_fd())), Some((target, "name".into())), "{own}");
+        }
+    }
+}

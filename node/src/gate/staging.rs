@@ -1,0 +1,281 @@
+//! What a command finds at the place of a gated input: nothing before it is committed.
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, FileTimes, FileType, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{symlink, DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use nix::libc::{DT_DIR, DT_LNK, DT_REG, DT_UNKNOWN};
+
+use super::listing::Entry;
+use super::resolve::{identity, Identity};
+
+/// Makes room at `target`: what an earlier attempt of the job has left is removed.
+pub fn clear(target: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(target) {
+        // Its files are links to those of a producer, which keep their own names.
+        Ok(found) if found.is_dir() => fs::remove_dir_all(target),
+        Ok(_) => fs::remove_file(target),
+        Err(error) => Err(error),
+    };
+    removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+/// Whether two paths, which need not exist yet, are on one file system.
+pub fn same_file_system(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| path.ancestors().find_map(|above| fs::metadata(above).ok()).map(|found| found.dev());
+    device(one) == device(other)
+}
+
+/// Puts a symbolic link in place, as a whole.
+pub fn place_link(source: &Path, target: &Path) -> io::Result<()> {
+    symlink(source, target)
+}
+
+/// What has come into a directory.
+#[derive(Debug)]
+pub enum Arrival {
+    /// An entry of a directory.
+    Entry { directory: Identity, entry: Entry },
+    /// A directory, with the entries for itself and for the one above it.
+    Directory { path: PathBuf, own: [Entry; 2] },
+}
+
+/// A directory that fills with what is committed in that of a producer.
+#[derive(Debug)]
+pub struct Tree {
+    source: PathBuf,
+    target: PathBuf,
+    /// The directory has the mode of its source, which need not be there at first.
+    adopted: Cell<bool>,
+}
+
+impl Tree {
+    /// Makes the directory, empty.
+    pub fn new(source: &Path, target: &Path) -> io::Result<(Self, Arrival)> {
+        DirBuilder::new().mode(0o755).create(target)?;
+        let tree = Self { source: source.to_owned(), target: target.to_owned(), adopted: Cell::new(false) };
+        let root = arrived_directory(target)?;
+        Ok((tree, root))
+    }
+
+    /// Puts a committed file in place, and the directories above it.
+    ///
+    /// One that the producer has removed meanwhile is not there for anybody.
+    pub fn place(&self, relative: &Path) -> io::Result<Vec<Arrival>> {
+        let mut arrivals = Vec::new();
+        if relative.components().any(|part| !matches!(part, Component::Normal(_))) {
+            return Ok(arrivals);
+        }
+        if !self.adopted.replace(true) {
+            self.adopt_mode(Path::new(""))?;
+        }
+        let mut above: Vec<&Path> = relative.ancestors().skip(1).filter(|path| *path != Path::new("")).collect();
+        above.reverse();
+        for directory in above {
+            self.make_directory(directory, &mut arrivals)?;
+        }
+        match self.link(relative) {
+            Ok(true) => arrivals.extend(arrived(&self.target.join(relative))),
+            Ok(false) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        Ok(arrivals)
+    }
+
+    /// Puts everything else in place: the output is complete.
+    pub fn complete(&self) -> io::Result<Vec<Arrival>> {
+        let mut arrivals = Vec::new();
+        self.mirror(Path::new(""), &mut arrivals)?;
+        Ok(arrivals)
+    }
+
+    /// Gives a directory the mode of its source, and what is needed to fill it.
+    fn adopt_mode(&self, relative: &Path) -> io::Result<()> {
+        match fs::metadata(self.source.join(relative)) {
+            Ok(found) => {
+                let mode = found.permissions().mode() | 0o700;
+                fs::set_permissions(self.target.join(relative), Permissions::from_mode(mode))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn mirror(&self, relative: &Path, arrivals: &mut Vec<Arrival>) -> io::Result<()> {
+        let source = self.source.join(relative);
+        for entry in fs::read_dir(&source)? {
+            let entry = entry?;
+            let (kind, path) = (entry.file_type()?, relative.join(entry.file_name()));
+            if kind.is_dir() {
+                self.make_directory(&path, arrivals)?;
+                self.mirror(&path, arrivals)?;
+            } else if self.put(&path, kind)? {
+                arrivals.extend(arrived(&self.target.join(&path)));
+            }
+        }
+        let (found, target) = (fs::metadata(&source)?, self.target.join(relative));
+        fs::set_permissions(&target, found.permissions())?;
+        File::open(&target)?.set_times(FileTimes::new().set_modified(found.modified()?))
+    }
+
+    fn put(&self, relative: &Path, kind: FileType) -> io::Result<bool> {
+        if kind.is_symlink() {
+            return self.copy_link(relative);
+        }
+        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
+            return Ok(false);
+        }
+        self.link(relative)
+    }
+
+    /// False: it is there already.
+    fn link(&self, relative: &Path) -> io::Result<bool> {
+        let (source, target) = (self.source.join(relative), self.target.join(relative));
+        match fs::hard_link(&source, &target) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(error),
+            // Too many links, or somebody else's file: a copy that appears as a whole.
+            Err(_) => copy(&source, &target).map(|()| true),
+        }
+    }
+
+    fn copy_link(&self, relative: &Path) -> io::Result<bool> {
+        let mut leads = fs::read_link(self.source.join(relative))?;
+        // From here, what lies outside of the directory is elsewhere.
+        if leads.is_relative() && leaves(relative.parent().unwrap_or(Path::new("")), &leads) {
+            leads = self.source.join(relative.parent().unwrap_or(Path::new(""))).join(leads);
+        }
+        match symlink(leads, self.target.join(relative)) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
+    fn make_directory(&self, relative: &Path, arrivals: &mut Vec<Arrival>) -> io::Result<()> {
+        let target = self.target.join(relative);
+        match DirBuilder::new().create(&target) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+            result => result?,
+        }
+        self.adopt_mode(relative)?;
+        arrivals.push(arrived_directory(&target)?);
+        arrivals.extend(arrived(&target));
+        Ok(())
+    }
+}
+
+/// Whether a relative path leads out of the directory that `from` is relative to.
+fn leaves(from: &Path, path: &Path) -> bool {
+    let mut depth = from.components().count() as i64;
+    path.components().any(|part| {
+        depth += match part {
+            Component::ParentDir => -1,
+            Component::Normal(_) => 1,
+            _ => 0,
+        };
+        depth < 0
+    })
+}
+
+fn copy(source: &Path, target: &Path) -> io::Result<()> {
+    let mut name = target.as_os_str().to_owned();
+    name.push(".sfio-copy");
+    let (part, found) = (PathBuf::from(name), fs::metadata(source)?);
+    let copied = fs::copy(source, &part)
+        .and_then(|_| File::open(&part)?.set_times(FileTimes::new().set_modified(found.modified()?)))
+        .and_then(|()| fs::rename(&part, target));
+    if copied.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    copied
+}
+
+fn arrived(path: &Path) -> Option<Arrival> {
+    let (directory, name) = (identity(path.parent()?)?, path.file_name()?);
+    Some(Arrival::Entry { directory, entry: entry(name, path)? })
+}
+
+fn arrived_directory(path: &Path) -> io::Result<Arrival> {
+    let own = |name: &str, path: &Path| entry(OsStr::new(name), path).ok_or(io::Error::from(ErrorKind::NotFound));
+    let above = path.parent().unwrap_or(Path::new("/"));
+    Ok(Arrival::Directory { path: path.to_owned(), own: [own(".", path)?, own("..", above)?] })
+}
+
+fn entry(name: &OsStr, path: &Path) -> Option<Entry> {
+    let found = fs::symlink_metadata(path).ok()?;
+    let kind = match found.file_type() {
+        kind if kind.is_dir() => DT_DIR,
+        kind if kind.is_symlink() => DT_LNK,
+        kind if kind.is_file() => DT_REG,
+        _ => DT_UNKNOWN,
+    };
+    Some(Entry { name: OsStr::from_bytes(name.as_bytes()).to_owned(), number: found.ino(), kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(arrivals: &[Arrival]) -> Vec<String> {
+        let mut names: Vec<String> = arrivals
+            .iter()
+            .filter_map(|arrival| match arrival {
+                Arrival::Entry { entry, .. } => entry.name.to_str().map(str::to_owned),
+                Arrival::Directory { .. } => None,
+            })
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_tree_fills() {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        fs::create_dir_all(source.join("deep/er")).unwrap();
+        fs::create_dir(source.join("empty")).unwrap();
+        for (directory, mode) in [("deep", 0o750), ("empty", 0o500), ("", 0o711)] {
+            fs::set_permissions(source.join(directory), Permissions::from_mode(mode)).unwrap();
+        }
+        for file in ["a", "deep/er/b", "c"] {
+            fs::write(source.join(file), file).unwrap();
+        }
+        symlink("../a", source.join("deep/inside")).unwrap();
+        symlink("../../elsewhere", source.join("deep/outside")).unwrap();
+        let (tree, root) = Tree::new(&source, &target).unwrap();
+        assert!(matches!(root, Arrival::Directory { path, .. } if path == target));
+        assert_eq!(names(&tree.place(Path::new("deep/er/b")).unwrap()), ["b", "deep", "er"]);
+        let mode = |path: &str| fs::metadata(target.join(path)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(""), mode("deep")), (0o711, 0o750));
+        assert!(tree.place(Path::new("deep/er/b")).unwrap().is_empty());
+        assert!(tree.place(Path::new("gone")).unwrap().is_empty());
+        assert!(tree.place(Path::new("../a")).unwrap().is_empty());
+        assert_eq!(names(&tree.complete().unwrap()), ["a", "c", "empty", "inside", "outside"]);
+        assert_eq!((mode(""), mode("deep"), mode("empty")), (0o711, 0o750, 0o500));
+        assert_eq!(fs::read_to_string(target.join("deep/er/b")).unwrap(), "deep/er/b");
+        assert_eq!(fs::read_to_string(target.join("deep/inside")).unwrap(), "a");
+        assert_eq!(fs::read_link(target.join("deep/outside")).unwrap(), source.join("deep/../../elsewhere"));
+        let times = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+        assert_eq!(times(&target.join("deep")), times(&source.join("deep")));
+        clear(&target).unwrap();
+        assert!(!target.exists() && source.join("a").exists());
+        clear(&target).unwrap();
+    }
+
+    #[test]
+    fn copies_are_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, target) = (directory.path().join("a"), directory.path().join("b"));
+        fs::write(&source, "text").unwrap();
+        copy(&source, &target).unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "text");
+        assert!(copy(&directory.path().join("missing"), &target).is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+}

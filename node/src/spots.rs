@@ -1,0 +1,132 @@
+//! Whether bytes that were streamed are still those of the file: digests of some of its blocks.
+//!
+//! To read a stream again as a whole, and to digest it as it passes, would cost more than to feed it. So all of it is
+//! compared as long as it is small, then evenly spread blocks, and always its beginning: what programs write again is a
+//! header, or everything.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
+use std::os::unix::fs::FileExt;
+
+const BLOCK: u64 = 16 << 10;
+/// When there are so many blocks, every second one is given up.
+const LIMIT: usize = 256;
+
+/// Digests of bytes of a file, as they were when they were noted.
+#[derive(Debug)]
+pub struct Spots {
+    /// Every `stride`-th block is compared.
+    stride: u64,
+    spots: Vec<Spot>,
+    /// Bytes could not be read again: the file was cut.
+    unreadable: bool,
+}
+
+#[derive(Debug)]
+struct Spot {
+    block: u64,
+    length: usize,
+    digest: DefaultHasher,
+}
+
+impl Spots {
+    pub fn new() -> Self {
+        Self { stride: 1, spots: Vec::new(), unreadable: false }
+    }
+
+    /// Notes the bytes from `start` to `end` of `file`, which follow those noted before.
+    pub fn note(&mut self, file: &File, start: u64, end: u64) {
+        let mut buffer = [0; BLOCK as usize];
+        for block in start / BLOCK..end.div_ceil(BLOCK) {
+            if block % self.stride != 0 {
+                continue;
+            }
+            let from = start.max(block * BLOCK);
+            let part = &mut buffer[..(end.min((block + 1) * BLOCK) - from) as usize];
+            self.unreadable |= file.read_exact_at(part, from).is_err();
+            let spot = self.spot(block);
+            spot.digest.write(part);
+            spot.length += part.len();
+        }
+    }
+
+    /// The last one, which is that of `block`.
+    fn spot(&mut self, block: u64) -> &mut Spot {
+        if self.spots.last().is_none_or(|spot| spot.block != block) {
+            if self.spots.len() == LIMIT {
+                self.stride *= 2;
+                self.spots.retain(|spot| spot.block % self.stride == 0);
+            }
+            self.spots.push(Spot { block, length: 0, digest: DefaultHasher::new() });
+        }
+        let last = self.spots.len() - 1;
+        &mut self.spots[last]
+    }
+
+    /// Whether `file` still has the bytes that were noted, as far as they are compared.
+    pub fn hold(&self, file: &File) -> bool {
+        let mut buffer = [0; BLOCK as usize];
+        let mut same = |spot: &Spot| {
+            let bytes = &mut buffer[..spot.length];
+            let mut digest = DefaultHasher::new();
+            let read = file.read_exact_at(bytes, spot.block * BLOCK);
+            digest.write(bytes);
+            read.is_ok() && digest.finish() == spot.digest.finish()
+        };
+        !self.unreadable && self.spots.iter().all(&mut same)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a file of `size` bytes that was noted in `pieces` holds after the byte at `place` was written again.
+    fn holds_after(size: u64, piece: u64, place: u64, byte: u8) -> bool {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&vec![7; size as usize], 0).unwrap();
+        let mut spots = Spots::new();
+        let mut start = 0;
+        while start < size {
+            let end = size.min(start + piece);
+            spots.note(&file, start, end);
+            start = end;
+        }
+        assert!(spots.spots.len() <= LIMIT);
+        file.write_all_at(&[byte], place).unwrap();
+        spots.hold(&file)
+    }
+
+    #[test]
+    fn a_small_file_is_compared_as_a_whole() {
+        for (size, piece) in
+            [(1, 1), (100, 7), (BLOCK, BLOCK), (BLOCK + 1, 100), (5 * BLOCK, 3 * BLOCK + 5), (4 << 20, 1 << 20)]
+        {
+            for place in [0, size / 2, size - 1] {
+                assert!(holds_after(size, piece, place, 7), "{size} {piece} {place}");
+                assert!(!holds_after(size, piece, place, 8), "{size} {piece} {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_large_file_blocks_are_compared() {
+        let size = 20 << 20;
+        for (place, same) in [(0, false), (BLOCK - 1, false), (8 * BLOCK, false), (8 * BLOCK + BLOCK, true)] {
+            assert_eq!(holds_after(size, 1_000_003, place, 8), same, "{place}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_cut_does_not_hold() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[7; 100], 0).unwrap();
+        let mut spots = Spots::new();
+        spots.note(&file, 0, 100);
+        file.set_len(99).unwrap();
+        assert!(!spots.hold(&file));
+        spots.note(&file, 100, 200);
+        file.write_all_at(&[7; 200], 0).unwrap();
+        assert!(!spots.hold(&file));
+    }
+}

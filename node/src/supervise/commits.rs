@@ -1,0 +1,91 @@
+//! What was committed while the job ran, and whether it stays so.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::commit::Decision;
+use crate::event::Event;
+use crate::job::Output;
+use crate::stamp::{Fate, Stamp};
+
+/// A file that was committed early.
+#[derive(Debug)]
+struct Early {
+    /// None: it was gone before it could be looked at.
+    stamp: Option<Stamp>,
+    closed_again: bool,
+    /// Its change was told.
+    told: bool,
+}
+
+/// Turns decisions into events, and tells once of each file that is changed after its commit.
+#[derive(Debug, Default)]
+pub(super) struct Commits {
+    /// By output and path.
+    early: BTreeMap<(usize, PathBuf), Early>,
+    /// Closes may have been missed.
+    pub lost: bool,
+    ended: bool,
+}
+
+impl Commits {
+    pub fn events<'e>(&mut self, outputs: &'e [Output], decision: &'e Decision) -> Vec<Event<'e>> {
+        let port = |index: usize| outputs[index].port.as_str();
+        match decision {
+            Decision::Opened { port: index, path } => vec![Event::Opened { port: port(*index), path }],
+            Decision::Closed { port: index, path, closes } => {
+                let closed = Event::Closed { port: port(*index), path, closes: *closes };
+                let changed = self.closed_again(*index, path).map(|how| changed(port(*index), path, how));
+                [Some(closed), changed].into_iter().flatten().collect()
+            }
+            Decision::Committed { port: index, path } => {
+                let file = fs::metadata(path).ok();
+                let stamp = file.as_ref().map(Stamp::of);
+                if !self.ended {
+                    self.early.insert((*index, path.clone()), Early { stamp, closed_again: false, told: false });
+                }
+                let size = file.map_or(0, |file| file.len());
+                vec![Event::Committed { port: port(*index), path, size }]
+            }
+            Decision::Complete { port: index } => vec![Event::Complete { port: port(*index) }],
+            Decision::Fewer { port: index, promised, found } => {
+                vec![Event::Fewer { port: port(*index), promised: *promised, found: *found }]
+            }
+        }
+    }
+
+    /// The job has ended: the changes that were not told yet.
+    pub fn end<'e>(&'e mut self, outputs: &'e [Output]) -> Vec<Event<'e>> {
+        self.ended = true;
+        let lost = self.lost;
+        let fates = self.early.iter_mut().map(|((index, path), early)| (index, path, early.tell(path, lost)));
+        let told = fates.filter_map(|(index, path, fate)| Some((index, path, fate?)));
+        told.map(|(index, path, how)| changed(outputs[*index].port.as_str(), path, how)).collect()
+    }
+
+    fn closed_again(&mut self, index: usize, path: &Path) -> Option<&'static str> {
+        let early = self.early.get_mut(&(index, path.to_owned()))?;
+        early.closed_again = true;
+        early.tell(path, self.lost)
+    }
+}
+
+impl Early {
+    fn tell(&mut self, path: &Path, lost: bool) -> Option<&'static str> {
+        if self.told {
+            return None;
+        }
+        let fate = self.stamp.map_or(Fate::Removed, |stamp| stamp.fate(path, self.closed_again || lost));
+        self.told = fate != Fate::Same;
+        match fate {
+            Fate::Same => None,
+            Fate::Written => Some("written"),
+            Fate::Removed => Some("removed"),
+        }
+    }
+}
+
+fn changed<'e>(port: &'e str, path: &'e Path, how: &'static str) -> Event<'e> {
+    Event::Changed { port, path, how }
+}

@@ -1,0 +1,54 @@
+//! The way of a command through its gates.
+
+use super::{Supervisor, Token};
+use crate::event::Event;
+use crate::gate::Entered;
+
+impl Supervisor<'_> {
+    /// Hears what the process at the entrance says.
+    pub(super) fn look_at_entrance(&mut self) {
+        while let Some(entered) = self.entrance.as_ref().and_then(|entrance| entrance.hear(self.main)) {
+            match entered {
+                Entered::Listening(listener, trouble) => {
+                    // Its calls have to be answered, even if they are not understood.
+                    let trouble = self.gates.serve(listener).err().map(|error| error.to_string()).or(trouble);
+                    self.enter(trouble);
+                }
+                Entered::Without(reason) => self.enter(Some(reason)),
+                Entered::CannotRun(message) => self.message = Some(message),
+                Entered::Gone => self.entrance = None,
+            }
+        }
+    }
+
+    fn enter(&mut self, trouble: Option<String>) {
+        if let Some(reason) = trouble {
+            let message = format!("no gate ({reason}): the command starts when all that it reads is committed");
+            self.note(&[Event::Warning { message: &message }]);
+            self.held = true;
+        }
+        self.let_in();
+    }
+
+    fn let_in(&mut self) {
+        if let Some(entrance) = self.entrance.as_ref().filter(|_| !self.held || self.gates.are_open()) {
+            entrance.let_in();
+            self.held = false;
+        }
+    }
+
+    /// Takes what has been committed.
+    pub(super) fn advance_gates(&mut self) {
+        if self.reason.is_some() || self.ending.is_some() || self.gates.are_open() {
+            return;
+        }
+        if let Some(watcher) = self.watcher.as_mut() {
+            self.gates.arm(watcher, &Token::Gate);
+        }
+        if let Err((input, failure)) = self.gates.advance() {
+            self.fail_input(input, failure);
+        } else if self.held && self.gates.are_open() {
+            self.let_in();
+        }
+    }
+}
