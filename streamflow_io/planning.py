@@ -28,6 +28,7 @@ from .coordination import Delivery, Gang, StreamEdge
 from .hints import HintError, HintErrors, SchedulerConfig, read_scheduler_config
 from .runtime import EmbeddedRuntime, NodeRuntimeError
 from .scheduling.checks import StepStorage, StepStorages
+from .scheduling.scheduler import IOAwareScheduler
 from .streaming.translator import InvalidHintsException, IOAwareTranslator, Plan
 
 
@@ -151,7 +152,7 @@ def _translated(workflow: WorkflowConfig, context: Any, path: Path, file: str, i
         inputs = cwl_utils.parser.utils.load_inputfile_by_uri(
             version=definition.cwlVersion, path=inputs_path, loadingOptions=definition.loadingOptions
         )
-    translator = IOAwareTranslator(
+    translator = _Planner(
         context=context,
         name="plan",
         output_directory=str(path.parent),
@@ -162,6 +163,13 @@ def _translated(workflow: WorkflowConfig, context: Any, path: Path, file: str, i
     )
     translator.translate()
     return translator.plan
+
+
+class _Planner(IOAwareTranslator):
+    """Plans also what has no hints."""
+
+    def may_have_hints(self, scheduler: IOAwareScheduler) -> bool:
+        return True
 
 
 def _located(name: str, streamflow_file: Path) -> str:
@@ -182,6 +190,7 @@ def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
 
 _DELIVERY = {
     Delivery.STREAM: "[green]streams[/green]",
+    Delivery.GATE: "[green]gate[/green]",
     Delivery.COMMIT: "[cyan]at commit[/cyan]",
     Delivery.TERMINATION: "at termination",
 }

@@ -257,9 +257,11 @@ class Bench:
     def leftovers(self) -> list[str]:
         """What is left of our runs: processes, FIFOs, sockets, run directories."""
         left = [f"process {pid}: {command}" for pid, command in self._processes()]
-        for path in self.directory.rglob("*"):
-            if path.is_fifo() or path.is_socket() or path.name.startswith("streamflow-io-"):
-                left.append(str(path))
+        # What is being removed while one looks is no error here, as it is for rglob.
+        for directory, directories, files in os.walk(self.directory):
+            for path in (Path(directory, name) for name in (*directories, *files)):
+                if path.is_fifo() or path.is_socket() or path.name.startswith("streamflow-io-"):
+                    left.append(str(path))
         return left
 
     def _processes(self) -> Iterator[tuple[int, str]]:

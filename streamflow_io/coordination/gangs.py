@@ -1,4 +1,4 @@
-"""Gangs: steps that run at the same time because bytes flow between them. Pure."""
+"""Gangs: steps that run at the same time because one reads what the other writes. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
-from .graph import Delivery, Step, StreamEdge
+from .graph import Step, StreamEdge
 
 
 @dataclass(frozen=True)
 class Gang:
-    """Steps joined by streams.
+    """Steps joined by streams and gates.
 
     :ivar steps: paths, producers before consumers
-    :ivar heads: those that read no stream; they need their cores
+    :ivar heads: those that read from none of the others; they need their cores
     :ivar cores: what the heads need at once, for one job each; None if that is known only at run time
     """
 
@@ -28,11 +28,11 @@ def find_gangs(edges: Iterable[StreamEdge], steps: Mapping[str, Step]) -> tuple[
 
     :param edges: all stream edges
     :param steps: steps by path
-    :return: the connected components of the steps under streamed edges, in the order of the paths
+    :return: the connected components of the steps under edges that are streamed or gated, in the order of the paths
     """
     producers: dict[str, set[str]] = {}
     for edge in edges:
-        if edge.delivery is Delivery.STREAM and edge.route.consumer is not None:
+        if edge.delivery.joins and edge.route.consumer is not None:
             producers.setdefault(edge.route.consumer.step, set()).add(edge.route.output.step)
     components: dict[str, set[str]] = {}
     for consumer, read in producers.items():

@@ -42,13 +42,20 @@ class HopKind(str, Enum):
 class Delivery(str, Enum):
     """How a file gets from a step to the next.
 
-    `STREAM`: the consumer reads bytes while they are written. `COMMIT`: it gets the file once it is committed.
-    `TERMINATION`: it gets the file when the job that wrote it has ended, as with plain StreamFlow.
+    `STREAM`: the consumer reads bytes while they are written. `GATE`: it starts with its producer, and is held where it
+    touches what is not committed. `COMMIT`: it gets the file once it is committed. `TERMINATION`: it gets the file when
+    the job that wrote it has ended, as with plain StreamFlow.
     """
 
     STREAM = "stream"
+    GATE = "gate"
     COMMIT = "commit"
     TERMINATION = "termination"
+
+    @property
+    def joins(self) -> bool:
+        """Whether the consumer runs while its producer does: both are of one gang."""
+        return self in (Delivery.STREAM, Delivery.GATE)
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Output:
     :ivar rules: the Streaming rules that hold for it
     :ivar streamable: written front to back
     :ivar obstacle: why it is known only when the job has ended, if so
-    :ivar stream_obstacle: why its bytes cannot be read before commit, if so
+    :ivar stream_obstacle: why a consumer cannot have it before commit, if so
     """
 
     step: str
@@ -110,7 +117,7 @@ class Hop:
 
     :ivar step: its name in the translated workflow
     :ivar port: the name of its port at which the file arrives
-    :ivar obstacle: why no bytes can be streamed through it, if so
+    :ivar obstacle: why nothing can pass it before commit, if so
     :ivar widths: a scatter only: over how many inputs it scatters
     """
 

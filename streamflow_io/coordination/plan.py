@@ -9,7 +9,7 @@ from streamflow_io.hints.models import StreamingRule
 
 from .graph import Delivery, Hop, HopKind, OutputKind, Route, StreamEdge
 
-_NO_STREAM_THROUGH = {
+_NOT_EARLY_THROUGH = {
     HopKind.SCATTER: "a list is scattered as a whole here",
     HopKind.PICK_VALUE: "pickValue looks at the value",
     HopKind.VALUE_FROM: "valueFrom computes a new value from it",
@@ -38,17 +38,23 @@ def _edge(route: Route) -> StreamEdge | None:
         return None
     by_element, reordered = _by_element(route, rule)
     if (reason := _no_commit(route)) is not None:
-        wanted = rule.committed.kind != "on_termination" or rule.mode == "no_update"
+        wanted = rule.committed.kind != "on_termination" or rule.start == "producer"
         return StreamEdge(route, rule, Delivery.TERMINATION, fallback=reason if wanted else None)
     at_commit = _at_commit(route, rule, by_element, reordered)
-    if rule.mode == "no_update" and rule.start == "producer":
-        if (reason := _no_stream(route, by_element)) is not None:
-            return replace(at_commit, fallback=reason)
-        return StreamEdge(route, rule, Delivery.STREAM, by_element, reordered)
-    if rule.mode == "update" and rule.start == "producer":
-        reason = "`start: producer` with `mode: update` is not available yet: the consumer starts at commit"
+    if rule.start == "commit":
+        return at_commit
+    if (reason := _not_early(route, rule, by_element)) is not None:
         return replace(at_commit, fallback=reason)
-    return at_commit
+    return StreamEdge(route, rule, _early_delivery(route, rule), by_element, reordered)
+
+
+def _early_delivery(route: Route, rule: StreamingRule) -> Delivery:
+    """How a consumer that starts with its producer reads: bytes of a growing file, or at the gate.
+
+    A Directory has no bytes; under `no_update` the gate lists its entries as they are committed.
+    """
+    bytewise = rule.mode == "no_update" and route.output.kind is not OutputKind.DIRECTORY
+    return Delivery.STREAM if bytewise else Delivery.GATE
 
 
 def _rule(route: Route) -> StreamingRule | None:
@@ -65,7 +71,6 @@ def _at_commit(route: Route, rule: StreamingRule, by_element: bool, reordered: b
         # Elements that a step has committed already keep their order: each is the output of a job of its own.
         by_element = by_element and not reordered
         return StreamEdge(route, rule, Delivery.TERMINATION, by_element)
-    reason = None
     if route.output.kind is OutputKind.DIRECTORY and str(rule.committed) == "on_close":
         reason = (
             "a Directory is never closed: use on_n_files, on_file or on_close:N; its files are committed at termination"
@@ -91,21 +96,26 @@ def _no_commit(route: Route) -> str | None:
         return route.output.obstacle
     for hop in route.hops:
         if hop.kind in _NO_COMMIT_THROUGH:
-            return f"{_NO_STREAM_THROUGH[hop.kind]} ({hop.step})"
+            return f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})"
     return None
 
 
-def _no_stream(route: Route, by_element: bool) -> str | None:
+def _not_early(route: Route, rule: StreamingRule, by_element: bool) -> str | None:
+    """Why a consumer cannot start with its producer, if so."""
     output, consumer = route.output, route.consumer
     assert consumer is not None
-    if not consumer.streamable:
+    # Bytes, and listings under `no_update`, can be read only once, front to back.
+    if rule.mode == "no_update" and not consumer.streamable:
         return f"the input {consumer.name} is not `streamable`"
     if consumer.obstacle is not None:
         return consumer.obstacle
     if output.stream_obstacle is not None:
         return output.stream_obstacle
-    if output.kind is OutputKind.DIRECTORY or (output.kind is OutputKind.FILES and not by_element):
-        return f"only a File, or a File[] into a scatter, can be streamed; {output.name} is a {output.kind.value}"
+    if output.kind not in (OutputKind.FILE, OutputKind.DIRECTORY) and not by_element:
+        return (
+            "only a File, a Directory, or a File[] into a scatter, can be had before its commit; "
+            f"{output.name} is a {output.kind.value}"
+        )
     scatters = 0
     for hop in route.hops:
         if hop.obstacle is not None:
@@ -114,8 +124,8 @@ def _no_stream(route: Route, by_element: bool) -> str | None:
             scatters += 1
             if by_element and scatters == 1:
                 continue
-        if hop.kind in _NO_STREAM_THROUGH:
-            return f"{_NO_STREAM_THROUGH[hop.kind]} ({hop.step})"
+        if hop.kind in _NOT_EARLY_THROUGH:
+            return f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})"
     return None
 
 
@@ -150,17 +160,18 @@ def _is_below(path: str, step: str) -> bool:
 
 
 def _without_mixed_hops(edges: Sequence[StreamEdge], routes: Sequence[Route]) -> Iterator[StreamEdge]:
-    """A hop delivers one token to all behind it: bytes go through it only if all of them read streams."""
-    streams = {edge.route for edge in edges if edge.delivery is Delivery.STREAM}
-    needs_commit = [route for route in routes if route not in streams]
+    """A hop delivers one token to all behind it: an early one passes only if all of them are served alike."""
+    deliveries = {edge.route: edge.delivery for edge in edges}
     for edge in edges:
-        if edge.delivery is Delivery.STREAM and (mixed := _mixed_hop(edge, needs_commit)) is not None:
+        others = [route for route in routes if deliveries.get(route) is not edge.delivery]
+        if edge.delivery.joins and (mixed := _mixed_hop(edge, others)) is not None:
             hop, other = mixed
             rule = edge.rule
             target = "a workflow output" if other.consumer is None else other.consumer.name
+            cannot = "cannot stream it" if edge.delivery is Delivery.STREAM else "needs it committed"
             by_element, reordered = _by_element(edge.route, rule)
             at_commit = _at_commit(edge.route, rule, by_element, reordered)
-            yield replace(at_commit, fallback=f"{hop.step} hands the same file to {target}, which cannot stream it")
+            yield replace(at_commit, fallback=f"{hop.step} hands the same file to {target}, which {cannot}")
         else:
             yield edge
 

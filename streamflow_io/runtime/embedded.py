@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,13 +17,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from .protocol import EVENT, Event, ExitEvent, JobSpec
+from .protocol import EVENT, Event, ExitEvent, JobSpec, StartedEvent
 
 logger = logging.getLogger("streamflow")
 
 _START_SECONDS = 10.0
 _STOP_SECONDS = 15.0
 _LINE_LIMIT = 2**20
+_ENDED = "sfio-node serve has ended"
 
 
 class NodeRuntimeError(Exception):
@@ -60,6 +62,7 @@ class NodeJob:
         self.exit: asyncio.Future[ExitEvent] = asyncio.get_running_loop().create_future()
         self._runtime = runtime
         self._launched = False
+        self._pid: int | None = None
         self._events: asyncio.Queue[Event | NodeRuntimeError] = asyncio.Queue()
 
     @property
@@ -87,7 +90,12 @@ class NodeJob:
                 return
 
     def has_started(self) -> bool:
-        """Whether the wrapper of the job has come to run."""
+        """Whether the wrapper of the job has come to run.
+
+        :raises NodeRuntimeError: if the node runtime has ended, and what tells is gone
+        """
+        if not self.directory.exists():
+            raise NodeRuntimeError(_ENDED)
         return self.events_path.exists()
 
     def abandon(self) -> None:
@@ -98,12 +106,23 @@ class NodeJob:
         """End the job's process tree; returns when it has ended. Does nothing for a job that does not run."""
         if self.exit.done() or not self._launched:
             return
-        # Found by a wrapper that is about to start, too.
-        (self.directory / "cancel").touch()
+        try:
+            # Found by a wrapper that is about to start, too.
+            (self.directory / "cancel").touch()
+        except OSError:
+            # No space, or the run directory is gone.
+            self._terminate()
         with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
             await asyncio.wait_for(asyncio.shield(self.exit), _STOP_SECONDS)
 
+    def _terminate(self) -> None:
+        if self._pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
+
     def receive(self, event: Event) -> None:
+        if isinstance(event, StartedEvent):
+            self._pid = event.pid
         self._events.put_nowait(event)
         if isinstance(event, ExitEvent) and not self.exit.done():
             self.exit.set_result(event)
@@ -184,7 +203,7 @@ class EmbeddedRuntime:
         :raises NodeRuntimeError: if the runtime has ended
         """
         if self._process.returncode is not None:
-            raise NodeRuntimeError("sfio-node serve has ended")
+            raise NodeRuntimeError(_ENDED)
         self._count += 1
         readable = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80]
         identifier = f"{self._count:06d}-{readable}"
@@ -222,7 +241,7 @@ class EmbeddedRuntime:
                         del self._jobs[event.job]
         # What is left will not be told how it ends.
         for job in self._jobs.values():
-            job.lose("sfio-node serve has ended")
+            job.lose(_ENDED)
         self._jobs.clear()
 
     async def _log(self) -> None:

@@ -47,6 +47,24 @@ class InputStream(_Message):
     target: dict[str, str | bool]
 
 
+class GatedInput(_Message):
+    """A file or directory that the command is held at until it is committed.
+
+    :ivar path: where its producer writes it
+    :ivar events: the events of the producer's job, in which `port` names the output
+    :ivar target: where the command finds it
+    :ivar mode: of a directory: whether a listing waits until it is complete, or has entries as they are committed
+    """
+
+    name: str
+    port: str
+    path: str
+    events: str
+    target: str
+    kind: Literal["file", "directory"]
+    mode: Literal["update", "no_update"] | None = None
+
+
 class JobSpec(_Message):
     """`job.json`: what `sfio-node exec` shall do.
 
@@ -60,6 +78,7 @@ class JobSpec(_Message):
     stderr: str | None = None
     outputs: tuple[WatchedOutput, ...] = ()
     inputs: tuple[InputStream, ...] = ()
+    gates: tuple[GatedInput, ...] = ()
     measure: bool = False
 
 
@@ -70,9 +89,13 @@ class _Event(BaseModel):
 
 
 class StartedEvent(_Event):
-    """The command runs; all watches are armed."""
+    """The command runs; all watches are armed.
+
+    :ivar pid: of its `sfio-node exec`
+    """
 
     event: Literal["started"]
+    pid: int
 
 
 class OpenedEvent(_Event):
@@ -106,6 +129,15 @@ class CompleteEvent(_Event):
 
     event: Literal["complete"]
     port: str
+
+
+class ChangedEvent(_Event):
+    """A file is not what it was when it was committed: it was written, or removed. Once for each file."""
+
+    event: Literal["changed"]
+    port: str
+    path: str
+    how: Literal["written", "removed"]
 
 
 class StreamEvent(_Event):
@@ -160,7 +192,15 @@ class ExitEvent(_Event):
 
 
 Event = Annotated[
-    StartedEvent | OpenedEvent | ClosedEvent | CommittedEvent | CompleteEvent | StreamEvent | WarningEvent | ExitEvent,
+    StartedEvent
+    | OpenedEvent
+    | ClosedEvent
+    | CommittedEvent
+    | CompleteEvent
+    | ChangedEvent
+    | StreamEvent
+    | WarningEvent
+    | ExitEvent,
     Field(discriminator="event"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)

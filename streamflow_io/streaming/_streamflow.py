@@ -5,7 +5,7 @@ protected methods of their base classes, which the same test checks: `ExecuteSte
 `BaseStep._get_status`, `GatherStep._gather`; and call these: `CWLExecuteStep._is_recoverable`,
 `BaseStep._persist_token`, `ScatterStep._scatter`. Our scheduler overrides `DefaultScheduler._is_valid`,
 `._get_locations` and `._allocate_job`, which `._process_target` calls one after the other while it holds the lock of
-`wait_queue`, and calls `._get_binding_filter`.
+`wait_queue`, and `._process_target`, which runs in a task of its own for each target; it calls `._get_binding_filter`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import MutableMapping, MutableSequence
+import shlex
+from collections.abc import MutableMapping, MutableSequence, Sequence
 
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.deployment.wrapper import ConnectorWrapper
@@ -44,6 +45,8 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
     ) -> tuple[str, int] | None:
         wrapped = job_name == self._job_name
         if wrapped:
+            if isinstance(stdin, str) and self._is_gated(posixpath.join(workdir or "", stdin)):
+                command, stdin = _opened_by_itself(stdin, command), None
             # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
             command = ["exec", *self._node_job.wrap(self._redirected(workdir, stdin, stdout, stderr)), *command]
             stdin, stdout, stderr = None, asyncio.subprocess.STDOUT, asyncio.subprocess.STDOUT
@@ -63,6 +66,9 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             # What a shell says of a command that a signal ended.
             result = (result[0], 128 - result[1])
         return result
+
+    def _is_gated(self, path: str) -> bool:
+        return any(path == gate.target for gate in self._spec.gates)
 
     def _redirected(
         self, workdir: str | None, stdin: int | str | None, stdout: int | str, stderr: int | str
@@ -86,6 +92,14 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
                 "inputs": tuple(inputs),
             }
         )
+
+
+def _opened_by_itself(stdin: str, command: Sequence[str]) -> list[str]:
+    """A command whose standard input is opened when it runs already, and so is held at the gate.
+
+    :param command: words as a shell reads them
+    """
+    return ["/bin/sh", "-c", shlex.quote('exec "$@" < "$0"'), shlex.quote(stdin), *command]
 
 
 def _into_stdin(stream: InputStream) -> InputStream:

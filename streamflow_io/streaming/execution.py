@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -17,12 +18,21 @@ from streamflow.data.remotepath import StreamFlowPath
 from streamflow.log_handler import logger
 
 from streamflow_io.coordination.graph import OutputKind
-from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob
-from streamflow_io.runtime.protocol import CommittedEvent, CompleteEvent, OpenedEvent, WarningEvent
+from streamflow_io.runtime import ExitEvent, JobSpec, NodeJob, NodeRuntimeError
+from streamflow_io.runtime.protocol import (
+    ChangedEvent,
+    ClosedEvent,
+    CommittedEvent,
+    CompleteEvent,
+    OpenedEvent,
+    StartedEvent,
+    WarningEvent,
+)
 
 from ._streamflow import retry_policy
 from .connector import JobConnector
 from .globs import output_globs
+from .inputs import gated_input, input_stream
 from .jobs import Attempt, ProducerFailedError, StreamingJob
 from .outputs import relative
 from .publisher import Publisher
@@ -33,7 +43,9 @@ if TYPE_CHECKING:
 
     from .step import StreamingExecuteStep
 
+_Commit = ChangedEvent | ClosedEvent | CommittedEvent | CompleteEvent
 _EXIT_SECONDS = 60.0
+_NOTICE_SECONDS = 2.0
 
 
 class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
@@ -77,6 +89,7 @@ class Execution:
                     ) from None
                 except JobFailedError as error:
                     await self._wait_for_retry(error)
+                    await self._publisher.commits.keep(record.latest)
         finally:
             record.close()
 
@@ -91,11 +104,15 @@ class Execution:
         producers = [(token, await self._producer(token)) for token in self._streams]
         if record.attempts > 0:
             await self._new_directory()
+        spec = self._spec(producers)
+        self._publisher.begin({output.port: output.globs for output in spec.outputs})
         node_job = (await self._scheduler.node_runtime()).create_job(self._job.name)
         attempt = record.begin(Path(self._job.output_directory), node_job.events_path)
-        following = asyncio.create_task(self._follow(node_job, attempt, producers))
+        following = asyncio.gather(
+            self._follow(node_job, attempt, producers),
+            *(self._end_with(node_job, *producer) for producer in producers),
+        )
         try:
-            spec = self._spec(producers)
             output = await self._execute(node_job, spec)
             if not node_job.has_started():
                 node_job.abandon()
@@ -106,8 +123,8 @@ class Execution:
             await following
             if not await _settled(producers):
                 raise _ProducerRestartError
-            tokens = await self._collect(spec, output)
-            await self._publisher.check(tokens)
+            tokens = await self._collect(output)
+            await self._publisher.commits.check(tokens)
             await self._step.deliver_regular(self._job, tokens)
             await self._publisher.finish(tokens)
             attempt.end(True)
@@ -120,10 +137,10 @@ class Execution:
             attempt.end(False)
             await asyncio.gather(following, return_exceptions=True)
 
-    async def _collect(self, spec: JobSpec, output: CommandOutput) -> dict[str, Token]:
+    async def _collect(self, output: CommandOutput) -> dict[str, Token]:
         unchanged: Mapping[str, Token] = {}
         if not isinstance(output, CWLOutputJSONCommandOutput):
-            unchanged = await self._publisher.unchanged({watched.port: watched.globs for watched in spec.outputs})
+            unchanged = await self._publisher.unchanged()
         return await self._step.collect(self._job, output, self._connectors, unchanged)
 
     async def _producer(self, token: StreamToken) -> Attempt:
@@ -149,23 +166,14 @@ class Execution:
             output.watched(self._job.output_directory, output_globs(self._step, self._job, output.port))
             for output in self._step.early_outputs
         )
-        inputs = tuple(
-            InputStream(
-                name=token.source.job,
-                port=token.source.port,
-                path=str(attempt.output_directory / token.source.path),
-                events=str(attempt.events),
-                target={"fifo": token.value["path"]},
-            )
-            for token, attempt in producers
-        )
         codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
         return JobSpec(
             name=self._job.name,
             success_codes=tuple(sorted(codes)),
             measure=self._scheduler.is_measured(self._job.name),
             outputs=outputs,
-            inputs=inputs,
+            inputs=tuple(input_stream(*producer) for producer in producers if producer[0].source.gate is None),
+            gates=tuple(gated_input(*producer) for producer in producers if producer[0].source.gate is not None),
         )
 
     async def _execute(self, node_job: NodeJob, spec: JobSpec) -> CommandOutput:
@@ -188,20 +196,34 @@ class Execution:
                         f"FAILED Job {self._job.name}: job {token.source.job} has ended without {token.source.path}"
                     )
             raise _ProducerRestartError
+        if exit_event.reason == "cancelled" and any(attempt.has_failed for _, attempt in producers):
+            raise _ProducerRestartError
         if exit_event.message is not None:
             raise JobFailedError(f"FAILED Job {self._job.name}: {exit_event.message}")
         if output.status is not Status.COMPLETED or not exit_event.success:
-            raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
+            raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{_why(exit_event, output)}")
+
+    async def _end_with(self, node_job: NodeJob, token: StreamToken, attempt: Attempt) -> None:
+        """End this job with one that it reads from.
+
+        Its `exec` does so by itself, but for an end that could not be written to the events, as on a full disk.
+        """
+        if not await attempt.settled(token.source.port, token.source.path):
+            with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
+                await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
+            await node_job.cancel()
 
     async def _follow(self, node_job: NodeJob, attempt: Attempt, producers: list[tuple[StreamToken, Attempt]]) -> None:
         """Deliver early what the events say; what is committed waits until the producers have succeeded."""
-        commits: asyncio.Queue[CommittedEvent | CompleteEvent | None] = asyncio.Queue()
+        commits: asyncio.Queue[_Commit | None] = asyncio.Queue()
         committing = asyncio.create_task(self._commit(commits, attempt, producers))
         try:
             async for event in node_job.events():
-                if isinstance(event, OpenedEvent):
+                if isinstance(event, StartedEvent):
+                    await self._publisher.started()
+                elif isinstance(event, OpenedEvent):
                     await self._publisher.opened(event.port, event.path)
-                elif isinstance(event, CommittedEvent | CompleteEvent):
+                elif isinstance(event, _Commit):
                     commits.put_nowait(event)
                 elif isinstance(event, WarningEvent):
                     logger.warning(f"Job {self._job.name}: {event.message}")
@@ -213,25 +235,48 @@ class Execution:
 
     async def _commit(
         self,
-        commits: asyncio.Queue[CommittedEvent | CompleteEvent | None],
+        commits: asyncio.Queue[_Commit | None],
         attempt: Attempt,
         producers: list[tuple[StreamToken, Attempt]],
     ) -> None:
+        if not await _settled(producers):
+            return
         outputs = {output.port: output for output in self._step.early_outputs}
         committed: dict[str, set[str]] = {port: set() for port in outputs}
         while (event := await commits.get()) is not None:
-            if not await _settled(producers):
-                return
             output = outputs[event.port]
+            is_directory = output.kind is OutputKind.DIRECTORY
             if isinstance(event, CompleteEvent):
-                if output.rule.committed.kind != "on_termination" and output.kind is not OutputKind.FILE:
+                if output.completes_early and output.kind is not OutputKind.FILE:
                     await self._publisher.complete(event.port, committed[event.port])
+                    if is_directory:
+                        attempt.commit(event.port)
                 continue
             file = relative(event.path, self._job.output_directory)
+            if isinstance(event, ChangedEvent):
+                self._publisher.commits.change(event.port, file, event.how)
+                continue
+            if isinstance(event, ClosedEvent):
+                if file in committed[event.port]:
+                    self._publisher.commits.close_again(event.port, file)
+                continue
             committed[event.port].add(file)
-            if output.commits_early(file):
+            # The files of a Directory come to nobody one by one, and there may be many.
+            if not is_directory and output.commits_early(file):
                 await self._publisher.committed(event.port, event.path)
                 attempt.commit(event.port, file)
+
+
+def _why(exit_event: ExitEvent, output: CommandOutput) -> str:
+    """What a command that has failed said, and how it ended: many say nothing, or say it into an output."""
+    if exit_event.reason == "lost":
+        how = "sfio-node exec, which ran it, was killed"
+    elif exit_event.signal is not None:
+        how = f"ended by signal {exit_event.signal}, {signal.strsignal(exit_event.signal)}"
+    else:
+        how = f"exit code {exit_event.code}"
+    said = str(output.value or "").strip()
+    return f"{said}\n\t({how})" if said else how
 
 
 async def _settled(producers: list[tuple[StreamToken, Attempt]]) -> bool:

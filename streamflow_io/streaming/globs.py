@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import glob
 import posixpath
-from collections.abc import MutableSequence
+from collections.abc import Iterable, MutableSequence
 from typing import TYPE_CHECKING, Any
 
+from streamflow.core.processor import (
+    CommandOutputProcessor,
+    PopCommandOutputProcessor,
+    UnionCommandOutputProcessor,
+)
 from streamflow.core.workflow import Job
 from streamflow.cwl import utils
+from streamflow.cwl.processor import CWLCommandOutputProcessor
 
-from .publisher import file_processor
+from streamflow_io.hints.globs import matches
 
 if TYPE_CHECKING:
     from .step import StreamingExecuteStep
+
+
+def file_processor(processor: CommandOutputProcessor) -> CWLCommandOutputProcessor | None:
+    """The processor that collects the files of an output. None: it is no File, File[] or Directory."""
+    if isinstance(processor, UnionCommandOutputProcessor):
+        return next((p for p in processor.processors if isinstance(p, CWLCommandOutputProcessor)), None)
+    return processor if isinstance(processor, CWLCommandOutputProcessor) else None
+
+
+def collects_only_files(processor: CommandOutputProcessor) -> bool:
+    """Whether an output can be nothing but files; StreamFlow adds to each what reads it from `cwl.output.json`."""
+    processors = processor.processors if isinstance(processor, UnionCommandOutputProcessor) else [processor]
+    return all(isinstance(p, CWLCommandOutputProcessor | PopCommandOutputProcessor) for p in processors)
 
 
 def output_globs(step: StreamingExecuteStep, job: Job, port: str) -> tuple[str, ...]:
@@ -36,6 +56,34 @@ def output_globs(step: StreamingExecuteStep, job: Job, port: str) -> tuple[str, 
 
     globs = processor.glob if isinstance(processor.glob, MutableSequence) else [processor.glob]
     return tuple(_relative(pattern, job.output_directory) for glob in globs for pattern in evaluate(glob))
+
+
+def certain_path(processor: CommandOutputProcessor, globs: tuple[str, ...]) -> str | None:
+    """Where a File or Directory will be, if that is certain before it exists.
+
+    :param globs: its globs, relative to the output directory of the job
+    :return: relative to it; None if it may be elsewhere, or may not come at all
+    """
+    collector = file_processor(processor)
+    if collector is None or collector.optional or not collects_only_files(processor) or len(globs) != 1:
+        return None
+    (path,) = globs
+    return None if glob.has_magic(path) or path.split("/")[0] == ".." else path
+
+
+def directory_of(globs: Iterable[str], entry: str) -> str | None:
+    """The Directory that an entry belongs to.
+
+    :param globs: those of the Directory, relative to the output directory of the job
+    :param entry: the path of a file in it, relative to the same
+    """
+    parts = entry.split("/")
+    for pattern in globs:
+        depth = 0 if pattern == "." else pattern.count("/") + 1
+        path = "/".join(parts[:depth]) or "."
+        if depth < len(parts) and (depth == 0 or matches(pattern, path)):
+            return path
+    return None
 
 
 def _relative(pattern: str, directory: str) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, MutableSequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from streamflow.core.workflow import Port, Step, Workflow
 from streamflow.cwl.combinator import ListMergeCombinator
 from streamflow.cwl.command import CWLCommand
-from streamflow.cwl.processor import CWLCommandOutputProcessor, CWLTokenProcessor
+from streamflow.cwl.processor import CWLCommandOutputProcessor
 from streamflow.cwl.step import (
     CWLConditionalStep,
     CWLEmptyScatterConditionalStep,
@@ -43,14 +41,10 @@ from streamflow_io.coordination import graph
 from streamflow_io.coordination.graph import Hop, HopKind, Input, Output, OutputKind, Route
 from streamflow_io.hints import StepAnnotations, StreamingRule
 
-from .publisher import file_processor
+from .globs import file_processor
+from .obstacles import expressions, listed, processor_obstacle, whole_file_use, whole_self_use, with_inner
 
 COLLECTOR = "-collector-transformer"
-_SAFE_FIELDS = {"path", "basename", "nameroot", "nameext", "location", "dirname"}
-_SELF = re.compile(r"""\bself\b\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\])?""")
-_USES = re.compile(
-    r"""\binputs\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\])?\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\])?"""
-)
 
 
 class WorkflowGraph:
@@ -64,6 +58,13 @@ class WorkflowGraph:
     def __init__(self, workflow: Workflow, annotations: Mapping[str, StepAnnotations]) -> None:
         self._workflow = workflow
         self._annotations = annotations
+        self._starts_with_producers = any(
+            rule.value.start == "producer"
+            for hints in annotations.values()
+            for rules in hints.streaming.values()
+            for rule in rules
+        )
+        self._expressions: dict[str, tuple[str, ...]] = {}
         self.readers: dict[str, list[tuple[Step, str]]] = defaultdict(list)
         for step in workflow.steps.values():
             for name, port in step.input_ports.items():
@@ -125,6 +126,8 @@ class WorkflowGraph:
             obstacle = where
         elif processor.load_contents:
             stream_obstacle = f"{name} has loadContents"
+        elif kind is OutputKind.DIRECTORY and listed(processor):
+            stream_obstacle = f"{name} is listed (loadListing; with CWL v1.0 always)"
         elif processor.file_format is not None and is_expression(processor.file_format):
             stream_obstacle = f"the format of {name} is an expression"
         return Output(step.name, port, kind, rules, streamable, obstacle, stream_obstacle)
@@ -139,7 +142,9 @@ class WorkflowGraph:
     def _input(self, step: CWLExecuteStep, name: str) -> Input:
         annotations = self._annotations.get(step.name)
         streamable = annotations is not None and name in annotations.streamable_inputs
-        return Input(step.name, name, streamable, self._input_obstacle(step, name) if streamable else None)
+        # Not looked for where nobody starts with his producer.
+        wanted = streamable or self._starts_with_producers
+        return Input(step.name, name, streamable, self._input_obstacle(step, name) if wanted else None)
 
     def _input_obstacle(self, step: CWLExecuteStep, name: str) -> str | None:
         shown = f"{step.name.rstrip('/')}/{name}"
@@ -150,19 +155,23 @@ class WorkflowGraph:
         transformer = self._workflow.steps.get(posixpath.join(step.name, name + "-token-transformer"))
         if (
             isinstance(transformer, CWLTokenTransformer)
-            and (obstacle := _processor_obstacle(transformer, shown)) is not None
+            and (obstacle := processor_obstacle(transformer.processor, shown)) is not None
         ):
             return obstacle
-        for binding in _walk_all(step.command.processors):
+        for binding in (inner for processor in step.command.processors for inner in with_inner(processor)):
             expression = getattr(binding, "expression", None)
-            if getattr(binding, "name", None) == name and isinstance(expression, str) and _whole_self_use(expression):
+            if getattr(binding, "name", None) == name and isinstance(expression, str) and whole_self_use(expression):
                 return f"{shown} is used in the expression {expression!r}, which needs the whole file"
-        schedule = self.schedule_step(step)
-        everything = [step.command, schedule.hardware_requirement, step.output_processors]
-        for expression in _expressions(everything):
-            if (what := _whole_file_use(expression, name)) is not None:
+        for expression in self._expressions_of(step):
+            if (what := whole_file_use(expression, name)) is not None:
                 return f"{shown} is used in the expression {what!r}, which needs the whole file"
         return None
+
+    def _expressions_of(self, step: CWLExecuteStep) -> tuple[str, ...]:
+        if step.name not in self._expressions:
+            everything = [step.command, self.schedule_step(step).hardware_requirement, step.output_processors]
+            self._expressions[step.name] = tuple(expressions(everything))
+        return self._expressions[step.name]
 
     def _routes(self, step: CWLExecuteStep, output: Output) -> Iterator[Route]:
         port = step.get_output_port(output.port)
@@ -203,7 +212,7 @@ class WorkflowGraph:
             case CWLTokenTransformer():
                 if reader.port_name != name:
                     return None
-                obstacle = _processor_obstacle(reader, reader.name.removesuffix("-token-transformer"))
+                obstacle = processor_obstacle(reader.processor, reader.name.removesuffix("-token-transformer"))
                 return hop(HopKind.SUBWORKFLOW, obstacle), reader.get_output_port()
             case ValueFromTransformer():
                 uses = resolve_dependencies(
@@ -223,7 +232,7 @@ class WorkflowGraph:
             case CWLLoopConditionalStep() | LoopCombinatorStep() | LoopOutputStep():
                 return hop(HopKind.LOOP), None
             case CWLConditionalStep():
-                whole = _whole_file_use(reader.expression, name)
+                whole = whole_file_use(reader.expression, name)
                 obstacle = f"`when` needs the whole file ({whole})" if whole else None
                 return hop(HopKind.WHEN, obstacle), reader.get_output_port(name)
             case ForwardTransformer():
@@ -267,64 +276,3 @@ def _kind(processor: CWLCommandOutputProcessor | None) -> OutputKind:
     if processor.token_type == "Directory" and processor.single:
         return OutputKind.DIRECTORY
     return OutputKind.OTHER
-
-
-def _processor_obstacle(transformer: CWLTokenTransformer, shown: str) -> str | None:
-    for processor in _walk(transformer.processor):
-        if isinstance(processor, CWLTokenProcessor):
-            if processor.load_contents:
-                return f"{shown} has loadContents"
-            if processor.secondary_files:
-                return f"{shown} has secondaryFiles"
-    return None
-
-
-def _walk(value: Any) -> Iterator[Any]:
-    """A processor and those in it."""
-    yield value
-    for inner in (getattr(value, "processor", None), *getattr(value, "processors", ())):
-        if inner is not None and not isinstance(inner, str):
-            yield from _walk(inner)
-
-
-def _walk_all(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        yield from _walk(value)
-
-
-def _expressions(value: Any, seen: set[int] | None = None) -> Iterator[str]:
-    """All CWL expressions in an object of StreamFlow or cwl_utils, but for those of the JavaScript library."""
-    seen = set() if seen is None else seen
-    if isinstance(value, str):
-        if "$(" in value or "${" in value:
-            yield value
-        return
-    if id(value) in seen or isinstance(value, Workflow | Step):
-        return
-    seen.add(id(value))
-    if isinstance(value, Mapping):
-        parts: list[Any] = [part for key, part in value.items() if key not in ("expression_lib", "step", "workflow")]
-    elif isinstance(value, MutableSequence | tuple):
-        parts = list(value)
-    elif callable(save := getattr(value, "save", None)) and hasattr(value, "loadingOptions"):
-        parts = [save()]
-    elif hasattr(value, "__dict__"):
-        parts = [vars(value)]
-    else:
-        parts = []
-    for part in parts:
-        yield from _expressions(part, seen)
-
-
-def _whole_file_use(expression: str, name: str) -> str | None:
-    """The part of an expression that needs more of an input than where it is and what its name is."""
-    for match in _USES.finditer(expression):
-        used = match[1] or match[2]
-        if used is None or (used == name and (match[3] or match[4]) not in _SAFE_FIELDS):
-            return match[0].strip()
-    return None
-
-
-def _whole_self_use(expression: str) -> bool:
-    """Whether an expression needs more of its own input than where it is and what its name is."""
-    return any((match[1] or match[2]) not in _SAFE_FIELDS for match in _SELF.finditer(expression))

@@ -1,4 +1,4 @@
-"""The running jobs that others stream from: their attempts, and how each ended.
+"""The running jobs that others read from: their attempts, and how each ended.
 
 A gang is retried as one: a consumer holds on to one attempt of each of its producers, and starts again with the next
 when that one failed. Nothing here knows StreamFlow.
@@ -23,7 +23,8 @@ class Attempt:
     :ivar output_directory: where it writes
     :ivar events: the file with its events
     :ivar succeeded: whether the job, and every job it streams from, has succeeded
-    :ivar committed: (port, path relative to the output directory) of what was committed before the job ended
+    :ivar committed: (port, path relative to the output directory) of what was committed before the job ended; without a
+        path the output as a whole
     """
 
     job: str
@@ -31,12 +32,16 @@ class Attempt:
     output_directory: Path
     events: Path
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    committed: set[tuple[str, str]] = field(default_factory=set)
+    committed: set[tuple[str, str | None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def commit(self, port: str, path: str) -> None:
+    def commit(self, port: str, path: str | None = None) -> None:
         self.committed.add((port, path))
         self._wake()
+
+    @property
+    def has_failed(self) -> bool:
+        return self.succeeded.done() and not self.succeeded.result()
 
     def end(self, succeeded: bool) -> None:
         if not self.succeeded.done():
@@ -44,14 +49,17 @@ class Attempt:
             self._wake()
 
     async def settled(self, port: str, path: str) -> bool:
-        """Wait until a file is final: committed by its rule, or the job has succeeded.
+        """Wait until a file or directory is final: committed by its rule, or the job has succeeded.
 
         :return: False if the attempt failed before that
         """
-        while not ((port, path) in self.committed or self.succeeded.done()):
+        while not (self._has_committed(port, path) or self.succeeded.done()):
             self._changed.clear()
             await self._changed.wait()
-        return (port, path) in self.committed or self.succeeded.result()
+        return self._has_committed(port, path) or self.succeeded.result()
+
+    def _has_committed(self, port: str, path: str) -> bool:
+        return (port, path) in self.committed or (port, None) in self.committed
 
     def _wake(self) -> None:
         self._changed.set()
@@ -70,6 +78,11 @@ class StreamingJob:
     def attempts(self) -> int:
         """How often it was started."""
         return len(self._attempts)
+
+    @property
+    def latest(self) -> Attempt:
+        """The last attempt; there is one."""
+        return self._attempts[-1]
 
     @property
     def is_running(self) -> bool:

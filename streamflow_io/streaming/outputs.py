@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from streamflow_io.coordination.graph import OutputKind
+from streamflow_io.coordination.graph import Delivery, OutputKind
 from streamflow_io.hints.globs import matches
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.runtime import OutputRule, WatchedOutput
@@ -19,25 +19,20 @@ _NODE_KINDS: dict[OutputKind, Literal["file", "files", "directory"]] = {
 }
 
 
-def commit_port(port: str) -> str:
-    """The name of the port on which an output is delivered at commit."""
-    return f"__commit__{port}"
+def early_port(delivery: Delivery, port: str) -> str:
+    """The name of the port on which an output is delivered before its job ends."""
+    return f"__{delivery.value}__{port}"
 
 
-def stream_port(port: str) -> str:
-    """The name of the port on which an output is delivered while it is written."""
-    return f"__stream__{port}"
-
-
-def element_port(port: str) -> str:
+def element_port(delivery: Delivery, port: str) -> str:
     """The name of the port on which the elements of a list are delivered one by one."""
-    return f"__element__{port}"
+    return f"__{delivery.value}_element__{port}"
 
 
 class EarlyOutput(BaseModel):
     """An output that is delivered before its job ends.
 
-    :ivar stream, commit: it is delivered while it is written, at commit
+    :ivar deliveries: how it is delivered, to some consumers in one way, to some in another
     :ivar elements: how the elements of a list are delivered one by one, if they are
     """
 
@@ -46,9 +41,14 @@ class EarlyOutput(BaseModel):
     port: str
     kind: OutputKind
     rules: tuple[StreamingRule, ...]
-    stream: bool = False
-    commit: bool = False
-    elements: Literal["stream", "commit"] | None = None
+    deliveries: tuple[Delivery, ...] = ()
+    elements: tuple[Delivery, ...] = ()
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The ports on which it is delivered early."""
+        elements = [element_port(delivery, self.port) for delivery in self.elements]
+        return (*(early_port(delivery, self.port) for delivery in self.deliveries), *elements)
 
     @property
     def rule(self) -> StreamingRule:
@@ -63,6 +63,16 @@ class EarlyOutput(BaseModel):
         named = [rule for rule in self.rules if any(matches(glob, path) for glob in rule.files)]
         return next(iter(named), None) or next((rule for rule in self.rules if not rule.files), None)
 
+    @property
+    def is_never_closed(self) -> bool:
+        """Whether its files are committed by their closes, and it as a whole only by the end of the job."""
+        return self.kind is OutputKind.DIRECTORY and str(self.rule.committed) == "on_close"
+
+    @property
+    def completes_early(self) -> bool:
+        """Whether it can be complete, as a whole, before its job ends."""
+        return self.rule.committed.kind != "on_termination" and not self.is_never_closed
+
     def commits_early(self, path: str) -> bool:
         rule = self.rule_for(path)
         return rule is not None and rule.committed.kind != "on_termination"
@@ -75,21 +85,25 @@ class EarlyOutput(BaseModel):
         """
         rules = sorted(self.rules, key=lambda rule: not rule.files)
         everything = () if self.kind is OutputKind.DIRECTORY else globs
+        messages = [
+            OutputRule(
+                globs=rule.files or everything,
+                committed=rule.committed.kind,
+                closes=rule.committed.closes,
+                file_deps=rule.file_deps,
+                n_files=rule.n_files,
+            )
+            for rule in rules
+        ]
+        if self.is_never_closed:
+            # An output is complete when all of its rules say so: this one, which is left no files, at the end.
+            messages.append(OutputRule(globs=(), committed="on_termination"))
         return WatchedOutput(
             port=self.port,
             root=root,
             globs=globs,
             kind=_NODE_KINDS[self.kind],
-            rules=tuple(
-                OutputRule(
-                    globs=rule.files or everything,
-                    committed=rule.committed.kind,
-                    closes=rule.committed.closes,
-                    file_deps=rule.file_deps,
-                    n_files=rule.n_files,
-                )
-                for rule in rules
-            ),
+            rules=tuple(messages),
         )
 
 

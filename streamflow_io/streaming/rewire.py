@@ -18,7 +18,7 @@ from streamflow.workflow.step import GatherStep, ScatterStep
 from streamflow_io.coordination.graph import Delivery, Hop, HopKind, OutputKind, Route, StreamEdge
 
 from .inspect import COLLECTOR, WorkflowGraph
-from .outputs import EarlyOutput, commit_port, element_port, stream_port
+from .outputs import EarlyOutput, early_port, element_port
 from .step import (
     ELEMENTS,
     OrderedGatherStep,
@@ -55,7 +55,7 @@ class _Rewiring:
         for (step, _), edges in outputs.items():
             if (output := _early_output(edges)) is not None:
                 early[step].append(output)
-        consumers = {c.step for e in self._edges.values() if e.delivery is Delivery.STREAM and (c := e.route.consumer)}
+        consumers = {c.step for e in self._edges.values() if e.delivery.joins and (c := e.route.consumer)}
         for path in sorted({*early, *consumers}):
             self._replace_tool(path, early.get(path, []))
         for path in consumers:
@@ -81,12 +81,8 @@ class _Rewiring:
         self._take_ports(old, new)
         new.early_outputs = tuple(outputs)
         for output in outputs:
-            if output.commit:
-                new.add_early_port(commit_port(output.port), self._workflow.create_port())
-            if output.stream:
-                new.add_early_port(stream_port(output.port), self._workflow.create_port())
-            if output.elements is not None:
-                new.add_early_port(element_port(output.port), self._workflow.create_port())
+            for name in output.ports:
+                new.add_early_port(name, self._workflow.create_port())
 
     def _replace_transfers(self, path: str) -> None:
         prefix = posixpath.join(path, "__transfer__") + "/"
@@ -112,17 +108,13 @@ class _Rewiring:
         for edge in edges:
             if edge.by_element:
                 self._wire_elements(edge, ports)
-        self._wire(
-            regular,
-            ports.get(stream_port(output.port)),
-            ports.get(commit_port(output.port)),
-            [route for route in self._routes if route.output == output],
-            0,
-        )
+        early = {d: ports[name] for d in Delivery if (name := early_port(d, output.port)) in ports}
+        self._wire(regular, early, [route for route in self._routes if route.output == output], 0)
 
-    def _wire(self, port: Port, stream: Port | None, commit: Port | None, routes: Sequence[Route], depth: int) -> None:
+    def _wire(self, port: Port, early: Mapping[Delivery, Port], routes: Sequence[Route], depth: int) -> None:
         """Let the readers of a port read what is early instead, as far as all behind them can.
 
+        :param early: the ports with the same, as it is delivered early
         :param routes: the routes through this port
         :param depth: how many hops they have behind them here
         """
@@ -136,13 +128,14 @@ class _Rewiring:
             readers = [
                 (s, n) for s, n in self._readers[port.name] if _owner(s) == owner and name in (n, posixpath.basename(n))
             ]
-            if deliveries == {Delivery.STREAM} and len(behind) == sum(r.consumer is not None for r in behind):
-                self._move(readers, port, stream)
+            joining = [delivery for delivery in Delivery if delivery.joins and delivery in deliveries]
+            if len(deliveries) == len(joining) == 1 and all(route.consumer is not None for route in behind):
+                self._move(readers, port, early[joining[0]])
                 continue
-            if Delivery.STREAM in deliveries:
-                self._clone_gather(readers, stream, behind, depth)
+            for delivery in joining:
+                self._clone_gather(readers, delivery, early[delivery], behind, depth)
             if Delivery.COMMIT in deliveries:
-                self._move(readers, port, commit)
+                self._move(readers, port, early[Delivery.COMMIT])
 
     def _first_reader(self, port: Port, route: Route, depth: int) -> tuple[str, str] | None:
         if depth < len(route.hops):
@@ -164,25 +157,28 @@ class _Rewiring:
         return Delivery.COMMIT if route.output.kind is OutputKind.FILES else Delivery.TERMINATION
 
     def _clone_gather(
-        self, readers: Sequence[tuple[Step, str]], stream: Port | None, behind: Sequence[Route], depth: int
+        self,
+        readers: Sequence[tuple[Step, str]],
+        delivery: Delivery,
+        early: Port,
+        behind: Sequence[Route],
+        depth: int,
     ) -> None:
-        """A gather whose list goes to streams and to others: a second one beside it gathers the streams."""
+        """A gather whose list is delivered in several ways: a second one beside it gathers what is early."""
         (gather,) = [step for step, _ in readers if isinstance(step, GatherStep)]
         name = next(name for name in gather.input_ports if name != "__size__")
         clone = self._workflow.create_step(
             cls=type(gather),
-            name=f"{gather.name}-stream",
+            name=f"{gather.name}-{delivery.value}",
             size_port=gather.get_size_port(),
             depth=gather.depth,
         )
-        assert stream is not None
-        clone.add_input_port(name, stream)
+        clone.add_input_port(name, early)
         clone.add_output_port(next(iter(gather.output_ports)), self._workflow.create_port())
-        streams = [route for route in behind if self._list_delivery(route) is Delivery.STREAM]
-        self._wire(gather.get_output_port(), clone.get_output_port(), None, streams, depth + 1)
+        routes = [route for route in behind if self._list_delivery(route) is delivery]
+        self._wire(gather.get_output_port(), {delivery: clone.get_output_port()}, routes, depth + 1)
 
-    def _move(self, readers: Sequence[tuple[Step, str]], old: Port, new: Port | None) -> None:
-        assert new is not None
+    def _move(self, readers: Sequence[tuple[Step, str]], old: Port, new: Port) -> None:
         for step, name in readers:
             if not step.name.endswith(COLLECTOR):
                 step.input_ports[name] = new.name
@@ -194,10 +190,10 @@ class _Rewiring:
         output = edge.route.output
         hop = next(hop for hop in edge.route.hops if hop.kind is HopKind.SCATTER)
         if output.kind is OutputKind.FILES:
-            source = ports[element_port(output.port)]
+            source = ports[element_port(edge.delivery, output.port)]
         else:
-            early = {Delivery.STREAM: stream_port, Delivery.COMMIT: commit_port}.get(edge.delivery)
-            source = ports[early(output.port) if early is not None else output.port]
+            regular = edge.delivery is Delivery.TERMINATION
+            source = ports[output.port if regular else early_port(edge.delivery, output.port)]
         self._replace_scatter(hop, source)
         if edge.reordered:
             self._order_gathers(hop)
@@ -226,21 +222,18 @@ def _early_output(edges: Sequence[StreamEdge]) -> EarlyOutput | None:
     lists = output.kind is OutputKind.FILES
     elements = [edge for edge in edges if edge.by_element and lists]
     whole = [edge for edge in edges if edge not in elements]
+    deliveries = {edge.delivery for edge in whole}
+    if elements:
+        # The list itself, for what the scatter does when all of it is known.
+        deliveries.add(Delivery.COMMIT)
     early = EarlyOutput(
         port=output.port,
         kind=output.kind,
         rules=output.rules or (edges[0].rule,),
-        stream=any(edge.delivery is Delivery.STREAM for edge in whole),
-        commit=any(edge.delivery is Delivery.COMMIT for edge in whole) or bool(elements),
-        elements=(
-            None
-            if not elements
-            else "stream"
-            if any(edge.delivery is Delivery.STREAM for edge in elements)
-            else "commit"
-        ),
+        deliveries=tuple(d for d in Delivery if d in deliveries and d is not Delivery.TERMINATION),
+        elements=tuple(d for d in Delivery if any(edge.delivery is d for edge in elements)),
     )
-    return early if early.stream or early.commit or early.elements else None
+    return early if early.deliveries else None
 
 
 def _owner(step: Step) -> str:

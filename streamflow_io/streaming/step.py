@@ -42,7 +42,7 @@ class _NoOutput(CommandOutputProcessor):  # type: ignore[misc]
 
 
 class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
-    """Runs jobs under the node runtime: it delivers outputs before they end, and feeds inputs while they are written.
+    """Runs jobs under the node runtime: it delivers outputs before they end, and has inputs while they are written.
 
     The regular output ports get what they get from StreamFlow, at the same time; what is early has ports of its own.
     """
@@ -128,7 +128,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
 
 
 class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
-    """Gives a stream its place in the job's input directory; the node runtime makes the FIFO there."""
+    """Gives what is read early its place in the job's input directory; the node runtime makes what is there."""
 
     async def transfer(self, job: Job, token: Token) -> Token:
         if isinstance(token, StreamToken):
@@ -142,7 +142,8 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         directory = StreamFlowPath(job.input_directory, random_name(), context=self.workflow.context, location=location)
         await directory.mkdir(mode=0o777, parents=True)
         path = PurePosixPath(str(directory)) / token.value["basename"]
-        return token.update({**token.value, "path": str(path), "location": f"file://{path}", "dirname": str(directory)})
+        value = {**token.value, "path": str(path), "location": f"file://{path}"}
+        return token.update({**value, "dirname": str(directory)} if "dirname" in value else value)
 
 
 class StreamingScatterStep(ScatterStep):  # type: ignore[misc]

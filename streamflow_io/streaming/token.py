@@ -2,32 +2,70 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
 
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken
 from typing_extensions import Self
 
+if TYPE_CHECKING:
+    # StreamFlow imports this with every plugin, also in runs without hints.
+    from streamflow_io.hints.models import FiringRule
+
 
 @dataclass(frozen=True)
 class StreamSource:
-    """Where the bytes of a stream come from.
+    """Where that comes from which is read before its producer has ended.
 
-    :ivar job: the name of the job that writes them
+    :ivar job: the name of the job that writes it
     :ivar port: the output of its step
-    :ivar path: the file, relative to the output directory of the job; each attempt of a job has a directory of its own
+    :ivar path: relative to the output directory of the job; each attempt of a job has a directory of its own
+    :ivar gate: what it is, if its reader is held at the gate until it is committed; None: its bytes are streamed
+    :ivar listing: of a Directory at the gate: whether it can be listed when complete, or entry by entry
     """
 
     job: str
     port: str
     path: str
+    gate: Literal["file", "directory"] | None = None
+    listing: FiringRule = "update"
+
+
+def file_value(path: str, file_format: str | None) -> dict[str, Any]:
+    """What is known of a File before it is committed."""
+    name = PurePosixPath(path)
+    root, extension = os.path.splitext(name.name)
+    value = {
+        "class": "File",
+        "path": str(name),
+        "location": "file://" + quote(str(name)),
+        "basename": name.name,
+        "dirname": str(name.parent),
+        "nameroot": root,
+        "nameext": extension,
+    }
+    return value if file_format is None else {**value, "format": file_format}
+
+
+def directory_value(path: str) -> dict[str, Any]:
+    """What is known of a Directory before it is committed."""
+    name = PurePosixPath(path)
+    return {
+        "class": "Directory",
+        "path": str(name),
+        "location": "file://" + quote(str(name)),
+        "basename": name.name,
+    }
 
 
 class StreamToken(Token):  # type: ignore[misc]
-    """A File that is being written: it has a path and a name, but no size, checksum or contents yet.
+    """A File or Directory that is being written: it has a path and a name, but no size, checksum or contents yet.
 
     It is no `FileToken`: nothing must be read from its path before the commit, so the data manager does not know it.
     """

@@ -11,6 +11,7 @@ from streamflow.core.workflow import Workflow
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.log_handler import logger
 
+from streamflow_io.presence import can_have_hints
 from streamflow_io.scheduling.scheduler import IOAwareScheduler
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
 
 
 class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
-    """Translates as StreamFlow does, then rewires what the hints ask for; does nothing unless the scheduler is ours."""
+    """Translates as StreamFlow does, then rewires what the hints ask for; does nothing unless the scheduler is ours.
+
+    :ivar plan: what was done; missing if there are certainly no hints
+    """
 
     plan: Plan
 
@@ -58,7 +62,11 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         scheduler = self.context.scheduler
         if not isinstance(scheduler, IOAwareScheduler):
             return super().translate()
-        # Imported here: StreamFlow imports every plugin in every run.
+        if not self.may_have_hints(scheduler):
+            workflow = super().translate()
+            gc.freeze()
+            return workflow
+        # Imported here: StreamFlow imports every plugin in every run, and not every run has hints.
         from streamflow_io.coordination import find_gangs, plan_edges
         from streamflow_io.hints import tool_digests
 
@@ -87,6 +95,10 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         # Modules and the translated graph live as long as the run: the collector need not look at them again and again.
         gc.freeze()
         return workflow
+
+    def may_have_hints(self, scheduler: IOAwareScheduler) -> bool:
+        """False only if nothing is to be done but what StreamFlow does."""
+        return scheduler.has_annotations_or_storages or can_have_hints(self.cwl_definition)
 
     def _storages(
         self, scheduler: IOAwareScheduler, workflow: Workflow, annotations: dict[str, StepAnnotations]

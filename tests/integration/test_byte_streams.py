@@ -152,6 +152,28 @@ def test_files_of_a_list_stream_into_a_scatter(bench: Bench) -> None:
     assert [file["basename"] for file in ours.outputs["out"]] == ["a.used", "b.used"]
 
 
+def test_one_list_streams_into_a_scatter_and_goes_to_others_at_commit(bench: Bench) -> None:
+    rule = {"port": "out", "committed": "on_close", "mode": "no_update"}
+    script = "for f in b a; do for i in 1 2 3; do echo $f $i; sleep 0.4; done > $f.txt; done; sleep 1; note end"
+    made = tool(script, {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
+
+    def used(name: str, kind: Any) -> Document:
+        return tool(
+            f"note {name}; cat $file", {"file": kind}, {"out": "stdout"}, stdout=f"$(inputs.file.nameroot).{name}"
+        )
+
+    whole = tool("", {"files": {"type": "File[]", "inputBinding": {}}}, {"out": "stdout"}, stdout="whole.txt")
+    whole["baseCommand"] = "cat"
+    steps = {
+        "a": {"run": made, "in": {}},
+        "b": {"run": used("streamed", streamable()), "in": {"file": "a/out"}, "scatter": "file"},
+        "c": {"run": used("committed", "File"), "in": {"file": "a/out"}, "scatter": "file"},
+        "d": {"run": whole, "in": {"files": "a/out"}},
+    }
+    _, ours = bench.run_both(workflow({}, steps, {name: f"{name}/out" for name in "abcd"}))
+    assert ours.time("streamed") < ours.time("committed") < ours.time("end")
+
+
 def test_a_consumer_that_stops_reading_early(bench: Bench) -> None:
     first = tool("head -n 1 $file; note read line 1", {"file": streamable()}, {"out": "stdout"}, stdout="head.txt")
     _, ours = bench.run_both(chain(producer(), first))

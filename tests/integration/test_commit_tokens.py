@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cwl import Bench, Document, Run, found, streaming, tool, workflow
+from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 
 WRITE_EARLY = "note start; echo data > out.txt; sleep 2; note end"
 
@@ -227,3 +227,93 @@ def test_more_files_than_promised_fail_the_run(bench: Bench) -> None:
     run = bench.run(workflow({}, steps, {"made": "a/out"}))
     assert not run.ok
     assert "was committed by `on_n_files` with 3 files, but 1 more are there at the end: 4.txt" in run.log
+
+
+def test_more_files_than_promised_fail_the_run_also_when_all_come_at_once(bench: Bench) -> None:
+    rule = {"port": "out", "committed": "on_n_files", "nFiles": 2}
+    producer = tool("touch 1.txt 2.txt 3.txt", {}, {"out": found("*.txt", "File[]")}, [streaming(rule)])
+    reader = tool("true", {"file": {"type": "File[]"}}, {})
+    steps = {"a": {"run": producer, "in": {}}, "b": {"run": reader, "in": {"file": "a/out"}}}
+    run = bench.run(workflow({}, steps, {"made": "a/out"}))
+    assert not run.ok
+    assert "`on_n_files`" in run.log
+    assert "3.txt" in run.log
+
+
+def test_fewer_files_than_promised_are_delivered_at_the_end_with_a_warning(bench: Bench) -> None:
+    script = "mkdir d; for i in 1 2; do echo $i > d/$i; done; sleep 1; note end"
+    rule = {"port": "out", "committed": "on_n_files", "nFiles": 3}
+    producer = tool(script, {}, {"out": found("d", "Directory")}, [streaming(rule)])
+    _, ours = bench.run_both(two_steps(producer, consumer("Directory")))
+    assert_late(ours)
+    assert "output out: on_n_files promised 3 files, 2 are there at the end: committed only now" in ours.log
+
+
+def streamed(script: str, rule: str = "on_close") -> Document:
+    """a streams to b, and goes on after its file is committed."""
+    rules = [streaming({"port": "out", "committed": rule, "mode": "no_update"})]
+    made = tool(script, {}, {"out": streamable("File", outputBinding={"glob": "out.txt"})}, rules)
+    read = tool("note read; cat $file", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
+    steps = {"a": {"run": made, "in": {}}, "b": {"run": read, "in": {"file": "a/out"}}}
+    return workflow({}, steps, {"out": "b/out", "made": "a/out"})
+
+
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [("echo b >> out.txt", "was written again afterwards"), ("printf b 1<> out.txt", "was written again afterwards")],
+    ids=["append", "in place"],
+)
+def test_a_streamed_file_that_changes_after_its_commit_fails_the_run(bench: Bench, act: str, told: str) -> None:
+    run = bench.run(streamed(f"echo a > out.txt; sleep 1; {act}; sleep 0.3"))
+    assert not run.ok
+    assert f"out.txt of the output `out` was committed by `on_close`, but {told}" in run.log
+    assert bench.leftovers() == []
+
+
+def test_a_streamed_file_that_a_retry_writes_otherwise_fails_the_run(bench: Bench) -> None:
+    script = (
+        'note try; attempt=$(grep -c " try$" "$TRACE"); echo $attempt > out.txt; sleep 1; [ $attempt -ge 2 ] || exit 3'
+    )
+    retry = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+    run = bench.run(streamed(script), **retry)
+    assert not run.ok
+    assert "out.txt of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
+
+
+def test_bytes_that_are_written_again_after_they_were_streamed_fail_the_run(bench: Bench) -> None:
+    run = bench.run(
+        streamed("exec 3> out.txt; echo header >&3; sleep 1; printf H 1<> out.txt; exec 3>&-", "on_close:2")
+    )
+    assert not run.ok
+    assert "must not be `no_update`" in run.log
+
+
+@pytest.mark.parametrize(
+    ("act", "warning"),
+    [("echo a > out.txt", "and written again with the same content"), (": >> out.txt", "and closed again afterwards")],
+)
+def test_a_file_that_is_written_again_as_it_was_is_worth_a_warning(bench: Bench, act: str, warning: str) -> None:
+    producer = tool(f"echo a > out.txt; sleep 1; {act}; sleep 0.2", {}, {"out": found("out.txt")}, EARLY)
+    _, ours = bench.run_both(two_steps(producer))
+    assert f"out.txt of the output `out` was committed by `on_close`, {warning}" in ours.log
+
+
+@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
+def test_a_consumer_behind_a_gather_gets_the_list_when_all_producers_have_ended(bench: Bench, committed: str) -> None:
+    made = tool(
+        "echo $n > $n.txt; sleep $n; note made $n",
+        {"n": "int"},
+        {"out": found("*.txt")},
+        [streaming({"port": "out", "committed": committed})],
+    )
+    read = tool("note read", {"files": {"type": "File[]", "inputBinding": {}}}, {"out": "stdout"}, stdout="read.txt")
+    read["baseCommand"] = ["sh", "-c", 'echo "$(date +%s.%N) read" >> "$TRACE"; cat "$@"', "sh"]
+    steps = {
+        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
+        "b": {"run": read, "in": {"files": "a/out"}},
+    }
+    _, ours = bench.run_both(workflow({"numbers": "int[]"}, steps, {"out": "b/out"}), {"numbers": [2, 0, 1]})
+    if committed == "on_termination":
+        assert ours.time("read") > ours.time("made 2")
+    else:
+        assert ours.time("read") < ours.time("made 2")

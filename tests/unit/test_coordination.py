@@ -76,10 +76,68 @@ def test_start_commit_waits_for_the_commit() -> None:
     assert (edge.delivery, edge.fallback) == (Delivery.COMMIT, None)
 
 
-def test_start_producer_under_update_says_that_it_is_not_available() -> None:
-    edge = plan(output(rule("on_close", "update", start="producer")))
+AT_THE_GATE = {"mode": "update", "start": "producer"}
+
+
+@pytest.mark.parametrize("committed", ["on_termination", "on_close", "on_close:2"])
+@pytest.mark.parametrize("kind", [OutputKind.FILE, OutputKind.DIRECTORY])
+@pytest.mark.parametrize("consumer", [STREAMABLE, NOT_STREAMABLE])
+def test_start_producer_under_update_is_the_gate(committed: str, kind: OutputKind, consumer: Input) -> None:
+    edge = plan(output(rule(committed, **AT_THE_GATE), kind=kind), consumer=consumer)
+    assert (edge.delivery, edge.by_element, edge.fallback) == (Delivery.GATE, False, None)
+
+
+@pytest.mark.parametrize(
+    ("committed", "consumer", "delivery", "fallback"),
+    [
+        ("on_n_files", STREAMABLE, Delivery.GATE, None),
+        ("on_close", STREAMABLE, Delivery.GATE, None),
+        ("on_termination", STREAMABLE, Delivery.GATE, None),
+        ("on_n_files", NOT_STREAMABLE, Delivery.COMMIT, "the input /b/in is not `streamable`"),
+        ("on_close", NOT_STREAMABLE, Delivery.TERMINATION, "the input /b/in is not `streamable`"),
+        ("on_termination", NOT_STREAMABLE, Delivery.TERMINATION, "the input /b/in is not `streamable`"),
+    ],
+)
+def test_a_directory_as_it_is_written_is_listed_at_the_gate(
+    committed: str, consumer: Input, delivery: Delivery, fallback: str | None
+) -> None:
+    fields = {"nFiles": 3} if committed == "on_n_files" else {}
+    made = output(rule(committed, "no_update", **fields), kind=OutputKind.DIRECTORY)
+    edge = plan(made, consumer=consumer)
+    assert (edge.delivery, edge.fallback) == (delivery, fallback)
+
+
+def test_a_list_at_the_gate_goes_to_a_scatter_only() -> None:
+    made = output(rule("on_close", **AT_THE_GATE), kind=OutputKind.FILES)
+    edge = plan(made, SCATTER, consumer=NOT_STREAMABLE)
+    assert (edge.delivery, edge.by_element, edge.reordered) == (Delivery.GATE, True, True)
+    edge = plan(made, consumer=NOT_STREAMABLE)
     assert edge.delivery is Delivery.COMMIT
-    assert "not available" in (edge.fallback or "")
+    assert "/a/out is a File[]" in (edge.fallback or "")
+
+
+def test_what_needs_the_whole_file_is_not_at_the_gate() -> None:
+    gated = rule("on_close", **AT_THE_GATE)
+    edge = plan(output(gated), consumer=Input("/b", "in", obstacle="size is used"))
+    assert (edge.delivery, edge.fallback) == (Delivery.COMMIT, "size is used")
+    edge = plan(output(gated, stream_obstacle="loadContents"))
+    assert (edge.delivery, edge.fallback) == (Delivery.COMMIT, "loadContents")
+    edge = plan(output(rule(**AT_THE_GATE), obstacle="no glob"))
+    assert (edge.delivery, edge.fallback) == (Delivery.TERMINATION, "no glob")
+    edge = plan(output(gated), Hop("/b/in-x", "in", HopKind.VALUE_FROM))
+    assert edge.delivery is Delivery.COMMIT
+    assert "/b/in-x" in (edge.fallback or "")
+
+
+def test_a_hop_at_the_gate_hands_one_token_to_all() -> None:
+    made = output(rule("on_close", **AT_THE_GATE))
+    inner = Hop("/sub/in-token-transformer", "in", HopKind.SUBWORKFLOW)
+    edges = plan_edges([Route(made, (inner,), NOT_STREAMABLE), Route(made, (inner,), Input("/c", "in"))])
+    assert [edge.delivery for edge in edges] == [Delivery.GATE, Delivery.GATE]
+    blocked = Input("/c", "in", obstacle="size is used")
+    edges = plan_edges([Route(made, (inner,), NOT_STREAMABLE), Route(made, (inner,), blocked)])
+    assert [edge.delivery for edge in edges] == [Delivery.COMMIT, Delivery.COMMIT]
+    assert "/c/in, which needs it committed" in (edges[0].fallback or "")
 
 
 @pytest.mark.parametrize("kind", [HopKind.LOOP, HopKind.UNKNOWN])
@@ -165,7 +223,10 @@ def test_a_gather_serves_both() -> None:
 
 
 rules = st.builds(
-    rule, st.sampled_from(["on_termination", "on_close", "on_close:2"]), st.sampled_from(["update", "no_update"])
+    rule,
+    st.sampled_from(["on_termination", "on_close", "on_close:2"]),
+    st.sampled_from(["update", "no_update"]),
+    start=st.sampled_from(["commit", "producer"]),
 )
 inputs = st.builds(
     Input,
@@ -189,34 +250,37 @@ def test_properties_of_every_plan(made: Output, data: st.DataObject) -> None:
     for edge in edges:
         consumer = edge.route.consumer
         assert consumer is not None
-        if edge.delivery is Delivery.STREAM:
-            assert edge.rule.mode == "no_update"
-            assert consumer.streamable
+        if edge.delivery.joins:
+            assert edge.rule.start == "producer"
+            assert (edge.delivery is Delivery.STREAM) == (
+                edge.rule.mode == "no_update" and made.kind is not OutputKind.DIRECTORY
+            )
+            assert consumer.streamable or edge.rule.mode == "update"
             assert consumer.obstacle is None
             assert edge.fallback is None
             assert not _shares_a_hop(edge, edges, routes)
-        elif edge.rule.mode == "no_update":
+        elif edge.rule.start == "producer":
             assert edge.fallback is not None
 
 
 def _shares_a_hop(edge: StreamEdge, edges: Sequence[StreamEdge], routes: Sequence[Route]) -> bool:
-    streams = {other.route for other in edges if other.delivery is Delivery.STREAM}
+    alike = {other.route for other in edges if other.delivery is edge.delivery}
     whole = [hop for hop in edge.route.hops if hop.kind is not HopKind.GATHER]
     if edge.by_element:
         return False
     return any(
-        route not in streams and route.hops[: len(edge.route.hops)] == edge.route.hops and whole for route in routes
+        route not in alike and route.hops[: len(edge.route.hops)] == edge.route.hops and whole for route in routes
     )
 
 
 def test_gangs() -> None:
-    def edge(a: str, b: str) -> StreamEdge:
-        made = Output(a, "out", OutputKind.FILE, (rule(mode="no_update"),))
+    def edge(a: str, b: str, mode: str = "no_update") -> StreamEdge:
+        made = Output(a, "out", OutputKind.FILE, (rule(mode=mode, start="producer"),))
         (found,) = plan_edges([Route(made, (), Input(b, "in", streamable=True))])
         return found
 
     steps = {path: Step(path, 2.0) for path in "abcdefg"} | {"g": Step("g", None)}
-    edges = [edge("a", "b"), edge("b", "c"), edge("d", "c"), edge("f", "e"), edge("g", "e")]
+    edges = [edge("a", "b"), edge("b", "c", "update"), edge("d", "c"), edge("f", "e", "update"), edge("g", "e")]
     first, second = find_gangs(edges, steps)
     assert (set(first.steps), first.heads, first.cores) == ({"a", "b", "c", "d"}, ("a", "d"), 4.0)
     assert first.steps.index("a") < first.steps.index("b") < first.steps.index("c")

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streamflow.cwl.processor import CWLCommandOutputProcessor
 
-from streamflow_io.coordination.graph import OutputKind
+from streamflow_io.coordination.graph import Delivery, OutputKind
 from streamflow_io.hints import StreamingRule
-from streamflow_io.streaming.inspect import _whole_file_use, _whole_self_use
+from streamflow_io.streaming.globs import certain_path, directory_of
 from streamflow_io.streaming.jobs import ProducerFailedError, StreamingJobs
+from streamflow_io.streaming.obstacles import whole_file_use, whole_self_use
 from streamflow_io.streaming.outputs import EarlyOutput
 
 HERE = Path("/somewhere")
@@ -76,6 +78,17 @@ async def test_what_is_not_committed_is_settled_by_the_end(succeeded: bool) -> N
     assert await attempt.settled("out", "committed")
 
 
+async def test_what_is_complete_is_settled_as_a_whole() -> None:
+    attempt = StreamingJobs().open("/a/0").begin(HERE, HERE)
+    waiting = asyncio.create_task(attempt.settled("out", "directory"))
+    attempt.commit("out", "directory/file")
+    attempt.commit("other")
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    attempt.commit("out")
+    assert await waiting
+
+
 async def test_an_attempt_ends_once() -> None:
     attempt = StreamingJobs().open("/a/0").begin(HERE, HERE)
     attempt.end(True)
@@ -108,9 +121,66 @@ def test_what_the_node_runtime_is_told() -> None:
     assert (rest.globs, rest.committed, rest.closes) == (("*.txt", "*.log"), "on_close", 2)
 
 
+@pytest.mark.parametrize(
+    ("rule", "completes_early"),
+    [
+        ({"committed": "on_termination"}, False),
+        ({"committed": "on_close"}, False),
+        ({"committed": "on_close:2"}, True),
+        ({"committed": "on_n_files", "nFiles": 2}, True),
+    ],
+)
+def test_a_directory_is_complete_before_the_end_only_if_something_says_so(
+    rule: dict[str, object], completes_early: bool
+) -> None:
+    output = early(rule, kind=OutputKind.DIRECTORY)
+    assert output.completes_early is completes_early
+    committed = [message.committed for message in output.watched("/out", ("d",)).rules]
+    # Every rule must hold: one that holds at the end only is added where a single close would do.
+    assert committed[0] == str(rule["committed"]).partition(":")[0]
+    assert committed[1:] == (["on_termination"] if rule["committed"] == "on_close" else [])
+
+
 def test_an_early_output_is_kept_with_its_step() -> None:
-    output = early({"committed": "on_n_files", "nFiles": 3}, kind=OutputKind.DIRECTORY)
+    output = early({"committed": "on_n_files", "nFiles": 3}, kind=OutputKind.DIRECTORY).model_copy(
+        update={"deliveries": (Delivery.GATE, Delivery.COMMIT), "elements": (Delivery.STREAM,)}
+    )
+    assert len(set(output.ports)) == 3
     assert EarlyOutput.model_validate(output.model_dump(mode="json", by_alias=True, exclude_unset=True)) == output
+
+
+@pytest.mark.parametrize(
+    ("globs", "entry", "directory"),
+    [
+        (("out",), "out/a", "out"),
+        (("out",), "out/s/a", "out"),
+        (("o*",), "out/s/a", "out"),
+        (("x/*.d",), "x/y.d/z", "x/y.d"),
+        (("x", "y"), "y/a", "y"),
+        ((".",), "a", "."),
+        (("out",), "other/a", None),
+        (("out/*",), "out/a", None),
+    ],
+)
+def test_the_directory_of_an_entry(globs: tuple[str, ...], entry: str, directory: str | None) -> None:
+    assert directory_of(globs, entry) == directory
+
+
+@pytest.mark.parametrize(
+    ("globs", "optional", "path"),
+    [
+        (("out.txt",), False, "out.txt"),
+        (("d/out.txt",), False, "d/out.txt"),
+        ((".",), False, "."),
+        (("*.txt",), False, None),
+        (("a", "b"), False, None),
+        (("../out",), False, None),
+        (("out.txt",), True, None),
+    ],
+)
+def test_what_is_certain_before_it_exists(globs: tuple[str, ...], optional: bool, path: str | None) -> None:
+    processor = CWLCommandOutputProcessor("out", None, token_type="File", optional=optional, single=True)
+    assert certain_path(processor, globs) == path
 
 
 @pytest.mark.parametrize(
@@ -127,7 +197,7 @@ def test_an_early_output_is_kept_with_its_step() -> None:
     ],
 )
 def test_uses_that_need_the_whole_file(expression: str) -> None:
-    assert _whole_file_use(expression, "reads") is not None
+    assert whole_file_use(expression, "reads") is not None
 
 
 @pytest.mark.parametrize(
@@ -143,10 +213,10 @@ def test_uses_that_need_the_whole_file(expression: str) -> None:
     ],
 )
 def test_uses_that_do_not(expression: str) -> None:
-    assert _whole_file_use(expression, "reads") is None
+    assert whole_file_use(expression, "reads") is None
 
 
 @given(st.text(alphabet="inputs.read'[]\"$() {}x", max_size=30))
 def test_no_expression_breaks_the_search(expression: str) -> None:
-    _whole_file_use(expression, "reads")
-    _whole_self_use(expression)
+    whole_file_use(expression, "reads")
+    whole_self_use(expression)

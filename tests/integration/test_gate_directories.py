@@ -1,0 +1,158 @@
+"""Consumers of a Directory that start with its producer, and are held where they touch what is not committed."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from streamflow_io.coordination import Delivery
+from streamflow_io.planning import plan_file
+from tests.cwl import Bench, Document, streamable
+from tests.gate_support import ATTEMPT, BY_LIST, BY_NAME, FILES, RETRY, assert_early, lister, pair, producer
+
+# Prints the files of a directory in the order of their names, and notes each as soon as it is listed.
+SCAN = """
+import os, subprocess, sys
+entries = []
+for entry in os.scandir(os.environ["dir"]):
+    with open(os.environ["TRACE"], "a") as trace:
+        subprocess.run(["date", f"+%s.%N got {entry.name}"], stdout=trace)
+    entries.append(entry.path)
+for path in sorted(entries):
+    print(open(path).read(), end="")
+"""
+
+
+@pytest.mark.parametrize(
+    ("committed", "fields"),
+    [("on_n_files", {"nFiles": 3}), ("on_close", {}), ("on_close:1", {}), ("on_close", {"files": ["[0-9]"]})],
+)
+def test_files_of_a_directory_are_read_by_name_as_they_are_committed(
+    bench: Bench, committed: str, fields: Document
+) -> None:
+    script = "meet read; mkdir out; for i in 1 2 3; do echo file $i > out/$i; meet got $i; done"
+    _, ours = bench.run_both(pair(producer(script, committed, "Directory", **fields), lister(BY_NAME)))
+    assert_early(ours, "got 3")
+
+
+def test_files_of_a_directory_wait_for_the_file_that_commits_it(bench: Bench) -> None:
+    script = f"meet read; {FILES}; sleep 1; note mark; echo > marker.txt; meet got 3"
+    first = producer(script, "on_file", "Directory", fileDeps=["marker.txt"])
+    _, ours = bench.run_both(pair(first, lister(BY_NAME)))
+    assert ours.time("mark") < ours.time("got 1")
+    assert_early(ours, "got 3")
+
+
+def test_files_of_a_directory_wait_for_the_end(bench: Bench) -> None:
+    script = f"meet read; {FILES}; sleep 1"
+    _, ours = bench.run_both(pair(producer(script, "on_termination", "Directory"), lister(BY_NAME)))
+    assert_early(ours)
+    assert ours.time("got 1") > ours.time("end")
+
+
+def test_a_listing_waits_until_the_directory_is_complete(bench: Bench) -> None:
+    first = producer(f"meet read; {FILES}; meet listed", "on_n_files", "Directory", nFiles=3)
+    _, ours = bench.run_both(pair(first, lister(BY_LIST)))
+    assert_early(ours, "listed")
+    assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
+
+
+@pytest.mark.parametrize("committed", ["on_close", "on_termination"])
+def test_a_listing_of_what_is_never_closed_waits_for_the_end(bench: Bench, committed: str) -> None:
+    first = producer(f"meet read; {FILES}; mkdir out/sub; sleep 1", committed, "Directory")
+    _, ours = bench.run_both(pair(first, lister("note read; cd $dir; find . | sort; note listed")))
+    assert_early(ours)
+    assert ours.time("listed") > ours.time("end")
+
+
+def test_a_listing_under_no_update_has_entries_as_they_are_committed(bench: Bench) -> None:
+    script = "meet read; mkdir out; for i in 1 2 3; do echo file $i > out/$i; meet got $i; done"
+    first = producer(script, "on_close", "Directory", mode="no_update")
+    scan = f"note read; {shlex.quote(sys.executable)} -c {shlex.quote(SCAN)}"
+    _, ours = bench.run_both(pair(first, lister(scan, streamable("Directory"))))
+    assert_early(ours, "got 3")
+    assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
+
+
+def test_a_directory_whose_name_follows_from_its_first_file(bench: Bench) -> None:
+    script = "mkdir out; for i in 1 2 3; do echo file $i > out/$i; meet got $i; done"
+    _, ours = bench.run_both(pair(producer(script, "on_close", "Directory", "o*"), lister(BY_NAME)))
+    assert_early(ours, "got 3")
+
+
+def test_a_name_that_never_comes_is_not_there(bench: Bench) -> None:
+    missing = lister(
+        "note read; if cat $dir/never 2> /dev/null; then echo there; else note missing; echo not there; fi"
+    )
+    _, ours = bench.run_both(pair(producer(f"meet read; {FILES}; sleep 1", "on_close", "Directory"), missing))
+    assert_early(ours)
+    assert ours.time("missing") > ours.time("end")
+
+
+def test_a_file_that_is_written_after_its_commit_is_named(bench: Bench) -> None:
+    script = f"meet read; {FILES}; sleep 1; echo more >> out/2; sleep 1"
+    run = bench.run(pair(producer(script, "on_close", "Directory"), lister(BY_NAME)))
+    assert not run.ok
+    assert "out/2 of the output `out` was committed by `on_close`, but was written again afterwards" in run.log
+    assert bench.leftovers() == []
+
+
+def test_a_file_that_is_gone_after_its_commit_is_named(bench: Bench) -> None:
+    script = f"meet read; {FILES}; meet got 3; mv out/2 out/4; sleep 1"
+    run = bench.run(pair(producer(script, "on_close", "Directory"), lister(BY_NAME)))
+    assert not run.ok
+    assert "out/2 of the output `out` was committed by `on_close`, but is not there at the end" in run.log
+    assert bench.leftovers() == []
+
+
+def test_a_failed_producer_of_a_directory_is_retried_with_its_consumer(bench: Bench) -> None:
+    script = f"{ATTEMPT}meet read; {FILES}; sleep 0.5; [ $attempt -ge 2 ] || exit 3"
+    run = bench.run(pair(producer(script, "on_close", "Directory"), lister(BY_LIST)), **RETRY)
+    assert run.ok, run.errors
+    assert [len(run.times(what)) for what in ("try", "read", "listed", "end")] == [2, 2, 1, 1]
+    assert run.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
+    assert bench.leftovers() == []
+
+
+def test_a_consumer_of_what_is_complete_does_not_start_again(bench: Bench) -> None:
+    script = f"{ATTEMPT}meet read; {FILES}; meet listed; sleep 1; [ $attempt -ge 2 ] || exit 3"
+    run = bench.run(pair(producer(script, "on_n_files", "Directory", nFiles=3), lister(BY_LIST)), **RETRY)
+    assert run.ok, run.errors
+    assert [len(run.times(what)) for what in ("try", "read", "listed", "end")] == [2, 1, 1, 1]
+    assert run.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
+    assert bench.leftovers() == []
+
+
+def test_plan_shows_the_gate(bench: Bench) -> None:
+    plans = plan_file(bench.write(pair(producer(FILES, "on_close", "Directory"), lister(BY_LIST)), {}, io=True))
+    shown = plans.to_json()["workflows"]["main"]
+    ((delivery, fallback),) = [(edge["delivery"], edge["fallback"]) for edge in shown["edges"]]
+    assert (delivery, fallback) == ("gate", None)
+    assert shown["gangs"] == [{"steps": ("/a", "/b"), "heads": ("/a",), "cores": 1.0}]
+    text = StringIO()
+    plans.show(Console(file=text, width=120))
+    assert "gate" in text.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (
+            {"type": "Directory", "loadListing": "shallow_listing"},
+            "/b/dir is listed (loadListing; with CWL v1.0 always)",
+        ),
+        ("Directory", "which needs the whole file"),
+    ],
+)
+def test_a_listing_that_is_needed_before_the_start_is_no_gate(bench: Bench, kind: Document | str, why: str) -> None:
+    second = lister(BY_LIST, kind)
+    if isinstance(kind, str):
+        second["requirements"].append({"class": "InitialWorkDirRequirement", "listing": ["$(inputs.dir)"]})
+    plans = plan_file(bench.write(pair(producer(FILES, "on_close:3", "Directory"), second), {}, io=True))
+    (edge,) = plans.plans["main"].edges
+    assert edge.delivery is Delivery.COMMIT
+    assert why in (edge.fallback or "")
