@@ -6,10 +6,11 @@ A subcommand is a module with `add_arguments` and `run`, and one line in `COMMAN
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -23,6 +24,7 @@ COMMANDS = (
     ("plan", "streamflow_io.planning", "show what will stream in a StreamFlow file, and why something will not"),
     ("storage", "streamflow_io.storage.probe", "measure a storage: its bandwidths for the StreamFlow file"),
     ("report", "streamflow_io.telemetry.report", "draw what runs measured: times, throughput, learning, constraints"),
+    ("doctor", "streamflow_io.doctor", "show what works on this machine, what does not, and why"),
     ("learned", "streamflow_io.telemetry.learned_command", "limits learned in earlier runs: list, show, forget"),
 )
 
@@ -83,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     :return: 0 only if all is well, 1 if not, 2 if the command line is wrong
+    :raises SystemExit: with the same codes; with 1 if the output was closed before all was written (`| head -1`)
     """
     argv = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="streamflow-io", description="I/O-aware CWL workflows for StreamFlow")
@@ -94,16 +97,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name in argv[:1]:
             modules[name] = cast(Command, import_module(module))
             modules[name].add_arguments(subparser)
-    namespace = parser.parse_args(argv)
+    with _quiet_when_closed():
+        namespace = parser.parse_args(argv)
     try:
         result = modules[namespace.command].run(namespace)
     except HintErrors as mistakes:
         result = Mistakes(mistakes.errors)
-    if namespace.json:
-        print(json.dumps({"ok": result.ok, **result.to_json()}, indent=2))
-    else:
-        result.show(Console())
+    with _quiet_when_closed():
+        if namespace.json:
+            print(json.dumps({"ok": result.ok, **result.to_json()}, indent=2))
+        else:
+            result.show(Console())
     return 0 if result.ok else 1
+
+
+@contextlib.contextmanager
+def _quiet_when_closed() -> Iterator[None]:
+    """Print, and end the program without a word if nobody reads on."""
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer is written again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,59 @@
+"""`streamflow-io doctor`: tries what jobs need, says why something does not work, and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def doctor(workdir: Path, **environment: str) -> tuple[int, dict[str, dict[str, object]]]:
+    """Runs it; returns the exit code, and the findings by name."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "streamflow_io.cli", "doctor", "--json", "--workdir", workdir],
+        capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **environment},
+    )  # fmt: skip
+    findings = json.loads(ended.stdout)["findings"]
+    assert json.loads(ended.stdout)["ok"] is (ended.returncode == 0)
+    return ended.returncode, {finding["name"]: finding for finding in findings}
+
+
+def test_a_machine_where_all_works(tmp_path: Path) -> None:
+    code, found = doctor(tmp_path)
+    assert {name for name, finding in found.items() if finding["works"] is False} == set()
+    assert code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_gate(tmp_path: Path) -> None:
+    code, found = doctor(tmp_path, SFIO_NODE_WITHOUT_GATE="1")
+    assert code == 1
+    assert found["gate"]["works"] is False
+    assert "SFIO_NODE_WITHOUT_GATE is set" in str(found["gate"]["detail"])
+    assert found["byte streams"]["works"] is True
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_node_runtime(tmp_path: Path) -> None:
+    code, found = doctor(tmp_path, SFIO_NODE=str(tmp_path / "missing"))
+    assert code == 1
+    assert found["node runtime"]["works"] is False
+    assert "sfio-node is not installed" in str(found["node runtime"]["detail"])
+    assert "gate" not in found
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    code, found = doctor(tmp_path / "missing")
+    assert code == 1
+    assert "--workdir" in str(found["jobs"]["otherwise"])
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.joinpath("data").mkdir(mode=0o500)
+    code, found = doctor(tmp_path, XDG_DATA_HOME=str(tmp_path / "data"))
+    assert (code, found["data directory"]["works"]) == (1, False)
