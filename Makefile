@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Where scripts/setup.sh links or finds Rust.
 export PATH := $(abspath $(VENV))/rust:$(HOME)/.cargo/bin:$(PATH)
-SOURCES := scripts/setup.sh pyproject.toml node/Cargo.toml node/Cargo.lock $(wildcard node/src/*.rs)
+SOURCES := scripts/setup.sh pyproject.toml node/Cargo.toml node/Cargo.lock $(shell find node/src -name '*.rs')
 
 .PHONY: demo test lint clean
 

@@ -1,4 +1,4 @@
-"""`streamflow-io validate`: cwltool's validation with our schema, and our own rules. Nothing is run."""
+"""`streamflow-io validate`: cwltool's validation, with its extensions and our schema, and our rules. Nothing is run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, cast
 from urllib.parse import urldefrag
 
@@ -24,7 +25,7 @@ from .cli import show_errors
 from .hints import HintError, HintErrors, Located, StepAnnotations
 from .hints.inheritance import port_path
 from .hints.rules import check_streamable
-from .hints.schemas import SALAD_URI, salad_schema
+from .hints.schemas import SALAD_URI, add_hint_classes, salad_schema
 
 # cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
 CWLObject = Any
@@ -257,8 +258,8 @@ def _use_schema(version: str, ours: bool) -> None:
     from cwltool.update import ALLUPDATES
 
     # All versions: cwltool updates a document to a version of its own before it loads what `run` names.
-    schema = (SALAD_URI, salad_schema()) if ours else None
     for each in ALLUPDATES:
+        schema = _schema(each, ours)
         if process.custom_schemas.get(each) == schema:
             continue
         if schema is None:
@@ -270,6 +271,25 @@ def _use_schema(version: str, ours: bool) -> None:
     process.SCHEMA_ANY = cast(CWLObjectType, types["https://w3id.org/cwl/salad#Any"])
     process.SCHEMA_FILE = cast(CWLObjectType, types["https://w3id.org/cwl/cwl#File"])
     process.SCHEMA_DIR = cast(CWLObjectType, types["https://w3id.org/cwl/cwl#Directory"])
+
+
+@cache
+def _schema(version: str, ours: bool) -> tuple[str, str] | None:
+    """The name and the text of the schema of a CWL version, with cwltool's own extensions; None: the standard."""
+    name, text = _extensions().get(version, ("", None))
+    if ours:
+        return SALAD_URI, salad_schema() if text is None else add_hint_classes(text)
+    return None if text is None else (name, text)
+
+
+@cache
+def _extensions() -> dict[str, tuple[str, str]]:
+    """The schemas that cwltool uses with `--enable-ext`, by CWL version."""
+    from cwltool import process
+    from cwltool.main import setup_schema
+
+    setup_schema(argparse.Namespace(enable_ext=True), None)
+    return dict(process.custom_schemas)
 
 
 def _table(steps: Mapping[str, StepAnnotations]) -> Table:

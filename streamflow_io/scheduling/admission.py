@@ -41,7 +41,8 @@ class _Place:
 class _Job:
     """A job that waits or runs.
 
-    :ivar ready_at: the locations where it has all else that it needs; of jobs that are not I/O tasks
+    :ivar ready_at: the locations where it has all else that it needs, and the placement that was asked about; of jobs
+        that are not I/O tasks
     :ivar lacked: what it has lacked when it was the first to wait. It keeps that from others until it starts: while it
         waits for one resource, it must not lose another
     """
@@ -49,7 +50,7 @@ class _Job:
     request: Request
     arrival: int
     place: _Place | None = None
-    ready_at: set[str] = field(default_factory=set)
+    ready_at: set[tuple[str, Placement | None]] = field(default_factory=set)
     lacked: frozenset[str] = frozenset()
 
 
@@ -114,10 +115,12 @@ class Admission:
                 heapq.heappush(heads, (queue[0], queue))
         return grants
 
-    def could_start(self, job: str, location: str) -> bool:
+    def could_start(self, job: str, location: str, placement: Placement | None = None) -> bool:
         """Whether a job could start on a location; for jobs that are not I/O tasks, when they have all else there.
 
         A job that could not waits from now on for bandwidth, until :meth:`start` or :meth:`stand_down`.
+
+        :param placement: the one that the job would use of those with this location; none: any
         """
         waiting = self._jobs[job]
         blocked: set[str] = set()
@@ -126,31 +129,32 @@ class Admission:
                 break
             place = self._find_first(self._jobs[name], blocked)
             blocked |= place.resources if isinstance(place, _Blocked) else frozenset()
-        if isinstance(self._find(waiting, blocked, [location]), _Place):
+        if isinstance(self._find(waiting, blocked, [location], placement), _Place):
             return True
         if not waiting.ready_at:
             self._enqueue(waiting)
-        waiting.ready_at.add(location)
+        waiting.ready_at.add((location, placement))
         return False
 
-    def stand_down(self, job: str, location: str) -> bool:
+    def stand_down(self, job: str, location: str, placement: Placement | None = None) -> bool:
         """A job lacks something else on a location: it does not wait for bandwidth there for the time being.
 
         :return: whether it did, and waits nowhere now: others may start
         """
         waiting = self._jobs[job]
-        if location not in waiting.ready_at:
+        if (location, placement) not in waiting.ready_at:
             return False
-        waiting.ready_at.remove(location)
+        waiting.ready_at.remove((location, placement))
         return not waiting.ready_at and self._dequeue(waiting)
 
-    def start(self, job: str, locations: Sequence[str], now: float) -> Grant:
+    def start(self, job: str, locations: Sequence[str], now: float, placement: Placement | None = None) -> Grant:
         """Start a job that could start on each of these locations.
 
+        :param placement: as for :meth:`could_start`
         :raises ValueError: if it does not fit
         """
         waiting = self._jobs[job]
-        place = self._find(waiting, set(), locations)
+        place = self._find(waiting, set(), locations, placement)
         if isinstance(place, _Blocked):
             raise ValueError(f"{job} does not fit on {', '.join(locations)}")
         return self._take(waiting, place, now)
@@ -215,20 +219,24 @@ class Admission:
         kept: set[str] = set()
         for placement in demand.placements:
             names = self._resources.names(demand, placement)
-            is_ready = not self._resources.locations(placement.pool).isdisjoint(job.ready_at)
+            pool = self._resources.locations(placement.pool)
+            is_ready = any(location in pool and asked in (None, placement) for location, asked in job.ready_at)
             if is_ready and not self._learners.place(demand, placement).closed and blocked.isdisjoint(names):
                 kept.update(names)
         return _Blocked(frozenset(kept))
 
-    def _find(self, job: _Job, blocked: Set[str], locations: Sequence[str] = ()) -> _Place | _Blocked:
+    def _find(
+        self, job: _Job, blocked: Set[str], locations: Sequence[str] = (), placement: Placement | None = None
+    ) -> _Place | _Blocked:
         """Where a job can start now.
 
         :param blocked: resources that earlier jobs wait for
         :param locations: just these
+        :param placement: just this one
         """
         lacking: frozenset[str] = frozenset()
-        for placement in job.request.demand.placements:
-            place = self._find_in(job, placement, blocked, locations)
+        for candidate in job.request.demand.placements if placement is None else (placement,):
+            place = self._find_in(job, candidate, blocked, locations)
             if isinstance(place, _Place):
                 return place
             lacking |= place.resources

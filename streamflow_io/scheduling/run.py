@@ -14,6 +14,7 @@ from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.telemetry.records import EndRecord, Record, RunRecord, StepRecord, Storage
+from streamflow_io.telemetry.retention import remove_old_runs
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
 from streamflow_io.telemetry.writer import TelemetryWriter
 
@@ -86,6 +87,7 @@ class HintedRun:
         return min(map(_count_tokens, ports), default=1)
 
     def _locate(self) -> Path:
+        remove_old_runs()
         self._directory = create_run_directory(self._workflow.name)
         return self._directory / TELEMETRY_FILE
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, MutableSequence
+from contextvars import ContextVar
+from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
 from streamflow.core.workflow import Job, Status, Workflow
 from streamflow.log_handler import logger
-from streamflow.scheduling.scheduler import DefaultScheduler
+from streamflow.scheduling.scheduler import DefaultScheduler, JobContext
 from typing_extensions import Self
 
 from streamflow_io.streaming.jobs import StreamingJobs
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from .storage_admission import StorageAdmission
 
 SCHEMA = "scheduler.schema.json"
+# For which target the methods are called that StreamFlow does not tell it; each target of a job has a task of its own.
+_target: ContextVar[Target] = ContextVar("target")
 
 
 class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
@@ -44,18 +48,29 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     An I/O task: what it uses is bounded by the storage's bandwidth and by the I/O executors. Both keep their memory
     requirement.
 
-    :ivar config: `config` of the scheduler in the StreamFlow file
     :ivar streaming_jobs: the jobs that stream to others
     """
 
     def __init__(self, context: StreamFlowContext, **config: Any) -> None:
-        self.config: SchedulerConfig = _parse(config, context.config)
-        super().__init__(context, self.config.retry_delay)
+        self._parse_config = partial(_parse, config, context.config)
+        self._is_configured = bool(config)
+        # Mistakes in it end the run before anything starts; where nothing is written there are none.
+        super().__init__(context, self.config.retry_delay if self._is_configured else None)
         self.streaming_jobs = StreamingJobs()
         self._without_cores: dict[str, float] = {}
         self._connectors: dict[str, Connector] = {}
         self._runtime: asyncio.Task[EmbeddedRuntime] | None = None
         self._run: HintedRun | None = None
+
+    @cached_property
+    def config(self) -> SchedulerConfig:
+        """`config` of the scheduler in the StreamFlow file."""
+        return self._parse_config()
+
+    @property
+    def has_annotations_or_storages(self) -> bool:
+        """Whether the StreamFlow file names an annotations file or storages."""
+        return self._is_configured and (self.config.annotations is not None or bool(self.config.storages))
 
     @property
     def annotations_path(self) -> Path | None:
@@ -193,6 +208,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
         await super().notify_status(job_name, status)
 
+    async def _process_target(
+        self, target: Target, job_context: JobContext, hardware_requirement: HardwareRequirement | None
+    ) -> None:
+        _target.set(target)
+        await super()._process_target(target, job_context, hardware_requirement)
+
     def _is_valid(
         self,
         connector: Connector,
@@ -204,9 +225,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if (storages := self._storages_of(job_name)) is None:
             return free
         if not free:
-            storages.stand_down(job_name, location)
+            storages.stand_down(job_name, _target.get(), location)
             return False
-        return storages.may_start(job_name, location)
+        return storages.may_start(job_name, _target.get(), location)
 
     async def _get_locations(
         self,
@@ -221,7 +242,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         )
         # A policy may look at files: meanwhile others may have been given the bandwidth.
         storages = self._storages_of(job.name)
-        if storages is not None and not all(storages.may_start(job.name, location) for location in selected):
+        if storages is not None and not all(storages.may_start(job.name, _target.get(), where) for where in selected):
             return []
         return selected
 
@@ -235,7 +256,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     ) -> None:
         super()._allocate_job(job, hardware, connector, selected_locations, target)
         if (storages := self._storages_of(job.name)) is not None:
-            storages.start(job.name, selected_locations)
+            storages.start(job.name, target, selected_locations)
 
     def _storages_of(self, job_name: str) -> StorageAdmission | None:
         """The storages, if a job is to be admitted by them."""

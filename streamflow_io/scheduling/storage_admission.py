@@ -67,10 +67,10 @@ class StorageAdmission:
         self._submitted: dict[str, int] = {}
         self._record = record
         self._admission = Admission(config.io_executors, remembered.make_learner)
-        self._demands: dict[tuple[str, tuple[str, ...]], Demand] = {}
+        # By step, pool and working directory: targets on the same locations may differ in their storage.
+        self._placements: dict[tuple[str, str, str], Placement] = {}
         self._jobs: dict[str, Demand] = {}
         self._granted: dict[str, asyncio.Future[Grant]] = {}
-        self._targets: dict[str, Target] = {}
         self._told: set[str] = set()
 
     def concerns(self, job_name: str) -> bool:
@@ -112,28 +112,30 @@ class StorageAdmission:
             grant = await self._granted[job.name]
         finally:
             del self._granted[job.name]
-        return [target for target in targets if _pool(target) == grant.placement.pool]
+        return [target for target in targets if self._placement(job.name, target) == grant.placement]
 
-    def may_start(self, job_name: str, location: AvailableLocation) -> bool:
+    def may_start(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
         """Whether a job for which StreamFlow has a free location may start there."""
         if (demand := self._jobs.get(job_name)) is None:
             return False
         if demand.io_task:
             return _key(location) in self._admission.locations_of(job_name)
-        return self._admission.could_start(job_name, _key(location))
+        return self._admission.could_start(job_name, _key(location), self._placement(job_name, target))
 
-    def stand_down(self, job_name: str, location: AvailableLocation) -> None:
+    def stand_down(self, job_name: str, target: Target, location: AvailableLocation) -> None:
         """StreamFlow has no place for a job on a location."""
         demand = self._jobs.get(job_name)
-        if demand is not None and not demand.io_task and self._admission.stand_down(job_name, _key(location)):
+        if demand is None or demand.io_task:
+            return
+        if self._admission.stand_down(job_name, _key(location), self._placement(job_name, target)):
             self.decide()
 
-    def start(self, job_name: str, locations: Iterable[AvailableLocation]) -> None:
+    def start(self, job_name: str, target: Target, locations: Iterable[AvailableLocation]) -> None:
         """StreamFlow has given a job its locations."""
-        demand = self._jobs[job_name]
-        if not demand.io_task:
+        if not self._jobs[job_name].io_task:
             now = time.time()
-            self._admitted(self._admission.start(job_name, [_key(location) for location in locations], now), now)
+            keys = [_key(location) for location in locations]
+            self._admitted(self._admission.start(job_name, keys, now, self._placement(job_name, target)), now)
             self.decide()
 
     def release(self, job_name: str, observation: Observation | None) -> None:
@@ -161,19 +163,22 @@ class StorageAdmission:
 
     def _demand(self, job: Job, targets: Sequence[Target]) -> Demand:
         step = get_job_step_name(job.name)
-        key = step, tuple(_pool(target) for target in targets)
-        if key not in self._demands:
-            annotations = self._annotations[step]
-            bandwidth = annotations.storage_bandwidth
-            self._demands[key] = Demand(
-                step=step,
-                io_task=annotations.io_task is not None,
-                constraint=None if bandwidth is None else bandwidth.value.storage_bw,
-                direction="write" if bandwidth is None else bandwidth.value.direction,
-                placements=tuple(Placement(_pool(target), self._storage(job, step, target)) for target in targets),
-                locations=targets[0].locations,
-            )
-        return self._demands[key]
+        for target in targets:
+            if (key := _place(step, target)) not in self._placements:
+                self._placements[key] = Placement(_pool(target), self._storage(job, step, target))
+        annotations = self._annotations[step]
+        bandwidth = annotations.storage_bandwidth
+        return Demand(
+            step=step,
+            io_task=annotations.io_task is not None,
+            constraint=None if bandwidth is None else bandwidth.value.storage_bw,
+            direction="write" if bandwidth is None else bandwidth.value.direction,
+            placements=tuple(dict.fromkeys(self._placement(job.name, target) for target in targets)),
+            locations=targets[0].locations,
+        )
+
+    def _placement(self, job_name: str, target: Target) -> Placement:
+        return self._placements[_place(get_job_step_name(job_name), target)]
 
     def _storage(self, job: Job, step: str, target: Target) -> StorageConfig | None:
         bandwidth = self._annotations[step].storage_bandwidth
@@ -271,6 +276,10 @@ class StorageAdmission:
 
 def _pool(target: Target) -> str:
     return posixpath.join(str(target.deployment.name), str(target.service or ""))
+
+
+def _place(step: str, target: Target) -> tuple[str, str, str]:
+    return step, _pool(target), str(target.workdir)
 
 
 def _key(location: AvailableLocation) -> str:

@@ -13,6 +13,7 @@ from streamflow.log_handler import logger
 from typing_extensions import Self
 
 from .records import Record
+from .retention import lock
 
 # A full second is what a killed run may lose; the rest is for a slow disk.
 INTERVAL = 0.5
@@ -81,6 +82,7 @@ class TelemetryWriter:
         # RuntimeError: the user has no home directory. ValueError: a record has no JSON.
         try:
             descriptor = _create(self._locate())
+            lock(descriptor)
             try:
                 while self._write_batch(descriptor):
                     pass

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streamflow_io.telemetry.records import EndRecord, RunRecord
+from streamflow_io.telemetry.retention import KEPT_RUNS
 from tests.cwl import Bench, Document, Run, found, tool, workflow
+from tests.telemetry import write
 
 CORES = len(os.sched_getaffinity(0))
 IO_TASK = {"class": "sfio:IOTask"}
@@ -39,6 +44,57 @@ def writer(
 def scattered(run: Document) -> Document:
     steps = {"a": {"run": run, "scatter": "part", "in": {"part": "parts"}}}
     return workflow({"parts": "int[]"}, steps, {"out": "a/out"})
+
+
+def test_old_runs_are_removed_when_a_run_begins(bench: Bench) -> None:
+    runs = bench.data / "streamflow-io" / "runs"
+    for age in range(KEPT_RUNS + 1):
+        begin = time.time() - 3600 - age
+        file = runs / f"old-{age}" / "telemetry.jsonl"
+        write(file, [RunRecord(time=begin, name=f"old-{age}", workflow="main.cwl"), EndRecord(time=begin)])
+        os.utime(file, (begin, begin))
+    run = bench.run(scattered(writer([IO_TASK], seconds=0)), {"parts": [1]})
+    assert run.ok, run.errors
+    left = {path.name for path in runs.iterdir()}
+    assert len(left) == KEPT_RUNS + 1
+    assert f"old-{KEPT_RUNS - 1}" in left
+    assert f"old-{KEPT_RUNS}" not in left
+
+
+@pytest.mark.skipif(CORES < 2, reason="two jobs need a core each")
+@pytest.mark.parametrize("io_task", [True, False])
+def test_targets_on_the_same_host_with_different_storages(bench: Bench, io_task: bool) -> None:
+    """A job holds the bandwidth of the storage where it writes."""
+    places = [bench.directory / name for name in ("one", "other")]
+    hints = [bandwidth(10), *([IO_TASK] if io_task else [])]
+    together = 'i=0; until [ $(grep -c start "$TRACE") = 2 ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done;'
+    run = writer(hints, seconds=0, script=f'echo "$PWD" > place.txt; {together}')
+    run["outputs"]["place"] = found("place.txt")
+    document = scattered(run)
+    document["outputs"]["place"] = {"type": "File[]", "outputSource": "a/place"}
+    targets = [{"deployment": "here", "workdir": str(place)} for place in places]
+    ours = bench.run(
+        document,
+        {"parts": [1, 2]},
+        config={"storages": [{"name": place.name, "path": str(place), "write": 10} for place in places]},
+        deployments={"here": {"type": "local", "config": {}}},
+        workflows={
+            "main": {
+                "type": "cwl",
+                "config": {"file": "main.cwl", "settings": "job.json"},
+                "bindings": [{"step": "/a", "target": targets}],
+            }
+        },
+    )
+    assert ours.ok, ours.errors
+    written = Counter(
+        Path(text.decode()).relative_to(bench.directory).parts[0]
+        for name, text in ours.files.items()
+        if "place" in name
+    )
+    assert written == Counter(record["storage"] for record in records(bench, "admitted"))
+    assert written == {"one": 1, "other": 1}
+    assert at_once(ours) == 2
 
 
 def at_once(run: Run, start: str = "start", end: str = "end") -> int:

@@ -94,6 +94,19 @@ def test_without_hints_nothing_changes(bench: Bench, config: Document) -> None:
     assert shape(translate(IOAwareTranslator, path)) == shape(translate(CWLTranslator, path))
 
 
+def test_without_hints_nothing_is_imported(bench: Bench) -> None:
+    bare = workflow({}, {"a": {"run": tool("echo x > x", {}, {"out": found("x")}), "in": {}}}, {"out": "a/out"})
+    path = bench.write({"$namespaces": {}, **bare}, {}, io=True)
+    assert shape(translate(IOAwareTranslator, path)) == shape(translate(CWLTranslator, path))
+    run = bench.finish(bench.start(path, PYTHONPROFILEIMPORTTIME="1"), path)
+    assert run.ok, run.errors
+    imported = {line.rpartition("|")[2].strip() for line in run.log.splitlines() if line.startswith("import time:")}
+    assert "streamflow_io.streaming.translator" in imported
+    assert imported.isdisjoint({"pydantic", "streamflow_io.hints", "streamflow_io.coordination"})
+    plan = plan_file(path).plans["main"]
+    assert (list(plan.steps), plan.edges) == (["/a"], ())
+
+
 def test_hints_replace_the_steps_that_they_concern_and_no_other(bench: Bench) -> None:
     path = bench.write(document(hints=True), {}, io=True)
     ours, plain = shape(translate(IOAwareTranslator, path)), shape(translate(CWLTranslator, path))
@@ -150,6 +163,9 @@ def test_the_seam() -> None:
     allocation = ["self", "job", "hardware", "connector", "selected_locations", "target"]
     assert parameters(DefaultScheduler._allocate_job) == allocation
     assert parameters(DefaultScheduler._get_binding_filter) == ["self", "config"]
+    assert parameters(DefaultScheduler._process_target) == ["self", "target", "job_context", "hardware_requirement"]
+    tasks = "".join(inspect.getsource(DefaultScheduler.schedule).split())
+    assert "asyncio.create_task(self._process_target(" in tasks
     process = inspect.getsource(DefaultScheduler._process_target)
     places = [process.index(f"self.{name}(") for name in ("_is_valid", "_get_locations", "_allocate_job")]
     assert process.index("async with self.wait_queue") < places[0] < places[1] < places[2]

@@ -27,6 +27,7 @@ from streamflow_io.validation import run_cwltool, validate
 from tests.cwl import Bench, Document, found, streaming, tool, workflow
 
 VERSIONS = ["v1.0", "v1.1", "v1.2"]
+WORKFLOWS = Path(__file__).parents[2] / "workflows"
 TOOL = """\
 cwlVersion: {version}
 class: CommandLineTool
@@ -59,6 +60,7 @@ hints:
     storageBW: auto(10,50,4)
   - class: cwltool:CUDARequirement
     cudaVersionMin: "11"
+    cudaComputeCapability: "3.0"
 steps:
   first:
     run: tool.cwl
@@ -229,6 +231,66 @@ def test_mistakes_in_the_cwl_and_in_hints_are_told_together(tmp_path: Path) -> N
     assert {error.message for error in result.errors} == {"unknown field", "missing"}
 
 
+LOOP = """\
+cwlVersion: v1.2
+class: Workflow
+$namespaces: {{cwltool: "http://commonwl.org/cwltool#", sfio: "urn:streamflow-io:cwl#"}}
+requirements: {{InlineJavascriptRequirement: {{}}}}
+inputs: {{number: int}}
+outputs: {{number: {{type: int, outputSource: again/number}}}}
+steps:
+  again:
+    requirements:
+      cwltool:Loop:
+        {fields}
+        loop: {{number: number}}
+        outputMethod: last
+    hints: [{hint}]
+    in: {{number: number}}
+    out: [number]
+    run:
+      class: ExpressionTool
+      inputs: {{number: int}}
+      outputs: {{number: int}}
+      expression: "$({{number: inputs.number + 1}})"
+"""
+LOOP_WHEN = "loopWhen: $(inputs.number < 3)"
+
+
+@pytest.mark.parametrize(
+    ("fields", "cwl_valid", "hint", "mistakes"),
+    [
+        (LOOP_WHEN, True, "sfio:IOTask", []),
+        (LOOP_WHEN, True, "sfio:IOTask, cores: 1", ["unknown field"]),
+        ("loopWen: 1", False, "sfio:IOTask", []),
+    ],
+)
+def test_extensions_of_cwltool_are_checked_beside_our_hints(
+    tmp_path: Path, fields: str, cwl_valid: bool, hint: str, mistakes: list[str]
+) -> None:
+    file = tmp_path / "workflow.cwl"
+    file.write_text(LOOP.format(fields=fields, hint=f"{{class: {hint}}}"))
+    result = validate(str(file))
+    assert result.cwl_valid is cwl_valid, result.messages
+    assert ("invalid field 'loopWen'" in " ".join(" ".join(result.messages).split())) is not cwl_valid
+    assert [error.message for error in result.errors] == mistakes
+
+
+def test_our_schema_goes_with_the_extensions_of_cwltool(tmp_path: Path) -> None:
+    file = tmp_path / "workflow.cwl"
+    file.write_text(LOOP.format(fields=LOOP_WHEN, hint="{class: sfio:IOTask, cores: 1}"))
+    cwl_valid, messages = run_cwltool(str(file), None)
+    assert not cwl_valid
+    assert "invalid field 'cores', expected one of: 'class'" in " ".join(" ".join(messages).split())
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in WORKFLOWS.glob("*/main.cwl")))
+def test_the_templates_are_valid(name: str) -> None:
+    result = validate(str(WORKFLOWS / name / "main.cwl"))
+    assert (result.errors, result.warnings) == ((), ())
+    assert result.ok, result.messages
+
+
 READER = """\
 cwlVersion: v1.2
 class: Workflow
@@ -335,7 +397,7 @@ def test_json_for_programs(tmp_path: Path) -> None:
     result = json.loads(_command(workflow, "--json").stdout)
     assert (result["ok"], result["cwl"], result["errors"]) == (True, {"valid": True, "messages": []}, [])
     second = result["steps"]["/second"]["sfio:StorageBandwidth"]
-    assert (second["storageBW"], second["direction"], second["line"]) == (0.5, "both", 26)
+    assert (second["storageBW"], second["direction"], second["line"]) == (0.5, "both", 27)
     (rule,) = result["steps"]["/first"]["streaming"]["out"]
     assert (rule["committed"], rule["mode"], rule["start"], rule["level"]) == ("on_close", "update", "commit", "tool")
     (tmp_path / "tool.cwl").write_text(TOOL.format(version="v1.2").replace("on_close", "on_closed"))

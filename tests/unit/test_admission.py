@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -294,6 +295,23 @@ def test_a_compute_job_on_two_locations_starts_on_both() -> None:
     assert driver.admission.could_start("/wide/1", "n1")
     assert driver.admission.could_start("/wide/1", "n2")
     assert driver.admission.start("/wide/1", ["n1", "n2"], 0.0).locations == ("n1", "n2")
+
+
+def test_two_storages_on_the_same_locations_are_not_mixed_up() -> None:
+    driver = Driver()
+    fast, slow = (Placement("hpc", storage) for storage in (SSD, NFS))
+    demand = replace(step("compute", 60, io_task=False), placements=(fast, slow))
+    driver.submit(demand, jobs=3)
+    assert driver.admission.could_start("/compute/1", "n1", slow)
+    assert driver.admission.start("/compute/1", ["n1"], 0.0, slow).placement == slow
+    assert not driver.admission.could_start("/compute/2", "n1", slow)
+    with pytest.raises(ValueError, match="/compute/2 does not fit on n1"):
+        driver.admission.start("/compute/2", ["n1"], 0.0, slow)
+    # It waits for the slow one, and keeps nothing of the fast one from others.
+    assert driver.admission.could_start("/compute/3", "n1", fast)
+    assert driver.admission.could_start("/compute/2", "n1", fast)
+    assert driver.admission.start("/compute/2", ["n1"], 0.0, fast).placement == fast
+    assert not driver.admission.stand_down("/compute/3", "n1", fast)
 
 
 # Learning

@@ -1,0 +1,87 @@
+"""Whether a CWL document can have hints at all, told from its text: a run without them needs nothing else of ours.
+
+The models of hints alone take longer to import than a small workflow to translate. Of this package nothing is imported
+here, and `streamable` counts as a hint.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urldefrag
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from schema_salad.exceptions import ValidationException
+from schema_salad.fetcher import Fetcher
+
+# cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
+CWLObject = Any
+# A part of all that is taken for a hint, or for a mistake in one; what brings in other files; letters in disguise.
+_TRACES = re.compile(r"sfio|streamflow-io|IOTask|StorageBandwidth|Streaming|streamable|\$import|\$mixin|\\[xuU]")
+_JOINED = re.compile(r"\\\r?\n[ \t]*")
+
+
+def can_have_hints(document: CWLObject) -> bool:
+    """Whether a process or anything that it runs may have a hint of ours, or a `streamable` parameter.
+
+    Reads the files that `run` names.
+
+    :param document: as loaded by `cwl_utils.parser`
+    :return: false only if there is certainly none; true for whatever cannot be read
+    """
+    fetcher = document.loadingOptions.fetcher
+    file = str(document.loadingOptions.fileuri or "")
+    try:
+        if _has_traces(fetcher, file):
+            return True
+        ahead = [fetcher.urljoin(file, run) for run in _runs_of(document)]
+        seen: set[str] = set()
+        while ahead:
+            file = urldefrag(ahead.pop())[0]
+            if file in seen:
+                continue
+            seen.add(file)
+            if _has_traces(fetcher, file):
+                return True
+            ahead += [fetcher.urljoin(file, run) for run in _runs_in(fetcher.fetch_text(file))]
+    except (ValidationException, YAMLError, OSError, ValueError):
+        return True
+    return False
+
+
+def _has_traces(fetcher: Fetcher, file: str) -> bool:
+    # What is not on this machine is not fetched twice.
+    return not file.startswith("file:") or _TRACES.search(_JOINED.sub("", fetcher.fetch_text(file))) is not None
+
+
+def _runs_of(process: CWLObject) -> Iterator[str]:
+    """What the steps of a process run that is written elsewhere."""
+    for step in getattr(process, "steps", ()):
+        if isinstance(step.run, str):
+            yield step.run
+        else:
+            yield from _runs_of(step.run)
+
+
+def _runs_in(text: str) -> Iterator[str]:
+    """The same for all processes in a file; perhaps more.
+
+    :raises YAMLError: if it is neither YAML nor JSON
+    """
+    if "run" not in text:
+        return
+    try:
+        ahead = [json.loads(text)]  # Packed workflows are large, and YAML is slow.
+    except ValueError:
+        ahead = [YAML(typ="safe").load(text)]
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, dict):
+            ahead += node.values()
+            if isinstance(run := node.get("run"), str):
+                yield run
+        elif isinstance(node, list):
+            ahead += node

@@ -1,0 +1,70 @@
+"""How long runs are kept: the telemetry of old runs is removed when a new one begins."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from .runs import TELEMETRY_FILE, run_names, runs_directory
+
+KEPT_RUNS = 100
+# Locks of other hosts are not seen on every file system, and a run may be silent while its jobs wait in a queue.
+SILENT_SECONDS = 30 * 24 * 3600
+_LONGEST_END = 4096
+
+
+def remove_old_runs(keep: int = KEPT_RUNS) -> None:
+    """Remove all runs but those whose telemetry was written last. Raises nothing: what cannot be removed stays.
+
+    Removed are directories that hold nothing but the telemetry of a run that is over: it has its last record, or it was
+    killed: nothing was written for :data:`SILENT_SECONDS`, and nobody has it locked.
+    """
+    with contextlib.suppress(OSError):
+        for name in run_names()[keep:]:
+            with contextlib.suppress(OSError, ValueError):
+                _remove(runs_directory() / name)
+
+
+def lock(descriptor: int) -> None:
+    """Tell others that a run goes on, while its telemetry file is open. Raises nothing: some disks have no locks."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove(directory: Path) -> None:
+    """:raises OSError, ValueError: if it is no telemetry alone"""
+    telemetry = directory / TELEMETRY_FILE
+    if directory.is_symlink() or not telemetry.is_file() or os.listdir(directory) != [TELEMETRY_FILE]:
+        return
+    # For writing, without which NFS gives no lock.
+    with os.fdopen(os.open(telemetry, os.O_RDWR | os.O_NOFOLLOW), "rb") as file:
+        if _event(file.readline()) == "run" and (_has_ended(file) or _was_killed(file)):
+            telemetry.unlink()
+            directory.rmdir()
+
+
+def _has_ended(file: BinaryIO) -> bool:
+    file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_END))
+    try:
+        return _event(file.readlines()[-1]) == "end"
+    except ValueError:  # a line that was not written to its end
+        return False
+
+
+def _was_killed(file: BinaryIO) -> bool:
+    """:raises OSError: if it goes on"""
+    if time.time() - os.fstat(file.fileno()).st_mtime < SILENT_SECONDS:
+        return False
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return True
+
+
+def _event(line: bytes) -> object:
+    """:raises ValueError: if it is no JSON"""
+    record = json.loads(line)
+    return record.get("event") if isinstance(record, dict) else None
