@@ -1,0 +1,61 @@
+"""Real programs as producers and consumers, under each rule: equal to their native run, or as the table says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.matrix.building import MissingError, Workshop
+from tests.matrix.data import TOOLS
+from tests.matrix.programs import Case, Program, cases
+from tests.matrix.running import observe
+from tests.matrix.table import PROGRAMS
+
+#: Executables that may be missing where .ci/run has installed its packages: go, java and javac are too large for it;
+#: git and curl are there in most cases.
+MISSING_ALLOWED = 5
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    base = tmp_path_factory.getbasetemp()
+    return Workshop((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "matrix")
+
+
+def _tested(program: Program) -> list[Case]:
+    return [case for case in cases((program,)) if case.rule.tested]
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: f"{type(program).__name__} {program.name}")
+def test_program(program: Program, workshop: Workshop, tmp_path: Path) -> None:
+    chosen = _tested(program)
+    try:
+        observations = observe(workshop, chosen, tmp_path / "cases")
+    except MissingError as missing:
+        pytest.skip(f"{missing} is not installed")
+    wrong = [
+        f"{case}: {seen.outcome.value} instead of {case.expected.outcome.value}: {seen.detail}"
+        for case, seen in zip(chosen, observations, strict=True)
+        if not case.expected.allows(seen.outcome)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_names_are_different() -> None:
+    names = [(type(program), program.name) for program in PROGRAMS]
+    assert len(names) == len(set(names))
+    assert len(PROGRAMS) >= 40
+
+
+def test_the_programs_are_installed() -> None:
+    """A matrix that skips most of its programs tests nothing."""
+    if os.environ.get("SFIO_TEST_PACKAGES") != "installed":
+        pytest.skip("packages are installed by .ci/run, as root, only")
+    compilers = {need for tool in TOOLS.values() for need in tool.needs}
+    needs = {need for program in PROGRAMS for need in program.needs} - set(TOOLS)
+    missing = sorted(need for need in needs | compilers if shutil.which(need) is None)
+    assert len(missing) <= MISSING_ALLOWED, f"not installed: {', '.join(missing)}"
