@@ -1,0 +1,56 @@
+"""Small file systems that can be filled up."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+_SIZE = 48 * 2**20
+_BLOCK = bytes(2**16)
+
+
+def can_mount(directory: Path) -> bool:
+    """Whether this user may have a small disk to fill."""
+    if shutil.which("mount") is None:
+        return False
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "none", directory], capture_output=True, check=False)
+    if mounted.returncode == 0:
+        subprocess.run(["umount", directory], check=True)
+    return mounted.returncode == 0
+
+
+@contextlib.contextmanager
+def small_disk(directory: Path, left: list[str]) -> Iterator[None]:
+    """A file system of its own at a directory, in memory.
+
+    :param left: is told when something still uses it in the end
+    """
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "none", directory], check=True)
+    try:
+        yield
+    finally:
+        if subprocess.run(["umount", directory], capture_output=True, check=False).returncode != 0:
+            left.append(f"something uses {directory}")
+            subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+def fill(file: Path) -> None:
+    """Leave no byte free on the file system of a file, by making the file large."""
+    with file.open("wb", buffering=0) as filler:
+        for block in (_BLOCK, b"x"):
+            try:
+                while True:
+                    filler.write(block)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+
+
+def mounts() -> Iterator[Path]:
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        # Spaces and the like are escaped as in C.
+        yield Path(line.split()[4].encode().decode("unicode_escape"))

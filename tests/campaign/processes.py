@@ -1,0 +1,54 @@
+"""The processes of a run, from `/proc`: those whose environment names the run's directory for temporary files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of a run.
+
+    :ivar roles: `producer` and `consumer`, if it belongs to the command of a job that is one, or both
+    :ivar job: the job under `sfio-node exec` whose command it belongs to, as `000001-make-0`
+    """
+
+    pid: int
+    command: tuple[str, ...]
+    roles: tuple[str, ...] = ()
+    job: str | None = None
+
+    @property
+    def is_serve(self) -> bool:
+        return self.command[1:3] == ("serve", "--directory")
+
+    @property
+    def is_exec(self) -> bool:
+        return self.command[1:3] == ("exec", "--job")
+
+
+def of_run(directory: Path) -> list[Process]:
+    """Every living process of the run whose directory for temporary files this is, in the order of their numbers."""
+    return sorted(_of_run(os.fsencode(directory)), key=lambda process: process.pid)
+
+
+def _of_run(directory: bytes) -> Iterator[Process]:
+    for entry in os.listdir("/proc"):
+        place = Path("/proc", entry)
+        # It may end while one looks.
+        with contextlib.suppress(OSError):
+            if entry.isdigit() and directory in (environment := (place / "environ").read_bytes()):
+                yield _process(int(entry), environment, (place / "cmdline").read_bytes())
+
+
+def _process(pid: int, environment: bytes, command: bytes) -> Process:
+    words = tuple(command.decode(errors="replace").split("\0"))
+    jobs = [os.path.basename(name) for name in environment.split(b"\0") if name.startswith(b"SFIO_JOB=")]
+    # The shell that a role's script is for has it on its command line only; so has whoever is to start it.
+    in_job = b"\0TRACE=" in environment and "--job" not in words
+    roles = [role for role in ("producer", "consumer") if f"CAMPAIGN_{role.upper()}=".encode() in environment + command]
+    return Process(pid, words, tuple(roles) if in_job else (), jobs[0].decode() if jobs else None)

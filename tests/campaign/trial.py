@@ -1,0 +1,108 @@
+"""One trial: a run, its fault, and a look at everything afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cwl import Bench, Run
+
+from .cases import Case
+from .disk import mounts, small_disk
+from .faults import strike
+from .processes import of_run
+from .verdict import Verdict, judge
+from .workloads import WORKLOADS, plain_steps
+
+#: A run takes a few seconds; with retries, on a busy machine, some more. Longer is a hang.
+RUN_SECONDS = 90.0
+#: `serve` waits 10 s for jobs to end when the driver is gone.
+_LEAVE_SECONDS = 15.0
+_RETRIES = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A finished trial.
+
+    :ivar struck: what was done to the run; None: it had ended before
+    :ivar evidence: the directory with everything of it
+    """
+
+    case: Case
+    struck: str | None
+    verdict: Verdict
+    seconds: float
+    evidence: Path
+
+
+def run_plain(directory: Path, workload: str) -> Run:
+    """What plain StreamFlow makes of a workload.
+
+    :raises RuntimeError: if it fails
+    """
+    directory.mkdir(parents=True)
+    run = Bench(directory).run(WORKLOADS[workload](), io=False)
+    if not run.ok or not run.trace:
+        raise RuntimeError(f"plain StreamFlow fails on {workload}: {run.log}")
+    return run
+
+
+def run_case(directory: Path, case: Case, plain: Run) -> Trial:
+    """Run a case in a directory of its own, which is left as evidence."""
+    directory.mkdir(parents=True)
+    bench = Bench(directory)
+    document = WORKLOADS[case.workload]()
+    path = bench.write(document, {}, True, **(_RETRIES if case.retries else {}))
+    temporary = path.parent / "tmp"
+    began = time.monotonic()
+    left: list[str] = []
+    with small_disk(temporary, left) if case.fault.victim == "disk" else contextlib.nullcontext():
+        process = bench.start(path)
+        struck = strike(case, process, temporary)
+        hung = not _ends(process)
+        left += _leftovers(bench, temporary)
+        _kill(temporary)
+    run = bench.finish(process, path)
+    verdict = judge(
+        run, plain, struck=struck is not None, driver_was_victim=case.fault.victim == "driver", left=left,
+        plain_steps=plain_steps(document),
+    )  # fmt: skip
+    if hung:
+        verdict = Verdict("hung", verdict.message, (f"still runs after {RUN_SECONDS:.0f} s", *verdict.violations))
+    return Trial(case, struck, verdict, time.monotonic() - began, directory)
+
+
+def _ends(process: subprocess.Popen[str]) -> bool:
+    try:
+        process.wait(RUN_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return False
+    return True
+
+
+def _leftovers(bench: Bench, temporary: Path) -> list[str]:
+    """What is left for longer than the runtime may take to leave."""
+    end = time.monotonic() + _LEAVE_SECONDS
+    while True:
+        left = bench.leftovers()
+        # What is below `streamflow` is StreamFlow's: the directories of its jobs.
+        left += [str(path) for path in temporary.iterdir() if path.name not in ("streamflow", "filler")]
+        left += [str(path) for path in mounts() if path.is_relative_to(bench.directory) and path != temporary]
+        if not left or time.monotonic() > end:
+            return sorted(set(left))
+        time.sleep(0.1)
+
+
+def _kill(temporary: Path) -> None:
+    for process in of_run(temporary):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)

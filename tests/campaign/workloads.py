@@ -1,0 +1,162 @@
+"""The workflows of the campaign. Each takes a few seconds, and every step that reads notes what it has read.
+
+A note is `read NAME LENGTH DIGEST`, written after the last byte was read and hashed, outside of the job directories.
+What plain StreamFlow notes is the truth: a note of ours that it does not have is of partial or wrong data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cwl import Document, found, streamable, streaming, tool, workflow
+
+# By these, processes of a tool are told from others, also where StreamFlow runs it by itself.
+_PRODUCER = "export CAMPAIGN_PRODUCER=1\n"
+_CONSUMER = "export CAMPAIGN_CONSUMER=1\n"
+# `part NUMBER` writes 1,000 lines that only depend on the number. A tool stops at the first command that fails.
+_SHELL = """set -e
+part() { seq -f "line %.0f of the part" $(($1 * 1000)) $(($1 * 1000 + 999)); }
+taken() { size=$(wc -c < "$2"); digest=$(sha1sum < "$2"); note "read $1 $size $digest"; }
+"""
+
+
+def _make(script: str, outputs: Document, *rules: Document, **fields: Any) -> Document:
+    return tool(_PRODUCER + _SHELL + script, {}, outputs, [streaming(*rules)] if rules else [], **fields)
+
+
+def _read(name: str, script: str, file: Document | str = "File") -> Document:
+    # Outputs of one name would be told apart by the order in which StreamFlow gets them.
+    return tool(_CONSUMER + _SHELL + script, {"file": file}, {"out": "stdout"}, stdout=f"{name}.txt")
+
+
+# A reader takes a while, so that there is something to kill.
+def _read_file(name: str) -> str:
+    return f'(head -c 9999; sleep 0.3; cat) < "$file" > copy; taken {name} copy; tr a-z A-Z < copy'
+
+
+_READ_PART = _read_file('"$(basename "$file")"')
+_READ_TREE = (
+    'names=$(ls "$file"); for name in $names; do cat "$file/$name" > copy; sleep 0.05; taken "$name" copy; done; '
+    'ls "$file" > names; taken tree names; cat names'
+)
+
+
+def byte_streams() -> Document:
+    """Two streams one after the other, the first into a standard input; then a step that reads the file."""
+    lines = "for i in $(seq 1 40); do part $i; sleep 0.04; done"
+    middle = tool(
+        _PRODUCER + _CONSUMER + _SHELL + "tr a-y b-z", {"file": streamable()}, {"out": streamable("stdout")},
+        stdout="shifted.txt", stdin="$(inputs.file.path)",
+    )  # fmt: skip
+    steps: dict[str, Document] = {
+        "make": {"run": _make(lines, {"out": streamable("stdout")}, stdout="made.txt"), "in": {}},
+        "readmake": {"run": middle, "in": {"file": "make/out"}},
+        "read": {"run": _read("read", _read_file("stream"), streamable()), "in": {"file": "readmake/out"}},
+        "readlast": {"run": _read("readlast", _read_file("last")), "in": {"file": "read/out"}},
+    }
+    return workflow({}, steps, {"made": "make/out", "read": "read/out", "last": "readlast/out"})
+
+
+def commits() -> Document:
+    """Three producers that commit a file and go on, each with a consumer of its own."""
+    made = tool(
+        _PRODUCER + _SHELL + "for i in 1 2 3; do part $number$i; sleep 0.15; done > made.txt; sleep 0.8",
+        {"number": "int"}, {"out": found("made.txt")}, [streaming({"port": "out", "committed": "on_close"})],
+    )  # fmt: skip
+    numbers = {"type": "int[]", "default": [1, 2, 3]}
+    steps: dict[str, Document] = {
+        "make": {"run": made, "scatter": "number", "in": {"number": "numbers"}},
+        "read": {"run": _read("read", _read_file("commit")), "scatter": "file", "in": {"file": "make/out"}},
+    }
+    return workflow({"numbers": numbers}, steps, {"made": "make/out", "read": "read/out"})
+
+
+def elements() -> Document:
+    """The files of a list, each read by a job of a scatter as soon as it is closed."""
+    script = "for i in 3 1 6 2 5 4; do part $i > part$i; sleep 0.25; done"
+    made = _make(script, {"out": found("part*", "File[]")}, {"port": "out", "committed": "on_close"})
+    steps: dict[str, Document] = {
+        "make": {"run": made, "in": {}},
+        "read": {"run": _read("readpart", _READ_PART), "scatter": "file", "in": {"file": "make/out"}},
+    }
+    return workflow({}, steps, {"made": "make/out", "read": "read/out"})
+
+
+def directory() -> Document:
+    """A directory that is complete with its sixth file, long before its producer ends."""
+    script = "mkdir tree; for i in 1 2 3 4 5 6; do part $i > tree/part$i; sleep 0.15; done; sleep 0.8"
+    rule = {"port": "out", "committed": "on_n_files", "nFiles": 6}
+    made = _make(script, {"out": found("tree", "Directory")}, rule)
+    steps: dict[str, Document] = {
+        "make": {"run": made, "in": {}},
+        "read": {"run": _read("readtree", _READ_TREE, "Directory"), "in": {"file": "make/out"}},
+    }
+    return workflow({}, steps, {"made": "make/out", "read": "read/out"})
+
+
+def mixture() -> Document:
+    """One producer of a stream, a list and a directory; a consumer of each."""
+    script = (
+        "mkdir tree; for i in 1 2 3 4 5; do "
+        "part $i > part$i; part 1$i > tree/leaf$i; part 2$i; sleep 0.25; part 3$i; done; sleep 0.3"
+    )
+    outputs = {"log": streamable("stdout"), "parts": found("part*", "File[]"), "tree": found("tree", "Directory")}
+    made = _make(
+        script, outputs, {"port": "parts", "committed": "on_close"},
+        {"port": "tree", "committed": "on_n_files", "nFiles": 5}, stdout="log.txt",
+    )  # fmt: skip
+    steps: dict[str, Document] = {
+        "make": {"run": made, "in": {}},
+        "readlog": {"run": _read("readlog", _read_file("log"), streamable()), "in": {"file": "make/log"}},
+        "readpart": {"run": _read("readpart", _READ_PART), "scatter": "file", "in": {"file": "make/parts"}},
+        "readtree": {"run": _read("readtree", _READ_TREE, "Directory"), "in": {"file": "make/tree"}},
+    }
+    results = {"log": "readlog/out", "parts": "readpart/out", "tree": "readtree/out", "made": "make/parts"}
+    return workflow({}, steps, results)
+
+
+def gate() -> Document:
+    """A file and a directory whose consumers start with the producer, and are held where they touch them."""
+    script = (
+        "part 0 > made.txt; mkdir tree; sleep 0.5; part 9 >> made.txt; "
+        "for i in 1 2 3 4 5 6; do part $i > tree/part$i; sleep 0.15; done; sleep 0.3"
+    )
+    outputs = {"file": found("made.txt"), "tree": found("tree", "Directory")}
+    held = {"mode": "update", "start": "producer"}
+    made = _make(
+        script, outputs, {"port": "file", "committed": "on_close:2", **held},
+        {"port": "tree", "committed": "on_termination", **held},
+    )  # fmt: skip
+    steps: dict[str, Document] = {
+        "make": {"run": made, "in": {}},
+        "readfile": {"run": _read("readfile", _read_file("file")), "in": {"file": "make/file"}},
+        "readtree": {"run": _read("readtree", _READ_TREE, "Directory"), "in": {"file": "make/tree"}},
+    }
+    return workflow({}, steps, {"file": "readfile/out", "tree": "readtree/out", "made": "make/tree"})
+
+
+WORKLOADS = {
+    "byte-streams": byte_streams,
+    "commits": commits,
+    "elements": elements,
+    "directory": directory,
+    "mixture": mixture,
+    "gate": gate,
+}
+
+
+def plain_steps(document: Document) -> set[str]:
+    """The steps that neither write early nor read a stream: StreamFlow runs them by itself."""
+    steps = document["steps"]
+    early = {
+        f"{name}/{rule['port']}"
+        for name, step in steps.items()
+        for hint in step["run"]["hints"]
+        for rule in hint["rules"]
+        if rule.get("start") == "producer"
+    }
+    return {
+        name
+        for name, step in steps.items()
+        if not step["run"]["hints"] and "'streamable': True" not in str(step) and step["in"].get("file") not in early
+    }

@@ -1,0 +1,47 @@
+"""A small part of the fault campaign: see `tests/campaign/`. All of it is run by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.campaign.cases import Case, Fault
+from tests.campaign.disk import can_mount
+from tests.campaign.trial import run_case, run_plain
+from tests.cwl import Run
+
+
+def case(workload: str, fault: Fault, delay: float = 1.0, retries: bool = False) -> Case:
+    return Case(0, workload, fault, delay, early=False, pick=0.0, retries=retries, limit=20_000, relief=None)
+
+
+#: In the middle of the work of each workload, with the outcomes that are right then.
+CASES = [
+    (case("byte-streams", Fault("producer", "KILL")), "failed"),
+    (case("byte-streams", Fault("producer", "limit"), retries=True), "identical"),
+    (case("byte-streams", Fault("consumer", "TERM"), retries=True), "identical"),
+    (case("byte-streams", Fault("exec", "KILL"), retries=True), "identical"),
+    (case("elements", Fault("serve", "KILL")), "failed"),
+    (case("elements", Fault("driver", "KILL")), "ended"),
+    (case("mixture", Fault("driver", "TERM")), "ended"),
+    (case("mixture", Fault("exec", "TERM")), "failed"),
+    (case("elements", Fault("disk", "full")), "failed"),
+]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Run]:
+    names = dict.fromkeys(case.workload for case, _ in CASES)
+    return {name: run_plain(tmp_path_factory.mktemp("plain") / name, name) for name in names}
+
+
+@pytest.mark.parametrize(("chosen", "outcome"), CASES, ids=[f"{c.workload}-{c.fault.name}" for c, _ in CASES])
+def test_trial(tmp_path: Path, plain: Mapping[str, Run], chosen: Case, outcome: str) -> None:
+    if chosen.fault.victim == "disk" and not can_mount(tmp_path):
+        pytest.skip("no file system can be mounted here")
+    trial = run_case(tmp_path / "trial", chosen, plain[chosen.workload])
+    assert trial.struck is not None
+    assert trial.verdict.violations == ()
+    assert trial.verdict.outcome == outcome
