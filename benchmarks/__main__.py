@@ -15,17 +15,30 @@ from .chain import CHAIN
 from .demo import run_demo
 from .fanout import FANOUT
 from .feeder import FEEDER
+from .gate import GATE
 from .harness import run_workload
 from .io_tasks import IO_TASKS
 from .overhead import OVERHEAD
+from .patterns import PATTERNS
 from .processes import CommandError
 from .table import render
-from .templates import THOUSAND_GENOMES, VARIANT_CALLING
+from .templates import THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
 from .workload import Workload
 
 WORKLOADS = {
     workload.name: workload
-    for workload in (CHAIN, FANOUT, OVERHEAD, FEEDER, IO_TASKS, THOUSAND_GENOMES, VARIANT_CALLING)
+    for workload in (
+        CHAIN,
+        FANOUT,
+        OVERHEAD,
+        FEEDER,
+        PATTERNS,
+        GATE,
+        IO_TASKS,
+        THOUSAND_GENOMES,
+        THOUSAND_GENOMES_DIRECTORIES,
+        VARIANT_CALLING,
+    )
 }
 
 _INTERRUPTED = 130

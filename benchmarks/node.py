@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntimeError, OutputRule, WatchedOutput
+from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeJob, NodeRuntimeError, OutputRule, WatchedOutput
+from streamflow_io.runtime.protocol import WarningEvent
 
 from .model import Sample
 from .processes import CommandError
@@ -39,6 +40,17 @@ def with_runtime(directory: Path, action: Callable[[EmbeddedRuntime], Awaitable[
             await runtime.close()
 
     return asyncio.run(run())
+
+
+async def first_warning(job: NodeJob) -> str | None:
+    """Wait until a job warns that it does something else than it was asked for, or ends.
+
+    :return: the warning; none: it has ended without
+    """
+    async for event in job.events():
+        if isinstance(event, WarningEvent):
+            return event.message
+    return None
 
 
 def measure_wrapper(directory: Path) -> Sample:
