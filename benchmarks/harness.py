@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -13,6 +12,8 @@ from pathlib import Path
 from .model import Machine, Report, Sample, VariantReport, evaluate
 from .processes import CommandError
 from .workload import Outcome, Variant, Workload
+
+_LARGE = 2**20
 
 
 def run_workload(workload: Workload, repetitions: int, announce: Callable[[str], None] = lambda _: None) -> Report:
@@ -66,6 +67,7 @@ def _run(base: Path, variant: Variant) -> Outcome:
 def _directory(base: Path, variant: Variant) -> Iterator[Path]:
     directory = base / "run"
     directory.mkdir()
+    number = len(list(base.iterdir()))
     # What the run before left to be written to the disk must not slow down this one.
     os.sync()
     try:
@@ -73,4 +75,17 @@ def _directory(base: Path, variant: Variant) -> Iterator[Path]:
     except CommandError as error:
         raise CommandError(f"{variant.name}: {error}") from None
     finally:
-        shutil.rmtree(directory)
+        _free(directory)
+        directory.rename(base / f"run-{number}")
+
+
+def _free(directory: Path) -> None:
+    """Free the space of a run. Small files stay until the end of the workload.
+
+    ext4 does not use the number of a file again for minutes after it was removed: who makes one looks past all of
+    these, so that each run would pay for the files of those before it.
+    """
+    for parent, _, names in os.walk(directory):
+        for path in (Path(parent, name) for name in names):
+            if not path.is_symlink() and path.is_file() and path.stat().st_size >= _LARGE:
+                path.unlink()

@@ -51,7 +51,7 @@ def run(commands: Sequence[Sequence[str]], directory: Path, environment: Mapping
             with logs[index].open("wb") as errors, (directory / f"output.{index}").open("wb") as output:
                 processes.append(
                     subprocess.Popen(
-                        command, cwd=directory, env={**os.environ, **(environment or {})},
+                        command, cwd=directory, env={**_environment(), **(environment or {})},
                         stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True,
                     )
                 )  # fmt: skip
@@ -69,6 +69,11 @@ def run(commands: Sequence[Sequence[str]], directory: Path, environment: Mapping
             tail = "\n".join(text.splitlines()[-_MESSAGE_LINES:])
             raise CommandError(f"exit code {process.returncode}: {_line(process.args)}\n{tail}")
     return Finished(seconds, _cpu_seconds() - cpu_start, "".join(texts))
+
+
+def _environment() -> dict[str, str]:
+    # What is installed is compiled already; without this, only what is run from a clone would be compiled in each run.
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _cpu_seconds() -> float:
