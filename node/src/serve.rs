@@ -1,6 +1,6 @@
 //! `sfio-node serve`: stands for the driver on this machine.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -55,6 +55,8 @@ struct Server {
     watcher: Watcher<Token>,
     keeper: Keeper,
     running: HashMap<OsString, Running>,
+    /// Those of which all was printed.
+    ended: HashSet<OsString>,
     requests: Vec<u8>,
     /// The driver reads what is printed.
     heard: bool,
@@ -100,8 +102,19 @@ impl Server {
         drop(both);
         let mut watcher = Watcher::new()?;
         watcher.watch(&jobs, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO, Token::Jobs)?;
-        let (running, requests) = (HashMap::new(), Vec::new());
-        Ok(Self { directory, jobs, alive: Some(alive), _lock: lock, watcher, keeper, running, requests, heard: true })
+        let (running, ended, requests) = (HashMap::new(), HashSet::new(), Vec::new());
+        Ok(Self {
+            directory,
+            jobs,
+            alive: Some(alive),
+            _lock: lock,
+            watcher,
+            keeper,
+            running,
+            ended,
+            requests,
+            heard: true,
+        })
     }
 
     fn serve(mut self, signals: &SignalFd) -> io::Result<()> {
@@ -198,9 +211,9 @@ impl Server {
                 (Token::Jobs, Some(name)) => self.welcome(name),
                 (Token::Job(id), Some(name)) if name == "events.jsonl" => {
                     let closed = notice.mask.contains(AddWatchFlags::IN_CLOSE_WRITE);
-                    match changed.last_mut() {
-                        Some((last, closes)) if *last == id => *closes |= closed,
-                        _ => changed.push((id, closed)),
+                    match changed.iter_mut().find(|(other, _)| *other == id) {
+                        Some((_, closes)) => *closes |= closed,
+                        None => changed.push((id, closed)),
                     }
                 }
                 _ => {}
@@ -219,6 +232,9 @@ impl Server {
 
     /// A job has appeared; its events may be there already.
     fn welcome(&mut self, id: OsString) {
+        if self.ended.contains(&id) {
+            return;
+        }
         let directory = self.jobs.join(&id);
         let mask = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
         let watched = self.watcher.watch(&directory, mask | AddWatchFlags::IN_ONLYDIR, Token::Job(id.clone()));
@@ -229,6 +245,9 @@ impl Server {
 
     /// Prints new events of a job. `closed`: its exec has closed them, which it does only when it ends.
     fn pass_on(&mut self, id: &OsStr, closed: bool) {
+        if self.ended.contains(id) {
+            return;
+        }
         let path = self.jobs.join(id).join("events.jsonl");
         let mut running =
             self.running.remove(id).unwrap_or_else(|| Running { events: Follower::new(path.clone()), pid: None });
@@ -253,6 +272,7 @@ impl Server {
         if ended {
             self.keeper.forget(id);
             self.watcher.forget(|token| matches!(token, Token::Job(other) if other == id));
+            self.ended.insert(id.to_owned());
         } else {
             self.running.insert(id.to_owned(), running);
         }

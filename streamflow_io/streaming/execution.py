@@ -129,7 +129,7 @@ class Execution:
             await self._publisher.finish(tokens)
             attempt.end(True)
         except asyncio.TimeoutError as error:
-            raise JobFailedError(f"FAILED Job {self._job.name}: {error or 'it does not end'}") from error
+            raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
             following.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -108,5 +108,7 @@ class EarlyOutput(BaseModel):
 
 
 def relative(path: str, directory: str) -> str:
-    """A path relative to a directory above it."""
-    return str(PurePosixPath(path).relative_to(directory))
+    """A path relative to a directory above it; both as they come from the node runtime, and in StreamFlow's tokens."""
+    prefix = f"{directory.rstrip('/')}/"
+    # Of a Directory there may be many, and pathlib takes its time.
+    return path[len(prefix) :] if path.startswith(prefix) else str(PurePosixPath(path).relative_to(directory))

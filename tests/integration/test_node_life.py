@@ -348,3 +348,20 @@ def test_without_inotify_everything_is_only_later(runtime: Node) -> None:
     assert "inotify" in str(producer.named("warning")[0]["message"])
     assert producer.committed() == ["p"]
     assert (base / "copy").read_text() == "x\n"
+
+
+def test_events_of_many_jobs_are_printed_once(runtime: Node) -> None:
+    """Jobs that write at the same time, and end: their events come interleaved, and the last ones with their end."""
+    script = "for i in $(seq 300); do echo > out/f-$i; done"
+    jobs = []
+    for number in range(6):
+        base = runtime.base / f"many{number}"
+        (base / "out").mkdir(parents=True)
+        outputs = [output(base / "out", "f-*", committed="on_close", kind="files")]
+        jobs.append(runtime.shell(f"j{number}", f"cd {base}; {script}", outputs=outputs))
+    assert [job.wait(60) for job in jobs] == [0] * 6
+    assert runtime.leave() == 0
+    for job in jobs:
+        printed = [{**event} for event in job.served()]
+        assert [event["event"] for event in printed].count("exit") == 1
+        assert len([event for event in printed if event["event"] == "committed"]) == 300

@@ -17,7 +17,7 @@ Histogram = list[int]
 
 
 def draw_groups(population: int, draws: int, size: int, seed: str) -> list[int]:
-    """`draws` random groups of at most `size` individuals, as bits; the same seed gives the same groups."""
+    """`draws` random groups of at most `size` individuals, as bits like carrier_mask; the same seed gives the same."""
     source = random.Random(seed)
     individuals = range(population)
     return [sum(1 << n for n in source.sample(individuals, min(size, population))) for _ in range(draws)]
@@ -43,9 +43,10 @@ def count_carriers(
     return every, with_score
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("merged", help="output of individuals_merge")
+def parse_arguments(description: str, merged: str) -> argparse.Namespace:
+    """The command line; `description` and `merged`, the first argument, are its help."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("merged", help=merged)
     parser.add_argument("sifted", help="output of sifting")
     parser.add_argument("population", help="sample names, one per line")
     parser.add_argument("--draws", type=int, default=1000)
@@ -53,21 +54,31 @@ def main() -> None:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--histograms", required=True, help="output: histogram of each draw")
     parser.add_argument("--summary", required=True, help="output: mean and standard deviation over all draws")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def write(every: list[Histogram], with_score: list[Histogram], histograms: str, summary: str) -> None:
+    """Write the two tables, from the histograms of each draw over all variants and over those with a SIFT score."""
+    sizes = range(1, len(every[0]))
+    with open(histograms, "w") as output:
+        output.write("#DRAW\tCARRIERS\tVARIANTS\tVARIANTS_WITH_SIFT\n")
+        for draw, (one, other) in enumerate(zip(every, with_score, strict=True), 1):
+            output.writelines(f"{draw}\t{n}\t{one[n]}\t{other[n]}\n" for n in sizes)
+    with open(summary, "w") as output:
+        output.write("#CARRIERS\tMEAN\tSD\tMEAN_WITH_SIFT\tSD_WITH_SIFT\n")
+        for n in sizes:
+            columns = ([histogram[n] for histogram in table] for table in (every, with_score))
+            output.write("\t".join([str(n), *(f"{f(c):.4f}" for c in columns for f in (fmean, pstdev))]) + "\n")
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__.splitlines()[0], "output of individuals_merge")
     table = read_table(arguments.merged)
     members = read_members(arguments.population, table.samples)
     index = {name: number for number, name in enumerate(members)}
     groups = draw_groups(len(members), arguments.draws, arguments.group, arguments.seed)
     every, with_score = count_carriers(table, index, read_sifted(arguments.sifted), groups, arguments.group)
-    with open(arguments.histograms, "w") as output:
-        output.write("#DRAW\tCARRIERS\tVARIANTS\tVARIANTS_WITH_SIFT\n")
-        for draw, (one, other) in enumerate(zip(every, with_score, strict=True), 1):
-            output.writelines(f"{draw}\t{n}\t{one[n]}\t{other[n]}\n" for n in range(1, arguments.group + 1))
-    with open(arguments.summary, "w") as output:
-        output.write("#CARRIERS\tMEAN\tSD\tMEAN_WITH_SIFT\tSD_WITH_SIFT\n")
-        for n in range(1, arguments.group + 1):
-            columns = ([histogram[n] for histogram in histograms] for histograms in (every, with_score))
-            output.write("\t".join([str(n), *(f"{f(c):.4f}" for c in columns for f in (fmean, pstdev))]) + "\n")
+    write(every, with_score, arguments.histograms, arguments.summary)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from itertools import compress
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from carriers import InputError, header, run
 
@@ -69,10 +69,22 @@ def first_alleles(form: bytes, genotypes: bytes, count: int, tabs: bytes) -> byt
     return b"".join(genotype[:1] for genotype in genotypes.split(b"\t"))
 
 
-def carrier_rows(lines: Iterator[bytes], samples: list[bytes], field: str) -> Iterator[bytes]:
-    """One row per SNP with carriers. Raises InputError for a line that is no VCF record of these samples."""
+class Snp(NamedTuple):
+    """One variant of the VCF; `carried` has a byte per sample, 1 if it carries the minor allele and else 0."""
+
+    chromosome: bytes
+    position: bytes
+    identifier: bytes
+    reference: bytes
+    alternate: bytes
+    frequency: bytes
+    carried: bytes
+
+
+def snps(lines: Iterator[bytes], samples: int, field: str) -> Iterator[Snp]:
+    """The SNPs with one alternate allele. Raises InputError for a line that is no VCF record of so many samples."""
     frequency_of = re.compile(rb"(?:^|;)" + re.escape(field.encode()) + rb"=([0-9][0-9.eE+-]*)").search
-    tabs = b"\t" * (len(samples) - 1)
+    tabs = b"\t" * (samples - 1)
     for line in lines:
         columns = line.rstrip(b"\r\n").split(b"\t", 9)
         if len(columns) != 10:
@@ -83,22 +95,34 @@ def carrier_rows(lines: Iterator[bytes], samples: list[bytes], field: str) -> It
         # Phase 1 leaves out the frequency of a population in which the variant was not seen.
         match = frequency_of(info)
         frequency = match[1] if match else b"0"
-        alleles = first_alleles(form, genotypes, len(samples), tabs)
-        if len(alleles) != len(samples):
-            raise InputError(f"position {position.decode()}: {len(alleles)} genotypes for {len(samples)} samples")
+        alleles = first_alleles(form, genotypes, samples, tabs)
+        if len(alleles) != samples:
+            raise InputError(f"position {position.decode()}: {len(alleles)} genotypes for {samples} samples")
         minor = "1" if float(frequency) < 0.5 else "0"
-        carriers = b",".join(compress(samples, alleles.translate(FIRST_IS[minor])))
+        carried = alleles.translate(FIRST_IS[minor])
+        yield Snp(chromosome, position, identifier, reference, alternate, frequency, carried)
+
+
+def carrier_rows(lines: Iterator[bytes], samples: list[bytes], field: str) -> Iterator[bytes]:
+    """One row per SNP with carriers. Raises InputError for a line that is no VCF record of these samples."""
+    for snp in snps(lines, len(samples), field):
+        carriers = b",".join(compress(samples, snp.carried))
         if carriers:
-            yield (b"\t".join((chromosome, position, identifier, reference, alternate, frequency, carriers)) + b"\n")
+            yield b"\t".join((*snp[:6], carriers)) + b"\n"
+
+
+def parse_arguments(description: str, output: str) -> argparse.Namespace:
+    """The command line; `description` and `output` are its help."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("vcf", help="VCF of one chromosome, plain text")
+    parser.add_argument("range", help="KofN: the K-th of N ranges of about the same size")
+    parser.add_argument("output", help=output)
+    parser.add_argument("--field", default="EUR_AF", help="INFO field with the frequency of the alternate allele")
+    return parser.parse_args()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("vcf", help="VCF of one chromosome, plain text")
-    parser.add_argument("range", help="KofN: the K-th of N ranges of about the same size")
-    parser.add_argument("output")
-    parser.add_argument("--field", default="EUR_AF", help="INFO field with the frequency of the alternate allele")
-    arguments = parser.parse_args()
+    arguments = parse_arguments(__doc__.splitlines()[0], "one file: the carriers of each variant")
     part, parts = parse_range(arguments.range)
     with open(arguments.vcf, "rb") as vcf, open(arguments.output, "wb", buffering=1 << 16) as output:
         samples = read_header(vcf, arguments.field)

@@ -57,30 +57,48 @@ def read_overlap(table: Table, population: str, sifted: str) -> Overlap:
 def write(overlap: Overlap, individuals: str, pairs: str, genes: str) -> None:
     """Write the three tables."""
     sets = overlap.variants_of_members()
-    with open(individuals, "w") as output:
+    write_individuals(individuals, overlap.members, sets)
+    write_pairs(pairs, pair_counts(sets))
+    write_genes(genes, overlap.carriers_of_gene)
+
+
+def write_individuals(path: str, members: list[bytes], sets: list[int]) -> None:
+    """How many variants each member has."""
+    with open(path, "w") as output:
         output.write("#SAMPLE\tVARIANTS\n")
-        output.writelines(
-            f"{name.decode()}\t{bits.bit_count()}\n" for name, bits in zip(overlap.members, sets, strict=True)
-        )
-    with open(pairs, "w") as output:
+        output.writelines(f"{name.decode()}\t{bits.bit_count()}\n" for name, bits in zip(members, sets, strict=True))
+
+
+def write_pairs(path: str, counts: Counter[int]) -> None:
+    """How many pairs share how many variants."""
+    with open(path, "w") as output:
         output.write("#SHARED_VARIANTS\tPAIRS\n")
-        output.writelines(f"{shared}\t{count}\n" for shared, count in sorted(pair_counts(sets).items()))
-    with open(genes, "w") as output:
+        output.writelines(f"{shared}\t{count}\n" for shared, count in sorted(counts.items()))
+
+
+def write_genes(path: str, carriers_of_gene: dict[bytes, int]) -> None:
+    """How many individuals have variants in both genes of a pair."""
+    with open(path, "w") as output:
         output.write("#GENE\tGENE\tINDIVIDUALS\n")
-        for (gene, mask), (other, other_mask) in combinations(sorted(overlap.carriers_of_gene.items()), 2):
+        for (gene, mask), (other, other_mask) in combinations(sorted(carriers_of_gene.items()), 2):
             if both := (mask & other_mask).bit_count():
                 output.write(f"{gene.decode()}\t{other.decode()}\t{both}\n")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("merged", help="output of individuals_merge")
+def parse_arguments(description: str, merged: str) -> argparse.Namespace:
+    """The command line; `description` and `merged`, the first argument, are its help."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("merged", help=merged)
     parser.add_argument("sifted", help="output of sifting")
     parser.add_argument("population", help="sample names, one per line")
     parser.add_argument("--individuals", required=True, help="output: variants per individual")
     parser.add_argument("--pairs", required=True, help="output: pairs of individuals per number of shared variants")
     parser.add_argument("--genes", required=True, help="output: individuals with variants in both genes of a pair")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__, "output of individuals_merge")
     overlap = read_overlap(read_table(arguments.merged), arguments.population, arguments.sifted)
     write(overlap, arguments.individuals, arguments.pairs, arguments.genes)
 
