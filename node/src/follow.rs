@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
+/// So many bytes of lines are given at once, roughly: who comes late needs no more memory.
+const AT_ONCE: usize = 1 << 18;
+
 /// Gives each complete line once; a torn one is held until its newline arrives. The file need not exist yet.
 #[derive(Debug)]
 pub struct Follower {
@@ -17,7 +20,7 @@ impl Follower {
         Self { path, file: None, torn: Vec::new() }
     }
 
-    /// The lines, without their newlines, that were completed since the last call.
+    /// Some lines, without their newlines, that were completed since the last call; none when there are no more.
     pub fn lines(&mut self) -> Vec<Vec<u8>> {
         if self.file.is_none() {
             self.file = File::open(&self.path).ok();
@@ -27,7 +30,7 @@ impl Follower {
         let mut buffer = [0; 1 << 14];
         while let Ok(count @ 1..) = file.read(&mut buffer) {
             self.torn.extend(&buffer[..count]);
-            if count < buffer.len() {
+            if count < buffer.len() || self.torn.len() >= AT_ONCE {
                 break;
             }
         }

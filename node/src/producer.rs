@@ -78,10 +78,12 @@ impl Producer {
 
     /// Reads what is new.
     pub fn read(&mut self) {
-        for line in self.follower.lines() {
-            if let Some(seen) = Seen::parse(&line) {
-                self.note(&seen);
+        loop {
+            let lines = self.follower.lines();
+            if lines.is_empty() {
+                return;
             }
+            lines.iter().filter_map(|line| Seen::parse(line)).for_each(|seen| self.note(&seen));
         }
     }
 

@@ -165,6 +165,9 @@ impl Server {
     }
 
     fn print(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
         let mut stdout = io::stdout().lock();
         self.heard = self.heard && stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok();
     }
@@ -252,11 +255,18 @@ impl Server {
         let mut running =
             self.running.remove(id).unwrap_or_else(|| Running { events: Follower::new(path.clone()), pid: None });
         let (mut text, mut ended) = (String::new(), false);
-        for line in running.events.lines() {
-            let Some(seen) = Seen::parse(&line) else { continue };
-            running.pid = running.pid.or(seen.pid);
-            ended |= seen.event == "exit";
-            text.push_str(&printed(id, &line));
+        loop {
+            let lines = running.events.lines();
+            if lines.is_empty() {
+                break;
+            }
+            self.print(&std::mem::take(&mut text));
+            for line in lines {
+                let Some(seen) = Seen::parse(&line) else { continue };
+                running.pid = running.pid.or(seen.pid);
+                ended |= seen.event == "exit";
+                text.push_str(&printed(id, &line));
+            }
         }
         if closed && !ended {
             self.kill_processes(id);
@@ -276,9 +286,7 @@ impl Server {
         } else {
             self.running.insert(id.to_owned(), running);
         }
-        if !text.is_empty() {
-            self.print(&text);
-        }
+        self.print(&text);
     }
 
     fn kill_processes(&self, id: &OsStr) {

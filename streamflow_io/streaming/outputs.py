@@ -85,25 +85,21 @@ class EarlyOutput(BaseModel):
         """
         rules = sorted(self.rules, key=lambda rule: not rule.files)
         everything = () if self.kind is OutputKind.DIRECTORY else globs
-        messages = [
-            OutputRule(
-                globs=rule.files or everything,
-                committed=rule.committed.kind,
-                closes=rule.committed.closes,
-                file_deps=rule.file_deps,
-                n_files=rule.n_files,
-            )
-            for rule in rules
-        ]
-        if self.is_never_closed:
-            # An output is complete when all of its rules say so: this one, which is left no files, at the end.
-            messages.append(OutputRule(globs=(), committed="on_termination"))
         return WatchedOutput(
             port=self.port,
             root=root,
             globs=globs,
             kind=_NODE_KINDS[self.kind],
-            rules=tuple(messages),
+            rules=tuple(
+                OutputRule(
+                    globs=rule.files or everything,
+                    committed=rule.committed.kind,
+                    closes=rule.committed.closes,
+                    file_deps=rule.file_deps,
+                    n_files=rule.n_files,
+                )
+                for rule in rules
+            ),
         )
 
 

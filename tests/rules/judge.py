@@ -1,0 +1,187 @@
+"""Compares what `sfio-node exec` tells of a job with what the model says."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable
+from itertools import permutations
+from pathlib import Path
+
+from tests.node_support import Event, Job
+
+from .files import Fact, Files, Inode
+from .model import Model, Output
+
+#: Longer than the node runtime waits whether a close was no death.
+GRACE = 0.1
+TIMEOUT = 5.0
+#: Before, a time of modification is that of the last tick of the clock.
+FINE_TIMES = tuple(map(int, platform.release().split("-")[0].split(".")[:2])) >= (6, 13)
+
+
+class Snapshot:
+    """A file when it was committed; without an inode, it was gone before that was told."""
+
+    def __init__(self, inode: Inode | None) -> None:
+        self.inode = inode
+        if inode is not None:
+            self.version, self.touched, self.links = inode.version, inode.touched, inode.links
+
+
+class Judge:
+    """What may be said of a job: by more than one model, while it is open what the node runtime has seen.
+
+    :ivar files: what the producer has made
+    """
+
+    def __init__(self, job: Job, root: Path, outputs: tuple[Output, ...]) -> None:
+        self.job, self.root, self.outputs = job, root, outputs
+        self.files = Files()
+        self.models = [Model(outputs)]
+        self.told: list[Event] = []
+        self.snapshots: dict[tuple[str, str], Snapshot] = {}
+        self.changed: set[tuple[str, str]] = set()
+        self.perhaps_changed: set[tuple[str, str]] = set()
+
+    def take(self, facts: list[Fact]) -> None:
+        """Facts that the node runtime has to know of soon."""
+        self.note(self.models, facts)
+        self.settle(facts)
+
+    def take_in_any_order(self, groups: list[list[Fact]]) -> None:
+        """Facts that the node runtime learns at once, group by group."""
+        orders = [[fact for group in order for fact in group] for order in permutations(groups)]
+        before, self.models = self.models, []
+        for facts in orders:
+            models = [model.copy() for model in before]
+            self.note(models, facts)
+            self.models += models
+        self.settle(orders[0])
+
+    def take_perhaps(self, made: list[Fact], facts: list[Fact]) -> None:
+        """The same; the node runtime may come too late to see that a file was made, or that it was closed."""
+        unseen = [model.copy() for model in self.models]
+        unclosed = [model.copy() for model in self.models]
+        self.note(unclosed, [fact for fact in made if fact[0] == "exists"])
+        self.note(self.models, made)
+        self.models += unseen + unclosed
+        self.take(facts)
+
+    def note(self, models: Iterable[Model], facts: list[Fact]) -> None:
+        acts = {"exists": Model.exists, "close": Model.close, "die": Model.die, "remove": Model.remove}
+        for model in models:
+            for what, path in facts:
+                acts[what](model, path)
+
+    def settle(self, facts: Iterable[Fact] = ()) -> None:
+        """Waits until what is told is what one of the models says, after these facts."""
+        deadline = time.monotonic() + TIMEOUT
+        lenient = time.monotonic() + 2 * GRACE
+        self.listen()
+        while not (fitting := self.fitting(exactly=time.monotonic() < lenient)):
+            assert self.job.process.poll() is None, self.explain()
+            assert time.monotonic() < deadline, self.explain()
+            time.sleep(0.003)
+            self.listen()
+        self.models = []
+        for model in fitting:
+            # What the kernel has merged stays so.
+            model.closed = self.said("closed")
+            if model not in self.models:
+                self.models.append(model)
+        self.look()
+        closed = {path for what, path in facts if what == "close"}
+        for port, path in self.snapshots:
+            if path in closed:
+                self.compare(port, path, closed_again=True)
+
+    def said(self, event: str) -> Counter[tuple[str, str]]:
+        return Counter(self.key(found) for found in self.told if found["event"] == event)
+
+    def listen(self) -> None:
+        self.told = self.job.events()
+
+    def fitting(self, exactly: bool) -> list[Model]:
+        """The models of which all is told, and nothing else."""
+        return [] if self.unopened() else [model for model in self.models if self.fits(model, exactly)]
+
+    def key(self, event: Event) -> tuple[str, str]:
+        return str(event["port"]), os.path.relpath(str(event["path"]), self.root)
+
+    def fits(self, model: Model, exactly: bool) -> bool:
+        closed = self.said("closed")
+        told = (
+            closed == +model.closed if exactly else closed.keys() == (+model.closed).keys() and closed <= model.closed
+        )
+        complete = Counter(str(event["port"]) for event in self.told if event["event"] == "complete")
+        return told and self.said("committed") == Counter(model.committed) and complete == Counter(model.complete)
+
+    def explain(self) -> str:
+        models = "\n".join(f"{model.committed} {model.complete} {+model.closed}" for model in self.models)
+        return f"outputs {self.outputs}\nnot opened: {self.unopened()}\nallowed:\n{models}\ntold:\n" + "\n".join(
+            map(str, self.told)
+        )
+
+    def look(self) -> None:
+        """Checks the order of events, and remembers what was committed."""
+        opened: Counter[tuple[str, str]] = Counter()
+        for event in self.told:
+            if "path" not in event:
+                continue
+            key = self.key(event)
+            opened[key] += event["event"] == "opened"
+            assert event["event"] not in ("closed", "committed") or opened[key], self.explain()
+            if event["event"] == "committed" and key not in self.snapshots:
+                name = self.files.names.get(key[1])
+                inode = None if name is None else name.inode
+                self.snapshots[key] = Snapshot(inode)
+                assert inode is None or event["size"] == (self.root / key[1]).stat().st_size, self.explain()
+
+    def unopened(self) -> list[str]:
+        """Files that are there, and of which nothing is told."""
+        opened = self.said("opened")
+        told = [output for output in self.outputs if output.kind != "directory" or output.is_early]
+        return [p for p in self.files.names for o in told if o.entry(p) is not None and not opened[o.port, p]]
+
+    def compare(self, port: str, path: str, closed_again: bool) -> None:
+        """Whether a committed file has to be, or may be, told as changed."""
+        then, name = self.snapshots[port, path], self.files.names.get(path)
+        if name is None or then.inode is None or name.inode is not then.inode:
+            self.changed.add((port, path))
+        elif name.inode.version != then.version:
+            # Where nobody has closed it, it was written under another name.
+            noticed = closed_again or max(then.links, name.inode.links) > 1
+            (self.changed if noticed and FINE_TIMES else self.perhaps_changed).add((port, path))
+        elif name.inode.touched != then.touched:
+            self.perhaps_changed.add((port, path))
+
+    def end(self, facts: list[Fact], success: bool) -> None:
+        """The job has ended, and so were closed what the last process had open."""
+        self.listen()
+        assert self.job.exit()["success"] is success
+        if success:
+            self.note(self.models, facts)
+            for model in self.models:
+                model.succeed()
+        assert any(self.fits(model, exactly=False) for model in self.models), self.explain()
+        self.look_at_the_end({path for _, path in facts}, success)
+
+    def look_at_the_end(self, closed: set[str], success: bool) -> None:
+        changed = self.said("changed")
+        assert max(changed.values(), default=1) == 1, self.explain()
+        if success:
+            for port, path in self.snapshots:
+                self.compare(port, path, closed_again=path in closed)
+            assert not self.changed - changed.keys(), f"{self.changed - changed.keys()} not told\n{self.explain()}"
+        more = changed.keys() - self.changed - self.perhaps_changed
+        assert not more, f"{more} told\n{self.explain()}"
+        warned = set()
+        for event in self.job.named("warning"):
+            found = re.match(r"output (\w+): on_n_files promised (\d+) files, (\d+) are there", str(event["message"]))
+            assert found, event
+            warned.add((found[1], int(found[2]), int(found[3])))
+        assert any(warned == model.fewer for model in self.models), self.explain()
