@@ -23,7 +23,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGUMENTS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGUMENTS)
 	cargo test --quiet --manifest-path node/Cargo.toml
 
 lint: $(VENV)/.lint
