@@ -33,7 +33,7 @@ const LITTLE: u64 = 64 << 10;
 /// A command may look at its input, close it, and open it again to read. So nothing is fed until so long after it was
 /// opened, and then as long as the one who has it open goes on, at most `LOOK_AT_MOST`.
 const LOOK: Duration = Duration::from_millis(5);
-const LOOK_AT_MOST: Duration = Duration::from_millis(100);
+const LOOK_AT_MOST: Duration = Duration::from_secs(1);
 /// After so many bytes the other inputs get their turn.
 const TURN: u64 = 16 << 20;
 
@@ -85,7 +85,9 @@ pub struct Feeder {
     /// The pipe has the size that was asked for.
     wide: bool,
     fifo: Option<PathBuf>,
-    /// When the command opened it last; None where that is not told.
+    /// Each opening of the FIFO is told.
+    told: bool,
+    /// When the command opened it last.
     opened: Option<Instant>,
     /// When it was last looked whether the command reads.
     looked: Cell<Instant>,
@@ -133,6 +135,7 @@ impl Feeder {
             kept,
             wide,
             fifo,
+            told: false,
             opened: None,
             looked: Cell::new(Instant::now()),
             waits: Cell::new(false),
@@ -162,9 +165,14 @@ impl Feeder {
     pub fn arm<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: &impl Fn(Wait) -> T) {
         if let Some(fifo) = &self.fifo {
             let mask = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE_NOWRITE;
-            let _ = watcher.watch(fifo, mask, token(Wait::Fifo));
+            self.told = watcher.watch(fifo, mask, token(Wait::Fifo)).is_ok();
         }
         self.producer.watch(watcher, token(Wait::Events));
+    }
+
+    /// Openings may not have been told.
+    pub fn notices_were_lost(&mut self) {
+        self.told = false;
     }
 
     /// The command has opened (or closed) its FIFO.
@@ -298,7 +306,8 @@ impl Feeder {
     }
 
     fn may_only_look(&self) -> bool {
-        let (Some(opened), Some(fifo)) = (self.opened, &self.fifo) else { return false };
+        // A reader of which nothing was told yet has just come.
+        let (Some(opened), Some(fifo)) = (self.opened, &self.fifo) else { return self.told };
         let now = Instant::now();
         if self.waits.get() {
             return false;

@@ -280,6 +280,7 @@ impl<'a> Supervisor<'a> {
             }
         }
         if lost {
+            self.feeders.iter_mut().for_each(Feeder::notices_were_lost);
             self.commits.lost = true;
             let unknown = |change: &Change| !matches!(change, Change::Found(path) if self.tracker.closes(path) > 0);
             changes.extend(outputs.rescan(&mut watcher).into_iter().filter(unknown));

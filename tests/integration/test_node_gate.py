@@ -185,10 +185,12 @@ def test_a_signal_handler_runs_while_it_waits(runtime_with_gate: Node) -> None:
     script = (
         "import signal, sys\n"
         "signal.signal(signal.SIGUSR1, lambda *_: open('handled', 'w').close())\n"
+        "open('ready', 'w').close()\n"
         "print(open('in/f').read())"
     )
     job = runtime.start("c", ["env", f"--chdir={runtime.base}", sys.executable, "-ISc", script],
                         gates=[gate(runtime, "f")], stdout=subprocess.PIPE)  # fmt: skip
+    wait_for((runtime.base / "ready").exists, "the command")
     wait_for(lambda: sleeps_in_call(job), "the call that waits")
     os.kill(job.command_pid(), signal.SIGUSR1)
     wait_for((runtime.base / "handled").exists, "the handler")
