@@ -317,7 +317,10 @@ impl End {
 impl Surroundings {
     /// Where the write ends of streams are kept; without it they end when this process is killed.
     fn keep(&self, job: &Job) -> Option<Rc<Keep>> {
-        let run_directory = File::open(self.directory.join("../..")).ok().filter(|_| !job.inputs.is_empty())?;
+        if job.inputs.is_empty() {
+            return None;
+        }
+        let run_directory = File::open(self.directory.join("../..")).ok()?;
         Keep::new(&run_directory, self.directory.file_name()?).ok().map(Rc::new)
     }
 

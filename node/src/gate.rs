@@ -15,6 +15,7 @@ mod staging;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
@@ -88,10 +89,10 @@ impl Gates {
         self.gates.iter().all(|gate| gate.open)
     }
 
-    /// Watches the producers' events; `token` makes the watcher's token of the number of a gate.
-    pub fn arm<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: &impl Fn(usize) -> T) {
-        for (index, gate) in self.gates.iter_mut().enumerate().filter(|(_, gate)| !gate.open) {
-            gate.producer.watch(watcher, token(index));
+    /// Watches the producers' events. To be called until they are there.
+    pub fn arm<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: &T) {
+        for gate in self.gates.iter_mut().filter(|gate| !gate.open) {
+            gate.producer.watch(watcher, token.clone());
         }
     }
 
@@ -177,7 +178,7 @@ impl Gate {
         };
         match &self.place {
             Place::Tree { tree, .. } if complete => arrivals.extend(tree.complete().map_err(at)?),
-            Place::Link { .. } if complete => staging::place_link(path, target).map_err(at)?,
+            Place::Link { .. } if complete => symlink(path, target).map_err(at)?,
             _ => {}
         }
         let changed = complete || !arrivals.is_empty();

@@ -43,7 +43,8 @@ const CANCEL_TICK: Duration = Duration::from_millis(250);
 pub enum Token {
     Output(Place),
     Input(usize, Wait),
-    Gate(usize),
+    /// Of any gate: all of them are looked at in every round.
+    Gate,
     Control,
 }
 
@@ -275,8 +276,7 @@ impl<'a> Supervisor<'a> {
                 Token::Output(place) => changes.extend(outputs.changes(place, notice, &mut watcher)),
                 Token::Control => self.look_for_cancel(),
                 Token::Input(index, wait) => self.input_notice(*index, *wait, notice, &mut watcher),
-                // All of them are looked at in every round.
-                Token::Gate(_) => {}
+                Token::Gate => {}
             }
         }
         if lost {

@@ -39,13 +39,7 @@ pub struct Request {
     arguments: [u64; 6],
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Answer(Answer),
-    Wait,
-}
-
-const PASS: Verdict = Verdict::Answer(Answer::Continue);
+const PASS: Option<Answer> = Some(Answer::Continue);
 
 #[derive(Debug, Default)]
 pub struct Board {
@@ -124,16 +118,14 @@ impl Board {
         self.closed == 0
     }
 
-    /// What a call gets now; one that is to wait is kept.
+    /// What a call gets now; one that is to wait gets nothing, and is kept.
     pub fn ask(&mut self, request: Request) -> Option<Answer> {
         self.elsewhere |= named(request.number) == Some(Named::Elsewhere);
-        match self.decide(&request) {
-            Verdict::Answer(answer) => Some(answer),
-            Verdict::Wait => {
-                self.waiting.push(request);
-                None
-            }
+        let answer = self.decide(&request);
+        if answer.is_none() {
+            self.waiting.push(request);
         }
+        answer
     }
 
     /// Those that waited and need not any more, after something has come.
@@ -141,8 +133,8 @@ impl Board {
         let mut released = Vec::new();
         for request in std::mem::take(&mut self.waiting) {
             match self.decide(&request) {
-                Verdict::Answer(answer) => released.push((request.id, answer)),
-                Verdict::Wait => self.waiting.push(request),
+                Some(answer) => released.push((request.id, answer)),
+                None => self.waiting.push(request),
             }
         }
         released
@@ -157,7 +149,8 @@ impl Board {
         self.waiting.len()
     }
 
-    fn decide(&self, request: &Request) -> Verdict {
+    /// None: it has to wait.
+    fn decide(&self, request: &Request) -> Option<Answer> {
         let arguments = &request.arguments;
         let (base, path, follow) = match named(request.number) {
             Some(Named::Listing) => return self.list(request),
@@ -175,7 +168,7 @@ impl Board {
         }
         let concerned = |directory| self.directories.contains_key(&directory);
         match locate(caller, base, &path, follow, concerned) {
-            Some((directory, name)) if self.is_held(directory, &name) => Verdict::Wait,
+            Some((directory, name)) if self.is_held(directory, &name) => None,
             _ => PASS,
         }
     }
@@ -190,27 +183,27 @@ impl Board {
         }
     }
 
-    fn list(&self, request: &Request) -> Verdict {
+    fn list(&self, request: &Request) -> Option<Answer> {
         let descriptor = request.arguments[0] as i32;
         let open = PathBuf::from(format!("/proc/{}/fd/{descriptor}", request.thread));
         let held = identity(&open).and_then(|directory| self.directories.get(&directory));
         let (tree, entries) = match held {
             Some(Held::Tree { tree, entries, .. }) => (tree, entries),
             // What is held here has no entry yet.
-            Some(Held::Files(_)) => return Verdict::Wait,
+            Some(Held::Files(_)) => return None,
             None => return PASS,
         };
         let tree = &self.trees[*tree];
         if !tree.delivers {
-            return if tree.complete { PASS } else { Verdict::Wait };
+            return PASS.filter(|_| tree.complete);
         }
         if request.number != nix::libc::SYS_getdents64 {
-            return Verdict::Answer(Answer::Error(Errno::ENOSYS));
+            return Some(Answer::Error(Errno::ENOSYS));
         }
         match self.deliver(request, descriptor, entries) {
-            Ok(0) if !tree.complete => Verdict::Wait,
-            Ok(count) => Verdict::Answer(Answer::Value(count as i64)),
-            Err(error) => Verdict::Answer(Answer::Error(error)),
+            Ok(0) if !tree.complete => None,
+            Ok(count) => Some(Answer::Value(count as i64)),
+            Err(error) => Some(Answer::Error(error)),
         }
     }
 

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, FileTimes, FileType, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{symlink, DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -28,11 +27,6 @@ pub fn clear(target: &Path) -> io::Result<()> {
 pub fn same_file_system(one: &Path, other: &Path) -> bool {
     let device = |path: &Path| path.ancestors().find_map(|above| fs::metadata(above).ok()).map(|found| found.dev());
     device(one) == device(other)
-}
-
-/// Puts a symbolic link in place, as a whole.
-pub fn place_link(source: &Path, target: &Path) -> io::Result<()> {
-    symlink(source, target)
 }
 
 /// What has come into a directory.
@@ -215,7 +209,7 @@ fn entry(name: &OsStr, path: &Path) -> Option<Entry> {
         kind if kind.is_file() => DT_REG,
         _ => DT_UNKNOWN,
     };
-    Some(Entry { name: OsStr::from_bytes(name.as_bytes()).to_owned(), number: found.ino(), kind })
+    Some(Entry { name: name.to_owned(), number: found.ino(), kind })
 }
 
 #[cfg(test)]
