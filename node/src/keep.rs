@@ -7,28 +7,25 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use nix::sys::socket::{recvmsg, sendmsg, ControlMessage, ControlMessageOwned, MsgFlags};
+use nix::sys::socket::MsgFlags;
 
-use crate::sys;
+use crate::rights;
 
 /// The stack of the thread: it calls few functions.
 const STACK: usize = 128 << 10;
 /// A name of a job is a file name.
 const LONGEST: usize = 512;
 
-/// The socket in the run directory, by a name that is short enough for a socket.
-fn socket(run_directory: &impl AsRawFd) -> PathBuf {
-    Path::new("/proc/self/fd").join(run_directory.as_raw_fd().to_string()).join("kept")
-}
+/// The name of the socket in the run directory.
+const SOCKET: &str = "kept";
 
 /// Where a job leaves its write ends.
 #[derive(Debug)]
@@ -42,27 +39,24 @@ impl Keep {
     /// When `serve` does not answer.
     pub fn new(run_directory: &File, job: &OsStr) -> io::Result<Self> {
         let peer = UnixDatagram::unbound()?;
-        peer.connect(socket(run_directory))?;
+        peer.connect(rights::socket(run_directory, SOCKET))?;
         Ok(Self { peer, job: job.to_owned() })
     }
 
     /// Leaves the write end of a stream with `serve`; `number` is that of the input.
-    pub fn keep(&self, number: u32, sink: &impl AsFd) -> io::Result<()> {
-        let descriptors = [sink.as_fd().as_raw_fd()];
-        self.send(number, &[ControlMessage::ScmRights(&descriptors)])
+    pub fn keep(&self, number: u32, sink: &impl AsFd) -> nix::Result<()> {
+        self.send(number, Some(sink.as_fd()))
     }
 
     /// The stream has ended.
     pub fn release(&self, number: u32) {
         // Where `serve` is gone, so is what it kept.
-        let _ = self.send(number, &[]);
+        let _ = self.send(number, None);
     }
 
-    fn send(&self, number: u32, rights: &[ControlMessage]) -> io::Result<()> {
-        let number = number.to_ne_bytes();
-        let message = [IoSlice::new(&number), IoSlice::new(self.job.as_bytes())];
-        sendmsg::<()>(self.peer.as_raw_fd(), &message, rights, MsgFlags::MSG_NOSIGNAL, None)?;
-        Ok(())
+    fn send(&self, number: u32, sink: Option<BorrowedFd>) -> nix::Result<()> {
+        let message = [&number.to_ne_bytes(), self.job.as_bytes()].concat();
+        rights::send(&self.peer, &message, sink, MsgFlags::empty())
     }
 }
 
@@ -79,7 +73,7 @@ pub struct Keeper {
 impl Keeper {
     /// Keeps what is left here, in a thread that ends with this process: `serve` may wait for its driver.
     pub fn accept(run_directory: &File) -> io::Result<Self> {
-        let own = Arc::new(UnixDatagram::bind(socket(run_directory))?);
+        let own = Arc::new(UnixDatagram::bind(rights::socket(run_directory, SOCKET))?);
         let keeper = Self { own, kept: Arc::default() };
         let thread = keeper.clone();
         let take_all = move || loop {
@@ -113,17 +107,7 @@ impl Keeper {
 
     fn receive(&self) -> nix::Result<(u32, OsString, Option<OwnedFd>)> {
         let mut bytes = [0; LONGEST];
-        let mut space = nix::cmsg_space!([RawFd; 1]);
-        let mut buffer = [IoSliceMut::new(&mut bytes)];
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
-        let message = recvmsg::<()>(self.own.as_raw_fd(), &mut buffer, Some(&mut space), flags)?;
-        let length = message.bytes;
-        let mut sink = None;
-        for control in message.cmsgs()? {
-            if let ControlMessageOwned::ScmRights(descriptors) = control {
-                sink = descriptors.first().copied().map(sys::own);
-            }
-        }
+        let (length, sink) = rights::receive(&*self.own, &mut bytes, MsgFlags::MSG_DONTWAIT)?;
         let (number, job) = bytes[..length].split_first_chunk().ok_or(Errno::EBADMSG)?;
         Ok((u32::from_ne_bytes(*number), OsString::from_vec(job.to_owned()), sink))
     }

@@ -16,6 +16,7 @@ mod pattern;
 mod pipe;
 mod producer;
 mod retire;
+mod rights;
 mod serve;
 mod spots;
 mod stamp;

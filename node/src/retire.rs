@@ -4,15 +4,14 @@
 //! has one cannot exit before. So `exec` hands its instance to `serve`, in which a thread of its own closes it.
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::socket::{recvmsg, sendmsg, ControlMessage, ControlMessageOwned, MsgFlags};
+use nix::sys::socket::MsgFlags;
 
-use crate::sys;
+use crate::rights;
 
 /// The stack of the thread: it calls two functions.
 const STACK: usize = 64 << 10;
@@ -20,31 +19,27 @@ const STACK: usize = 64 << 10;
 /// How long the sender may take to close its own end.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// The socket in the run directory, by a name that is short enough for a socket.
-fn socket(run_directory: &impl AsRawFd) -> PathBuf {
-    Path::new("/proc/self/fd").join(run_directory.as_raw_fd().to_string()).join("retired")
-}
+/// The name of the socket in the run directory.
+const SOCKET: &str = "retired";
 
 /// Hands `descriptor` to `serve`. Where that is not possible the caller's own exit takes longer.
 pub fn hand_over(descriptor: &impl AsFd, run_directory: &File) {
     let send = || -> io::Result<()> {
         let peer = UnixDatagram::unbound()?;
-        peer.connect(socket(run_directory))?;
-        let descriptors = [descriptor.as_fd().as_raw_fd()];
-        let message = [ControlMessage::ScmRights(&descriptors)];
-        sendmsg::<()>(peer.as_raw_fd(), &[IoSlice::new(&[0])], &message, MsgFlags::MSG_DONTWAIT, None)?;
-        Ok(())
+        peer.connect(rights::socket(run_directory, SOCKET))?;
+        Ok(rights::send(&peer, &[0], Some(descriptor.as_fd()), MsgFlags::MSG_DONTWAIT)?)
     };
     let _ = send();
 }
 
 /// Takes and closes what is handed over, until this process ends.
 pub fn accept(run_directory: &File) -> io::Result<()> {
-    let own = UnixDatagram::bind(socket(run_directory))?;
+    let own = UnixDatagram::bind(rights::socket(run_directory, SOCKET))?;
     let close_all = move || {
-        while let Ok(first) = receive(&own, MsgFlags::empty()) {
+        let receive = |flags| rights::receive(&own, &mut [0], flags);
+        while let Ok((_, first)) = receive(MsgFlags::empty()) {
             let mut retired = vec![first];
-            while let Ok(next) = receive(&own, MsgFlags::MSG_DONTWAIT) {
+            while let Ok((_, next)) = receive(MsgFlags::MSG_DONTWAIT) {
                 retired.push(next);
             }
             // The one who closes last has to wait, and that shall be us.
@@ -52,19 +47,4 @@ pub fn accept(run_directory: &File) -> io::Result<()> {
         }
     };
     std::thread::Builder::new().stack_size(STACK).spawn(close_all).map(drop)
-}
-
-fn receive(own: &UnixDatagram, flags: MsgFlags) -> nix::Result<Vec<OwnedFd>> {
-    let mut byte = [0];
-    let mut space = nix::cmsg_space!([RawFd; 1]);
-    let mut buffer = [IoSliceMut::new(&mut byte)];
-    let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<()>(own.as_raw_fd(), &mut buffer, Some(&mut space), flags)?;
-    let mut received = Vec::new();
-    for control in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(descriptors) = control {
-            received.extend(descriptors.into_iter().map(sys::own));
-        }
-    }
-    Ok(received)
 }

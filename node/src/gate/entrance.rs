@@ -3,7 +3,6 @@
 //! So the filter holds the command's own execve, too, and whoever answers it need not be the one who started it.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,14 +10,12 @@ use std::process::Command;
 
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, FdFlag, OFlag};
-use nix::sys::socket::{
-    recv, recvmsg, send, sendmsg, socketpair, AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag,
-    SockType,
-};
+use nix::sys::socket::{socketpair, AddressFamily, MsgFlags, SockFlag, SockType};
 use nix::unistd::{execvp, Pid};
 
 use super::{filter, memory};
 use crate::exec::{CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
+use crate::rights;
 use crate::sys::{self, seccomp};
 
 /// Set, to whatever: commands do without the gate, as where the system has none.
@@ -76,21 +73,9 @@ impl Entrance {
 
     pub fn hear(&self, process: Pid) -> Option<Entered> {
         let mut bytes = [0; LONGEST];
-        let mut parts = [IoSliceMut::new(&mut bytes)];
-        let mut space = nix::cmsg_space!(RawFd);
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let (count, listener) = match recvmsg::<()>(self.socket.as_raw_fd(), &mut parts, Some(&mut space), flags) {
-            Ok(message) => {
-                let mut listener = None;
-                for control in message.cmsgs().into_iter().flatten() {
-                    if let ControlMessageOwned::ScmRights(descriptors) = control {
-                        listener = descriptors.first().copied().map(sys::own);
-                    }
-                }
-                (message.bytes, listener)
-            }
+        let (count, listener) = match rights::receive(&self.socket, &mut bytes, MsgFlags::empty()) {
             Err(Errno::EAGAIN | Errno::EINTR) => return None,
-            Err(_) => (0, None),
+            received => received.unwrap_or((0, None)),
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(match (bytes[..count].split_first(), listener) {
@@ -103,7 +88,7 @@ impl Entrance {
 
     /// Lets the process become the command.
     pub fn let_in(&self) {
-        let _ = send(self.socket.as_raw_fd(), b"!", MsgFlags::MSG_NOSIGNAL);
+        let _ = rights::send(&self.socket, b"!", None, MsgFlags::empty());
     }
 }
 
@@ -128,32 +113,26 @@ fn test(process: Pid, address: &[u8]) -> Option<String> {
 pub fn enter(socket: RawFd, words: &[OsString]) -> i32 {
     let socket = sys::own(socket);
     let _ = fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
-    let say = |kind: u8, text: &[u8]| {
+    let say = |kind: u8, text: &[u8], listener: Option<&OwnedFd>| {
         let message = [&[kind], &text[..text.len().min(LONGEST - 1)]].concat();
-        let _ = send(socket.as_raw_fd(), &message, MsgFlags::MSG_NOSIGNAL);
+        rights::send(&socket, &message, listener.map(AsFd::as_fd), MsgFlags::empty())
     };
     let mark = MARK;
-    match listen() {
+    let said = match listen() {
         Ok(listener) => {
             let address = std::hint::black_box(&mark).as_ptr() as usize;
-            let message = [&[LISTENS], address.to_ne_bytes().as_slice()].concat();
-            let descriptors = [listener.as_raw_fd()];
-            let rights = [ControlMessage::ScmRights(&descriptors)];
-            let parts = [IoSlice::new(&message)];
-            if sendmsg::<()>(socket.as_raw_fd(), &parts, &rights, MsgFlags::MSG_NOSIGNAL, None).is_err() {
-                return CANNOT_SET_UP;
-            }
+            say(LISTENS, &address.to_ne_bytes(), Some(&listener))
         }
-        Err(reason) => say(WITHOUT, reason.as_bytes()),
-    }
-    if !matches!(recv(socket.as_raw_fd(), &mut [0], MsgFlags::empty()), Ok(1)) {
+        Err(reason) => say(WITHOUT, reason.as_bytes(), None),
+    };
+    if said.is_err() || !matches!(rights::receive(&socket, &mut [0], MsgFlags::empty()), Ok((1, _))) {
         return CANNOT_SET_UP;
     }
     let error = become_command(words);
     let program = Path::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
     let message = format!("cannot run {}: {}", program.display(), error.desc());
     eprintln!("sfio-node: {message}");
-    say(CANNOT, message.as_bytes());
+    let _ = say(CANNOT, message.as_bytes(), None);
     if error == Errno::ENOENT {
         NOT_FOUND
     } else {

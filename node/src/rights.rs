@@ -1,0 +1,38 @@
+//! Open files that are passed from process to process, through sockets.
+
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+
+use nix::sys::socket::{recvmsg, sendmsg, ControlMessage, ControlMessageOwned, MsgFlags};
+
+use crate::sys;
+
+/// A socket in the run directory, by a name that is short enough for a socket.
+pub fn socket(run_directory: &File, name: &str) -> PathBuf {
+    Path::new("/proc/self/fd").join(run_directory.as_raw_fd().to_string()).join(name)
+}
+
+/// Sends one message, with an open file if there is one.
+pub fn send(to: &impl AsRawFd, bytes: &[u8], file: Option<BorrowedFd>, flags: MsgFlags) -> nix::Result<()> {
+    let descriptors: Vec<RawFd> = file.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&descriptors)];
+    let rights = if file.is_some() { rights.as_slice() } else { &[] };
+    sendmsg::<()>(to.as_raw_fd(), &[IoSlice::new(bytes)], rights, flags | MsgFlags::MSG_NOSIGNAL, None).map(drop)
+}
+
+/// Receives one message: its length, and the open file that came with it.
+pub fn receive(from: &impl AsRawFd, bytes: &mut [u8], flags: MsgFlags) -> nix::Result<(usize, Option<OwnedFd>)> {
+    let mut space = nix::cmsg_space!(RawFd);
+    let mut parts = [IoSliceMut::new(bytes)];
+    let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC;
+    let message = recvmsg::<()>(from.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+    let mut file = None;
+    for control in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(descriptors) = control {
+            file = descriptors.first().copied().map(sys::own);
+        }
+    }
+    Ok((message.bytes, file))
+}
