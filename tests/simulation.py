@@ -122,8 +122,10 @@ def simulate(
             if one.left <= 1e-9:
                 del running[name]
                 observation = Observation(now - one.started, one.task.megabytes * MEGABYTE if measured else None)
-                no_more = left[one.task.demand.step] == 0
-                admission.release(name, now, None if one.task.fails else observation, no_more)
+                step_name = one.task.demand.step
+                no_more = left[step_name] == 0
+                more = len(ready[step_name]) if in_turn else 0
+                admission.release(name, now, None if one.task.fails else observation, no_more, more)
                 outcome.ended.append(name)
         while arriving and arriving[0].arrival <= now:
             task = arriving.popleft()

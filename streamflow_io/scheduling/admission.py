@@ -159,17 +159,28 @@ class Admission:
             raise ValueError(f"{job} does not fit on {', '.join(locations)}")
         return self._take(waiting, place, now)
 
-    def release(self, job: str, now: float, observation: Observation | None = None, no_more: bool = False) -> bool:
+    def release(
+        self,
+        job: str,
+        now: float,
+        observation: Observation | None = None,
+        no_more: bool = False,
+        ready: int | None = None,
+    ) -> bool:
         """A job has ended, or will not start; what it holds is free. Does nothing for a job that is not here.
 
         :param observation: how it went, if it succeeded
         :param no_more: no further job of its step will be submitted
+        :param ready: how many jobs more of its step will be submitted when the one that waits has started; none: as
+            many as were said before
         :return: whether it was here
         """
         ended = self._jobs.pop(job, None)
         if ended is None:
             return False
         demand, place = ended.request.demand, ended.place
+        if ready is not None:
+            self._learners.expect(demand, ready)
         if place is None:
             self._dequeue(ended)
             self._learners.withdrawn(demand, now)

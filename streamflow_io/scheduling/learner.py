@@ -8,7 +8,7 @@ that are remembered, and learning that is re-opened when the storage drifts.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -16,7 +16,7 @@ from typing import Literal
 from streamflow_io.hints.bandwidth import Bounds
 
 from .objective import best_constraint, estimates
-from .observations import Group, Observation
+from .observations import Crowd, Group, Observation
 from .registry import ConstraintRegistry, RegisteredConstraint
 from .storages import bytes_per_second
 
@@ -69,11 +69,15 @@ class Chosen:
 
 @dataclass
 class _Running:
-    """:ivar concurrency: how many ran with it when it started"""
+    """:ivar concurrency: how many ran with it when it started
+    :ivar job_seconds: of its location, when it started
+    """
 
     constraint: float
     location: str
+    started: float
     concurrency: int
+    job_seconds: float
 
 
 @dataclass
@@ -91,6 +95,18 @@ class _Epoch:
     admitted: int = 0
     members: set[str] = field(default_factory=set)
     group: Group = field(default_factory=Group)
+
+    def of_a_full_group(self, observation: Observation, mean: float) -> Observation:
+        """What a job would have taken, had as many run as fit at once all the time that it ran.
+
+        Jobs that come one by one do not start together; those that differ in size do not end together. The storage is
+        taken as saturated: what fewer jobs had to share, each had more of. (It is what T(n, c) needs: jobs by time.)
+
+        :param mean: how many ran on average
+        """
+        if not self.full:
+            return observation
+        return replace(observation, seconds=observation.seconds * max(1.0, self.concurrency / mean))
 
 
 class Learner:
@@ -123,7 +139,7 @@ class Learner:
         self._ready = 0
         self._spread = 1
         self._running: dict[str, _Running] = {}
-        self._running_at: Counter[str] = Counter()
+        self._crowds: defaultdict[str, Crowd] = defaultdict(Crowd)
         self._events: list[EpochEnded | Chosen] = []
         self._epoch: _Epoch | None = None
         self._plan: Iterator[float] = iter(())
@@ -190,19 +206,24 @@ class Learner:
         if self._epoch is None:
             self._set(best_constraint(self._share, self.registry), "objective")
 
+    def expect(self, ready: int) -> None:
+        """So many jobs more will be submitted when the one that waits has started."""
+        self._ready = ready
+
     def withdrawn(self, now: float) -> None:
         """A job that waited will not start."""
         self._waiting -= 1
         self._end_epoch(now)
 
-    def started(self, job: str, location: str = "") -> None:
+    def started(self, job: str, now: float, location: str = "") -> None:
         """A job that waited has started.
 
         :param location: whose bandwidth it uses; of a storage that all locations share, always the same
         """
         self._waiting -= 1
-        self._running_at[location] += 1
-        self._running[job] = _Running(self._current, location, self._running_at[location])
+        crowd = self._crowds[location]
+        job_seconds = crowd.enter(now)
+        self._running[job] = _Running(self._current, location, now, crowd.running, job_seconds)
         if self._epoch is not None:
             self._epoch.admitted += 1
             self._epoch.members.add(job)
@@ -218,13 +239,14 @@ class Learner:
         :param observation: none if it failed: it does not count
         """
         ended = self._running.pop(job)
-        concurrency = max(ended.concurrency, self._running_at[ended.location])
-        self._running_at[ended.location] -= 1
-        if self._epoch is not None:
-            if job in self._epoch.members:
-                self._epoch.members.remove(job)
+        crowd = self._crowds[ended.location]
+        concurrency = max(ended.concurrency, crowd.running)
+        mean = crowd.leave(now, ended.started, ended.job_seconds)
+        if (epoch := self._epoch) is not None:
+            if job in epoch.members:
+                epoch.members.remove(job)
                 if observation is not None:
-                    self._epoch.group.add(observation, concurrency)
+                    epoch.group.add(epoch.of_a_full_group(observation, mean), concurrency)
             self._end_epoch(now)
         elif observation is not None and ended.constraint == self._current:
             self._group.add(observation, concurrency)
@@ -284,10 +306,10 @@ class Learner:
             return
         epoch.full = True
         epoch.started = now
-        # Those that started when at most half as many ran as fit were too few at once: they end first, uncounted.
+        # Those that run started one by one, when fewer ran: they end first, uncounted. Then all start at once.
         epoch.group = Group()
-        epoch.members = {job for job in epoch.members if 2 * self._running[job].concurrency > epoch.concurrency}
-        epoch.admitted = len(epoch.members)
+        epoch.members = set()
+        epoch.admitted = 0
 
     def _end_epoch(self, now: float, no_more: bool = False) -> None:
         """End the epoch if all its jobs have ended, and begin the next one."""

@@ -140,10 +140,15 @@ class Learners:
         self._withdraw(demand, placement, now)
         if (learning := self._learning.get((demand.step, placement))) is not None:
             shared = placement.storage is not None and placement.storage.scope == "shared"
-            learning.learner.started(job, "" if shared else location)
+            learning.learner.started(job, now, "" if shared else location)
             if learning.has_place and learning.learner.is_learning and learning.location is None:
                 learning.location = location
         self._update()
+
+    def expect(self, demand: Demand, ready: int) -> None:
+        """So many jobs more will be submitted when the one that waits has started."""
+        for placement, _ in _learned(demand):
+            self._learning[demand.step, placement].learner.expect(ready)
 
     def ended(
         self, demand: Demand, placement: Placement, job: str, observation: Observation | None, now: float

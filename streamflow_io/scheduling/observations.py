@@ -60,3 +60,37 @@ class Group:
     def _sizes(self) -> list[float]:
         sizes = [size for one in self._observations if (size := one.bytes or 0) >= _LEAST_BYTES]
         return sizes if len(sizes) == len(self._observations) else []
+
+
+class Crowd:
+    """How many jobs run at once on one location, and how many did on average while a job ran.
+
+    :ivar running: how many run now
+    """
+
+    def __init__(self) -> None:
+        self.running = 0
+        self._job_seconds = 0.0
+        self._now = 0.0
+
+    def job_seconds(self, now: float) -> float:
+        """The integral over time of the number of jobs; its growth, divided by the time that it took, is their mean."""
+        self._job_seconds += self.running * max(0.0, now - self._now)
+        self._now = now
+        return self._job_seconds
+
+    def enter(self, now: float) -> float:
+        """One more; return :meth:`job_seconds`."""
+        before = self.job_seconds(now)
+        self.running += 1
+        return before
+
+    def leave(self, now: float, entered: float, job_seconds: float) -> float:
+        """One less; return how many ran on average since it entered, itself included.
+
+        :param job_seconds: what :meth:`enter` returned at the time `entered`
+        """
+        grown = self.job_seconds(now) - job_seconds
+        mean = grown / (now - entered) if now > entered else float(self.running)
+        self.running -= 1
+        return mean

@@ -102,8 +102,7 @@ class StorageAdmission:
         self._jobs[job.name] = demand
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
         self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
-        ready = max(0, self._arrived(demand.step) - self._submitted[demand.step])
-        self._admission.submit(Request(job.name, demand, preferred), time.time(), ready)
+        self._admission.submit(Request(job.name, demand, preferred), time.time(), self._ready(demand.step))
         if not demand.io_task:
             return targets
         self._granted[job.name] = asyncio.get_running_loop().create_future()
@@ -144,8 +143,9 @@ class StorageAdmission:
         :param observation: none if it did not succeed
         """
         if self._jobs.pop(job_name, None) is not None:
-            more = self._more_jobs(get_job_step_name(job_name))
-            self._admission.release(job_name, time.time(), observation, no_more=not more)
+            step = get_job_step_name(job_name)
+            no_more = not self._more_jobs(step)
+            self._admission.release(job_name, time.time(), observation, no_more, self._ready(step))
             self.decide()
 
     def decide(self) -> None:
@@ -160,6 +160,10 @@ class StorageAdmission:
             self._tell(event, now)
 
     # What a job needs
+
+    def _ready(self, step: str) -> int:
+        """How many jobs have all their input, and wait until StreamFlow has started the one before them."""
+        return max(0, self._arrived(step) - self._submitted[step])
 
     def _demand(self, job: Job, targets: Sequence[Target]) -> Demand:
         step = get_job_step_name(job.name)

@@ -53,15 +53,15 @@ class Bench:
         while self.waiting and self.learner.may_start() and len(self.running) < at_once(self.learner.constraint):
             name = f"/step/{next(self._names)}"
             self.waiting -= 1
-            self.learner.started(name)
+            self.learner.started(name, self.now)
             self.running.append((name, next(self.sizes) if self.sizes else 1.0))
         return len(self.running)
 
     def end(self, succeeds: bool = True, no_more: bool = False) -> None:
         """All that run end."""
         seconds = self.times(len(self.running))
+        self.now += seconds
         for name, size in self.running:
-            self.now += 0.01
             measured = 100 * MEGABYTE * size if self.sizes else None
             self.learner.ended(name, Observation(seconds * size, measured) if succeeds else None, self.now)
         self.running = []
@@ -157,9 +157,10 @@ def test_the_maximum_is_reached_whatever_the_rounding() -> None:
     single = Learner(0.9, 100, Bounds(0.1, 0.9, 3))
     for constraint in (0.1, 0.3, 0.9):
         assert single.constraint == pytest.approx(constraint)
-        for number in range(round(0.9 / constraint)):
+        for _ in range(round(0.9 / constraint)):
             single.submitted(0.0)
-            single.started(str(number))
+        for number in range(round(0.9 / constraint)):
+            single.started(str(number), 0.0)
         for number in range(round(0.9 / constraint)):
             single.ended(str(number), Observation(1.0), 0.0)
     assert not single.is_learning
@@ -179,16 +180,17 @@ def test_a_full_epoch_is_exclusive_and_takes_no_more_than_fit() -> None:
     assert bench.start() == 7
     bench.submit(6)
     assert bench.learner.is_exclusive
-    # The first four started when at most half as many ran as fit: they end first, and do not count.
-    for name, _ in bench.running[:4]:
+    # Those that run started one by one, when fewer ran than fit: they end first, and do not count.
+    for name, _ in bench.running:
         assert not bench.learner.may_start()
         bench.learner.ended(name, Observation(1.0), 0.0)
-    del bench.running[:4]
+    bench.running.clear()
+    bench.submit(3)
     assert bench.start() == 8
     assert not bench.learner.may_start()
     assert (bench.waiting, bench.learner.outstanding) == (1, 9)
     bench.end()
-    assert [epoch.jobs for epoch in bench.epochs] == [8]
+    assert [(epoch.jobs, epoch.mean_seconds) for epoch in bench.epochs] == [(8, pytest.approx(congested(8)))]
 
 
 def test_what_is_about_to_come_fills_an_epoch() -> None:
@@ -250,7 +252,7 @@ def test_many_jobs_one_by_one_are_no_epoch() -> None:
 def test_a_full_epoch_whose_jobs_are_cancelled_ends_with_the_rest() -> None:
     bench = Bench(learner()).submit(8)
     for number in range(5):
-        bench.learner.started(str(number))
+        bench.learner.started(str(number), bench.now)
     for _ in range(3):
         bench.learner.withdrawn(0.0)
     assert bench.learner.is_exclusive
@@ -267,7 +269,7 @@ def test_a_failed_job_does_not_count() -> None:
     for _ in range(8):
         single.submitted(0.0)
     for number in range(8):
-        single.started(str(number))
+        single.started(str(number), 0.0)
     for number in range(8):
         single.ended(str(number), None if number < 3 else Observation(2.0), 1.0)
     (epoch,) = [event for event in single.drain() if isinstance(event, EpochEnded)]
@@ -289,7 +291,7 @@ def test_what_still_runs_under_another_constraint_must_end_before_an_epoch() -> 
     (first, *rest), bench.running = bench.running, []
     for name in ("x1", "x2"):
         bench.learner.submitted(0.0)
-        bench.learner.started(name)
+        bench.learner.started(name, bench.now)
         bench.learner.ended(name, Observation(100.0), 0.0)
     assert bench.learner.is_learning
     assert not bench.learner.may_start()
@@ -426,7 +428,7 @@ def test_jobs_on_other_locations_do_not_make_a_group_fuller() -> None:
             single.submitted(0.0, spread=4, ready=100)
         assert single.constraint == 40
         for name, location in names:
-            single.started(name, location)
+            single.started(name, 0.0, location)
         for name, _ in names:
             single.ended(name, Observation(congested(2)), 0.0)
     assert {event.reason for event in single.drain() if isinstance(event, Chosen)} <= {"remembered", "objective"}
