@@ -80,7 +80,10 @@ class Commits:
         return Delivery.STREAM in (*output.deliveries, *output.elements)
 
     def _error(self, port: str, file: str, how: Literal["written", "removed"]) -> CommitChangedError:
-        what = {"written": "was written again afterwards", "removed": "is not there at the end"}[how]
+        what = {
+            "written": "was written again afterwards",
+            "removed": "is not there at the end (a rule with `files` leaves out files that have a temporary name)",
+        }[how]
         return CommitChangedError(f"Job {self._job.name}: {self._committed(port, file)}, but {what}")
 
     def _committed(self, port: str, file: str) -> str:
