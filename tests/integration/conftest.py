@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,11 @@ import pytest
 
 from tests.cwl import Bench
 from tests.node_support import Node, node
+
+# Started by `nohup`, or in the background of a script, tests would hand on that these are ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 
-WRITE_EARLY = "note start; echo data > out.txt; sleep 2; note end"
+WRITE_EARLY = "note start; echo data > out.txt; sleep 3; note end"
 
 
 def consumer(kind: str = "File") -> Document:

@@ -85,7 +85,9 @@ WALKERS: tuple[Walker, ...] = (
         "d = os.open(path, os.O_RDONLY)\nprint(sorted(os.listdir(d)), os.read(os.open('ü.txt', 0, dir_fd=d), 9))",
     ),
     _python(
-        "fwalk", "for top, d, f, fd in os.fwalk(path): print(sorted((n, os.stat(n, dir_fd=fd).st_size) for n in f))"
+        "fwalk",
+        "for top, d, f, fd in os.fwalk(path):\n    d.sort()\n"
+        "    print(sorted((n, os.stat(n, dir_fd=fd).st_size) for n in f))",
     ),
 )
 
