@@ -150,9 +150,14 @@ class Bench:
     """A directory in which workflows are run, each with a database and temporary files of its own.
 
     What the plugin keeps for its user is in one place for all of them.
+
+    :ivar prefix: what is put before the command `streamflow`
+    :ivar environment: more of its environment
     """
 
     directory: Path
+    prefix: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
     count: int = field(default=0, init=False)
 
     @property
@@ -204,11 +209,17 @@ class Bench:
         """Start `streamflow run` in a session of its own."""
         place = path.parent
         return subprocess.Popen(
-            [str(STREAMFLOW), "run", str(path), "--outdir", str(place / "out")],
+            [*self.prefix, str(STREAMFLOW), "run", str(path), "--outdir", str(place / "out")],
             stdout=(place / "stdout").open("w"),
             stderr=(place / "stderr").open("w"),
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "TMPDIR": str(place / "tmp"), "XDG_DATA_HOME": str(self.data), **environment},
+            env={
+                **os.environ,
+                "TMPDIR": str(place / "tmp"),
+                "XDG_DATA_HOME": str(self.data),
+                **self.environment,
+                **environment,
+            },
             cwd=place,
             start_new_session=True,
             text=True,

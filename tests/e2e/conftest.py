@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.laboratory import Laboratory, laboratory, missing_programs, obstacle
+from tests.e2e.support import Site, hosts_site, slurm_site
+
+
+@functools.cache
+def why_not() -> str | None:
+    return obstacle()
+
+
+def require_laboratories() -> None:
+    """Skip the test where there can be none; `.ci/run` has installed the programs."""
+    if os.environ.get("SFIO_TEST_PACKAGES") == "installed" and (missing := missing_programs()):
+        pytest.fail(f"not installed: {', '.join(missing)}")
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def slurm_laboratory() -> Iterator[Laboratory]:
+    """A real Slurm with 4 nodes of 2 cores, one for each process that runs tests."""
+    require_laboratories()
+    with laboratory("slurm.py") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def hosts_laboratory() -> Iterator[Laboratory]:
+    """Two SSH hosts, a pair for each process that runs tests."""
+    require_laboratories()
+    with laboratory("hosts.py") as running:
+        yield running
+
+
+@pytest.fixture
+def slurm(slurm_laboratory: Laboratory, tmp_path: Path) -> Site:
+    return slurm_site(slurm_laboratory, tmp_path)
+
+
+@pytest.fixture
+def hosts(hosts_laboratory: Laboratory, tmp_path: Path) -> Site:
+    return hosts_site(hosts_laboratory, tmp_path)
+
+
+@pytest.fixture(params=["slurm", "hosts"])
+def site(request: pytest.FixtureRequest) -> Site:
+    """Each of them."""
+    found: Site = request.getfixturevalue(request.param)
+    return found

@@ -1,0 +1,48 @@
+# Process 1 of a host: makes its file system, then becomes its sshd. See hosts.py.
+# usage: sh -eu host.sh NAME ADDRESS DIRECTORY
+name=$1 address=$2 directory=$3 root=$3/$1
+
+hostname "$name"
+mount -t tmpfs -o mode=755,size=100g "$name" "$root" # as much as jobs may ask for: by default 2 GB each
+cd "$root"
+mkdir -p usr dev proc sys run/sshd root scratch tmp var/tmp old ".$directory/shared"
+chmod 1777 tmp var/tmp
+cp -a /etc etc
+printf '127.0.0.1 localhost\n%s %s\n' "$address" "$name" >etc/hosts
+sed -i 's/^root:[^:]*/root:*/' etc/shadow # sshd lets nobody in whose account is locked
+cp "$directory/key.pub" run/authorized_keys
+cp "$directory/$name.key" run/host_key
+mount -o bind,ro /usr usr
+for link in bin sbin lib lib32 lib64 libx32; do
+    if [ -L "/$link" ]; then
+        cp -P "/$link" .
+    elif [ -d "/$link" ]; then
+        mkdir "$link"
+        mount -o bind,ro "/$link" "$link"
+    fi
+done
+mount --bind "$directory/shared" ".$directory/shared"
+mount --rbind /dev dev
+mount -t tmpfs -o mode=1777 tmpfs dev/shm
+mount --rbind /sys sys
+mount -t proc proc proc
+cat >run/sshd_config <<EOC
+ListenAddress $address
+HostKey /run/host_key
+PidFile none
+AuthorizedKeysFile /run/authorized_keys
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+MaxSessions 100
+MaxStartups 100
+UseDNS no
+PrintMotd no
+SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+EOC
+pivot_root . old
+umount -l /old
+rmdir /old
+until ip addr show dev eth0 2>/dev/null | grep -q "$address"; do sleep 0.02; done
+exec /usr/sbin/sshd -D -e -f /run/sshd_config

@@ -1,0 +1,134 @@
+"""Laboratories: real clusters on this machine, in namespaces of their own, so that nothing of them can stay behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.keeper import NAMESPACES
+
+HERE = Path(__file__).parent
+START_SECONDS = 60.0
+_SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PATH = f"{os.environ['PATH']}:{_SYSTEM}"
+_DAEMONS = ("slurmctld", "slurmd", "munged", "sshd")
+_CLIENTS = ("sbatch", "squeue", "scontrol", "sinfo", "ssh-keygen", "ip", "tc", "hostname", "free", "python3")
+_PROGRAMS = (*_DAEMONS, *_CLIENTS, "unshare", "nsenter", "setpriv", "mount", "pivot_root")
+# What laboratories are made of.
+_KERNEL = """
+mount -t tmpfs none /tmp && mkdir /tmp/usr && mount -o bind,ro /usr /tmp/usr &&
+ip link add bridge type bridge && ip link add one type veth peer name other &&
+tc qdisc add dev one root tbf rate 1mbit burst 32kb latency 50ms
+"""
+
+
+class LaboratoryError(Exception):
+    """A laboratory could not be started; nothing is left of it."""
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """A laboratory that runs.
+
+    :ivar directory: what it keeps, and what is shared between it and us
+    :ivar pid: a process in its namespaces
+    """
+
+    directory: Path
+    pid: int
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """What is put before a command that is to run in its network."""
+        return ("nsenter", f"--net=/proc/{self.pid}/ns/net", "--")
+
+    def run(self, *command: object, seconds: float = 20, **environment: str) -> str:
+        """Run a command in its network, and return what it prints.
+
+        :raises subprocess.CalledProcessError: if it fails
+        """
+        return subprocess.run(
+            [*self.prefix, *map(str, command)],
+            env={**os.environ, "PATH": _PATH, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            timeout=seconds,
+            check=True,
+            text=True,
+        ).stdout
+
+
+def missing_programs() -> list[str]:
+    """The programs that laboratories need, and the system does not have."""
+    return [name for name in _PROGRAMS if shutil.which(name, path=_SYSTEM) is None]
+
+
+def obstacle() -> str | None:
+    """Why there can be no laboratories on this machine, if so."""
+    if os.geteuid() != 0:
+        return "needs root, for namespaces of networks and mounts"
+    if missing := missing_programs():
+        return f"needs programs that are not installed: {', '.join(missing)}"
+    attempt = subprocess.run(
+        [*NAMESPACES, "sh", "-c", _KERNEL],
+        env={**os.environ, "PATH": _PATH},
+        capture_output=True,
+        timeout=30,
+        text=True,
+    )
+    reason = attempt.stderr.strip().replace("\n", "; ")
+    return f"the kernel, or the container, does not let us: {reason}" if attempt.returncode else None
+
+
+@contextlib.contextmanager
+def laboratory(script: str) -> Iterator[Laboratory]:
+    """Start a laboratory and wait until it is ready; remove it at the end.
+
+    :param script: beside this file: process 1 of the laboratory. It gets the directory, and prints `ready`
+    :raises LaboratoryError: if it is not ready in time, with what it printed
+    """
+    directory = Path(tempfile.mkdtemp(prefix="sfio-e2e-"))
+    directory.chmod(0o755)  # munged looks at it
+    python = (sys.executable, "-S", "-E")
+    keeper = subprocess.Popen(
+        [*python, HERE / "keeper.py", directory, *python, HERE / script, directory],
+        env={**os.environ, "PATH": _PATH},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        bufsize=0,
+    )
+    try:
+        yield Laboratory(directory, _ready(keeper, directory))
+    finally:
+        assert keeper.stdin is not None
+        keeper.stdin.close()
+        keeper.wait(60)
+        assert keeper.stdout is not None
+        keeper.stdout.close()
+        shutil.rmtree(directory, ignore_errors=True)  # if somebody has killed the keeper
+
+
+def _ready(keeper: subprocess.Popen[bytes], directory: Path) -> int:
+    """Wait until a laboratory is ready; return the process that its keeper names."""
+    assert keeper.stdout is not None
+    printed = b""
+    end = time.monotonic() + START_SECONDS
+    with selectors.DefaultSelector() as selector:
+        selector.register(keeper.stdout, selectors.EVENT_READ)
+        while not printed.endswith(b"\nready\n"):
+            if not selector.select(end - time.monotonic()) or not (more := os.read(keeper.stdout.fileno(), 65536)):
+                logs = [f"{path.name}:\n{path.read_text()[-1000:]}" for path in sorted(directory.glob("*.log"))]
+                what = "\n".join([printed.decode(), *logs])
+                raise LaboratoryError(f"The laboratory has ended, or is not ready in {START_SECONDS:g} s:\n{what}")
+            printed += more
+    return int(printed.split()[0])

@@ -1,0 +1,149 @@
+"""Workflows that run on a deployment other than the driver's node."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tests.cwl import Bench, Document, Run
+from tests.e2e.hosts import ADDRESSES
+from tests.e2e.laboratory import Laboratory
+from tests.template_support import BIN, Template, contents, load, run
+
+COMMAND = (sys.executable, "-m", "streamflow_io.cli")
+
+
+@dataclass
+class Site(Bench):
+    """A bench whose workflows run on a deployment.
+
+    :ivar laboratory: where it is
+    :ivar name: of the deployment
+    :ivar deployment: its entry in the StreamFlow file
+    :ivar shared: a directory that the driver and all its nodes have; for what the jobs note
+    """
+
+    laboratory: Laboratory = field(kw_only=True)
+    name: str = field(kw_only=True)
+    deployment: Document = field(kw_only=True)
+    shared: Path = field(kw_only=True)
+
+    @property
+    def settings(self) -> Document:
+        """What the StreamFlow file of a workflow has more than that of a local one."""
+        return {"deployments": {self.name: self.deployment}}
+
+    def bound(self, workflow: Mapping[str, Any]) -> Document:
+        """A workflow of a StreamFlow file, with all its steps on the deployment."""
+        return {**workflow, "bindings": [{"step": "/", "target": {"deployment": self.name}}]}
+
+    def write(
+        self,
+        document: Document,
+        job: Mapping[str, Any],
+        io: bool,
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Path:
+        trace = self.shared / f"{self.directory.name}.{self.count}"
+        path = super().write(document, {"trace": str(trace), **job}, io, config, **self.settings, **settings)
+        (path.parent / "trace").symlink_to(trace)
+        streamflow = json.loads(path.read_text())
+        streamflow["workflows"]["main"] = self.bound(streamflow["workflows"]["main"])
+        path.write_text(json.dumps(streamflow))
+        return path
+
+    def storage(self, write: float, **fields: Any) -> Document:
+        """A storage that holds all directories of jobs."""
+        return {"name": "disk", "deployment": self.name, "path": "/", "write": write, **fields}
+
+    def records(self, event: str) -> list[Document]:
+        """The records of an event in the telemetry of the last run."""
+        return [record for record in self.telemetry() if record["event"] == event]
+
+    def streamflow_io(self, *arguments: str) -> Any:
+        """What a `streamflow-io` command prints for programs; it must succeed."""
+        finished = run(*COMMAND, *arguments, "--json", cwd=self.directory, environment=self._user)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        return json.loads(finished.stdout)
+
+    def run_template(self, template: Template, file: str, settings: str) -> tuple[dict[str, bytes], str]:
+        """Run a StreamFlow file of a template on the deployment; return the results, and what was logged."""
+        document = load(template.directory / file) | self.settings
+        ((name, workflow),) = document["workflows"].items()
+        workflow["config"]["settings"] = settings
+        document["workflows"] = {name: self.bound(workflow)}
+        with (template.directory / file).open("w") as stream:
+            YAML().dump(document, stream)
+        results = self.directory / f"{file}.results"
+        command = [*self.prefix, BIN / "streamflow", "run", "--outdir", results, file]
+        environment = {"TMPDIR": str(self.directory), **self._user, **self.environment}
+        finished = run(*command, cwd=template.directory, environment=environment)
+        assert finished.returncode == 0, finished.stderr
+        return contents(results), finished.stderr + finished.stdout
+
+    @property
+    def _user(self) -> dict[str, str]:
+        return {"XDG_DATA_HOME": str(self.data)}
+
+
+def slurm_site(laboratory: Laboratory, directory: Path) -> Site:
+    """Slurm, on a file system that it shares with the driver."""
+    (directory / "work").mkdir()
+    return Site(
+        directory,
+        laboratory.prefix,
+        {"SLURM_CONF": str(laboratory.directory / "slurm.conf")},
+        laboratory=laboratory,
+        name="hpc",
+        deployment={
+            "type": "slurm",
+            "config": {"maxConcurrentJobs": 16, "pollingInterval": 1},
+            "workdir": str(directory / "work"),
+        },
+        shared=directory,
+    )
+
+
+def hosts_site(laboratory: Laboratory, directory: Path) -> Site:
+    """Two SSH hosts with file systems of their own."""
+    return Site(
+        directory,
+        laboratory.prefix,
+        laboratory=laboratory,
+        name="hosts",
+        deployment={
+            "type": "ssh",
+            "config": {
+                "nodes": list(ADDRESSES),
+                "username": "root",
+                "sshKey": str(laboratory.directory / "key"),
+                "checkHostKey": False,
+                "maxConcurrentSessions": 50,
+            },
+            "workdir": "/scratch",
+        },
+        shared=laboratory.directory / "shared",
+    )
+
+
+def queued(site: Site) -> list[str]:
+    """The jobs that Slurm has not ended."""
+    return site.laboratory.run("squeue", "-h", "-o", "%i %T", **site.environment).splitlines()
+
+
+def at_once(run: Run, start: str = "start", end: str = "end") -> int:
+    """The most jobs that ran at once, by the times that they noted; those that began with these words."""
+    changes = [(time, 1) for time, what in run.trace if what.startswith(start)]
+    changes += [(time, -1) for time, what in run.trace if what.startswith(end)]
+    running = most = 0
+    for _, change in sorted(changes):
+        running += change
+        most = max(most, running)
+    return most

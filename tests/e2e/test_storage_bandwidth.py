@@ -1,0 +1,114 @@
+"""On Slurm and on SSH hosts no more storageBW is admitted than a storage has; results are those of plain StreamFlow."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.cwl import Document, found, tool, workflow
+from tests.e2e.support import Site, at_once, queued
+
+IO_TASK = {"class": "sfio:IOTask"}
+
+
+def bandwidth(value: float | str) -> Document:
+    return {"class": "sfio:StorageBandwidth", "storageBW": value}
+
+
+def scattered(hints: list[Document], seconds: float = 1.5, script: str = "") -> Document:
+    """Steps that take their time to write a small file, and note when and on which host."""
+    write = tool(
+        f'note "start $(hostname)"; {script} sleep {seconds}; echo $part > out.txt; note "end $(hostname)"',
+        {"part": "int"},
+        {"out": found("out.txt")},
+        hints,
+        requirements=[{"class": "ResourceRequirement", "coresMin": 1, "ramMin": 16}],
+    )
+    steps = {"a": {"run": write, "scatter": "part", "in": {"part": "parts"}}}
+    return workflow({"parts": "int[]"}, steps, {"out": "a/out"})
+
+
+def check_telemetry(site: Site, jobs: int, most: float) -> None:
+    """Every job was admitted and has ended, never with more than that in all; the commands for people can read it."""
+    admitted, ended = site.records("admitted"), site.records("ended")
+    assert len({record["job"] for record in admitted}) == jobs
+    assert max(record["allocated"] for record in admitted) == most
+    assert [record["status"] for record in ended] == ["completed"] * jobs
+    assert {record["location"].partition("/")[0] for record in admitted} == {site.name}
+    report = site.streamflow_io("report", "last", "--output", str(site.directory / "report.html"))
+    assert report["ok"]
+    assert (site.directory / "report.html").stat().st_size > 1000
+    assert site.streamflow_io("learned", "list")["ok"]
+
+
+@pytest.mark.parametrize("hints", [[IO_TASK], []], ids=["IO tasks", "others"])
+def test_slurm_jobs_stay_within_the_storage(slurm: Site, hints: list[Document]) -> None:
+    document = scattered([*hints, bandwidth(40)])
+    plain, ours = slurm.run_both(document, {"parts": list(range(5))}, config={"storages": [slurm.storage(100)]})
+    assert at_once(plain) > 2
+    assert at_once(ours) == 2
+    check_telemetry(slurm, 5, 80)
+
+
+@pytest.mark.parametrize("scope", ["node", "shared"])
+def test_jobs_of_hosts_stay_within_the_storage(hosts: Site, scope: str) -> None:
+    """Each host has a storage, or they have one together."""
+    config = {"storages": [hosts.storage(100, path="/scratch", scope=scope)]}
+    plain, ours = hosts.run_both(scattered([IO_TASK, bandwidth(40)]), {"parts": list(range(8))}, config=config)
+    on_each = {host: at_once(ours, f"start {host}", f"end {host}") for host in ("host1", "host2")}
+    if scope == "node":
+        assert on_each == {"host1": 2, "host2": 2}
+    else:
+        assert at_once(plain) > 2
+        assert at_once(ours) == 2
+    check_telemetry(hosts, 8, 80)
+
+
+def test_bandwidth_is_returned_by_failed_jobs(site: Site) -> None:
+    """Each job fails once; with StreamFlow's failure manager it is tried again, and finds the bandwidth free."""
+    script = 'test -e "$TRACE.$part" || { touch "$TRACE.$part"; note failed; exit 1; };'
+    ours = site.run(
+        scattered([IO_TASK, bandwidth(60)], 0.1, script),
+        {"parts": [1, 2]},
+        config={"storages": [site.storage(100)]},
+        failureManager={"type": "default", "config": {"max_retries": 3, "retry_delay": 0}},
+    )
+    assert ours.ok, ours.errors
+    assert len(ours.times("failed")) == 2
+    assert sorted(record["status"] for record in site.records("ended")) == ["completed"] * 2 + ["failed"] * 2
+    assert {record["allocated"] for record in site.records("admitted")} == {60}
+    assert site.leftovers() == []
+
+
+def test_after_a_cancelled_run_all_is_free(site: Site) -> None:
+    config = {"storages": [site.storage(100)]}
+    path = site.write(scattered([IO_TASK, bandwidth(60)], 30), {"parts": [1, 2, 3]}, True, config)
+    process = site.start(path)
+    end = time.monotonic() + 30
+    while not ((path.parent / "trace").exists() and "start" in (path.parent / "trace").read_text()):
+        assert time.monotonic() < end, (path.parent / "stderr").read_text()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    cancelled = site.finish(process, path)
+    assert not cancelled.ok
+    assert len(cancelled.times("start")) == 0
+    assert {record["status"] for record in site.records("ended")} == {"cancelled"}
+    assert len(site.records("ended")) == len(site.records("submitted"))
+    if site.name == "hpc":
+        assert queued(site) == []
+    again = site.run(scattered([IO_TASK, bandwidth(60)], 0), {"parts": [1, 2]}, config=config)
+    assert again.ok, again.errors
+
+
+def test_a_limit_is_learned(site: Site) -> None:
+    """Under a bandwidth of 8 and 4 executors: 4, 2 at once; the time of a job does not depend on it."""
+    config = {"storages": [site.storage(8)], "ioExecutors": 4}
+    ours = site.run(scattered([IO_TASK, bandwidth("auto")], 1), {"parts": list(range(10))}, config=config)
+    assert ours.ok, ours.errors
+    assert at_once(ours) == 4
+    epochs = site.records("epoch")
+    assert [(epoch["constraint"], epoch["registered"]) for epoch in epochs[:2]] == [(2, True), (4, False)]
+    (learned,) = site.streamflow_io("learned", "list")["learned"]
+    assert learned["step"] == "/a"
