@@ -51,7 +51,7 @@ class Laboratory:
         """What is put before a command that is to run in its network."""
         return ("nsenter", f"--net=/proc/{self.pid}/ns/net", "--")
 
-    def run(self, *command: object, seconds: float = 20, **environment: str) -> str:
+    def run(self, *command: object, **environment: str) -> str:
         """Run a command in its network, and return what it prints.
 
         :raises subprocess.CalledProcessError: if it fails
@@ -61,7 +61,7 @@ class Laboratory:
             env={**os.environ, "PATH": _PATH, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            timeout=seconds,
+            timeout=20,
             check=True,
             text=True,
         ).stdout

@@ -27,12 +27,14 @@ class Site(Bench):
     :ivar name: of the deployment
     :ivar deployment: its entry in the StreamFlow file
     :ivar shared: a directory that the driver and all its nodes have; for what the jobs note
+    :ivar steps: those that run there
     """
 
     laboratory: Laboratory = field(kw_only=True)
     name: str = field(kw_only=True)
     deployment: Document = field(kw_only=True)
     shared: Path = field(kw_only=True)
+    steps: tuple[str, ...] = field(default=("/",), kw_only=True)
 
     @property
     def settings(self) -> Document:
@@ -40,8 +42,8 @@ class Site(Bench):
         return {"deployments": {self.name: self.deployment}}
 
     def bound(self, workflow: Mapping[str, Any]) -> Document:
-        """A workflow of a StreamFlow file, with all its steps on the deployment."""
-        return {**workflow, "bindings": [{"step": "/", "target": {"deployment": self.name}}]}
+        """A workflow of a StreamFlow file, with its steps on the deployment."""
+        return {**workflow, "bindings": [{"step": step, "target": {"deployment": self.name}} for step in self.steps]}
 
     def write(
         self,
@@ -66,6 +68,17 @@ class Site(Bench):
     def records(self, event: str) -> list[Document]:
         """The records of an event in the telemetry of the last run."""
         return [record for record in self.telemetry() if record["event"] == event]
+
+    @property
+    def is_slurm(self) -> bool:
+        return bool(self.deployment["type"] == "slurm")
+
+    def cancel_jobs(self) -> list[str]:
+        """End all jobs of a Slurm; return those that there were."""
+        jobs = self.laboratory.run("squeue", "-h", "-o", "%i", **self.environment).split()
+        if jobs:
+            self.laboratory.run("scancel", *jobs, **self.environment)
+        return jobs
 
     def streamflow_io(self, *arguments: str) -> Any:
         """What a `streamflow-io` command prints for programs; it must succeed."""
@@ -131,11 +144,6 @@ def hosts_site(laboratory: Laboratory, directory: Path) -> Site:
         },
         shared=laboratory.directory / "shared",
     )
-
-
-def queued(site: Site) -> list[str]:
-    """The jobs that Slurm has not ended."""
-    return site.laboratory.run("squeue", "-h", "-o", "%i %T", **site.environment).splitlines()
 
 
 def at_once(run: Run, start: str = "start", end: str = "end") -> int:
