@@ -76,9 +76,12 @@ class Admission:
         self._queues: dict[Demand, list[tuple[int, str]]] = {}
         self._arrivals = 0
 
-    def set_locations(self, pool: str, cores: Mapping[str, float]) -> None:
-        """The locations of a pool, in order of preference, with their cores."""
-        self._resources.set_locations(pool, cores)
+    def set_locations(self, pool: str, cores: Mapping[str, float], slots: Mapping[str, int] | None = None) -> None:
+        """The locations of a pool, in order of preference, with their cores.
+
+        :param slots: how many jobs at once the locations take that limit them
+        """
+        self._resources.set_locations(pool, cores, slots or {})
 
     def submit(self, request: Request, now: float, ready: int = 0) -> None:
         """A job arrives; its pools are known. It has to end with :meth:`release`.

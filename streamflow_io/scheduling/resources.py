@@ -28,6 +28,7 @@ class Resources:
         self._io_executors = io_executors
         self._ledger = Ledger()
         self._pools: dict[str, Mapping[str, float]] = {}
+        self._slots: dict[str, int] = {}
         # Pools that have locations in common go by one name.
         self._groups: dict[str, str] = {}
         self._storages: dict[str, dict[str, StorageConfig]] = defaultdict(dict)
@@ -38,11 +39,15 @@ class Resources:
 
     # Locations
 
-    def set_locations(self, pool: str, cores: Mapping[str, float]) -> None:
-        """The locations of a pool, in order of preference, with their cores."""
+    def set_locations(self, pool: str, cores: Mapping[str, float], slots: Mapping[str, int]) -> None:
+        """The locations of a pool, in order of preference, with their cores.
+
+        :param slots: how many jobs at once the locations take that limit them
+        """
         if list(self._pools.get(pool, ())) == list(cores):
             return
         self._pools[pool] = dict(cores)
+        self._slots |= slots
         for location in cores:
             self._ledger.open(_executors(location), self._executors_of(pool, location))
         for storage in self._storages[pool].values():
@@ -180,7 +185,8 @@ class Resources:
                 self._groups[other] = min(joined)
 
     def _executors_of(self, pool: str, location: str) -> int:
-        return self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))
+        executors = self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))
+        return min(executors, self._slots.get(location, executors))
 
     def _touch(self, locations: Iterable[str]) -> None:
         for location in locations:

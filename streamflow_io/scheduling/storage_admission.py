@@ -95,7 +95,9 @@ class StorageAdmission:
         """
         pools = {_pool(target): await self._available(target) for target in targets}
         for pool, locations in pools.items():
-            self._admission.set_locations(pool, {_key(location): _cores(location) for location in locations})
+            cores = {_key(location): _cores(location) for location in locations}
+            slots = {_key(location): location.slots or 1 for location in locations if location.hardware is None}
+            self._admission.set_locations(pool, cores, slots)
         demand = self._demand(job, targets)
         preferred = await self._preferred(job, [loc for locations in pools.values() for loc in locations])
         await self._remembered.load(demand, job)

@@ -105,6 +105,16 @@ def test_without_a_constraint_only_executors_count() -> None:
     assert names(driver.end("/move/2")) == ["/move/3"]
 
 
+@pytest.mark.parametrize("io_executors", [None, 2, 16])
+def test_a_location_has_no_more_executors_than_it_takes_jobs(io_executors: int | None) -> None:
+    """Of a queue manager that takes three jobs: a fourth would hold bandwidth, and wait for a place in the queue."""
+    admission = Admission(io_executors)
+    admission.set_locations("hpc", {"queue": 3.0}, {"queue": 3})
+    for number in range(20):
+        admission.submit(Request(f"/move/{number}", step("move")), 0.0)
+    assert len(admission.decide(0.0)) == min(io_executors or 3, 3)
+
+
 @pytest.mark.parametrize("granted", [True, False])
 def test_a_job_that_will_not_start_gives_back_all(granted: bool) -> None:
     driver = Driver()
