@@ -106,7 +106,11 @@ def test_after_a_cancelled_run_all_is_free(site: Site) -> None:
 
 def test_a_limit_is_learned(site: Site) -> None:
     """Under a bandwidth of 8 and 4 executors: 4, 2 at once; the time of a job does not depend on it."""
-    config = {"storages": [site.storage(8)], "ioExecutors": 4}
+    config: Document = {"storages": [site.storage(8)]}
+    if site.is_slurm:
+        site.deployment["config"]["maxConcurrentJobs"] = 4  # and so many executors
+    else:
+        config["ioExecutors"] = 4
     ours = site.run(scattered([IO_TASK, bandwidth("auto")], 1), {"parts": list(range(10))}, config=config)
     assert ours.ok, ours.errors
     assert at_once(ours) == 4
