@@ -45,15 +45,22 @@ def main(directory: str, *command: str) -> int:
 
 def kill(inside: subprocess.Popen[bytes]) -> None:
     """Kill all in the namespaces, and wait for it: `unshare` ends after process 1, and that after all others."""
+    for _ in range(200):
+        if inside.poll() is not None:
+            return
+        kill_children(inside.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            inside.wait(0.1)
+    inside.kill()
+    inside.wait()
+
+
+def kill_children(pid: int) -> None:
     for process in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             parent = int(Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == inside.pid:
+            if parent == pid:
                 os.kill(int(process), signal.SIGKILL)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        inside.wait(20)
-    inside.kill()
-    inside.wait()
 
 
 if __name__ == "__main__":
