@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.laboratory import Laboratory, laboratory, missing_programs, obstacle
-from tests.e2e.support import Site, hosts_site, slurm_site
+from tests.e2e.support import Site, hosts_site, login_site, slurm_site
 
 
 @functools.cache
@@ -28,7 +28,7 @@ def require_laboratories() -> None:
 def slurm_laboratory() -> Iterator[Laboratory]:
     """A real Slurm with 4 nodes of 2 cores, one for each process that runs tests."""
     require_laboratories()
-    with laboratory("slurm.py") as running:
+    with laboratory("-m", "tests.e2e.slurm") as running:
         yield running
 
 
@@ -36,13 +36,18 @@ def slurm_laboratory() -> Iterator[Laboratory]:
 def hosts_laboratory() -> Iterator[Laboratory]:
     """Two SSH hosts, a pair for each process that runs tests."""
     require_laboratories()
-    with laboratory("hosts.py") as running:
+    with laboratory("-m", "tests.e2e.hosts") as running:
         yield running
 
 
 @pytest.fixture
 def slurm(slurm_laboratory: Laboratory, tmp_path: Path) -> Site:
     return slurm_site(slurm_laboratory, tmp_path)
+
+
+@pytest.fixture
+def login(slurm_laboratory: Laboratory, tmp_path: Path) -> Site:
+    return login_site(slurm_laboratory, tmp_path)
 
 
 @pytest.fixture

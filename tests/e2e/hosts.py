@@ -1,6 +1,6 @@
 """Process 1 of a laboratory with SSH hosts, each with a network, processes and a file system of its own.
 
-    python -S -E hosts.py DIRECTORY
+    python -S -E -m tests.e2e.hosts DIRECTORY
 
 They hang on one bridge, by links of RATE in both directions. A host sees the system's programs, /scratch, which is its
 own, and DIRECTORY/shared, which is the same for all of them and for whoever wants the laboratory; nothing else of that.
@@ -20,6 +20,8 @@ NETWORK = "10.77.0"
 ADDRESSES = (f"{NETWORK}.11", f"{NETWORK}.12")
 RATE = "200mbit"
 SHAPE = f"root tbf rate {RATE} burst 256kb latency 50ms"
+HERE = Path(__file__).parent
+SSHD_CONFIGURATION = HERE / "sshd_config"
 HOST = ("unshare", "--net", "--mount-proc", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
 
 
@@ -45,10 +47,12 @@ def start_host(directory: Path, name: str, address: str) -> subprocess.Popen[byt
     """Start a host; its first process waits for the link."""
     (directory / name).mkdir()
     generate_key(directory / f"{name}.key")
-    script = Path(__file__).with_name("host.sh")
     with (directory / f"{name}.log").open("w") as log:
         host = subprocess.Popen(
-            [*HOST, "sh", "-eu", script, name, address, directory], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            [*HOST, "sh", "-eu", HERE / "host.sh", name, address, directory],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
         )
     network = Path(f"/proc/{host.pid}/ns/net")
     while os.readlink(network) == os.readlink("/proc/self/ns/net"):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.e2e.keeper import NAMESPACES
 
-HERE = Path(__file__).parent
+REPOSITORY = Path(__file__).parents[2]
 START_SECONDS = 60.0
 _SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PATH = f"{os.environ['PATH']}:{_SYSTEM}"
@@ -90,17 +90,18 @@ def obstacle() -> str | None:
 
 
 @contextlib.contextmanager
-def laboratory(script: str) -> Iterator[Laboratory]:
+def laboratory(*program: str) -> Iterator[Laboratory]:
     """Start a laboratory and wait until it is ready; remove it at the end.
 
-    :param script: beside this file: process 1 of the laboratory. It gets the directory, and prints `ready`
+    :param program: arguments of Python: process 1 of the laboratory. It gets the directory, too, and prints `ready`
     :raises LaboratoryError: if it is not ready in time, with what it printed
     """
     directory = Path(tempfile.mkdtemp(prefix="sfio-e2e-"))
     directory.chmod(0o755)  # munged looks at it
-    python = (sys.executable, "-S", "-E")
+    python = (sys.executable, "-S", "-E")  # starts in a few milliseconds
     keeper = subprocess.Popen(
-        [*python, HERE / "keeper.py", directory, *python, HERE / script, directory],
+        [*python, "-m", "tests.e2e.keeper", directory, *python, *program, directory],
+        cwd=REPOSITORY,
         env={**os.environ, "PATH": _PATH},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

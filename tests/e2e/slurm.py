@@ -1,8 +1,9 @@
-"""Process 1 of a laboratory with a real Slurm: munged, slurmctld, and a slurmd for each node, on loopback.
+"""Process 1 of a laboratory with a real Slurm: munged, slurmctld, a slurmd for each node, and the sshd of a login node.
 
-    python -S -E slurm.py DIRECTORY
+    python -S -E -m tests.e2e.slurm DIRECTORY
 
-The configuration is DIRECTORY/slurm.conf, the logs are beside it.
+The configuration is DIRECTORY/slurm.conf, the logs are beside it. One logs in as root at LOGIN, with the key
+DIRECTORY/key.
 """
 
 from __future__ import annotations
@@ -13,15 +14,26 @@ import sys
 import time
 from pathlib import Path
 
+from tests.e2e.hosts import SSHD_CONFIGURATION, generate_key
+
 NODES = 4
 CPUS = 2  # of each node; they need not exist
+LOGIN = "10.77.0.1"
 # Slurm resolves no name, not even an address, where there is only loopback: hence the bridge, which joins nothing.
+# sshd lets nobody in whose account is locked.
 PREPARATION = """\
 hostname laboratory
 ip link set lo up
 ip link add bridge type bridge
-ip addr add 10.77.0.1/24 dev bridge
+ip addr add {login}/24 dev bridge
 ip link set bridge up
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir /run/sshd
+cp {directory}/key.pub /run/sshd/authorized_keys
+cp {directory}/host.key /run/sshd/host_key
+cp /etc/shadow /run/shadow
+sed -i s/^root:[^:]*/root:*/ /run/shadow
+mount --bind /run/shadow /etc/shadow
 """
 CONFIGURATION = """\
 ClusterName=laboratory
@@ -57,11 +69,13 @@ PartitionName=all Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP OverS
 
 
 def main(directory: Path) -> None:
-    for command in PREPARATION.splitlines():
+    for key in ("key", "host.key"):
+        generate_key(directory / key)
+    for command in PREPARATION.format(login=LOGIN, directory=directory).splitlines():
         subprocess.run(command.split(), check=True)
     os.environ["SLURM_CONF"] = str(configure(directory))
     start_munge(directory)
-    daemons = [start(directory, "slurmctld", "-D")]
+    daemons = [start(directory, "slurmctld", "-D"), start_login(directory)]
     for number in range(1, NODES + 1):
         (directory / f"spool-n{number}").mkdir()
         daemons.append(start(directory, "slurmd", "-D", "-N", f"n{number}"))
@@ -97,6 +111,11 @@ def start_munge(directory: Path) -> None:
         if munged.poll() is not None:
             sys.exit("munged has ended")
         time.sleep(0.02)
+
+
+def start_login(directory: Path) -> subprocess.Popen[bytes]:
+    environment = f"SetEnv=SLURM_CONF={os.environ['SLURM_CONF']}"
+    return start(directory, "/usr/sbin/sshd", "-D", "-e", "-f", str(SSHD_CONFIGURATION), "-o", environment)
 
 
 def start(directory: Path, *command: str) -> subprocess.Popen[bytes]:

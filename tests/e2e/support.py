@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from tests.cwl import Bench, Document, Run
 from tests.e2e.hosts import ADDRESSES
 from tests.e2e.laboratory import Laboratory
+from tests.e2e.slurm import LOGIN
 from tests.template_support import BIN, Template, contents, load, run
 
 COMMAND = (sys.executable, "-m", "streamflow_io.cli")
@@ -27,6 +28,7 @@ class Site(Bench):
     :ivar name: of the deployment
     :ivar deployment: its entry in the StreamFlow file
     :ivar shared: a directory that the driver and all its nodes have; for what the jobs note
+    :ivar others: further deployments, that this one needs
     :ivar steps: those that run there
     """
 
@@ -34,12 +36,13 @@ class Site(Bench):
     name: str = field(kw_only=True)
     deployment: Document = field(kw_only=True)
     shared: Path = field(kw_only=True)
+    others: Document = field(default_factory=dict, kw_only=True)
     steps: tuple[str, ...] = field(default=("/",), kw_only=True)
 
     @property
     def settings(self) -> Document:
         """What the StreamFlow file of a workflow has more than that of a local one."""
-        return {"deployments": {self.name: self.deployment}}
+        return {"deployments": {self.name: self.deployment, **self.others}}
 
     def bound(self, workflow: Mapping[str, Any]) -> Document:
         """A workflow of a StreamFlow file, with its steps on the deployment."""
@@ -124,6 +127,14 @@ def slurm_site(laboratory: Laboratory, directory: Path) -> Site:
     )
 
 
+def login_site(laboratory: Laboratory, directory: Path) -> Site:
+    """The same Slurm from elsewhere: all that the driver does goes through SSH to the login node."""
+    site = slurm_site(laboratory, directory)
+    site.deployment["wraps"] = "login"
+    site.others["login"] = ssh(laboratory, LOGIN)
+    return replace(site, environment={})
+
+
 def hosts_site(laboratory: Laboratory, directory: Path) -> Site:
     """Two SSH hosts with file systems of their own."""
     return Site(
@@ -131,19 +142,23 @@ def hosts_site(laboratory: Laboratory, directory: Path) -> Site:
         laboratory.prefix,
         laboratory=laboratory,
         name="hosts",
-        deployment={
-            "type": "ssh",
-            "config": {
-                "nodes": list(ADDRESSES),
-                "username": "root",
-                "sshKey": str(laboratory.directory / "key"),
-                "checkHostKey": False,
-                "maxConcurrentSessions": 50,
-            },
-            "workdir": "/scratch",
-        },
+        deployment={**ssh(laboratory, *ADDRESSES), "workdir": "/scratch"},
         shared=laboratory.directory / "shared",
     )
+
+
+def ssh(laboratory: Laboratory, *addresses: str) -> Document:
+    """A deployment."""
+    return {
+        "type": "ssh",
+        "config": {
+            "nodes": list(addresses),
+            "username": "root",
+            "sshKey": str(laboratory.directory / "key"),
+            "checkHostKey": False,
+            "maxConcurrentSessions": 50,
+        },
+    }
 
 
 def at_once(run: Run, start: str = "start", end: str = "end") -> int:

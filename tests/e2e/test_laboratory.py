@@ -54,7 +54,7 @@ def test_pytest_ends(tmp_path: Path, number: signal.Signals) -> None:
 
 
 def test_its_keeper_is_killed() -> None:
-    with laboratory("hosts.py") as running:
+    with laboratory("-m", "tests.e2e.hosts") as running:
         os.kill(parent(running.pid), signal.SIGKILL)
         end = time.monotonic() + 20
         while Path(f"/proc/{running.pid}").exists():
@@ -63,22 +63,22 @@ def test_its_keeper_is_killed() -> None:
     check_gone(running.directory)
 
 
-@pytest.mark.parametrize("script", ["slurm.py", "hosts.py"])
-def test_it_does_not_start_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+@pytest.mark.parametrize("module", ["slurm", "hosts"])
+def test_it_does_not_start_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("tests.e2e.laboratory.START_SECONDS", 0.1)
-    with pytest.raises(LaboratoryError, match="not ready in"), laboratory(script):
+    with pytest.raises(LaboratoryError, match="not ready in"), laboratory("-m", f"tests.e2e.{module}"):
         pytest.fail("so soon?")
     assert list(tmp_path.iterdir()) == []
     check_gone(tmp_path)
 
 
 def test_its_start_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    script = tmp_path / "failing.py"
-    script.write_text("import subprocess, sys; subprocess.Popen(['sleep', '60', sys.argv[1]]); sys.exit('broken')")
-    with pytest.raises(LaboratoryError, match="broken"), laboratory(str(script)):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    script = "import subprocess, sys; subprocess.Popen(['sleep', '60', sys.argv[1]]); sys.exit('broken')"
+    with pytest.raises(LaboratoryError, match="broken"), laboratory("-c", script):
         pytest.fail("it was ready")
-    check_gone(script)
+    check_gone(tmp_path)
 
 
 def test_hosts_have_file_systems_of_their_own(hosts_laboratory: Laboratory, tmp_path: Path) -> None:

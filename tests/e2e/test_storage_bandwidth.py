@@ -62,6 +62,15 @@ def test_slurm_jobs_stay_within_the_storage(slurm: Site) -> None:
     check_report(slurm, 5)
 
 
+def test_slurm_behind_a_login_node(login: Site) -> None:
+    config = {"storages": [login.storage(100)]}
+    ours = login.run(scattered([IO_TASK, bandwidth(40)], "sleep 0.5;"), {"parts": list(range(4))}, config=config)
+    assert ours.ok, ours.errors
+    assert sorted(ours.files.values()) == [b"0\n", b"1\n", b"2\n", b"3\n"]
+    assert at_once(ours) <= 2
+    check_telemetry(login, 4)
+
+
 def test_jobs_of_hosts_stay_within_the_storage(hosts: Site) -> None:
     """Each host has a storage, or they have one together."""
     parts = {"parts": list(range(8))}
