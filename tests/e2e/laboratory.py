@@ -48,8 +48,8 @@ class Laboratory:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What is put before a command that is to run in its network."""
-        return ("nsenter", f"--net=/proc/{self.pid}/ns/net", "--")
+        """What is put before a command that is to run in its network, and not longer than we do."""
+        return ("setpriv", "--pdeathsig", "KILL", "nsenter", f"--net=/proc/{self.pid}/ns/net", "--")
 
     def run(self, *command: object, **environment: str) -> str:
         """Run a command in its network, and return what it prints.

@@ -17,12 +17,15 @@ from tests.e2e.hosts import ADDRESSES
 from tests.e2e.laboratory import Laboratory, LaboratoryError, laboratory
 
 SUITE = """
-import os, signal
+import os, signal, subprocess, sys
 from pathlib import Path
 from tests.e2e.conftest import hosts_laboratory
 
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+
 def test_that_ends_all(hosts_laboratory):
     Path(__file__).with_name("directory").write_text(str(hosts_laboratory.directory))
+    subprocess.Popen([*hosts_laboratory.prefix, *SLEEP, hosts_laboratory.directory])
     os.kill(os.getpid(), signal.{number})
     signal.pause()
 """
