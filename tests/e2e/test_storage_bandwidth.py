@@ -72,13 +72,13 @@ def test_slurm_behind_a_login_node(login: Site) -> None:
 
 
 def test_jobs_of_hosts_stay_within_the_storage(hosts: Site) -> None:
-    """Each host has a storage, or they have one together."""
+    """Each host has a storage, or they have one together; I/O tasks and others."""
     parts = {"parts": list(range(6))}
     plain = hosts.run(scattered([], TOGETHER), parts, io=False)
     assert at_once(plain) >= 4
-    for scope, most in (("node", {"host1": 2, "host2": 2}), ("shared", {})):
+    for hints, scope, most in (([IO_TASK], "node", {"host1": 2, "host2": 2}), ([], "shared", {})):
         config = {"storages": [hosts.storage(100, path="/scratch", scope=scope)]}
-        ours = hosts.run(scattered([IO_TASK, bandwidth(40)], TOGETHER), parts, config=config)
+        ours = hosts.run(scattered([*hints, bandwidth(40)], TOGETHER), parts, config=config)
         assert ours.ok, ours.errors
         assert ours.results == plain.results
         for host, jobs in most.items():
