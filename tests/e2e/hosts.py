@@ -16,13 +16,14 @@ import sys
 import time
 from pathlib import Path
 
+from tests.e2e.keeper import NAMESPACES
+
 NETWORK = "10.77.0"
 ADDRESSES = (f"{NETWORK}.11", f"{NETWORK}.12")
 RATE = "200mbit"
 SHAPE = f"root tbf rate {RATE} burst 256kb latency 50ms"
 HERE = Path(__file__).parent
 SSHD_CONFIGURATION = HERE / "sshd_config"
-HOST = ("unshare", "--net", "--mount-proc", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
 
 
 def main(directory: Path) -> None:
@@ -49,7 +50,7 @@ def start_host(directory: Path, name: str, address: str) -> subprocess.Popen[byt
     generate_key(directory / f"{name}.key")
     with (directory / f"{name}.log").open("w") as log:
         host = subprocess.Popen(
-            [*HOST, "sh", "-eu", HERE / "host.sh", name, address, directory],
+            [*NAMESPACES, "sh", "-eu", HERE / "host.sh", name, address, directory],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
