@@ -135,7 +135,7 @@ impl Tracker {
 
     fn close(&mut self, port: usize, path: &Path, decisions: &mut Vec<Decision>) {
         let tracked = &mut self.outputs[port];
-        if !tracked.output.commits_early() {
+        if !tracked.output.tells_closes() {
             return;
         }
         let Some(file) = tracked.files.get_mut(path) else { return };
@@ -285,7 +285,7 @@ mod tests {
             .into_iter()
             .map(|(globs, commit)| Rule { globs: globs.into_iter().map(pattern).collect(), commit })
             .collect();
-        Output { port: port.into(), globs: vec![pattern(glob)], root, kind, rules }
+        Output { port: port.into(), globs: vec![pattern(glob)], root, kind, rules, observed: false }
     }
 
     /// Runs `script` (lines of `+file`, `!file` for a close, `-file`) and writes decisions as short words.

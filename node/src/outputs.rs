@@ -155,14 +155,14 @@ impl OutputWatch<'_> {
         Ok(())
     }
 
-    /// What has to be known about `directory`: closes where a rule counts them; appearances where a stream may begin.
+    /// What has to be known about `directory`: closes where they are told; appearances where a stream may begin.
     fn mask(&self, directory: &Path) -> Option<AddWatchFlags> {
         let here = || self.outputs.iter().filter(|output| output.reaches(directory));
         let appearances = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         let closes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM;
         // As `Place::Counted`, for a file that is not watched yet.
         let opens = if here().any(Output::counts_closes) { AddWatchFlags::IN_OPEN } else { AddWatchFlags::empty() };
-        if here().any(Output::commits_early) {
+        if here().any(Output::tells_closes) {
             return Some(appearances | closes | opens);
         }
         here().any(|output| output.kind != Kind::Directory).then_some(appearances)

@@ -209,6 +209,8 @@ impl<'a> Supervisor<'a> {
         if success {
             self.commit_all();
         }
+        let verdicts = self.gates.verdicts();
+        self.note(&verdicts.iter().map(Event::Used).collect::<Vec<_>>());
         let now = self.now();
         Ended {
             status,
