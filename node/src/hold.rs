@@ -6,7 +6,7 @@
 //! An interpreter that ends by an exception closes its files first and exits some milliseconds later; a `set -e` shell
 //! exits right after its child: both are busy, or gone, within the grace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,6 +63,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    fn are_asleep(&self) -> bool {
+        self.processes.values().all(|vitals| vitals.resting)
+    }
+
     /// Whether somebody died between `earlier` and now.
     fn deaths_since(&self, earlier: &Snapshot) -> bool {
         let reaped = |id: &ProcessId, vitals: &Vitals| {
@@ -94,6 +98,10 @@ struct Held {
 pub struct Holder {
     last: Snapshot,
     held: Vec<Held>,
+    /// Those that could have closed something that is held.
+    suspects: BTreeSet<ProcessId>,
+    /// When the first of them is to be looked at; None when only the end of the job can decide.
+    due: Option<Duration>,
     main_exiting: bool,
     accepted: Duration,
 }
@@ -124,8 +132,23 @@ impl Holder {
                 reviews: 0,
             });
         }
-        self.last = snapshot.clone();
-        self.review(now, &snapshot)
+        let accepted = if closes.is_empty() || !self.can_wait(now, &snapshot) {
+            self.review(now, &snapshot)
+        } else {
+            self.suspects.extend(snapshot.processes.keys());
+            self.due = Some(self.due.unwrap_or(Duration::MAX).min(now + REVIEWS[0]));
+            Vec::new()
+        };
+        self.last = snapshot;
+        accepted
+    }
+
+    /// Whether a review would change nothing: when a job closes one file after the other, much is held.
+    fn can_wait(&self, now: Duration, snapshot: &Snapshot) -> bool {
+        let lives = |id: &ProcessId| snapshot.processes.get(id).is_some_and(|vitals| !vitals.exiting);
+        let living = snapshot.processes.values().all(|vitals| !vitals.exiting) && self.suspects.iter().all(lives);
+        let early = self.due.is_none_or(|due| now < due) && !snapshot.are_asleep();
+        living && !snapshot.main_exiting && !self.main_exiting && (early || now < self.accepts_at())
     }
 
     /// Looks at what is held. `snapshot` needs to have the suspects only. Returns the closes that count now.
@@ -148,12 +171,20 @@ impl Holder {
                 !counts
             });
         }
+        self.count();
         accepted
     }
 
+    /// After a change of what is held.
+    fn count(&mut self) {
+        self.suspects = self.held.iter().flat_map(|held| held.suspects.iter().copied()).collect();
+        let open = self.held.iter().filter(|held| !held.condemned);
+        self.due = open.map(|held| held.since + REVIEWS.get(held.reviews).copied().unwrap_or(GRACE)).min();
+    }
+
     /// The processes that the next review is about.
-    pub fn suspects(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        self.held.iter().flat_map(|held| held.suspects.iter().copied())
+    pub fn suspects(&self) -> &BTreeSet<ProcessId> {
+        &self.suspects
     }
 
     /// When to review next; None when only the end of the job can decide.
@@ -161,9 +192,7 @@ impl Holder {
         if self.main_exiting {
             return None;
         }
-        let open = self.held.iter().filter(|held| !held.condemned);
-        let first = open.map(|held| held.since + REVIEWS.get(held.reviews).copied().unwrap_or(GRACE)).min()?;
-        Some(first.max(self.accepts_at()))
+        self.due.map(|due| due.max(self.accepts_at()))
     }
 
     fn accepts_at(&self) -> Duration {
@@ -174,11 +203,14 @@ impl Holder {
     /// Forgets what was removed, and what was below it.
     pub fn forget(&mut self, path: &Path) {
         self.held.retain(|held| !held.path.starts_with(path));
+        self.count();
     }
 
     /// The job has ended with a success code: everything that was held counts.
     pub fn release(&mut self) -> Vec<PathBuf> {
-        self.held.drain(..).map(|held| held.path).collect()
+        let released = std::mem::take(&mut self.held).into_iter().map(|held| held.path).collect();
+        self.count();
+        released
     }
 }
 
@@ -202,8 +234,7 @@ impl Held {
     }
 
     fn counts(&self, now: Duration, snapshot: &Snapshot) -> bool {
-        let asleep = || snapshot.processes.values().all(|vitals| vitals.resting);
-        !self.condemned && (now >= self.since + GRACE || (self.quiet && asleep()))
+        !self.condemned && (now >= self.since + GRACE || (self.quiet && snapshot.are_asleep()))
     }
 }
 

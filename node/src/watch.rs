@@ -8,6 +8,9 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
+/// The fewest events that can fill the 4096 bytes that are read at once: none is longer than 16 bytes and a name with its end.
+const FULL: usize = 4096 / (16 + 256);
+
 /// Something that happened to what `token` stands for.
 #[derive(Debug)]
 pub struct Notice<T> {
@@ -60,6 +63,7 @@ impl<T: Clone + PartialEq> Watcher<T> {
                 Err(Errno::EINTR) => continue,
                 Err(_) => return (notices, lost),
             };
+            let all = events.len() < FULL;
             for event in events {
                 lost |= event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW);
                 let ended = event.mask.contains(AddWatchFlags::IN_IGNORED);
@@ -67,6 +71,9 @@ impl<T: Clone + PartialEq> Watcher<T> {
                 for token in tokens.into_iter().flatten().filter(|_| !ended) {
                     notices.push(Notice { token, mask: event.mask, name: event.name.clone() });
                 }
+            }
+            if all {
+                return (notices, lost);
             }
         }
     }

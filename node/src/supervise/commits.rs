@@ -1,12 +1,12 @@
 //! What was committed while the job ran, and whether it stays so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::commit::Decision;
 use crate::event::Event;
-use crate::job::Output;
+use crate::job::{Kind, Output};
 use crate::stamp::{Fate, Stamp};
 
 /// A file that was committed early.
@@ -24,6 +24,8 @@ struct Early {
 pub(super) struct Commits {
     /// By output and path.
     early: BTreeMap<(usize, PathBuf), Early>,
+    /// Outputs of which a file was told to be there.
+    opened: BTreeSet<usize>,
     /// Closes may have been missed.
     pub lost: bool,
     ended: bool,
@@ -33,11 +35,16 @@ impl Commits {
     pub fn events<'e>(&mut self, outputs: &'e [Output], decision: &'e Decision) -> Vec<Event<'e>> {
         let port = |index: usize| outputs[index].port.as_str();
         match decision {
-            Decision::Opened { port: index, path } => vec![Event::Opened { port: port(*index), path }],
+            Decision::Opened { port: index, path } => {
+                let first = self.opened.insert(*index);
+                let tells = first || !outputs[*index].commits_at_close(path);
+                tells.then_some(Event::Opened { port: port(*index), path }).into_iter().collect()
+            }
             Decision::Closed { port: index, path, closes } => {
-                let closed = Event::Closed { port: port(*index), path, closes: *closes };
+                let tells = *closes > 1 || !outputs[*index].commits_at_close(path);
+                let closed = tells.then_some(Event::Closed { port: port(*index), path, closes: *closes });
                 let changed = self.closed_again(*index, path).map(|how| changed(port(*index), path, how));
-                [Some(closed), changed].into_iter().flatten().collect()
+                [closed, changed].into_iter().flatten().collect()
             }
             Decision::Committed { port: index, path } => {
                 let file = fs::metadata(path).ok();
@@ -46,7 +53,9 @@ impl Commits {
                     self.early.insert((*index, path.clone()), Early { stamp, closed_again: false, told: false });
                 }
                 let size = file.map_or(0, |file| file.len());
-                vec![Event::Committed { port: port(*index), path, size }]
+                let port = port(*index);
+                let is_entry = outputs[*index].kind == Kind::Directory;
+                vec![if is_entry { Event::Entry { port, path, size } } else { Event::Committed { port, path, size } }]
             }
             Decision::Complete { port: index } => vec![Event::Complete { port: port(*index) }],
             Decision::Fewer { port: index, promised, found } => {
