@@ -28,6 +28,12 @@ const REVIEWS: [Duration; 6] = [
 const EACH: Duration = Duration::from_micros(50);
 const RARELY: Duration = Duration::from_millis(10);
 
+/// While a process that has no others makes files in such a rush, CROWD of them in RUSH, its closes are taken some at a
+/// time: after each of them nobody looks for so long.
+pub const NAP: Duration = Duration::from_millis(1);
+const CROWD: usize = 32;
+const RUSH: Duration = Duration::from_millis(20);
+
 /// The first of `REVIEWS` after a death: those before it look for the writer falling asleep.
 const AFTER_DEATH: usize = 3;
 
@@ -104,6 +110,12 @@ pub struct Holder {
     due: Option<Duration>,
     main_exiting: bool,
     accepted: Duration,
+    /// Closes have come since the last rest.
+    fresh: bool,
+    /// What comes next was not looked at as soon as it came.
+    rested: bool,
+    /// When somebody was last seen to die, or to be dead.
+    death: Option<Duration>,
 }
 
 impl Holder {
@@ -114,6 +126,12 @@ impl Holder {
     /// Takes closes seen since the last call. `found` ones come from a scan. Returns those that count at once.
     pub fn close(&mut self, closes: &[(PathBuf, bool)], now: Duration, snapshot: Snapshot) -> Vec<PathBuf> {
         let quiet = !snapshot.deaths_since(&self.last);
+        // How they have ended could not be seen.
+        let condemned = !quiet && self.rested;
+        if !quiet || snapshot.processes.values().any(|vitals| vitals.exiting) {
+            self.death = Some(now);
+        }
+        self.fresh = true;
         let any_found = self.held.iter().any(|held| held.found);
         for (path, found) in closes {
             if *found && self.held.iter().any(|held| held.path == *path) {
@@ -127,7 +145,7 @@ impl Holder {
                 found: *found,
                 suspects: snapshot.processes.keys().copied().collect(),
                 quiet: quiet && !found,
-                condemned: false,
+                condemned,
                 since: now,
                 reviews: 0,
             });
@@ -141,6 +159,16 @@ impl Holder {
         };
         self.last = snapshot;
         accepted
+    }
+
+    /// How long not to look for more closes, if any. Those that are taken after it count only at the end when a process has
+    /// come and gone meanwhile: nobody knows how.
+    pub fn rest(&mut self, now: Duration) -> Option<Duration> {
+        let first = self.held.len().checked_sub(CROWD).map(|first| self.held[first].since);
+        let rush = first.is_some_and(|first| now < first + RUSH);
+        let calm = self.last.processes.len() == 1 && self.death.is_none_or(|death| now > death + GRACE);
+        self.rested = std::mem::take(&mut self.fresh) && rush && calm && !self.main_exiting;
+        self.rested.then_some(NAP)
     }
 
     /// Whether a review would change nothing: when a job closes one file after the other, much is held.
@@ -312,6 +340,40 @@ mod tests {
         }
         assert!(accepted.iter().sum::<usize>() > 1600, "{accepted:?}");
         assert!(accepted.len() < 50, "{accepted:?}");
+    }
+
+    #[test]
+    fn naps_hide_no_death() {
+        let times: Vec<Duration> = (0..100).map(|number| Duration::from_micros(200 * number)).collect();
+        let close = |holder: &mut Holder, now: Duration, tree: Snapshot| {
+            let naps = holder.rest(now);
+            let path = PathBuf::from(format!("/o/{}", now.as_micros()));
+            (naps, holder.close(&[(path, false)], now, tree))
+        };
+        let rush = |processes: &[(i32, Vitals)]| {
+            let mut holder = Holder::new(tree(processes));
+            let naps = times.iter().filter(|now| close(&mut holder, **now, tree(processes)).0.is_some()).count();
+            (holder, naps)
+        };
+        assert_eq!(rush(&[(1, BUSY), (2, BUSY)]).1, 0);
+        let (mut holder, naps) = rush(&[(1, BUSY)]);
+        assert_eq!(naps, 100 - CROWD);
+        // A child has come and gone.
+        let now = Duration::from_millis(21);
+        let reaped = Vitals { reaped_faults: 80, ..BUSY };
+        assert!(close(&mut holder, now, tree(&[(1, reaped)])).0.is_some());
+        let mut accepted = Vec::new();
+        for later in 22..200 {
+            let now = Duration::from_millis(later);
+            assert_eq!(holder.rest(now), None, "{later}");
+            accepted.extend(holder.review(now, &tree(&[(1, reaped)])));
+        }
+        assert_eq!(accepted.len(), 100);
+        assert_eq!(holder.release(), [PathBuf::from("/o/21000")]);
+        // When nothing is closed, somebody looks.
+        let (mut holder, _) = rush(&[(1, BUSY)]);
+        assert!(holder.rest(now).is_some());
+        assert_eq!(holder.rest(now), None);
     }
 
     #[test]

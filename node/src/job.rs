@@ -387,7 +387,7 @@ impl Output {
         self.rules.iter().any(|rule| rule.commit != Commit::Termination)
     }
 
-    /// Whether the file `path` of a directory is committed by its first close, which is then all that is told of both.
+    /// Whether the file `path` of a directory is committed by its first close: then only that is told.
     pub fn commits_at_close(&self, path: &Path) -> bool {
         let at_close = |rule: usize| matches!(self.rules[rule].commit, Commit::Close(1) | Commit::NFiles(_));
         self.kind == Kind::Directory && self.rule_of(path).flatten().is_some_and(at_close)

@@ -19,6 +19,14 @@ pub struct Notice<T> {
     pub name: Option<OsString>,
 }
 
+impl<T: PartialEq> Notice<T> {
+    /// Whether this is the close of a file, and the one before it, `made`, says that it was made.
+    pub fn closes_what_was_made(&self, made: &Self) -> bool {
+        let masks = (made.mask, self.mask) == (AddWatchFlags::IN_CREATE, AddWatchFlags::IN_CLOSE_WRITE);
+        masks && (&made.token, &made.name) == (&self.token, &self.name)
+    }
+}
+
 /// Watches paths on behalf of tokens. A path can have several.
 #[derive(Debug)]
 pub struct Watcher<T> {

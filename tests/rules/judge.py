@@ -118,7 +118,7 @@ class Judge:
         self.told = [event for event in self.job.events() if event.get("port") != MEETING]
 
     def is_implied(self, port: str, path: str) -> bool:
-        """Whether a file is told of only when it is committed, by its first close."""
+        """Whether the first close of a file is not told, because it commits it."""
         (output,) = (output for output in self.outputs if output.port == port)
         rule = output.rule(path) if output.kind == "directory" else None
         return rule is not None and (rule.committed == "on_n_files" or (rule.committed, rule.closes) == ("on_close", 1))
@@ -150,16 +150,19 @@ class Judge:
     def look(self) -> None:
         """Checks the order of events, and remembers what was committed."""
         opened: set[tuple[str, str]] = set()
-        entries = {output.port: "entry" if output.kind == "directory" else "committed" for output in self.outputs}
+        kinds = {output.port: output.kind for output in self.outputs}
         for event in self.told:
             if "path" not in event:
                 continue
             key, said = self.key(event), event["event"]
-            if said == "opened" or (said == "entry" and self.is_implied(*key)):
-                assert said == "opened" or any(port == key[0] for port, _ in opened), self.explain()
-                opened.add(key)
-            assert said not in ("closed", "committed", "entry") or key in opened, self.explain()
-            assert said not in ("committed", "entry") or said == entries[key[0]], self.explain()
+            # Of a directory only the first file is told to be there.
+            is_directory = kinds[key[0]] == "directory"
+            place = (key[0], "") if is_directory else key
+            assert not (is_directory and said == "opened" and place in opened), self.explain()
+            if said == "opened":
+                opened.add(place)
+            assert said not in ("closed", "committed", "entry") or place in opened, self.explain()
+            assert said != ("committed" if is_directory else "entry"), self.explain()
             if said in ("committed", "entry") and key not in self.snapshots:
                 name = self.files.names.get(key[1])
                 inode = None if name is None else name.inode
@@ -169,9 +172,8 @@ class Judge:
     def unopened(self) -> list[str]:
         """Files that are there, and of which nothing is told."""
         opened = self.said("opened")
-        told = [output for output in self.outputs if output.kind != "directory" or output.is_early]
-        own = [(o.port, path) for path in self.files.names for o in told if o.entry(path) is not None]
-        return [path for port, path in own if not opened[port, path] and not self.is_implied(port, path)]
+        told = [output for output in self.outputs if output.kind != "directory"]
+        return [p for p in self.files.names for o in told if o.entry(p) is not None and not opened[o.port, p]]
 
     def compare(self, port: str, path: str, closed_again: bool) -> None:
         """Whether a committed file has to be, or may be, told as changed."""

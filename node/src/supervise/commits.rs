@@ -37,7 +37,7 @@ impl Commits {
         match decision {
             Decision::Opened { port: index, path } => {
                 let first = self.opened.insert(*index);
-                let tells = first || !outputs[*index].commits_at_close(path);
+                let tells = first || outputs[*index].kind != Kind::Directory;
                 tells.then_some(Event::Opened { port: port(*index), path }).into_iter().collect()
             }
             Decision::Closed { port: index, path, closes } => {
