@@ -1,8 +1,9 @@
 //! What was committed while the job ran, and whether it stays so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::commit::Decision;
 use crate::event::Event;
@@ -23,7 +24,7 @@ struct Early {
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     /// By output and path.
-    early: BTreeMap<(usize, PathBuf), Early>,
+    early: BTreeMap<usize, BTreeMap<OsString, Early>>,
     /// Outputs of which a file was told to be there.
     opened: BTreeSet<usize>,
     /// Closes may have been missed.
@@ -50,7 +51,8 @@ impl Commits {
                 let file = fs::metadata(path).ok();
                 let stamp = file.as_ref().map(Stamp::of);
                 if !self.ended {
-                    self.early.insert((*index, path.clone()), Early { stamp, closed_again: false, told: false });
+                    let early = Early { stamp, closed_again: false, told: false };
+                    self.early.entry(*index).or_default().insert(path.into(), early);
                 }
                 let size = file.map_or(0, |file| file.len());
                 let port = port(*index);
@@ -68,13 +70,14 @@ impl Commits {
     pub fn end<'e>(&'e mut self, outputs: &'e [Output]) -> Vec<Event<'e>> {
         self.ended = true;
         let lost = self.lost;
-        let fates = self.early.iter_mut().map(|((index, path), early)| (index, path, early.tell(path, lost)));
-        let told = fates.filter_map(|(index, path, fate)| Some((index, path, fate?)));
-        told.map(|(index, path, how)| changed(outputs[*index].port.as_str(), path, how)).collect()
+        let files = self.early.iter_mut().flat_map(|(index, files)| files.iter_mut().map(move |file| (*index, file)));
+        let fates = files.map(|(index, (path, early))| (index, Path::new(path), early));
+        let told = fates.filter_map(|(index, path, early)| Some((index, path, early.tell(path, lost)?)));
+        told.map(|(index, path, how)| changed(outputs[index].port.as_str(), path, how)).collect()
     }
 
     fn closed_again(&mut self, index: usize, path: &Path) -> Option<&'static str> {
-        let early = self.early.get_mut(&(index, path.to_owned()))?;
+        let early = self.early.get_mut(&index)?.get_mut(path.as_os_str())?;
         early.closed_again = true;
         early.tell(path, self.lost)
     }
