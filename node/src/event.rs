@@ -17,6 +17,7 @@ pub enum Event<'a> {
     Opened { port: &'a str, path: &'a Path },
     Closed { port: &'a str, path: &'a Path, closes: u32 },
     Committed { port: &'a str, path: &'a Path, size: u64 },
+    Entry { port: &'a str, path: &'a Path, size: u64 },
     Complete { port: &'a str },
     Changed { port: &'a str, path: &'a Path, how: &'a str },
     Fewer { port: &'a str, promised: u64, found: u64 },
@@ -87,6 +88,9 @@ impl Reason {
     }
 }
 
+/// The name of the commit of a file in a directory. There may be many, and `serve` does not pass them on.
+pub const ENTRY: &str = "entry";
+
 /// What a reader needs of an event that somebody else has written.
 #[derive(Debug)]
 pub struct Seen {
@@ -140,6 +144,11 @@ impl Event<'_> {
                 .plain("closes", closes),
             Self::Committed { port, path: file, size } => writer
                 .text("event", b"committed")
+                .text("port", port.as_bytes())
+                .text("path", &path(file))
+                .plain("size", size),
+            Self::Entry { port, path: file, size } => writer
+                .text("event", ENTRY.as_bytes())
                 .text("port", port.as_bytes())
                 .text("path", &path(file))
                 .plain("size", size),

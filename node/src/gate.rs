@@ -162,7 +162,7 @@ impl Gates {
 fn stage(spec: &job::Gate, board: &mut Board) -> io::Result<Place> {
     staging::clear(&spec.target)?;
     if spec.kind == Kind::Directory && staging::same_file_system(&spec.path, &spec.target) {
-        let (tree, root) = Tree::new(&spec.path, &spec.target)?;
+        let (tree, root) = Tree::new(&spec.path, &spec.target, spec.delivers)?;
         let number = board.hold_tree(spec.delivers);
         arrive(board, number, root);
         return Ok(Place::Tree { number, tree });
@@ -209,7 +209,7 @@ impl Gate {
             Place::Link { .. } if complete => symlink(path, target).map_err(at)?,
             _ => {}
         }
-        let changed = complete || !arrivals.is_empty();
+        let changed = complete || !fresh.is_empty();
         let mut board = lock(board);
         match &self.place {
             Place::Tree { number, .. } => {

@@ -359,8 +359,9 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// One form for one path, so that they can be compared as texts.
 fn path_of(text: &[u8]) -> PathBuf {
-    OsStr::from_bytes(text).into()
+    Path::new(OsStr::from_bytes(text)).components().collect()
 }
 
 impl Output {
@@ -418,6 +419,12 @@ impl Output {
         self.observed || self.commits_early()
     }
 
+    /// Whether the file `path` of a directory is committed by its first close: then only that is told.
+    pub fn commits_at_close(&self, path: &Path) -> bool {
+        let at_close = |rule: usize| matches!(self.rules[rule].commit, Commit::Close(1) | Commit::NFiles(_));
+        self.kind == Kind::Directory && self.rule_of(path).flatten().is_some_and(at_close)
+    }
+
     /// Whether the closes of one file are counted.
     pub fn counts_closes(&self) -> bool {
         self.observed || self.rules.iter().any(|rule| matches!(rule.commit, Commit::Close(closes) if closes > 1))
@@ -436,11 +443,13 @@ mod tests {
     fn page_example() {
         let job = load(
             r#"{"name": "/align/0.1", "successCodes": [0, 3], "stdout": "/o/out",
-            "outputs": [{"port": "a", "root": "/o", "kind": "file", "rules": [{"globs": ["*.sam"], "committed": "on_close",
+            "outputs": [{"port": "a", "root": "/o/./", "kind": "file", "rules": [{"globs": ["*.sam"], "committed": "on_close",
               "closes": 2, "fileDeps": [], "nFiles": null}]}],
             "inputs": [{"name": "r", "port": "p", "path": "/p/r.fq", "events": "/RUN/e", "target": {"fifo": "/i/r.fq"}}]}"#,
         )
         .unwrap();
+        assert_eq!(job.stdout, Some("/o/out".into()));
+        assert_eq!(job.outputs[0].root.as_os_str(), "/o");
         assert_eq!(job.outputs[0].rules[0].commit, Commit::Close(2));
         assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.sam")), Some(Some(0)));
         assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.bam")), None);

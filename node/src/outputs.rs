@@ -1,6 +1,6 @@
 //! Watches the output directories of a job and says what happens to files that match.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -180,6 +180,14 @@ fn change(path: PathBuf, mask: AddWatchFlags, file: &Metadata) -> Change {
     }
 }
 
+/// Whether it is a file, or a link to one.
+fn is_file(entry: &DirEntry) -> bool {
+    match entry.file_type() {
+        Ok(kind) if !kind.is_symlink() => kind.is_file(),
+        _ => fs::metadata(entry.path()).is_ok_and(|target| target.is_file()),
+    }
+}
+
 /// The files of `outputs` that exist now.
 pub fn existing(outputs: &[Output]) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -192,7 +200,7 @@ pub fn existing(outputs: &[Output]) -> Vec<PathBuf> {
                     if output.reaches(&path) {
                         directories.push(path);
                     }
-                } else if output.rule_of(&path).is_some() && fs::metadata(&path).is_ok_and(|target| target.is_file()) {
+                } else if output.rule_of(&path).is_some() && is_file(&entry) {
                     found.push(path);
                 }
             }

@@ -358,9 +358,9 @@ def test_outputs(runtime: Node, is_observed: bool) -> None:
     closed = [("b", 1), ("c", 1), ("c", 2), ("c", 3), ("a", 1), ("done", 1)]
     expected = sorted(closed if is_observed else [("done", 1)])
     assert sorted((str(name), closes) for _, _, name, closes in told(job, "closed")) == expected  # type: ignore[type-var]
-    committed = told(job, "committed", "complete")
+    committed = told(job, "committed", "entry", "complete")
     assert committed[:2] == [("committed", "done", "done", None), ("complete", "done", "", None)]
-    assert sorted(name for event, _, name, _ in committed if event == "committed") == ["a", "b", "c", "done"]
+    assert sorted(name for event, _, name, _ in committed if event != "complete") == ["a", "b", "c", "done"]
     assert [port for event, port, *_ in committed if event == "complete"] == ["done", "d", "b", "c"]
     assert not job.named("used")
     if is_observed:
@@ -377,3 +377,14 @@ def test_a_close_in_a_failure_is_not_told(runtime: Node) -> None:
     )
     assert job.wait() == 3
     assert told(job, "opened", "closed", "committed") == [("opened", "out", "f", None)]
+
+
+@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
+def test_each_file_of_a_directory_is_told(runtime: Node, committed: str) -> None:
+    out = runtime.base / "out"
+    outputs = [output(out, "d", committed, kind="directory", port="d")]
+    job = runtime.shell("j", f"cd {out}; mkdir d; echo 1 > d/a; echo 2 > d/b; sleep 0.2", outputs=outputs, observed=[])
+    assert job.wait() == 0
+    assert told(job, "opened") == [("opened", "d", "a", None), ("opened", "d", "b", None)]
+    assert told(job, "closed") == [("closed", "d", "a", 1), ("closed", "d", "b", 1)]
+    assert [event["path"] for event in job.served() if event["event"] == "closed"] == [f"{out}/d/a", f"{out}/d/b"]
