@@ -60,7 +60,9 @@ def outside(directory: Path) -> tuple[JobSpec, Path]:
 def inside(directory: Path) -> tuple[JobSpec, Path]:
     """A job that opens a committed file of a directory that is not complete."""
     (source := directory / "source").mkdir()
-    gate = _gate(directory, source, _committed(_write(source / _FILE)))
+    entry = _write(source / _FILE)
+    size = entry.stat().st_size
+    gate = _gate(directory, source, [{"event": "entry", "port": _PORT, "path": str(entry), "size": size}])
     directory_gate = gate.model_copy(update={"kind": "directory"})
     return JobSpec(name=INSIDE, gates=(directory_gate,)), Path(gate.target) / _FILE
 

@@ -81,9 +81,13 @@ class Job:
         """Returns the events of one name."""
         return [found for found in self.events() if found["event"] == event]
 
+    def commits(self) -> list[Event]:
+        """Returns what was told of committed files, those of directories among them."""
+        return [found for found in self.events() if found["event"] in ("committed", "entry")]
+
     def committed(self) -> list[str]:
         """Returns the names of committed files, in order."""
-        return [os.path.basename(str(event["path"])) for event in self.named("committed")]
+        return [os.path.basename(str(event["path"])) for event in self.commits()]
 
     def exit(self) -> Event:
         """Returns the exit event, which has to be the last one, and the only one."""

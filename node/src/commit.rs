@@ -1,6 +1,8 @@
 //! Commit rules: facts about files in, decisions out. No I/O, no clock.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::job::{Commit, Dependency, Kind, Output, Rule};
@@ -51,7 +53,8 @@ struct Progress {
 #[derive(Debug)]
 struct Tracked {
     output: Output,
-    files: BTreeMap<PathBuf, File>,
+    /// By path; names are compared at a fraction of the cost of paths.
+    files: BTreeMap<OsString, File>,
     rules: Vec<Progress>,
     complete: bool,
 }
@@ -102,7 +105,12 @@ impl Tracker {
 
     /// How often `path` was closed, where its closes count.
     pub fn closes(&self, path: &Path) -> u32 {
-        self.outputs.iter().filter_map(|tracked| tracked.files.get(path)).map(|file| file.closes).max().unwrap_or(0)
+        self.outputs
+            .iter()
+            .filter_map(|tracked| tracked.files.get(path.as_os_str()))
+            .map(|file| file.closes)
+            .max()
+            .unwrap_or(0)
     }
 
     /// The job has ended with a success code and left these files: all of them are committed.
@@ -127,18 +135,18 @@ impl Tracker {
 
     fn open(&mut self, port: usize, path: &Path, rule: Option<usize>, decisions: &mut Vec<Decision>) {
         let files = &mut self.outputs[port].files;
-        if !files.contains_key(path) {
-            files.insert(path.to_owned(), File { rule, ..File::default() });
+        if !files.contains_key(path.as_os_str()) {
+            files.insert(path.into(), File { rule, ..File::default() });
             decisions.push(Decision::Opened { port, path: path.to_owned() });
         }
     }
 
     fn close(&mut self, port: usize, path: &Path, decisions: &mut Vec<Decision>) {
         let tracked = &mut self.outputs[port];
-        if !tracked.output.commits_early() {
+        if !tracked.output.tells_closes() {
             return;
         }
-        let Some(file) = tracked.files.get_mut(path) else { return };
+        let Some(file) = tracked.files.get_mut(path.as_os_str()) else { return };
         file.closes += 1;
         decisions.push(Decision::Closed { port, path: path.to_owned(), closes: file.closes });
         let Some(rule) = file.rule else { return };
@@ -159,7 +167,7 @@ impl Tracker {
 
     fn commit(&mut self, port: usize, path: &Path, decisions: &mut Vec<Decision>) {
         let tracked = &mut self.outputs[port];
-        let Some(file) = tracked.files.get_mut(path).filter(|file| !file.committed) else { return };
+        let Some(file) = tracked.files.get_mut(path.as_os_str()).filter(|file| !file.committed) else { return };
         file.committed = true;
         if let Some(rule) = file.rule {
             tracked.rules[rule].committed += 1;
@@ -221,7 +229,7 @@ impl Tracker {
             }
             progress.released = true;
             let held = tracked.files.iter().filter(|(_, file)| file.rule == Some(index) && !file.committed);
-            released.extend(held.map(|(path, _)| path.clone()));
+            released.extend(held.map(|(path, _)| PathBuf::from(path)));
         }
         released
     }
@@ -230,9 +238,11 @@ impl Tracker {
 impl Tracked {
     /// Whatever takes the place of `path`, and of what was below it, starts anew; what is committed stays committed.
     fn remove(&mut self, path: &Path) {
-        let below = self.files.range(path.to_owned()..).take_while(|(name, _)| name.starts_with(path));
-        let gone: Vec<PathBuf> = below.map(|(name, _)| name.clone()).collect();
-        for name in gone {
+        let mut inside = path.as_os_str().to_owned();
+        inside.push("/");
+        let from = self.files.range(inside.clone()..).map(|(name, _)| name);
+        let below = from.take_while(|name| name.as_bytes().starts_with(inside.as_bytes())).cloned();
+        for name in below.chain([path.into()]).collect::<Vec<OsString>>() {
             let Some(file) = self.files.get_mut(&name) else { continue };
             if !file.committed {
                 self.files.remove(&name);
@@ -269,7 +279,7 @@ impl Tracked {
 
     fn closed_entries(&self) -> Vec<PathBuf> {
         let closed = |file: &File| self.output.kind == Kind::Directory && file.closes > 0 && !file.committed;
-        self.files.iter().filter(|(_, file)| closed(file)).map(|(path, _)| path.clone()).collect()
+        self.files.iter().filter(|(_, file)| closed(file)).map(|(path, _)| path.into()).collect()
     }
 }
 
@@ -285,7 +295,7 @@ mod tests {
             .into_iter()
             .map(|(globs, commit)| Rule { globs: globs.into_iter().map(pattern).collect(), commit })
             .collect();
-        Output { port: port.into(), globs: vec![pattern(glob)], root, kind, rules }
+        Output { port: port.into(), globs: vec![pattern(glob)], root, kind, rules, observed: false }
     }
 
     /// Runs `script` (lines of `+file`, `!file` for a close, `-file`) and writes decisions as short words.
@@ -359,6 +369,12 @@ mod tests {
             (Commit::NFiles(2), "!out/a !out/s/b !other", None, "+out/a out/a:1 =out/a +out/s/b out/s/b:1 =out/s/b #d"),
             (Commit::Close(2), "!out/a !out/b +out/c", None, "+out/a out/a:1 +out/b out/b:1 =out/a =out/b #d +out/c"),
             (Commit::Termination, "!out/a", Some(&["out/a"][..]), "+out/a =out/a #d"),
+            (
+                Commit::Close(9),
+                "!out/d/a !out/d-x !out/d.y -out/d !out/d/a !out/d-x",
+                None,
+                "+out/d/a out/d/a:1 +out/d-x out/d-x:1 +out/d.y out/d.y:1 +out/d/a out/d/a:1 out/d-x:2",
+            ),
         ] {
             assert_eq!(run(&directory(commit.clone()), script, end), expected, "{commit:?} {script}");
         }

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::json::{Json, Writer};
+use crate::observe::Verdict;
 
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -16,10 +17,12 @@ pub enum Event<'a> {
     Opened { port: &'a str, path: &'a Path },
     Closed { port: &'a str, path: &'a Path, closes: u32 },
     Committed { port: &'a str, path: &'a Path, size: u64 },
+    Entry { port: &'a str, path: &'a Path, size: u64 },
     Complete { port: &'a str },
     Changed { port: &'a str, path: &'a Path, how: &'a str },
     Fewer { port: &'a str, promised: u64, found: u64 },
     Stream { name: &'a str, bytes: u64, first: f64, last: f64 },
+    Used(&'a Verdict),
     Warning { message: &'a str },
     Exit(Exit),
 }
@@ -85,6 +88,9 @@ impl Reason {
     }
 }
 
+/// The name of the commit of a file in a directory. There may be many, and `serve` does not pass them on.
+pub const ENTRY: &str = "entry";
+
 /// What a reader needs of an event that somebody else has written.
 #[derive(Debug)]
 pub struct Seen {
@@ -141,6 +147,11 @@ impl Event<'_> {
                 .text("port", port.as_bytes())
                 .text("path", &path(file))
                 .plain("size", size),
+            Self::Entry { port, path: file, size } => writer
+                .text("event", ENTRY.as_bytes())
+                .text("port", port.as_bytes())
+                .text("path", &path(file))
+                .plain("size", size),
             Self::Complete { port } => writer.text("event", b"complete").text("port", port.as_bytes()),
             Self::Changed { port, path: file, how } => writer
                 .text("event", b"changed")
@@ -159,6 +170,15 @@ impl Event<'_> {
                 .plain("seconds", last - first)
                 .plain("first", first)
                 .plain("last", last),
+            Self::Used(verdict) => writer
+                .text("event", b"used")
+                .text("name", verdict.name.as_bytes())
+                .text("path", &path(&verdict.path))
+                .plain("opens", verdict.opens)
+                .plain("sequential", verdict.reasons.is_empty())
+                .plain("reasons", format_args!("{:?}", verdict.reasons))
+                .plain("first", verdict.first)
+                .plain("last", verdict.last),
             Self::Warning { message } => writer.text("event", b"warning").text("message", message.as_bytes()),
             Self::Exit(exit) => exit.write(writer.text("event", b"exit")),
         };
@@ -250,6 +270,21 @@ mod tests {
             text.starts_with(r#"{"event":"warning","message":"output p: on_n_files promised 3 files, 2 "#),
             "{text}"
         );
+        let mut verdict = Verdict {
+            name: "r".into(),
+            path: "/i/r".into(),
+            opens: 2,
+            reasons: vec!["mapped", "opened again"],
+            first: 1.5,
+            last: 2.0,
+        };
+        let start = r#"{"event":"used","name":"r","path":"/i/r","opens":2,"sequential":"#;
+        for (sequential, reasons) in [("false", r#"["mapped", "opened again"]"#), ("true", "[]")] {
+            let text = Event::Used(&verdict).line();
+            let expected = format!(r#"{start}{sequential},"reasons":{reasons},"first":1.5,"last":2,"time":"#);
+            assert!(text.starts_with(&expected), "{text}");
+            verdict.reasons.clear();
+        }
         let exit = Exit { code: Some(0), success: true, reason: Reason::Exited.name(), ..Exit::default() };
         let text = Event::Exit(exit).line();
         let start =

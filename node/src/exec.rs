@@ -143,7 +143,7 @@ fn run_in(
     if !job.outputs.is_empty() || !job.inputs.is_empty() || !job.gates.is_empty() {
         *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();
     }
-    let mut gates = Gates::new(&job.gates).map_err(cannot_set_up)?;
+    let mut gates = Gates::new(&job).map_err(cannot_set_up)?;
     let result = run_job(&job, &mut feeders, &mut gates, command, &surroundings, events, watcher);
     feeders.iter_mut().for_each(Feeder::clean_up);
     gates.clean_up(result.as_ref().is_ok_and(|(exit, _)| exit.success));
@@ -159,7 +159,7 @@ fn run_job(
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(Exit, End), CannotStart> {
-    let entrance = if gates.is_empty() { None } else { Some(Entrance::new().map_err(at_entrance)?) };
+    let entrance = gates.purpose().map(Entrance::new).transpose().map_err(at_entrance)?;
     let mut streamed_stdin = None;
     let keep = surroundings.keep(job);
     for (number, input) in (0..).zip(&job.inputs) {

@@ -1,7 +1,7 @@
 //! The gate: a command runs before what it reads is committed, and is held exactly where it touches it.
 //!
 //! Calls with a path are held by seccomp user notification. Safety does not depend on it: what is not committed is not at
-//! the place where the command looks for it.
+//! the place where the command looks for it. An observed command, which may have gates, is delayed only.
 
 mod board;
 mod calls;
@@ -9,6 +9,7 @@ mod entrance;
 mod filter;
 mod listing;
 mod memory;
+mod observer;
 mod resolve;
 mod staging;
 
@@ -16,19 +17,24 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
+use nix::libc::seccomp_notif;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
 use self::board::{Board, Request};
 pub use self::entrance::{enter, Entered, Entrance};
+pub use self::filter::Purpose;
+use self::observer::{Call, Observer};
 use self::resolve::{identity, Identity};
 use self::staging::{Arrival, Tree};
 use crate::feed::Failure;
-use crate::job::{self, Kind};
+use crate::job::{self, Job, Kind};
+use crate::observe::Verdict;
 use crate::producer::{Producer, State};
-use crate::sys::seccomp;
+use crate::sys::seccomp::{self, Answer};
 use crate::watch::Watcher;
 
 /// So many calls may wait before those that were interrupted are looked for.
@@ -56,12 +62,21 @@ struct Gate {
     open: bool,
 }
 
-/// All gated inputs of a job, and who answers the calls that are held.
+/// All gated inputs of a job, and who answers the calls that are told.
 #[derive(Debug)]
 pub struct Gates {
     gates: Vec<Gate>,
-    board: Arc<Mutex<Board>>,
+    desk: Arc<Desk>,
     listener: Option<Arc<OwnedFd>>,
+}
+
+/// Where calls are answered.
+#[derive(Debug)]
+struct Desk {
+    board: Mutex<Board>,
+    observer: Option<Observer>,
+    /// Threads that wait for a call.
+    idle: AtomicUsize,
 }
 
 impl Gates {
@@ -69,19 +84,22 @@ impl Gates {
     ///
     /// # Errors
     /// A message that names the input.
-    pub fn new(specs: &[job::Gate]) -> Result<Self, String> {
+    pub fn new(job: &Job) -> Result<Self, String> {
         let mut board = Board::default();
         let mut gates = Vec::new();
-        for spec in specs {
+        for spec in &job.gates {
             let place = stage(spec, &mut board)
                 .map_err(|error| format!("input {}: cannot make {}: {error}", spec.name, spec.target.display()))?;
             gates.push(Gate { spec: spec.clone(), producer: Producer::of_gate(spec), place, open: false });
         }
-        Ok(Self { gates, board: Arc::new(Mutex::new(board)), listener: None })
+        let desk = Desk { board: Mutex::new(board), observer: Observer::of(job), idle: AtomicUsize::new(0) };
+        Ok(Self { gates, desk: Arc::new(desk), listener: None })
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.gates.is_empty()
+    /// What calls have to be told for. None: nothing.
+    pub fn purpose(&self) -> Option<Purpose> {
+        let purpose = Purpose { holds: !self.gates.is_empty(), observes: self.desk.observer.is_some() };
+        Some(purpose).filter(|purpose| purpose.holds || purpose.observes)
     }
 
     /// Whether everything is committed.
@@ -103,24 +121,34 @@ impl Gates {
     pub fn advance(&mut self) -> Result<(), (String, Failure)> {
         let mut changed = false;
         for gate in self.gates.iter_mut().filter(|gate| !gate.open) {
-            changed |= gate.advance(&self.board).map_err(|failure| (gate.spec.name.clone(), failure))?;
+            changed |= gate.advance(&self.desk.board).map_err(|failure| (gate.spec.name.clone(), failure))?;
         }
         if let (true, Some(listener)) = (changed, &self.listener) {
-            for (id, answer) in lock(&self.board).released() {
-                seccomp::answer(listener, id, answer);
+            let released = lock(&self.desk.board).released();
+            for (id, answer) in released {
+                self.desk.release(listener, id, answer);
             }
         }
         Ok(())
     }
 
-    /// Answers the calls of the command from now on, in a thread that ends with this process.
+    /// Answers the calls of the command from now on, in threads that end with this process.
     pub fn serve(&mut self, listener: OwnedFd) -> io::Result<()> {
         seccomp::wake_in_place(&listener);
         let listener = Arc::new(listener);
-        let (board, own) = (Arc::clone(&self.board), Arc::clone(&listener));
-        std::thread::Builder::new().name("gate".into()).stack_size(256 << 10).spawn(move || serve(&own, &board))?;
+        serve_beside(&listener, &self.desk)?;
         self.listener = Some(listener);
         Ok(())
+    }
+
+    /// The calls of the command are not told, or not understood.
+    pub fn lose_sight(&self) {
+        self.desk.observer.iter().for_each(Observer::lose_sight);
+    }
+
+    /// How the inputs were read, when the command has ended.
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        self.desk.observer.as_ref().map(Observer::verdicts).unwrap_or_default()
     }
 
     /// Removes what was put in place, unless it is whole, and the job has succeeded.
@@ -134,7 +162,7 @@ impl Gates {
 fn stage(spec: &job::Gate, board: &mut Board) -> io::Result<Place> {
     staging::clear(&spec.target)?;
     if spec.kind == Kind::Directory && staging::same_file_system(&spec.path, &spec.target) {
-        let (tree, root) = Tree::new(&spec.path, &spec.target)?;
+        let (tree, root) = Tree::new(&spec.path, &spec.target, spec.delivers)?;
         let number = board.hold_tree(spec.delivers);
         arrive(board, number, root);
         return Ok(Place::Tree { number, tree });
@@ -181,7 +209,7 @@ impl Gate {
             Place::Link { .. } if complete => symlink(path, target).map_err(at)?,
             _ => {}
         }
-        let changed = complete || !arrivals.is_empty();
+        let changed = complete || !fresh.is_empty();
         let mut board = lock(board);
         match &self.place {
             Place::Tree { number, .. } => {
@@ -198,22 +226,64 @@ impl Gate {
     }
 }
 
+fn serve_beside(listener: &Arc<OwnedFd>, desk: &Arc<Desk>) -> io::Result<()> {
+    let (listener, desk) = (Arc::clone(listener), Arc::clone(desk));
+    std::thread::Builder::new().name("gate".into()).stack_size(256 << 10).spawn(move || serve(&listener, &desk))?;
+    Ok(())
+}
+
 /// Answers calls as long as there is somebody to call.
-fn serve(listener: &OwnedFd, board: &Mutex<Board>) {
+fn serve(listener: &Arc<OwnedFd>, desk: &Arc<Desk>) {
     loop {
-        let notice = match seccomp::receive(listener) {
+        desk.idle.fetch_add(1, Ordering::Relaxed);
+        let received = seccomp::receive(listener);
+        let alone = desk.idle.fetch_sub(1, Ordering::Relaxed) == 1;
+        let notice = match received {
             Ok(notice) => notice,
             Err(Errno::EINTR) => continue,
             Err(Errno::ENOENT) if has_callers(listener) => continue,
             Err(_) => return,
         };
-        let request = Request::from(notice);
-        let mut board = lock(board);
-        if let Some(answer) = board.ask(request) {
+        // To look at a file may take a process of this very job, as one that serves a FUSE mount: its calls are answered
+        // meanwhile.
+        if alone && desk.observer.is_some() {
+            let _ = serve_beside(listener, desk);
+        }
+        desk.serve(listener, notice);
+    }
+}
+
+impl Desk {
+    fn serve(&self, listener: &OwnedFd, notice: seccomp_notif) {
+        let (request, call) = (Request::from(notice), Call::from(notice));
+        let mut board = lock(&self.board);
+        // The numbers of other calls are not those that the board knows.
+        let answer = if call.is_native() { board.ask(request) } else { Some(Answer::Continue) };
+        if let Some(answer) = answer {
             drop(board);
-            seccomp::answer(listener, request.id, answer);
-        } else if board.waiting() % CROWD == 0 {
-            board.prune(|id| seccomp::is_waiting(listener, id));
+            self.answer(listener, request.id, Some(call), answer);
+            return;
+        }
+        self.observer.iter().for_each(|observer| observer.hold(call));
+        if board.waiting() % CROWD == 0 {
+            let is_waiting = |id| seccomp::is_waiting(listener, id);
+            board.prune(is_waiting);
+            self.observer.iter().for_each(|observer| observer.prune(is_waiting));
+        }
+    }
+
+    /// Answers a call that has waited.
+    fn release(&self, listener: &OwnedFd, id: u64, answer: Answer) {
+        let call = self.observer.as_ref().and_then(|observer| observer.release(id));
+        self.answer(listener, id, call, answer);
+    }
+
+    fn answer(&self, listener: &OwnedFd, id: u64, call: Option<Call>, answer: Answer) {
+        match (&self.observer, call) {
+            (Some(observer), Some(call)) => observer.answer(listener, &call, answer),
+            _ => {
+                seccomp::answer(listener, id, answer);
+            }
         }
     }
 }

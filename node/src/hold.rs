@@ -6,7 +6,7 @@
 //! An interpreter that ends by an exception closes its files first and exits some milliseconds later; a `set -e` shell
 //! exits right after its child: both are busy, or gone, within the grace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +27,12 @@ const REVIEWS: [Duration; 6] = [
 /// `RARELY`. Its files are then committed some at a time.
 const EACH: Duration = Duration::from_micros(50);
 const RARELY: Duration = Duration::from_millis(10);
+
+/// While a process that has no others makes files in such a rush, CROWD of them in RUSH, its closes are taken some at a
+/// time: after each of them nobody looks for so long.
+pub const NAP: Duration = Duration::from_millis(1);
+const CROWD: usize = 32;
+const RUSH: Duration = Duration::from_millis(20);
 
 /// The first of `REVIEWS` after a death: those before it look for the writer falling asleep.
 const AFTER_DEATH: usize = 3;
@@ -63,6 +69,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    fn are_asleep(&self) -> bool {
+        self.processes.values().all(|vitals| vitals.resting)
+    }
+
     /// Whether somebody died between `earlier` and now.
     fn deaths_since(&self, earlier: &Snapshot) -> bool {
         let reaped = |id: &ProcessId, vitals: &Vitals| {
@@ -94,8 +104,18 @@ struct Held {
 pub struct Holder {
     last: Snapshot,
     held: Vec<Held>,
+    /// Those that could have closed something that is held.
+    suspects: BTreeSet<ProcessId>,
+    /// When the first of them is to be looked at; None when only the end of the job can decide.
+    due: Option<Duration>,
     main_exiting: bool,
     accepted: Duration,
+    /// Closes have come since the last rest.
+    fresh: bool,
+    /// What comes next was not looked at as soon as it came.
+    rested: bool,
+    /// When somebody was last seen to die, or to be dead.
+    death: Option<Duration>,
 }
 
 impl Holder {
@@ -106,6 +126,12 @@ impl Holder {
     /// Takes closes seen since the last call. `found` ones come from a scan. Returns those that count at once.
     pub fn close(&mut self, closes: &[(PathBuf, bool)], now: Duration, snapshot: Snapshot) -> Vec<PathBuf> {
         let quiet = !snapshot.deaths_since(&self.last);
+        // How they have ended could not be seen.
+        let condemned = !quiet && self.rested;
+        if !quiet || snapshot.processes.values().any(|vitals| vitals.exiting) {
+            self.death = Some(now);
+        }
+        self.fresh = true;
         let any_found = self.held.iter().any(|held| held.found);
         for (path, found) in closes {
             if *found && self.held.iter().any(|held| held.path == *path) {
@@ -119,13 +145,38 @@ impl Holder {
                 found: *found,
                 suspects: snapshot.processes.keys().copied().collect(),
                 quiet: quiet && !found,
-                condemned: false,
+                condemned,
                 since: now,
                 reviews: 0,
             });
         }
-        self.last = snapshot.clone();
-        self.review(now, &snapshot)
+        let accepted = if closes.is_empty() || !self.can_wait(now, &snapshot) {
+            self.review(now, &snapshot)
+        } else {
+            self.suspects.extend(snapshot.processes.keys());
+            self.due = Some(self.due.unwrap_or(Duration::MAX).min(now + REVIEWS[0]));
+            Vec::new()
+        };
+        self.last = snapshot;
+        accepted
+    }
+
+    /// How long not to look for more closes, if any. Those that are taken after it count only at the end when a process has
+    /// come and gone meanwhile: nobody knows how.
+    pub fn rest(&mut self, now: Duration) -> Option<Duration> {
+        let first = self.held.len().checked_sub(CROWD).map(|first| self.held[first].since);
+        let rush = first.is_some_and(|first| now < first + RUSH);
+        let calm = self.last.processes.len() == 1 && self.death.is_none_or(|death| now > death + GRACE);
+        self.rested = std::mem::take(&mut self.fresh) && rush && calm && !self.main_exiting;
+        self.rested.then_some(NAP)
+    }
+
+    /// Whether a review would change nothing: when a job closes one file after the other, much is held.
+    fn can_wait(&self, now: Duration, snapshot: &Snapshot) -> bool {
+        let lives = |id: &ProcessId| snapshot.processes.get(id).is_some_and(|vitals| !vitals.exiting);
+        let living = snapshot.processes.values().all(|vitals| !vitals.exiting) && self.suspects.iter().all(lives);
+        let early = self.due.is_none_or(|due| now < due) && !snapshot.are_asleep();
+        living && !snapshot.main_exiting && !self.main_exiting && (early || now < self.accepts_at())
     }
 
     /// Looks at what is held. `snapshot` needs to have the suspects only. Returns the closes that count now.
@@ -148,12 +199,20 @@ impl Holder {
                 !counts
             });
         }
+        self.count();
         accepted
     }
 
+    /// After a change of what is held.
+    fn count(&mut self) {
+        self.suspects = self.held.iter().flat_map(|held| held.suspects.iter().copied()).collect();
+        let open = self.held.iter().filter(|held| !held.condemned);
+        self.due = open.map(|held| held.since + REVIEWS.get(held.reviews).copied().unwrap_or(GRACE)).min();
+    }
+
     /// The processes that the next review is about.
-    pub fn suspects(&self) -> impl Iterator<Item = ProcessId> + '_ {
-        self.held.iter().flat_map(|held| held.suspects.iter().copied())
+    pub fn suspects(&self) -> &BTreeSet<ProcessId> {
+        &self.suspects
     }
 
     /// When to review next; None when only the end of the job can decide.
@@ -161,9 +220,7 @@ impl Holder {
         if self.main_exiting {
             return None;
         }
-        let open = self.held.iter().filter(|held| !held.condemned);
-        let first = open.map(|held| held.since + REVIEWS.get(held.reviews).copied().unwrap_or(GRACE)).min()?;
-        Some(first.max(self.accepts_at()))
+        self.due.map(|due| due.max(self.accepts_at()))
     }
 
     fn accepts_at(&self) -> Duration {
@@ -174,11 +231,14 @@ impl Holder {
     /// Forgets what was removed, and what was below it.
     pub fn forget(&mut self, path: &Path) {
         self.held.retain(|held| !held.path.starts_with(path));
+        self.count();
     }
 
     /// The job has ended with a success code: everything that was held counts.
     pub fn release(&mut self) -> Vec<PathBuf> {
-        self.held.drain(..).map(|held| held.path).collect()
+        let released = std::mem::take(&mut self.held).into_iter().map(|held| held.path).collect();
+        self.count();
+        released
     }
 }
 
@@ -202,8 +262,7 @@ impl Held {
     }
 
     fn counts(&self, now: Duration, snapshot: &Snapshot) -> bool {
-        let asleep = || snapshot.processes.values().all(|vitals| vitals.resting);
-        !self.condemned && (now >= self.since + GRACE || (self.quiet && asleep()))
+        !self.condemned && (now >= self.since + GRACE || (self.quiet && snapshot.are_asleep()))
     }
 }
 
@@ -281,6 +340,40 @@ mod tests {
         }
         assert!(accepted.iter().sum::<usize>() > 1600, "{accepted:?}");
         assert!(accepted.len() < 50, "{accepted:?}");
+    }
+
+    #[test]
+    fn naps_hide_no_death() {
+        let times: Vec<Duration> = (0..100).map(|number| Duration::from_micros(200 * number)).collect();
+        let close = |holder: &mut Holder, now: Duration, tree: Snapshot| {
+            let naps = holder.rest(now);
+            let path = PathBuf::from(format!("/o/{}", now.as_micros()));
+            (naps, holder.close(&[(path, false)], now, tree))
+        };
+        let rush = |processes: &[(i32, Vitals)]| {
+            let mut holder = Holder::new(tree(processes));
+            let naps = times.iter().filter(|now| close(&mut holder, **now, tree(processes)).0.is_some()).count();
+            (holder, naps)
+        };
+        assert_eq!(rush(&[(1, BUSY), (2, BUSY)]).1, 0);
+        let (mut holder, naps) = rush(&[(1, BUSY)]);
+        assert_eq!(naps, 100 - CROWD);
+        // A child has come and gone.
+        let now = Duration::from_millis(21);
+        let reaped = Vitals { reaped_faults: 80, ..BUSY };
+        assert!(close(&mut holder, now, tree(&[(1, reaped)])).0.is_some());
+        let mut accepted = Vec::new();
+        for later in 22..200 {
+            let now = Duration::from_millis(later);
+            assert_eq!(holder.rest(now), None, "{later}");
+            accepted.extend(holder.review(now, &tree(&[(1, reaped)])));
+        }
+        assert_eq!(accepted.len(), 100);
+        assert_eq!(holder.release(), [PathBuf::from("/o/21000")]);
+        // When nothing is closed, somebody looks.
+        let (mut holder, _) = rush(&[(1, BUSY)]);
+        assert!(holder.rest(now).is_some());
+        assert_eq!(holder.rest(now), None);
     }
 
     #[test]

@@ -44,6 +44,13 @@ pub struct Gate {
     pub delivers: bool,
 }
 
+/// An input file or directory of which is told how it is read.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub name: String,
+    pub path: PathBuf,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dependency {
     Port(String),
@@ -73,6 +80,8 @@ pub struct Output {
     pub kind: Kind,
     pub globs: Vec<Pattern>,
     pub rules: Vec<Rule>,
+    /// The job is observed: all closes are told.
+    pub observed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +93,8 @@ pub struct Job {
     pub outputs: Vec<Output>,
     pub inputs: Vec<Input>,
     pub gates: Vec<Gate>,
+    /// None: the job is not observed.
+    pub observed: Option<Vec<Observed>>,
     /// Time in I/O is asked for.
     pub measure: bool,
 }
@@ -101,8 +112,7 @@ impl Job {
 
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let json = Json::parse(bytes)?;
-        let known = ["name", "successCodes", "stdin", "stdout", "stderr", "outputs", "inputs", "gates", "measure"];
-        let fields = Fields::new(&json, String::new(), &known)?;
+        let fields = Fields::new(&json, String::new(), &JOB_FIELDS)?;
         fields.text("name")?;
         let mut success_codes = Vec::new();
         for code in fields.list("successCodes")? {
@@ -116,14 +126,19 @@ impl Job {
         for output in &outputs {
             ports.push(Fields::new(output.json, output.at.clone(), &OUTPUT_FIELDS)?.text("port")?);
         }
+        let observed = fields.optional("observed").is_some();
         let job = Self {
             success_codes,
             stdin: fields.optional_path("stdin")?,
             stdout: fields.optional_path("stdout")?,
             stderr: fields.optional_path("stderr")?,
-            outputs: outputs.iter().map(|output| read_output(output, &ports)).collect::<Result<_, _>>()?,
+            outputs: outputs.iter().map(|output| read_output(output, &ports, observed)).collect::<Result<_, _>>()?,
             inputs: fields.list("inputs")?.iter().map(read_input).collect::<Result<_, _>>()?,
             gates: fields.list("gates")?.iter().map(read_gate).collect::<Result<_, _>>()?,
+            observed: match fields.list("observed")?.iter().map(read_observed).collect::<Result<_, _>>()? {
+                inputs if observed => Some(inputs),
+                _ => None,
+            },
             measure: fields.flag("measure")?,
         };
         let streamed = job.inputs.iter().filter(|input| input.target == Target::Stdin).count();
@@ -134,6 +149,8 @@ impl Job {
     }
 }
 
+const JOB_FIELDS: [&str; 10] =
+    ["name", "successCodes", "stdin", "stdout", "stderr", "outputs", "inputs", "gates", "observed", "measure"];
 const OUTPUT_FIELDS: [&str; 5] = ["port", "root", "kind", "globs", "rules"];
 const RULE_FIELDS: [&str; 5] = ["globs", "committed", "closes", "fileDeps", "nFiles"];
 const GATE_FIELDS: [&str; 7] = ["name", "port", "path", "events", "target", "kind", "mode"];
@@ -154,6 +171,15 @@ fn read_input(value: &Value) -> Result<Input, String> {
         events: fields.path("events")?,
         target,
     })
+}
+
+fn read_observed(value: &Value) -> Result<Observed, String> {
+    let fields = Fields::new(value.json, value.at.clone(), &["name", "path"])?;
+    let path = fields.path("path")?;
+    if !path.is_absolute() {
+        return Err(fields.required("path")?.error("an absolute path"));
+    }
+    Ok(Observed { name: fields.text("name")?, path })
 }
 
 fn read_gate(value: &Value) -> Result<Gate, String> {
@@ -184,7 +210,7 @@ fn read_gate(value: &Value) -> Result<Gate, String> {
     })
 }
 
-fn read_output(value: &Value, ports: &[String]) -> Result<Output, String> {
+fn read_output(value: &Value, ports: &[String], observed: bool) -> Result<Output, String> {
     let fields = Fields::new(value.json, value.at.clone(), &OUTPUT_FIELDS)?;
     let root = fields.path("root")?;
     if !root.is_absolute() {
@@ -212,7 +238,7 @@ fn read_output(value: &Value, ports: &[String]) -> Result<Output, String> {
         }
         rules.push(rule);
     }
-    Ok(Output { port: fields.text("port")?, root, kind, globs, rules })
+    Ok(Output { port: fields.text("port")?, root, kind, globs, rules, observed })
 }
 
 fn read_commit(fields: &Fields, root: &Path, ports: &[String]) -> Result<Commit, String> {
@@ -333,8 +359,9 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// One form for one path, so that they can be compared as texts.
 fn path_of(text: &[u8]) -> PathBuf {
-    OsStr::from_bytes(text).into()
+    Path::new(OsStr::from_bytes(text)).components().collect()
 }
 
 impl Output {
@@ -387,9 +414,20 @@ impl Output {
         self.rules.iter().any(|rule| rule.commit != Commit::Termination)
     }
 
-    /// Whether a rule counts the closes of one file.
+    /// Whether closes are told: where a rule needs them, or somebody wants to know.
+    pub fn tells_closes(&self) -> bool {
+        self.observed || self.commits_early()
+    }
+
+    /// Whether the file `path` of a directory is committed by its first close: then only that is told.
+    pub fn commits_at_close(&self, path: &Path) -> bool {
+        let at_close = |rule: usize| matches!(self.rules[rule].commit, Commit::Close(1) | Commit::NFiles(_));
+        self.kind == Kind::Directory && self.rule_of(path).flatten().is_some_and(at_close)
+    }
+
+    /// Whether the closes of one file are counted.
     pub fn counts_closes(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule.commit, Commit::Close(closes) if closes > 1))
+        self.observed || self.rules.iter().any(|rule| matches!(rule.commit, Commit::Close(closes) if closes > 1))
     }
 }
 
@@ -405,11 +443,13 @@ mod tests {
     fn page_example() {
         let job = load(
             r#"{"name": "/align/0.1", "successCodes": [0, 3], "stdout": "/o/out",
-            "outputs": [{"port": "a", "root": "/o", "kind": "file", "rules": [{"globs": ["*.sam"], "committed": "on_close",
+            "outputs": [{"port": "a", "root": "/o/./", "kind": "file", "rules": [{"globs": ["*.sam"], "committed": "on_close",
               "closes": 2, "fileDeps": [], "nFiles": null}]}],
             "inputs": [{"name": "r", "port": "p", "path": "/p/r.fq", "events": "/RUN/e", "target": {"fifo": "/i/r.fq"}}]}"#,
         )
         .unwrap();
+        assert_eq!(job.stdout, Some("/o/out".into()));
+        assert_eq!(job.outputs[0].root.as_os_str(), "/o");
         assert_eq!(job.outputs[0].rules[0].commit, Commit::Close(2));
         assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.sam")), Some(Some(0)));
         assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.bam")), None);
@@ -423,6 +463,22 @@ mod tests {
         assert!(!load(r#"{"name": "n", "measure": null}"#).unwrap().measure);
         let message = load(r#"{"name": "n", "measure": 1}"#).unwrap_err();
         assert_eq!(message, "measure: has to be true or false");
+    }
+
+    #[test]
+    fn observing() {
+        let job = load(r#"{"name": "n", "observed": [{"name": "r", "path": "/i/r"}]}"#).unwrap();
+        assert_eq!(job.observed.unwrap()[0].path, Path::new("/i/r"));
+        let output = r#""outputs": [{"port": "p", "root": "/o", "kind": "file", "globs": ["a"]}]"#;
+        for (observed, tells) in [("", false), (r#", "observed": null"#, false), (r#", "observed": []"#, true)] {
+            let job = load(&format!(r#"{{"name": "n", {output}{observed}}}"#)).unwrap();
+            assert_eq!((job.observed.is_some(), job.outputs[0].tells_closes()), (tells, tells), "{observed}");
+            assert!(!job.outputs[0].commits_early());
+        }
+        for (observed, word) in [("1", "observed: "), (r#"[{"name": "r", "path": "r"}]"#, "observed[0].path: ")] {
+            let message = load(&format!(r#"{{"name": "n", "observed": {observed}}}"#)).unwrap_err();
+            assert!(message.starts_with(word), "{message}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod io_time;
 mod job;
 mod json;
 mod keep;
+mod observe;
 mod outputs;
 mod pattern;
 mod pipe;
@@ -30,7 +31,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{value_parser, Arg, ArgMatches, Command};
+use clap::{value_parser, Arg, ArgAction, ArgMatches, Command};
 
 fn interface() -> Command {
     let path = |name: &'static str, help: &'static str| {
@@ -38,6 +39,7 @@ fn interface() -> Command {
     };
     let words = || Arg::new("command").last(true).required(true).num_args(1..).value_parser(value_parser!(OsString));
     let socket = Arg::new("socket").long("socket").required(true).value_parser(value_parser!(i32));
+    let purpose = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     Command::new("sfio-node")
         .about("The node runtime of StreamFlow-IO")
         .version(env!("CARGO_PKG_VERSION"))
@@ -56,8 +58,8 @@ fn interface() -> Command {
         .subcommand(
             Command::new("enter")
                 .hide(true)
-                .about("What exec starts where a command has gates")
-                .args([socket, words()]),
+                .about("What exec starts where a command has gates, or is observed")
+                .args([socket, purpose("hold"), purpose("observe"), words()]),
         )
 }
 
@@ -70,7 +72,8 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::run(&path(matches, "directory")),
         Some(("enter", matches)) => {
             let socket = matches.get_one("socket").copied().unwrap_or(-1);
-            gate::enter(socket, &words(matches))
+            let purpose = gate::Purpose { holds: matches.get_flag("hold"), observes: matches.get_flag("observe") };
+            gate::enter(socket, purpose, &words(matches))
         }
         Some((_, matches)) => exec::run(&path(matches, "job"), &words(matches)),
         None => 2,

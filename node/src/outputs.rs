@@ -1,6 +1,6 @@
 //! Watches the output directories of a job and says what happens to files that match.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -155,14 +155,14 @@ impl OutputWatch<'_> {
         Ok(())
     }
 
-    /// What has to be known about `directory`: closes where a rule counts them; appearances where a stream may begin.
+    /// What has to be known about `directory`: closes where they are told; appearances where a stream may begin.
     fn mask(&self, directory: &Path) -> Option<AddWatchFlags> {
         let here = || self.outputs.iter().filter(|output| output.reaches(directory));
         let appearances = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         let closes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM;
         // As `Place::Counted`, for a file that is not watched yet.
         let opens = if here().any(Output::counts_closes) { AddWatchFlags::IN_OPEN } else { AddWatchFlags::empty() };
-        if here().any(Output::commits_early) {
+        if here().any(Output::tells_closes) {
             return Some(appearances | closes | opens);
         }
         here().any(|output| output.kind != Kind::Directory).then_some(appearances)
@@ -180,6 +180,14 @@ fn change(path: PathBuf, mask: AddWatchFlags, file: &Metadata) -> Change {
     }
 }
 
+/// Whether it is a file, or a link to one.
+fn is_file(entry: &DirEntry) -> bool {
+    match entry.file_type() {
+        Ok(kind) if !kind.is_symlink() => kind.is_file(),
+        _ => fs::metadata(entry.path()).is_ok_and(|target| target.is_file()),
+    }
+}
+
 /// The files of `outputs` that exist now.
 pub fn existing(outputs: &[Output]) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -192,7 +200,7 @@ pub fn existing(outputs: &[Output]) -> Vec<PathBuf> {
                     if output.reaches(&path) {
                         directories.push(path);
                     }
-                } else if output.rule_of(&path).is_some() && fs::metadata(&path).is_ok_and(|target| target.is_file()) {
+                } else if output.rule_of(&path).is_some() && is_file(&entry) {
                     found.push(path);
                 }
             }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::inotify::AddWatchFlags;
 
-use crate::event::Seen;
+use crate::event::{Seen, ENTRY};
 use crate::follow::Follower;
 use crate::job::{Gate, Input, Kind};
 use crate::watch::Watcher;
@@ -94,7 +94,7 @@ impl Producer {
         if let Some(files) = &mut self.committed {
             if seen.port.as_ref() == Some(&self.port) {
                 match seen.event.as_str() {
-                    "committed" => files.extend(seen.path.iter().filter(|path| path.starts_with(&self.path)).cloned()),
+                    ENTRY => files.extend(seen.path.iter().filter(|path| path.starts_with(&self.path)).cloned()),
                     "complete" => self.state = State::Committed(0),
                     _ => {}
                 }

@@ -18,7 +18,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
 use nix::unistd::{mkfifo, Pid};
 
-use crate::event::{now, Event, Exit, Reason, Seen};
+use crate::event::{now, Event, Exit, Reason, Seen, ENTRY};
 use crate::exec::CANCEL_NOTICE;
 use crate::follow::Follower;
 use crate::job::{Job, Target};
@@ -263,6 +263,9 @@ impl Server {
             self.print(&std::mem::take(&mut text));
             for line in lines {
                 let Some(seen) = Seen::parse(&line) else { continue };
+                if seen.event == ENTRY {
+                    continue;
+                }
                 running.pid = running.pid.or(seen.pid);
                 ended |= seen.event == "exit";
                 text.push_str(&printed(id, &line));

@@ -27,7 +27,7 @@ use crate::hold::{Holder, ProcessId};
 use crate::io_time::IoTime;
 use crate::job::Job;
 use crate::outputs::{AsPlace, Change, OutputWatch, Place};
-use crate::tree;
+use crate::tree::{self, Descendants};
 use crate::usage::own_cpu;
 use crate::watch::{Notice, Watcher};
 
@@ -91,6 +91,7 @@ pub struct Supervisor<'a> {
     /// Not announced yet.
     decisions: Vec<Decision>,
     commits: Commits,
+    processes: Descendants,
     holder: Holder,
     /// Those that may have closed what is held.
     suspects: BTreeMap<ProcessId, OwnedFd>,
@@ -132,6 +133,7 @@ impl<'a> Supervisor<'a> {
             tracker: Tracker::new(&job.outputs),
             decisions: Vec::new(),
             commits: Commits::default(),
+            processes: Descendants::new(),
             holder: Holder::default(),
             suspects: BTreeMap::new(),
             clock: Instant::now(),
@@ -168,7 +170,7 @@ impl<'a> Supervisor<'a> {
         if let Some(entrance) = &mut self.entrance {
             entrance.spawned();
         }
-        let processes = tree::descendants();
+        let processes = self.processes.look();
         // Without `/proc`, or where it hides the command, nothing can be known.
         self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
         self.holder = Holder::new(self.snapshot(processes));
@@ -185,17 +187,23 @@ impl<'a> Supervisor<'a> {
     /// Stays with the job until its tree has ended.
     pub fn supervise(mut self) -> Ended {
         while !self.childless {
-            self.wait();
+            let now = self.now();
+            let nap = if self.is_fed() { None } else { self.holder.rest(now) };
+            let news = self.wait(nap);
             // First of all: a writer that died may be seen for some microseconds only.
             self.take_notices();
-            self.take_signals();
-            self.reap();
+            if news {
+                self.take_signals();
+                self.reap();
+            }
             self.pump_all();
             self.look_at_entrance();
             self.advance_gates();
             self.review();
             self.look_at_waits();
-            self.look_at_driver();
+            if news {
+                self.look_at_driver();
+            }
             self.end_tree();
         }
         self.conclude()
@@ -209,6 +217,8 @@ impl<'a> Supervisor<'a> {
         if success {
             self.commit_all();
         }
+        let verdicts = self.gates.verdicts();
+        self.note(&verdicts.iter().map(Event::Used).collect::<Vec<_>>());
         let now = self.now();
         Ended {
             status,
@@ -224,7 +234,8 @@ impl<'a> Supervisor<'a> {
         self.clock.elapsed()
     }
 
-    fn wait(&self) {
+    /// False: nothing but files, streams and calls need attention; there is no news of the tree, nor of the driver.
+    fn wait(&self, nap: Option<Duration>) -> bool {
         let space = self.feeders.iter().filter(|feeder| feeder.need == Need::Space).filter_map(Feeder::sink);
         let readable = self.surroundings.descriptors();
         let notices = self.watcher.iter().map(std::os::fd::AsFd::as_fd);
@@ -237,7 +248,18 @@ impl<'a> Supervisor<'a> {
             // The hang-up of the driver would be reported for ever.
             descriptors.remove(1);
         }
-        let _ = ppoll(&mut descriptors, self.timeout().map(TimeSpec::from_duration), None);
+        nap.into_iter().for_each(std::thread::sleep);
+        let timeout = if nap.is_some() { Some(Duration::ZERO) } else { self.timeout() };
+        let ready = ppoll(&mut descriptors, timeout.map(TimeSpec::from_duration), None);
+        // Those of signals and of the driver come first. Without inotify, the cancel file has to be looked for.
+        let first = if self.reason.is_some() { 1 } else { 2 };
+        let news = descriptors[..first].iter().any(|descriptor| descriptor.any() != Some(false));
+        news || self.watcher.is_none() || !matches!(ready, Ok(1..))
+    }
+
+    /// Whether the command waits for what this process does.
+    fn is_fed(&self) -> bool {
+        !self.job.inputs.is_empty() || !self.job.gates.is_empty()
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -262,7 +284,7 @@ impl<'a> Supervisor<'a> {
         let now = self.now();
         let Some(time) = self.io_time.as_mut().filter(|time| time.due() <= now) else { return };
         let before = own_cpu();
-        let waits = tree::waits_for_device(&tree::descendants());
+        let waits = tree::waits_for_device(&self.processes.look());
         time.look(now, waits, own_cpu().saturating_sub(before));
     }
 
@@ -271,8 +293,10 @@ impl<'a> Supervisor<'a> {
         let (notices, lost) = watcher.read();
         let outputs = OutputWatch { outputs: &self.job.outputs };
         let mut changes = Vec::new();
-        for notice in &notices {
+        for (index, notice) in notices.iter().enumerate() {
             match &notice.token {
+                // A close says that it was made, too.
+                Token::Output(_) if notices.get(index + 1).is_some_and(|next| next.closes_what_was_made(notice)) => {}
                 Token::Output(place) => changes.extend(outputs.changes(place, notice, &mut watcher)),
                 Token::Control => self.look_for_cancel(),
                 Token::Input(index, wait) => self.input_notice(*index, *wait, notice, &mut watcher),

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use nix::sys::signal::{kill, Signal};
@@ -33,14 +33,20 @@ pub struct Process {
 
 /// Reads one process; None when it is gone.
 pub fn read(pid: i32) -> Option<Process> {
-    read_stat(pid, Path::new(&format!("/proc/{pid}/stat")))
+    read_stat(pid, &File::open(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Reads the `stat` of a process, or of a thread.
-fn read_stat(pid: i32, path: &Path) -> Option<Process> {
+fn read_stat(pid: i32, file: &File) -> Option<Process> {
     let mut buffer = [0_u8; 1024];
-    let length = File::open(path).ok()?.read(&mut buffer).ok()?;
+    let length = file.read_at(&mut buffer, 0).ok()?;
     parse(pid, &buffer[..length])
+}
+
+/// Reads the threads of a process.
+fn threads(pid: i32) -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(move |entry| read_stat(pid, &File::open(entry.path().join("stat")).ok()?))
 }
 
 /// Reads a `stat` line, proc(5). The name in parentheses may hold anything.
@@ -77,11 +83,10 @@ fn parse(pid: i32, line: &[u8]) -> Option<Process> {
 /// Follows `/proc/PID/task/TID/children` where the kernel has it, otherwise reads every process of the machine.
 pub fn descendants() -> Vec<Process> {
     let own = Pid::this().as_raw();
-    let mut found = Vec::new();
     if Path::new("/proc/thread-self/children").exists() {
-        collect_children(own, &mut found);
-        return found;
+        return follow(children_of_threads(own), |pid| Some((read(pid)?, children_of_threads(pid))));
     }
+    let mut found = Vec::new();
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in everybody().filter_map(read) {
         children.entry(process.parent).or_default().push(process);
@@ -96,20 +101,95 @@ pub fn descendants() -> Vec<Process> {
     found
 }
 
-fn collect_children(pid: i32, found: &mut Vec<Process>) {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
-    for task in tasks.flatten() {
-        let Ok(children) = fs::read_to_string(task.path().join("children")) else { continue };
-        for child in children.split_ascii_whitespace().filter_map(|text| text.parse().ok()) {
-            if found.iter().any(|process: &Process| process.id.pid == child) {
-                continue;
-            }
-            if let Some(process) = read(child) {
-                found.push(process);
-                collect_children(child, found);
-            }
+/// Some processes, and all that descend from them. `look` gives a process and its children; None when it is gone.
+fn follow(mut next: Vec<i32>, mut look: impl FnMut(i32) -> Option<(Process, Vec<i32>)>) -> Vec<Process> {
+    let mut found: Vec<Process> = Vec::new();
+    while let Some(pid) = next.pop() {
+        if found.iter().any(|process| process.id.pid == pid) {
+            continue;
+        }
+        if let Some((process, children)) = look(pid) {
+            found.push(process);
+            next.extend(children);
         }
     }
+    found
+}
+
+/// The descendants of this process, to be looked at again and again: to open a file of `/proc` costs more than to read it.
+#[derive(Debug)]
+pub struct Descendants {
+    /// The children of the thread that has them all. None: the kernel does not tell.
+    own: Option<File>,
+    kept: HashMap<i32, Kept>,
+}
+
+/// Files of a process that stay those of this process, whoever has its number later.
+#[derive(Debug)]
+struct Kept {
+    stat: File,
+    /// The children of its first thread.
+    children: File,
+}
+
+/// Of so many processes files are kept.
+const KEPT: usize = 32;
+
+impl Descendants {
+    /// To be called in the thread that starts processes: the first one, which gets the orphans of the tree, too.
+    pub fn new() -> Self {
+        Self { own: File::open("/proc/thread-self/children").ok(), kept: HashMap::new() }
+    }
+
+    /// All of them, as they are now.
+    pub fn look(&mut self) -> Vec<Process> {
+        let Some(first) = self.own.as_ref().map(children) else { return descendants() };
+        let found = follow(first, |pid| {
+            let process = self.read(pid)?;
+            let kept = self.kept.get(&pid).filter(|_| process.threads <= 1);
+            Some((process, kept.map_or_else(|| children_of_threads(pid), |kept| children(&kept.children))))
+        });
+        if self.kept.len() > found.len() {
+            self.kept.retain(|pid, _| found.iter().any(|process| process.id.pid == *pid));
+        }
+        found
+    }
+
+    /// One process, as it is now; None when it is gone.
+    pub fn read(&mut self, pid: i32) -> Option<Process> {
+        if let Some(process) = self.kept.get(&pid).and_then(|kept| read_stat(pid, &kept.stat)) {
+            return Some(process);
+        }
+        self.kept.remove(&pid);
+        if self.kept.len() >= KEPT {
+            return read(pid);
+        }
+        let stat = File::open(format!("/proc/{pid}/stat")).ok()?;
+        let process = read_stat(pid, &stat)?;
+        if let Ok(children) = File::open(format!("/proc/{pid}/task/{pid}/children")) {
+            self.kept.insert(pid, Kept { stat, children });
+        }
+        Some(process)
+    }
+}
+
+/// The numbers in a `children` file.
+fn children(file: &File) -> Vec<i32> {
+    let (mut text, mut buffer) = (Vec::new(), [0_u8; 1024]);
+    while let Ok(count @ 1..) = file.read_at(&mut buffer, text.len() as u64) {
+        text.extend(&buffer[..count]);
+        if count < buffer.len() / 2 {
+            break;
+        }
+    }
+    let numbers = text.split(u8::is_ascii_whitespace);
+    numbers.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok()).collect()
+}
+
+fn children_of_threads(pid: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let files = threads.filter_map(|thread| File::open(thread.path().join("children")).ok());
+    files.flat_map(|file| children(&file)).collect()
 }
 
 /// The numbers of all processes of the machine.
@@ -124,8 +204,7 @@ pub fn waits_for_device(processes: &[Process]) -> bool {
 }
 
 fn a_thread_waits(pid: i32) -> bool {
-    let mut threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.any(|thread| read_stat(pid, &thread.path().join("stat")).is_some_and(|thread| thread.waiting))
+    threads(pid).any(|thread| thread.waiting)
 }
 
 /// Vitals by identity.
@@ -159,8 +238,7 @@ pub fn wait_to_read(processes: &[Process], path: &Path) -> bool {
 }
 
 fn a_thread_goes_on(pid: i32) -> bool {
-    let mut threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.any(|thread| read_stat(pid, &thread.path().join("stat")).is_some_and(|thread| !thread.asleep))
+    threads(pid).any(|thread| !thread.asleep)
 }
 
 /// Whether `path` was opened for reading more than once by `processes`. Descriptors that were inherited or duplicated
@@ -248,6 +326,11 @@ mod tests {
         let mut child = command.arg("10").stdin(File::open(&read_only).unwrap()).stdout(file).spawn().unwrap();
         let tree: Vec<Process> = descendants().into_iter().filter(|p| p.id.pid == child.id() as i32).collect();
         assert_eq!(tree.len(), 1);
+        let mut descendants = Descendants::new();
+        for _ in 0..2 {
+            let seen: Vec<ProcessId> = descendants.look().iter().map(|process| process.id).collect();
+            assert_eq!(seen, [tree[0].id]);
+        }
         assert!(writes_any(&tree, &[&read_only, &written]));
         assert!(!writes_any(&tree, &[&read_only]));
         assert!(!opened_twice(&tree, &read_only));
@@ -258,5 +341,6 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(read(child.id() as i32).is_none());
+        assert!(descendants.look().is_empty() && descendants.kept.is_empty());
     }
 }

@@ -8,12 +8,23 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
+/// The fewest events that can fill the 4096 bytes that are read at once: none is longer than 16 bytes and a name with its end.
+const FULL: usize = 4096 / (16 + 256);
+
 /// Something that happened to what `token` stands for.
 #[derive(Debug)]
 pub struct Notice<T> {
     pub token: T,
     pub mask: AddWatchFlags,
     pub name: Option<OsString>,
+}
+
+impl<T: PartialEq> Notice<T> {
+    /// Whether this is the close of a file, and the one before it, `made`, says that it was made.
+    pub fn closes_what_was_made(&self, made: &Self) -> bool {
+        let masks = (made.mask, self.mask) == (AddWatchFlags::IN_CREATE, AddWatchFlags::IN_CLOSE_WRITE);
+        masks && (&made.token, &made.name) == (&self.token, &self.name)
+    }
 }
 
 /// Watches paths on behalf of tokens. A path can have several.
@@ -60,6 +71,7 @@ impl<T: Clone + PartialEq> Watcher<T> {
                 Err(Errno::EINTR) => continue,
                 Err(_) => return (notices, lost),
             };
+            let all = events.len() < FULL;
             for event in events {
                 lost |= event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW);
                 let ended = event.mask.contains(AddWatchFlags::IN_IGNORED);
@@ -67,6 +79,9 @@ impl<T: Clone + PartialEq> Watcher<T> {
                 for token in tokens.into_iter().flatten().filter(|_| !ended) {
                     notices.push(Notice { token, mask: event.mask, name: event.name.clone() });
                 }
+            }
+            if all {
+                return (notices, lost);
             }
         }
     }

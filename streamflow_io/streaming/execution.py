@@ -257,11 +257,11 @@ class Execution:
                 self._publisher.commits.change(event.port, file, event.how)
                 continue
             if isinstance(event, ClosedEvent):
-                if file in committed[event.port]:
+                # Of the files of a Directory it is not told here when they are committed: there may be many.
+                if file in committed[event.port] or (is_directory and output.closes_enough(file, event.closes - 1)):
                     self._publisher.commits.close_again(event.port, file)
                 continue
             committed[event.port].add(file)
-            # The files of a Directory come to nobody one by one, and there may be many.
             if not is_directory and output.commits_early(file):
                 await self._publisher.committed(event.port, event.path)
                 attempt.commit(event.port, file)

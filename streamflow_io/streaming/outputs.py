@@ -77,6 +77,11 @@ class EarlyOutput(BaseModel):
         rule = self.rule_for(path)
         return rule is not None and rule.committed.kind != "on_termination"
 
+    def closes_enough(self, path: str, closes: int) -> bool:
+        """Whether a file is committed by so many closes."""
+        rule = self.rule_for(path)
+        return rule is not None and rule.committed.kind == "on_close" and closes >= rule.committed.closes
+
     def watched(self, root: str, globs: tuple[str, ...]) -> WatchedOutput:
         """What the node runtime has to watch.
 

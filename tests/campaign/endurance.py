@@ -105,7 +105,7 @@ def files(running: Node, count: int, kind: str = "files", **rule: Any) -> Memory
     producer: Job = running.python("p", _WRITE, root, str(count), outputs=[watched])
     with memory.watching(serve=running.server.pid, producer=producer.process.pid):
         assert producer.wait(_SECONDS) == 0
-        assert len(producer.named("committed")) == count
+        assert len(producer.commits()) == count
     return memory
 
 

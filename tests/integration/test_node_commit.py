@@ -320,7 +320,34 @@ def test_files_of_a_directory_that_was_renamed(runtime: Node, out: Path) -> None
     script = f"mkdir {out}/tmp; echo x > {out}/tmp/a; mv {out}/tmp {out}/d; {HOLD}"
     job = runtime.shell("j", script, outputs=[output(out, "d", "on_n_files", "directory", nFiles=1)])
     finish(job, ["a"], before_end=["a"])
-    assert job.named("committed")[0]["path"] == str(out / "d" / "a")
+    assert job.named("entry")[0]["path"] == str(out / "d" / "a")
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"committed": "on_close"}, ["opened a", "entry a", "entry b", "closed a", "complete"]),
+        (
+            {"committed": "on_close", "closes": 2},
+            ["opened a", "closed a", "closed b", "entry a", "entry b", "complete", "closed a"],
+        ),
+        ({"committed": "on_n_files", "nFiles": 2}, ["opened a", "entry a", "entry b", "complete", "closed a"]),
+        ({"committed": "on_termination"}, ["opened a", "entry a", "entry b", "complete"]),
+    ],
+)
+def test_what_is_told_of_the_entries_of_a_directory(
+    runtime: Node, out: Path, rule: dict[str, object], told: list[str]
+) -> None:
+    """A close that commits is told as a commit, and serve leaves commits of entries to those who read the events."""
+    script = f"mkdir {out}/d; cd {out}/d; for f in a b a; do echo x >> $f; sleep 0.15; done; {HOLD}"
+    job = runtime.shell("j", script, outputs=[output(out, "d", kind="directory", **rule)])  # type: ignore[arg-type]
+    time.sleep(0.5)
+    (job.directory / "go").touch()
+    assert job.wait() == 0
+    wait_for(lambda: job.served() and job.served()[-1]["event"] == "exit", "the last event")
+    events = [event for event in job.events() if event["event"] not in ("started", "exit", "changed")]
+    assert [" ".join([str(e["event"]), os.path.basename(str(e.get("path", "")))]).strip() for e in events] == told
+    assert [event["event"] for event in job.served()] == [e["event"] for e in job.events() if e["event"] != "entry"]
 
 
 def test_a_committed_entry_that_is_removed_counts_no_more(runtime: Node, out: Path) -> None:

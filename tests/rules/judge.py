@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import permutations
 from pathlib import Path
 
-from tests.node_support import Event, Job
+from tests.node_support import Event, Job, wait_for
 
 from .files import Fact, Files, Inode
 from .model import Model, Output
@@ -19,6 +19,8 @@ from .model import Model, Output
 #: Longer than the node runtime waits whether a close was no death.
 GRACE = 0.1
 TIMEOUT = 5.0
+#: The port of an output of type File[], whose files are committed at termination.
+MEETING = "meeting"
 #: Before, a time of modification is that of the last tick of the clock.
 FINE_TIMES = tuple(map(int, platform.release().split("-")[0].split(".")[:2])) >= (6, 13)
 
@@ -36,10 +38,12 @@ class Judge:
     """What may be said of a job: by more than one model, while it is open what the node runtime has seen.
 
     :ivar files: what the producer has made
+    :ivar place: the root of an output :data:`MEETING`, in which nobody else makes anything
     """
 
-    def __init__(self, job: Job, root: Path, outputs: tuple[Output, ...]) -> None:
-        self.job, self.root, self.outputs = job, root, outputs
+    def __init__(self, job: Job, root: Path, outputs: tuple[Output, ...], place: Path) -> None:
+        self.job, self.root, self.outputs, self.place = job, root, outputs, place
+        self.meetings = 0
         self.files = Files()
         self.models = [Model(outputs)]
         self.told: list[Event] = []
@@ -81,6 +85,7 @@ class Judge:
         """Waits until what is told is what one of the models says, after these facts."""
         deadline = time.monotonic() + TIMEOUT
         lenient = time.monotonic() + 2 * GRACE
+        self.meet()
         self.listen()
         while not (fitting := self.fitting(exactly=time.monotonic() < lenient)):
             assert self.job.process.poll() is None, self.explain()
@@ -90,7 +95,7 @@ class Judge:
         self.models = []
         for model in fitting:
             # What the kernel has merged stays so.
-            model.closed = self.said("closed")
+            model.closed = self.said("closed") + self.implied(model)
             if model not in self.models:
                 self.models.append(model)
         self.look()
@@ -102,8 +107,25 @@ class Judge:
     def said(self, event: str) -> Counter[tuple[str, str]]:
         return Counter(self.key(found) for found in self.told if found["event"] == event)
 
+    def meet(self) -> None:
+        """Waits until the node runtime has seen all that has happened: it sees things in their order."""
+        self.meetings += 1
+        mark = self.place / str(self.meetings)
+        mark.symlink_to("nowhere")
+        wait_for(lambda: any(event.get("path") == str(mark) for event in self.job.events()), self.explain(), TIMEOUT)
+
     def listen(self) -> None:
-        self.told = self.job.events()
+        self.told = [event for event in self.job.events() if event.get("port") != MEETING]
+
+    def is_implied(self, port: str, path: str) -> bool:
+        """Whether the first close of a file is not told, because it commits it."""
+        (output,) = (output for output in self.outputs if output.port == port)
+        rule = output.rule(path) if output.kind == "directory" else None
+        return rule is not None and (rule.committed == "on_n_files" or (rule.committed, rule.closes) == ("on_close", 1))
+
+    def implied(self, model: Model) -> Counter[tuple[str, str]]:
+        """The closes that are not told."""
+        return Counter(key for key, closes in model.closed.items() if closes and self.is_implied(*key))
 
     def fitting(self, exactly: bool) -> list[Model]:
         """The models of which all is told, and nothing else."""
@@ -113,12 +135,11 @@ class Judge:
         return str(event["port"]), os.path.relpath(str(event["path"]), self.root)
 
     def fits(self, model: Model, exactly: bool) -> bool:
-        closed = self.said("closed")
-        told = (
-            closed == +model.closed if exactly else closed.keys() == (+model.closed).keys() and closed <= model.closed
-        )
+        closed, due = self.said("closed"), model.closed - self.implied(model)
+        told = closed == due if exactly else closed.keys() == due.keys() and closed <= due
         complete = Counter(str(event["port"]) for event in self.told if event["event"] == "complete")
-        return told and self.said("committed") == Counter(model.committed) and complete == Counter(model.complete)
+        committed = self.said("committed") + self.said("entry")
+        return told and committed == Counter(model.committed) and complete == Counter(model.complete)
 
     def explain(self) -> str:
         models = "\n".join(f"{model.committed} {model.complete} {+model.closed}" for model in self.models)
@@ -128,14 +149,21 @@ class Judge:
 
     def look(self) -> None:
         """Checks the order of events, and remembers what was committed."""
-        opened: Counter[tuple[str, str]] = Counter()
+        opened: set[tuple[str, str]] = set()
+        kinds = {output.port: output.kind for output in self.outputs}
         for event in self.told:
             if "path" not in event:
                 continue
-            key = self.key(event)
-            opened[key] += event["event"] == "opened"
-            assert event["event"] not in ("closed", "committed") or opened[key], self.explain()
-            if event["event"] == "committed" and key not in self.snapshots:
+            key, said = self.key(event), event["event"]
+            # Of a directory only the first file is told to be there.
+            is_directory = kinds[key[0]] == "directory"
+            place = (key[0], "") if is_directory else key
+            assert not (is_directory and said == "opened" and place in opened), self.explain()
+            if said == "opened":
+                opened.add(place)
+            assert said not in ("closed", "committed", "entry") or place in opened, self.explain()
+            assert said != ("committed" if is_directory else "entry"), self.explain()
+            if said in ("committed", "entry") and key not in self.snapshots:
                 name = self.files.names.get(key[1])
                 inode = None if name is None else name.inode
                 self.snapshots[key] = Snapshot(inode)
@@ -144,7 +172,7 @@ class Judge:
     def unopened(self) -> list[str]:
         """Files that are there, and of which nothing is told."""
         opened = self.said("opened")
-        told = [output for output in self.outputs if output.kind != "directory" or output.is_early]
+        told = [output for output in self.outputs if output.kind != "directory"]
         return [p for p in self.files.names for o in told if o.entry(p) is not None and not opened[o.port, p]]
 
     def compare(self, port: str, path: str, closed_again: bool) -> None:

@@ -24,10 +24,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.node_support import Node, node
+from tests.node_support import Node, node, output
 
 from .files import Fact, Files, How
-from .judge import GRACE, Judge
+from .judge import GRACE, MEETING, Judge
 from .model import Output
 from .strategies import DIRECTORIES, PATHS, entry, outputs
 
@@ -45,8 +45,9 @@ class Machine(RuleBasedStateMachine):
     @initialize(outputs=outputs(), ending=st.sampled_from([0, 0, 0, 3, -9]))
     def start(self, outputs: tuple[Output, ...], ending: int) -> None:
         Machine.count += 1
-        root = self.runtime.base / f"out{Machine.count}"
+        root, meeting = (self.runtime.base / f"{name}{Machine.count}" for name in ("out", "meeting"))
         root.mkdir()
+        meeting.mkdir()
         self.ending = ending
         self.children: set[int] = set()
         self.steps = 0
@@ -55,9 +56,9 @@ class Machine(RuleBasedStateMachine):
             [sys.executable, "-IS", PRODUCER, root],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            outputs=[entry(root, output) for output in outputs],
+            outputs=[*(entry(root, each) for each in outputs), output(meeting, "*", kind="files", port=MEETING)],
         )
-        self.judge = Judge(self.job, root, outputs)
+        self.judge = Judge(self.job, root, outputs, meeting)
         self.job.wait_for("started")
 
     @property

@@ -206,7 +206,8 @@ def test_the_gates_of_the_jobs(make_job: gate.MakeJob, tmp_path: Path) -> None:
     (gated,) = spec.gates
     events = [json.loads(line) for line in Path(gated.events).read_text().splitlines()]
     names = [event["event"] for event in events]
-    assert ("committed" in names) is (make_job is not gate.outside)
+    assert ("committed" in names) is (make_job is gate.all_open)
+    assert ("entry" in names) is (make_job is gate.inside)
     assert ("exit" in names) is (make_job is gate.all_open)
     assert (Path(gated.target) in path.parents) is (make_job is gate.inside)
     assert not Path(gated.target).exists()

@@ -112,6 +112,12 @@ def test_the_rule_for_a_file_is_the_one_that_names_it_or_the_one_for_all() -> No
     assert not only_some.commits_early("x.log")
 
 
+def test_the_closes_that_commit_a_file() -> None:
+    output = early({"committed": "on_close:2"}, {"files": ["*.log"], "committed": "on_n_files", "nFiles": 2})
+    assert [output.closes_enough("d/x.txt", closes) for closes in (1, 2, 3)] == [False, True, True]
+    assert not output.closes_enough("d/x.log", 3)
+
+
 def test_what_the_node_runtime_is_told() -> None:
     output = early({"committed": "on_close:2"}, {"files": ["*.log"], "committed": "on_file", "fileDeps": ["done"]})
     watched = output.watched("/out", ("*.txt", "*.log"))

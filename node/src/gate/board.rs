@@ -221,7 +221,7 @@ impl Board {
 }
 
 impl Base {
-    fn of(argument: u64) -> Self {
+    pub fn of(argument: u64) -> Self {
         match argument as i32 {
             nix::libc::AT_FDCWD => Self::Working,
             descriptor => Self::Descriptor(descriptor),

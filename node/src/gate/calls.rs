@@ -123,6 +123,29 @@ pub const CALLS: &[Call] = &[
     Call { number: libc::SYS_getdents, named: Named::Listing, empty: None },
 ];
 
+/// The calls that tell how files are read; maps are told, too, if they are of a file.
+pub const OBSERVED: &[i64] = &[
+    libc::SYS_openat,
+    libc::SYS_lseek,
+    libc::SYS_pread64,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_creat,
+    libc::SYS_openat2,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_sendfile,
+    libc::SYS_copy_file_range,
+    libc::SYS_splice,
+    // After these, not all is seen.
+    libc::SYS_open_by_handle_at,
+    libc::SYS_io_setup,
+    libc::SYS_io_uring_setup,
+];
+
 impl Follow {
     pub fn holds(self, arguments: &[u64; 6]) -> bool {
         match self {

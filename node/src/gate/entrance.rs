@@ -13,7 +13,8 @@ use nix::fcntl::{fcntl, FcntlArg, FdFlag, OFlag};
 use nix::sys::socket::{socketpair, AddressFamily, MsgFlags, SockFlag, SockType};
 use nix::unistd::{execvp, Pid};
 
-use super::{filter, memory};
+use super::filter::{self, Purpose};
+use super::memory;
 use crate::exec::{CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
 use crate::rights;
 use crate::sys::{self, seccomp};
@@ -35,6 +36,7 @@ const LONGEST: usize = 4096;
 pub struct Entrance {
     socket: OwnedFd,
     other: Option<OwnedFd>,
+    purpose: Purpose,
 }
 
 /// What has happened at the entrance.
@@ -51,18 +53,21 @@ pub enum Entered {
 }
 
 impl Entrance {
-    pub fn new() -> nix::Result<Self> {
+    pub fn new(purpose: Purpose) -> nix::Result<Self> {
         let (socket, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
         fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         fcntl(&other, FcntlArg::F_SETFD(FdFlag::empty()))?;
-        Ok(Self { socket, other: Some(other) })
+        Ok(Self { socket, other: Some(other), purpose })
     }
 
     /// The command that enters and becomes the one that `words` are.
     pub fn command(&self, words: &[OsString]) -> std::io::Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
         let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        command.arg("enter").arg("--socket").arg(socket.to_string()).arg("--").args(words);
+        command.arg("enter").arg("--socket").arg(socket.to_string());
+        let purposes = [("--hold", self.purpose.holds), ("--observe", self.purpose.observes)];
+        command.args(purposes.into_iter().filter(|(_, meant)| *meant).map(|(name, _)| name));
+        command.arg("--").args(words);
         Ok(command)
     }
 
@@ -110,7 +115,7 @@ fn test(process: Pid, address: &[u8]) -> Option<String> {
 }
 
 /// `sfio-node enter`: see the module.
-pub fn enter(socket: RawFd, words: &[OsString]) -> i32 {
+pub fn enter(socket: RawFd, purpose: Purpose, words: &[OsString]) -> i32 {
     let socket = sys::own(socket);
     let _ = fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
     let say = |kind: u8, text: &[u8], listener: Option<&OwnedFd>| {
@@ -118,7 +123,7 @@ pub fn enter(socket: RawFd, words: &[OsString]) -> i32 {
         rights::send(&socket, &message, listener.map(AsFd::as_fd), MsgFlags::empty())
     };
     let mark = MARK;
-    let said = match listen() {
+    let said = match listen(purpose) {
         Ok(listener) => {
             let address = std::hint::black_box(&mark).as_ptr() as usize;
             say(LISTENS, &address.to_ne_bytes(), Some(&listener))
@@ -140,11 +145,12 @@ pub fn enter(socket: RawFd, words: &[OsString]) -> i32 {
     }
 }
 
-fn listen() -> Result<OwnedFd, String> {
+fn listen(purpose: Purpose) -> Result<OwnedFd, String> {
     if std::env::var_os(WITHOUT_GATE).is_some() {
         return Err(format!("{WITHOUT_GATE} is set"));
     }
-    seccomp::listen(&mut filter::program()).map_err(|error| match error.raw_os_error() {
+    // At a gate, a call may wait long.
+    seccomp::listen(&mut filter::program(purpose), !purpose.holds).map_err(|error| match error.raw_os_error() {
         Some(nix::libc::EBUSY) => "this process has a seccomp listener already, as in some containers".into(),
         _ => format!("seccomp user notification: {error}"),
     })

@@ -2,7 +2,7 @@
 
 use nix::libc::{self, sock_filter};
 
-use super::calls::{Call, CALLS, EMPTY_PATH};
+use super::calls::{Call, CALLS, EMPTY_PATH, OBSERVED};
 
 /// `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
 const NUMBER: u32 = 0;
@@ -34,17 +34,50 @@ const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
+/// What a filter is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Purpose {
+    /// Calls with a path are told, for some have to wait.
+    pub holds: bool,
+    /// Calls that read are told.
+    pub observes: bool,
+}
+
 /// Makes the filter.
 ///
-/// Calls of another architecture than the native one are allowed: what they look for is not there before it is
-/// committed, so that they find no file.
-pub fn program() -> Vec<sock_filter> {
-    let mut program = vec![jump(LOAD, ARCHITECTURE, 0, 0), jump(EQUAL, NATIVE, 1, 0), ALLOW, jump(LOAD, NUMBER, 0, 0)];
+/// A gate need not know of calls of another architecture than the native one: what they look for is not there before it
+/// is committed, so that they find no file.
+pub fn program(purpose: Purpose) -> Vec<sock_filter> {
+    let foreign = if purpose.observes { NOTIFY } else { ALLOW };
+    let mut program =
+        vec![jump(LOAD, ARCHITECTURE, 0, 0), jump(EQUAL, NATIVE, 1, 0), foreign, jump(LOAD, NUMBER, 0, 0)];
     #[cfg(target_arch = "x86_64")]
-    program.extend([jump(AT_LEAST, X32, 0, 1), ALLOW]);
-    program.extend(CALLS.iter().flat_map(hold));
-    program.extend([jump(EQUAL, libc::SYS_io_uring_setup as u32, 0, 1), REFUSE, ALLOW]);
+    program.extend([jump(AT_LEAST, X32, 0, 1), foreign]);
+    if purpose.holds {
+        program.extend(CALLS.iter().flat_map(hold));
+        program.extend([jump(EQUAL, libc::SYS_io_uring_setup as u32, 0, 1), REFUSE]);
+    }
+    if purpose.observes {
+        program.extend(map_of_file());
+        program.extend(OBSERVED.iter().flat_map(|number| [jump(EQUAL, *number as u32, 0, 1), NOTIFY]));
+    }
+    program.push(ALLOW);
     program
+}
+
+/// Whether a call came in the way that the numbers of calls are meant.
+pub fn is_native(call: &libc::seccomp_data) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if call.nr as u32 >= X32 {
+        return false;
+    }
+    call.arch == NATIVE
+}
+
+/// Most maps are of no file, which need no answer.
+fn map_of_file() -> [sock_filter; 5] {
+    let no_file = jump(EQUAL, -1_i32 as u32, 0, 1);
+    [jump(EQUAL, libc::SYS_mmap as u32, 0, 4), jump(LOAD, argument(4), 0, 0), no_file, ALLOW, NOTIFY]
 }
 
 fn hold(call: &Call) -> Vec<sock_filter> {
@@ -98,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_held() {
-        let program = program();
+        let program = program(Purpose { holds: true, observes: false });
         let none = [0; 6];
         for call in CALLS {
             assert_eq!(run(&program, NATIVE, call.number, none), libc::SECCOMP_RET_USER_NOTIF, "{}", call.number);
@@ -111,8 +144,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_observed() {
+        let none = [0; 6];
+        for holds in [false, true] {
+            let program = program(Purpose { holds, observes: true });
+            let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
+            for number in OBSERVED.iter().filter(|number| !holds || **number != libc::SYS_io_uring_setup) {
+                assert_eq!(answer(*number, none), libc::SECCOMP_RET_USER_NOTIF, "{number}");
+            }
+            for number in [libc::SYS_read, libc::SYS_readv, libc::SYS_fstat, libc::SYS_close] {
+                assert_eq!(answer(number, none), libc::SECCOMP_RET_ALLOW);
+            }
+            assert_eq!(answer(libc::SYS_mmap, none), libc::SECCOMP_RET_USER_NOTIF);
+            for no_file in [u64::MAX, u64::from(u32::MAX)] {
+                assert_eq!(answer(libc::SYS_mmap, [0, 0, 0, 0, no_file, 0]), libc::SECCOMP_RET_ALLOW);
+            }
+            let held = if holds { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
+            assert_eq!(answer(libc::SYS_readlinkat, none), held);
+            assert_eq!(run(&program, 0x4000_0003, libc::SYS_read, none), libc::SECCOMP_RET_USER_NOTIF, "32 bits");
+        }
+    }
+
+    #[test]
     fn descriptors_need_no_answer() {
-        let program = program();
+        let program = program(Purpose { holds: true, observes: false });
         let stat = |directory: i32, flags: u32| {
             run(&program, NATIVE, libc::SYS_newfstatat, [directory as u64, 0, 0, u64::from(flags), 0, 0])
         };

@@ -1,13 +1,13 @@
 //! Where a path of another process leads, as the kernel would find it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a directory is, by whatever name: its device and number.
-pub type Identity = (u64, u64);
+pub use crate::observe::Identity;
 
 /// As many symbolic links as the kernel follows.
 const LINKS: usize = 40;
@@ -34,12 +34,17 @@ pub struct Caller {
 
 /// Whether a path leads to something that is there.
 pub fn exists(caller: Caller, base: Base, path: &[u8], follow: bool) -> bool {
+    find(caller, base, path, follow).is_ok()
+}
+
+/// What a path leads to.
+pub fn find(caller: Caller, base: Base, path: &[u8], follow: bool) -> io::Result<Metadata> {
     let path = of_root(caller, base, path);
     let path = path.here(path.path.as_os_str());
     if follow {
-        fs::metadata(path).is_ok()
+        fs::metadata(path)
     } else {
-        fs::symlink_metadata(path).is_ok()
+        fs::symlink_metadata(path)
     }
 }
 
@@ -115,10 +120,18 @@ fn of_root(Caller { thread, elsewhere }: Caller, base: Base, path: &[u8]) -> Roo
     let start = path.iter().take_while(|byte| **byte == b'/').count();
     let path = Path::new(OsStr::from_bytes(&path[start..]));
     // These mean whoever asks.
-    let own = [("proc/self", ""), ("proc/thread-self", ""), ("dev/fd", "fd")];
+    let own = [("proc/self", ""), ("proc/thread-self", ""), ("dev/fd", "fd"), ("dev/stdin", "fd/0")];
     let of_thread = own.into_iter().find_map(|(own, place)| Some((place, path.strip_prefix(own).ok()?)));
     let path = match of_thread {
-        Some((place, rest)) if start > 0 => Path::new("proc").join(thread.to_string()).join(place).join(rest),
+        Some((place, rest)) if start > 0 => {
+            let place = Path::new("proc").join(thread.to_string()).join(place);
+            // Not with a slash at the end, as what is a directory.
+            if rest.as_os_str().is_empty() {
+                place
+            } else {
+                place.join(rest)
+            }
+        }
         _ => path.to_owned(),
     };
     Rooted { root: root.into(), path }

@@ -1,6 +1,7 @@
 //! What a command finds at the place of a gated input: nothing before it is committed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, FileTimes, FileType, Permissions};
 use std::io::{self, ErrorKind};
@@ -43,15 +44,23 @@ pub enum Arrival {
 pub struct Tree {
     source: PathBuf,
     target: PathBuf,
+    /// Entries are told, for listings that deliver them.
+    lists: bool,
     /// The directory has the mode of its source, which need not be there at first.
     adopted: Cell<bool>,
+    /// What is in place already.
+    placed: RefCell<HashSet<PathBuf>>,
 }
 
 impl Tree {
     /// Makes the directory, empty.
-    pub fn new(source: &Path, target: &Path) -> io::Result<(Self, Arrival)> {
+    ///
+    /// # Arguments
+    /// * `lists` - arrivals tell of each entry, and not of directories only
+    pub fn new(source: &Path, target: &Path, lists: bool) -> io::Result<(Self, Arrival)> {
         DirBuilder::new().mode(0o755).create(target)?;
-        let tree = Self { source: source.to_owned(), target: target.to_owned(), adopted: Cell::new(false) };
+        let (source, adopted, placed) = (source.to_owned(), Cell::new(false), RefCell::default());
+        let tree = Self { source, target: target.to_owned(), lists, adopted, placed };
         let root = arrived_directory(target)?;
         Ok((tree, root))
     }
@@ -73,7 +82,7 @@ impl Tree {
             self.make_directory(directory, &mut arrivals)?;
         }
         match self.link(relative) {
-            Ok(true) => arrivals.extend(arrived(&self.target.join(relative))),
+            Ok(true) => arrivals.extend(self.arrived(relative)),
             Ok(false) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -109,7 +118,7 @@ impl Tree {
                 self.make_directory(&path, arrivals)?;
                 self.mirror(&path, arrivals)?;
             } else if self.put(&path, kind)? {
-                arrivals.extend(arrived(&self.target.join(&path)));
+                arrivals.extend(self.arrived(&path));
             }
         }
         let (found, target) = (fs::metadata(&source)?, self.target.join(relative));
@@ -129,14 +138,19 @@ impl Tree {
 
     /// False: it is there already.
     fn link(&self, relative: &Path) -> io::Result<bool> {
+        if self.placed.borrow().contains(relative) {
+            return Ok(false);
+        }
         let (source, target) = (self.source.join(relative), self.target.join(relative));
         match fs::hard_link(&source, &target) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(error),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(error),
             // Too many links, or somebody else's file: a copy that appears as a whole.
-            Err(_) => copy(&source, &target).map(|()| true),
+            Err(_) => copy(&source, &target)?,
+            Ok(()) => {}
         }
+        self.placed.borrow_mut().insert(relative.to_owned());
+        Ok(true)
     }
 
     fn copy_link(&self, relative: &Path) -> io::Result<bool> {
@@ -159,8 +173,14 @@ impl Tree {
         }
         self.adopt_mode(relative)?;
         arrivals.push(arrived_directory(&target)?);
-        arrivals.extend(arrived(&target));
+        arrivals.extend(self.arrived(relative));
         Ok(())
+    }
+
+    fn arrived(&self, relative: &Path) -> Option<Arrival> {
+        let path = self.lists.then(|| self.target.join(relative))?;
+        let (directory, name) = (identity(path.parent()?)?, path.file_name()?);
+        Some(Arrival::Entry { directory, entry: entry(name, &path)? })
     }
 }
 
@@ -188,11 +208,6 @@ fn copy(source: &Path, target: &Path) -> io::Result<()> {
         let _ = fs::remove_file(&part);
     }
     copied
-}
-
-fn arrived(path: &Path) -> Option<Arrival> {
-    let (directory, name) = (identity(path.parent()?)?, path.file_name()?);
-    Some(Arrival::Entry { directory, entry: entry(name, path)? })
 }
 
 fn arrived_directory(path: &Path) -> io::Result<Arrival> {
@@ -242,7 +257,7 @@ mod tests {
         }
         symlink("../a", source.join("deep/inside")).unwrap();
         symlink("../../elsewhere", source.join("deep/outside")).unwrap();
-        let (tree, root) = Tree::new(&source, &target).unwrap();
+        let (tree, root) = Tree::new(&source, &target, true).unwrap();
         assert!(matches!(root, Arrival::Directory { path, .. } if path == target));
         assert_eq!(names(&tree.place(Path::new("deep/er/b")).unwrap()), ["b", "deep", "er"]);
         let mode = |path: &str| fs::metadata(target.join(path)).unwrap().permissions().mode() & 0o777;

@@ -1,12 +1,13 @@
 //! What was committed while the job ran, and whether it stays so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::commit::Decision;
 use crate::event::Event;
-use crate::job::Output;
+use crate::job::{Kind, Output};
 use crate::stamp::{Fate, Stamp};
 
 /// A file that was committed early.
@@ -23,7 +24,9 @@ struct Early {
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     /// By output and path.
-    early: BTreeMap<(usize, PathBuf), Early>,
+    early: BTreeMap<usize, BTreeMap<OsString, Early>>,
+    /// Outputs of which a file was told to be there.
+    opened: BTreeSet<usize>,
     /// Closes may have been missed.
     pub lost: bool,
     ended: bool,
@@ -33,20 +36,30 @@ impl Commits {
     pub fn events<'e>(&mut self, outputs: &'e [Output], decision: &'e Decision) -> Vec<Event<'e>> {
         let port = |index: usize| outputs[index].port.as_str();
         match decision {
-            Decision::Opened { port: index, path } => vec![Event::Opened { port: port(*index), path }],
+            Decision::Opened { port: index, path } => {
+                let first = self.opened.insert(*index);
+                let output = &outputs[*index];
+                let tells = first || output.observed || output.kind != Kind::Directory;
+                tells.then_some(Event::Opened { port: port(*index), path }).into_iter().collect()
+            }
             Decision::Closed { port: index, path, closes } => {
-                let closed = Event::Closed { port: port(*index), path, closes: *closes };
+                let output = &outputs[*index];
+                let tells = *closes > 1 || output.observed || !output.commits_at_close(path);
+                let closed = tells.then_some(Event::Closed { port: port(*index), path, closes: *closes });
                 let changed = self.closed_again(*index, path).map(|how| changed(port(*index), path, how));
-                [Some(closed), changed].into_iter().flatten().collect()
+                [closed, changed].into_iter().flatten().collect()
             }
             Decision::Committed { port: index, path } => {
                 let file = fs::metadata(path).ok();
                 let stamp = file.as_ref().map(Stamp::of);
                 if !self.ended {
-                    self.early.insert((*index, path.clone()), Early { stamp, closed_again: false, told: false });
+                    let early = Early { stamp, closed_again: false, told: false };
+                    self.early.entry(*index).or_default().insert(path.into(), early);
                 }
                 let size = file.map_or(0, |file| file.len());
-                vec![Event::Committed { port: port(*index), path, size }]
+                let port = port(*index);
+                let is_entry = outputs[*index].kind == Kind::Directory;
+                vec![if is_entry { Event::Entry { port, path, size } } else { Event::Committed { port, path, size } }]
             }
             Decision::Complete { port: index } => vec![Event::Complete { port: port(*index) }],
             Decision::Fewer { port: index, promised, found } => {
@@ -59,13 +72,14 @@ impl Commits {
     pub fn end<'e>(&'e mut self, outputs: &'e [Output]) -> Vec<Event<'e>> {
         self.ended = true;
         let lost = self.lost;
-        let fates = self.early.iter_mut().map(|((index, path), early)| (index, path, early.tell(path, lost)));
-        let told = fates.filter_map(|(index, path, fate)| Some((index, path, fate?)));
-        told.map(|(index, path, how)| changed(outputs[*index].port.as_str(), path, how)).collect()
+        let files = self.early.iter_mut().flat_map(|(index, files)| files.iter_mut().map(move |file| (*index, file)));
+        let fates = files.map(|(index, (path, early))| (index, Path::new(path), early));
+        let told = fates.filter_map(|(index, path, early)| Some((index, path, early.tell(path, lost)?)));
+        told.map(|(index, path, how)| changed(outputs[index].port.as_str(), path, how)).collect()
     }
 
     fn closed_again(&mut self, index: usize, path: &Path) -> Option<&'static str> {
-        let early = self.early.get_mut(&(index, path.to_owned()))?;
+        let early = self.early.get_mut(&index)?.get_mut(path.as_os_str())?;
         early.closed_again = true;
         early.tell(path, self.lost)
     }

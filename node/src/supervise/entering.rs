@@ -2,7 +2,7 @@
 
 use super::{Supervisor, Token};
 use crate::event::Event;
-use crate::gate::Entered;
+use crate::gate::{Entered, Purpose};
 
 impl Supervisor<'_> {
     /// Hears what the process at the entrance says.
@@ -23,8 +23,14 @@ impl Supervisor<'_> {
 
     fn enter(&mut self, trouble: Option<String>) {
         if let Some(reason) = trouble {
-            let message = format!("no gate ({reason}): the command starts when all that it reads is committed");
+            let effect = match self.gates.purpose() {
+                Some(Purpose { holds: false, .. }) => "how the command reads is not observed",
+                Some(Purpose { observes: false, .. }) => "the command starts when all that it reads is committed",
+                _ => "the command starts when all that it reads is committed, and how it reads is not observed",
+            };
+            let message = format!("no gate ({reason}): {effect}");
             self.note(&[Event::Warning { message: &message }]);
+            self.gates.lose_sight();
             self.held = true;
         }
         self.let_in();

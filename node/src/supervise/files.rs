@@ -1,20 +1,19 @@
 //! What happens to the job's files, and what is announced of it.
 
 use std::collections::btree_map::Entry;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::Supervisor;
 use crate::commit::Fact;
 use crate::event::Event;
-use crate::hold::{ProcessId, Snapshot, Vitals};
+use crate::hold::{Snapshot, Vitals};
 use crate::outputs::{existing, Change};
 use crate::sys;
 use crate::tree::{self, Process};
 
 impl Supervisor<'_> {
     pub(super) fn take_changes(&mut self, changes: Vec<Change>) {
-        let processes = if changes.iter().any(Change::is_close) { tree::descendants() } else { Vec::new() };
+        let processes = if changes.iter().any(Change::is_close) { self.processes.look() } else { Vec::new() };
         let mut closes: Vec<(PathBuf, bool)> = Vec::new();
         let mut placed: Vec<PathBuf> = Vec::new();
         let mut found: Vec<PathBuf> = Vec::new();
@@ -59,10 +58,13 @@ impl Supervisor<'_> {
         if self.reason.is_some() || self.holder.next_review().is_none_or(|at| at > now) {
             return;
         }
-        let suspects: BTreeSet<ProcessId> = self.holder.suspects().collect();
-        let living =
-            suspects.iter().filter_map(|id| tree::read(id.pid)).filter(|process| suspects.contains(&process.id));
-        let mut snapshot = self.snapshot(living.collect());
+        let suspects = self.holder.suspects();
+        let living: Vec<Process> = suspects
+            .iter()
+            .filter_map(|id| self.processes.read(id.pid))
+            .filter(|process| suspects.contains(&process.id))
+            .collect();
+        let mut snapshot = self.snapshot(living);
         for (id, process) in &self.suspects {
             let status = sys::status_of_dead(process).unwrap_or(0);
             if status != 0 {
@@ -76,10 +78,10 @@ impl Supervisor<'_> {
 
     /// A descriptor of a process tells how it ended, even when its parent was quicker than we.
     fn keep_hold_of_suspects(&mut self) {
-        let suspects: BTreeSet<ProcessId> = self.holder.suspects().collect();
+        let suspects = self.holder.suspects();
         self.suspects.retain(|id, _| suspects.contains(id));
         for id in suspects {
-            if let Entry::Vacant(place) = self.suspects.entry(id) {
+            if let Entry::Vacant(place) = self.suspects.entry(*id) {
                 if let Some(process) = sys::open_process(id.pid) {
                     place.insert(process);
                 }
@@ -101,9 +103,9 @@ impl Supervisor<'_> {
         }
     }
 
-    pub(super) fn snapshot(&self, processes: Vec<Process>) -> Snapshot {
+    pub(super) fn snapshot(&mut self, processes: Vec<Process>) -> Snapshot {
         let main = processes.iter().find(|process| process.id.pid == self.main.as_raw()).copied();
-        let main = main.or_else(|| tree::read(self.main.as_raw()));
+        let main = main.or_else(|| self.processes.read(self.main.as_raw()));
         let main_exiting = self.status.is_some() || main.is_none_or(|process| process.vitals.exiting);
         Snapshot { processes: tree::vitals(&processes), orphans: self.orphans, main_exiting }
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::prctl::set_no_new_privs;
+use nix::sys::prctl::{get_no_new_privs, set_no_new_privs};
 
 use super::own;
 
@@ -44,31 +44,34 @@ mod ioctl {
 /// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP: the one who waits runs where the one who answers did.
 const SYNC_WAKE_UP: i32 = 1;
 
+/// SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV of linux/seccomp.h.
+const WAIT_KILLABLE: u64 = 1 << 5;
+
 /// Puts a filter on this process and its children, and returns the descriptor to answer at.
+///
+/// # Arguments
+/// * `patient` - signals other than those that kill wait for the answer, as long as that is known to come (Linux 5.19)
 ///
 /// # Errors
 /// The error of seccomp(2); EBUSY where there is such a filter already.
-pub fn listen(program: &mut [libc::sock_filter]) -> io::Result<OwnedFd> {
-    match install(program) {
-        Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+pub fn listen(program: &mut [libc::sock_filter], patient: bool) -> io::Result<OwnedFd> {
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    match install(program, if patient { flags | WAIT_KILLABLE } else { flags }) {
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) && !get_no_new_privs()? => {
             set_no_new_privs()?;
-            install(program)
+            listen(program, patient)
         }
+        Err(error) if patient && error.raw_os_error() == Some(libc::EINVAL) => listen(program, false),
         result => result,
     }
 }
 
-fn install(program: &mut [libc::sock_filter]) -> io::Result<OwnedFd> {
+fn install(program: &mut [libc::sock_filter], flags: u64) -> io::Result<OwnedFd> {
     let length = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
     let filter = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
     // SAFETY: `filter` and the program it points to live until the call returns; the kernel copies them.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
-            &filter as *const libc::sock_fprog,
-        )
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &filter as *const libc::sock_fprog)
     };
     Ok(own(Errno::result(result)? as i32))
 }
@@ -103,8 +106,8 @@ pub enum Answer {
     Error(Errno),
 }
 
-/// Answers a call. That the process is gone, or was interrupted, is no matter.
-pub fn answer(listener: &impl AsFd, id: u64, answer: Answer) {
+/// Answers a call, and returns whether it was still there: its process may be gone, or was interrupted.
+pub fn answer(listener: &impl AsFd, id: u64, answer: Answer) -> bool {
     let (val, error, flags) = match answer {
         Answer::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
         Answer::Value(value) => (value, 0, 0),
@@ -112,7 +115,7 @@ pub fn answer(listener: &impl AsFd, id: u64, answer: Answer) {
     };
     let mut response = libc::seccomp_notif_resp { id, val, error, flags };
     // SAFETY: the kernel reads one live `seccomp_notif_resp`.
-    let _ = unsafe { ioctl::send(listener.as_fd().as_raw_fd(), &mut response) };
+    unsafe { ioctl::send(listener.as_fd().as_raw_fd(), &mut response) }.is_ok()
 }
 
 /// Whether a call still waits for its answer.

@@ -1,0 +1,393 @@
+"""What sfio-node sees of how a job reads its inputs, with real programs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.node_support import Event, Job, Node, output, wait_for
+
+LINES = 20_000
+AGAIN, MAPPED, SOUGHT, AT = "opened again", "mapped", "sought", "read at a position"
+WRITING, EXECUTED, UNKNOWN = "opened for writing", "executed", "unknown"
+
+
+@pytest.fixture
+def data(runtime: Node) -> Path:
+    """An input of more than one buffer, with a link and a compressed copy beside it."""
+    path = runtime.base / "in" / "f"
+    path.write_text("".join(f"line {number}\n" for number in range(LINES)))
+    (runtime.base / "in" / "f.gz").write_bytes(gzip.compress(path.read_bytes()))
+    return path
+
+
+def observed(*paths: Path) -> list[Event]:
+    return [{"name": path.name, "path": str(path)} for path in paths]
+
+
+def observe(runtime: Node, script: str, *paths: Path, **options: object) -> Job:
+    """Runs a script of bash that has to succeed, in the base directory."""
+    options.setdefault("observed", observed(*paths))
+    command = ["bash", "-euc", f"cd {runtime.base}; {script}"]
+    job = runtime.start("j", command, stdout=subprocess.DEVNULL, **options)  # type: ignore[arg-type]
+    assert job.wait() == 0
+    assert job.exit()["success"]
+    return job
+
+
+def verdicts(job: Job) -> dict[str, tuple[object, object]]:
+    """Returns openings and reasons, by the name of the file."""
+    used, started = job.named("used"), job.named("started")[0]["time"]
+    assert isinstance(started, float)
+    for event in used:
+        assert event["sequential"] == (not event["reasons"])
+        first, last, ended = event["first"], event["last"], event["time"]
+        assert isinstance(first, float)
+        assert isinstance(last, float)
+        assert isinstance(ended, float)
+        assert started - 1 < first <= last <= ended
+    names = [os.path.basename(str(event["path"])) for event in used]
+    assert len(set(names)) == len(names), used
+    return {name: (event["opens"], event["reasons"]) for name, event in zip(names, used, strict=True)}
+
+
+SEQUENTIAL = [
+    "cat in/f",
+    "cat < in/f",
+    "cat in/f | sort | tail -n 1",
+    "sort in/f",
+    "md5sum in/f",
+    "awk '{n += $2} END {print n}' in/f",
+    "sed s/line/x/ in/f",
+    "cut -c 1-3 in/f",
+    "wc -l in/f",
+    "wc -c in/f",  # it asks for the size only
+    "exec 7< in/f; (cat <&7)",
+    "(cd in; cat ./../in//f)",
+    "ln -s in/f link; ln -s $PWD/link second; cat second",
+    "ln in/f name; cat name",
+    "dd if=in/f of=/dev/null bs=1k status=none",
+    "ls -l in; test -s in/f; cat in/f",
+    "head -c 100000000 in/f",
+    f"{sys.executable} -c 'for line in open(\"in/f\"): pass'",
+    f'{sys.executable} -c \'import hashlib; hashlib.md5(open("in/f", "rb").read())\'',
+    f"{sys.executable} -c 'import threading as t; x = t.Thread(target=open(\"in/f\").read); x.start(); x.join()'",
+    "perl -ne '$n++' in/f",
+]
+OTHERWISE = [
+    ("cat in/f; cat in/f", 2, [AGAIN]),
+    ("cat in/f & cat in/f & wait", 2, [AGAIN]),
+    ("for i in $(seq 20); do cat in/f & done; wait", 20, [AGAIN]),
+    ("paste in/f in/f", 2, [AGAIN]),
+    ("exec < in/f; cat /dev/stdin", 2, [AGAIN]),
+    ("exec 7< in/f; cat /proc/self/fd/7", 2, [AGAIN]),
+    ("head -n 1 in/f", 1, [SOUGHT]),
+    ("tail -c 10 in/f", 1, [SOUGHT]),
+    ("grep -c 7 in/f", 1, [SOUGHT]),  # it looks for holes
+    ("while read -r line; do [ $line != 'line 9' ] || break; done < in/f", 1, [SOUGHT]),
+    ("dd if=in/f of=/dev/null bs=1k skip=3 status=none", 1, [SOUGHT]),
+    (f"{sys.executable} -c 'f = open(\"in/f\"); f.read(9); f.seek(0)'", 1, [SOUGHT]),
+    (f"{sys.executable} -c 'import os; os.pread(os.open(\"in/f\", 0), 9, 9)'", 1, [AT]),
+    (f"{sys.executable} -c 'import os; os.preadv(os.open(\"in/f\", 0), [bytearray(9)], 9)'", 1, [AT]),
+    (f"{sys.executable} -c 'import os; os.sendfile(1, os.open(\"in/f\", 0), 0, 9)' | cat", 1, [AT]),
+    (
+        f"{sys.executable} -c 'import mmap; f = open(\"in/f\"); mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)'",
+        1,
+        [MAPPED],
+    ),
+    ("echo more >> in/f", 0, [WRITING]),
+    ("exec 7<> in/f", 1, [WRITING]),
+]
+
+
+@pytest.mark.parametrize("script", SEQUENTIAL)
+def test_front_to_back(runtime: Node, data: Path, script: str) -> None:
+    job = observe(runtime, script, data)
+    assert verdicts(job) == {"f": (1, [])}
+    assert [event["event"] for event in job.events()][-2:] == ["used", "exit"]
+    assert not job.named("warning")
+
+
+@pytest.mark.parametrize(("script", "opens", "reasons"), OTHERWISE)
+def test_otherwise(runtime: Node, data: Path, script: str, opens: int, reasons: list[str]) -> None:
+    assert verdicts(observe(runtime, script, data)) == {"f": (opens, reasons)}
+
+
+@pytest.mark.parametrize(
+    ("script", "reasons"),
+    [
+        ("gzip -dc in/f.gz", []),
+        ("zcat in/f.gz | tail -n 1", []),
+        (f"{sys.executable} -c 'import gzip; gzip.open(\"in/f.gz\").read()'", []),
+        (f'{sys.executable} -c \'import zipfile; zipfile.ZipFile("in/f.zip").read("f")\'', [SOUGHT]),
+        (f'{sys.executable} -c \'import tarfile; tarfile.open("in/f.tar", "r|").extractfile\'', []),
+    ],
+)
+def test_archives(runtime: Node, data: Path, script: str, reasons: list[str]) -> None:
+    inputs = [data.with_name(f"f.{suffix}") for suffix in ("gz", "zip", "tar")]
+    with zipfile.ZipFile(inputs[1], "w") as archive:
+        archive.write(data, "f")
+    subprocess.run(["tar", "-cf", inputs[2], data.name], cwd=data.parent, check=True)
+    found = verdicts(observe(runtime, script, *inputs))
+    assert list(found.values()) == [(1, reasons)]
+
+
+@pytest.mark.skipif(shutil.which("samtools") is None, reason="no samtools")
+def test_samtools(runtime: Node) -> None:
+    sam = runtime.base / "in" / "f.sam"
+    reads = "".join(f"r{number}\t0\tc\t{number + 1}\t60\t4M\t*\t0\t0\tACGT\tIIII\n" for number in range(999))
+    sam.write_text(f"@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:c\tLN:5000\n{reads}")
+    bam, whole = sam.with_suffix(".bam"), runtime.base / "in" / "whole.bam"
+    for target in (bam, whole):
+        subprocess.run(["samtools", "view", "-b", "-o", target, sam], check=True)
+    subprocess.run(["samtools", "index", bam], check=True)
+    script = "samtools view -c in/f.bam c:100-200; samtools view -c in/f.sam; samtools view -c in/whole.bam"
+    found = verdicts(observe(runtime, script, bam, sam, whole))
+    assert SOUGHT in str(found["f.bam"])
+    assert found["f.sam"] == (1, [])
+    assert found["whole.bam"] == (1, [SOUGHT])  # it looks for the mark at the end, where it can
+
+
+def test_what_is_not_opened(runtime: Node, data: Path) -> None:
+    job = observe(runtime, "ls -l in; stat in/f; test -r in/f; cat in/f.gz", data, data.with_name("missing"))
+    assert verdicts(job) == {}
+
+
+def test_standard_input(runtime: Node, data: Path) -> None:
+    inputs = observed(data)
+    for name, command, opens, reasons in [
+        ("cat", ["cat"], 1, []),
+        ("head", ["head", "-n", "1"], 1, [SOUGHT]),
+        ("again", ["cat", "/dev/stdin"], 2, [AGAIN]),
+        ("both", ["sh", "-c", f"cat; cat {data}"], 2, [AGAIN]),
+        ("never", ["true"], 1, []),
+    ]:
+        text = json.dumps({"name": name, "observed": inputs, "stdin": str(data)})
+        job = runtime.start(name, command, job=text, stdout=subprocess.DEVNULL)
+        assert job.wait() == 0
+        assert verdicts(job) == {"f": (opens, reasons)}, name
+    with data.open() as file:
+        job = runtime.start("inherited", ["cat"], observed=inputs, stdin=file.fileno(), stdout=subprocess.DEVNULL)
+    assert job.wait() == 0
+    assert verdicts(job) == {"f": (1, [])}
+
+
+def test_a_directory(runtime: Node, data: Path) -> None:
+    directory = runtime.base / "in" / "d"
+    (directory / "deep" / "er").mkdir(parents=True)
+    for name in ("a", "b", "deep/er/c", "unread"):
+        (directory / name).write_text("text")
+    (directory / "linked").symlink_to(data)
+    script = "cat in/d/a in/d/deep/er/c in/f; dd if=in/d/b bs=1 skip=1 status=none"
+    job = observe(runtime, script, directory)
+    assert verdicts(job) == {"a": (1, []), "b": (1, [SOUGHT]), "c": (1, []), "linked": (1, [])}
+    used = job.named("used")
+    assert {event["name"] for event in used} == {"d"}
+    assert used[1]["path"] == str(directory / "deep" / "er" / "c")
+
+
+def test_a_directory_of_many_files(runtime: Node) -> None:
+    directory = runtime.base / "in" / "d"
+    directory.mkdir()
+    for number in range(1010):
+        (directory / f"{number:04}").write_text("")
+    found = verdicts(observe(runtime, "cat in/d/*", directory))
+    assert list(found) == [f"{number:04}" for number in range(1000)]
+    assert set(map(str, found.values())) == {"(1, [])"}
+
+
+def test_a_program(runtime: Node, data: Path) -> None:
+    program = runtime.base / "in" / "program"
+    true = shutil.which("true")
+    assert true is not None
+    shutil.copy(true, program)
+    script = runtime.base / "in" / "script"
+    script.write_text("#!/bin/sh\nexit 0\n")
+    script.chmod(0o755)
+    found = verdicts(observe(runtime, "in/program; in/script", program, script))
+    assert set(found) == {"program", "script"}
+    assert found["program"][0] == 1
+    assert EXECUTED in str(found["program"][1])
+    assert found["script"][0] == 2
+
+
+def test_a_command_that_fails(runtime: Node, data: Path) -> None:
+    job = runtime.shell("j", f"cat {data} > /dev/null; kill -9 $$", observed=observed(data))
+    assert job.wait() == -signal.SIGKILL
+    assert verdicts(job) == {"f": (1, [])}
+    job = runtime.start("k", ["no-such-program"], observed=observed(data), stderr=subprocess.DEVNULL)
+    assert job.wait() == 127
+    assert verdicts(job) == {}
+
+
+def test_without_a_gate(runtime: Node, data: Path) -> None:
+    environment = {**os.environ, "SFIO_NODE_WITHOUT_GATE": "1"}
+    job = observe(runtime, "cat in/f.gz", data.with_name("f.gz"), environment=environment)
+    assert verdicts(job) == {}
+    [warning] = job.named("warning")
+    assert warning["message"] == "no gate (SFIO_NODE_WITHOUT_GATE is set): how the command reads is not observed"
+    text = json.dumps({"name": "k", "observed": observed(data), "stdin": str(data)})
+    job = runtime.start("k", ["cat"], job=text, environment=environment, stdout=subprocess.DEVNULL)
+    assert job.wait() == 0
+    assert verdicts(job) == {"f": (1, [UNKNOWN])}
+
+
+def test_a_job_in_a_job(runtime: Node, data: Path) -> None:
+    """A process can have one listener only: the inner job is not observed, the outer one is."""
+    inner = runtime.run / "jobs" / "inner"
+    inner.mkdir()
+    (inner / "job.json").write_text(json.dumps({"name": "inner", "observed": observed(data)}))
+    job = observe(runtime, f"{runtime.binary} exec --job {inner} -- cat in/f", data)
+    assert verdicts(job) == {"f": (1, [])}
+    events = (inner / "events.jsonl").read_text()
+    assert "seccomp listener already" in events
+    assert '"used"' not in events
+
+
+IO_URING = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.syscall(425, 4, ctypes.create_string_buffer(120))
+open(sys.argv[1]).read()
+"""
+
+
+def test_what_cannot_be_seen(runtime: Node, data: Path) -> None:
+    job = runtime.python("j", IO_URING, data, observed=observed(data))
+    assert job.wait() == 0
+    assert verdicts(job) == {"f": (1, [UNKNOWN])}
+
+
+CALL_OF_32_BITS = """
+int main(void) { int id; __asm__ volatile("int $0x80" : "=a"(id) : "a"(20) : "memory"); return 0; }
+"""
+
+
+@pytest.mark.skipif(
+    shutil.which("gcc") is None or os.uname().machine != "x86_64", reason="no C compiler, or not of x86"
+)
+def test_calls_of_32_bits(runtime: Node, data: Path) -> None:
+    source = runtime.base / "call.c"
+    source.write_text(CALL_OF_32_BITS)
+    subprocess.run(["gcc", "-o", runtime.base / "call", source], check=True)
+    job = runtime.shell("j", f"cat {data}; {runtime.base}/call", observed=observed(data), stdout=subprocess.DEVNULL)
+    if job.wait() != 0:
+        pytest.skip("a kernel without calls of 32 bits")
+    assert verdicts(job) == {"f": (1, [UNKNOWN])}
+
+
+SIGNALS = """
+import os, signal, sys, threading
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.siginterrupt(signal.SIGALRM, False)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+def read():
+    for _ in range(200):
+        descriptor = os.open(sys.argv[1], os.O_RDONLY)
+        os.lseek(descriptor, 5, os.SEEK_SET)
+        assert os.pread(descriptor, 4, 0) == b"line"
+        os.close(descriptor)
+threads = [threading.Thread(target=read) for _ in range(4)]
+for thread in threads: thread.start()
+read()
+for thread in threads: thread.join()
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+def test_signals_and_threads(runtime: Node, data: Path) -> None:
+    """A call that a signal interrupts before it was answered is made again, and counts once."""
+    job = runtime.python("j", SIGNALS, data, observed=observed(data))
+    assert job.wait() == 0
+    assert verdicts(job) == {"f": (1000, [AGAIN, AT, SOUGHT])}
+
+
+def gate(runtime: Node, name: str, kind: str) -> Event:
+    events = runtime.run / "jobs" / "p" / "events.jsonl"
+    paths = {"path": str(runtime.base / "out" / name), "target": str(runtime.base / "in" / name)}
+    return {"name": name, "port": name, "events": str(events), "kind": kind, **paths}
+
+
+def test_what_comes_through_gates(runtime: Node, data: Path) -> None:
+    """One filter holds and observes."""
+    out = runtime.base / "out"
+    outputs = [output(out, "g", "on_close", port="g"), output(out, "d", "on_close", kind="directory", port="d")]
+    made = "sleep 0.1; mkdir d; for i in 1 2 3; do echo $i > d/$i; sleep 0.05; done; echo text > g"
+    runtime.shell("p", f"cd {out}; {made}", outputs=outputs)
+    inputs = runtime.base / "in"
+    read = "cat in/d/1; dd if=in/d/2 bs=1 skip=1 status=none; cat in/g; cat in/g; cat in/f"
+    gates = [gate(runtime, "d", "directory"), gate(runtime, "g", "file")]
+    job = observe(runtime, read, inputs / "d", inputs / "g", data, gates=gates)
+    assert verdicts(job) == {"1": (1, []), "2": (1, [SOUGHT]), "g": (2, [AGAIN]), "f": (1, [])}
+    assert [event["name"] for event in job.named("used")] == ["d", "d", "g", "f"]
+
+
+def told(job: Job, *names: str) -> list[tuple[object, ...]]:
+    """Returns events of outputs: their names, ports, files and closes."""
+    found = [event for event in job.events() if event["event"] in names]
+    return [
+        (event["event"], event["port"], os.path.basename(str(event.get("path", ""))), event.get("closes"))
+        for event in found
+    ]
+
+
+WRITES = "mkdir d; echo 1 > d/a; echo 1 > b; for i in 1 2 3; do echo $i >> c; done; : > done; sleep 0.2"
+
+
+@pytest.mark.parametrize("is_observed", [False, True])
+def test_outputs(runtime: Node, is_observed: bool) -> None:
+    out = runtime.base / "out"
+    outputs = [
+        output(out, "d", kind="directory", port="d"),
+        {"port": "b", "root": str(out), "kind": "file", "globs": ["b"], "rules": []},
+        output(out, "c", port="c"),
+        output(out, "done", "on_close", port="done"),
+    ]
+    options: dict[str, object] = {"observed": []} if is_observed else {}
+    job = runtime.shell("j", f"cd {out}; {WRITES}", outputs=outputs, **options)
+    assert job.wait() == 0
+    closed = [("b", 1), ("c", 1), ("c", 2), ("c", 3), ("a", 1), ("done", 1)]
+    expected = sorted(closed if is_observed else [("done", 1)])
+    assert sorted((str(name), closes) for _, _, name, closes in told(job, "closed")) == expected  # type: ignore[type-var]
+    committed = told(job, "committed", "entry", "complete")
+    assert committed[:2] == [("committed", "done", "done", None), ("complete", "done", "", None)]
+    assert sorted(name for event, _, name, _ in committed if event != "complete") == ["a", "b", "c", "done"]
+    assert [port for event, port, *_ in committed if event == "complete"] == ["done", "d", "b", "c"]
+    assert not job.named("used")
+    if is_observed:
+        ended = job.exit()["ended"]
+        assert isinstance(ended, float)
+        times = [event["time"] for event in job.named("opened") + job.named("closed")]
+        assert all(isinstance(at, float) and at < ended - 0.1 for at in times)
+
+
+def test_a_close_in_a_failure_is_not_told(runtime: Node) -> None:
+    out = runtime.base / "out"
+    job = runtime.python(
+        "j", f"import os; f = open('{out}/f', 'w'); os._exit(3)", observed=[], outputs=[output(out, "f")]
+    )
+    assert job.wait() == 3
+    assert told(job, "opened", "closed", "committed") == [("opened", "out", "f", None)]
+
+
+@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
+def test_each_file_of_a_directory_is_told(runtime: Node, committed: str) -> None:
+    out = runtime.base / "out"
+    outputs = [output(out, "d", committed, kind="directory", port="d")]
+    job = runtime.shell("j", f"cd {out}; mkdir d; echo 1 > d/a; echo 2 > d/b; sleep 0.2", outputs=outputs, observed=[])
+    assert job.wait() == 0
+    # The first one may be found when the directory is looked at, and is closed after the grace then.
+    assert sorted(told(job, "opened")) == [("opened", "d", "a", None), ("opened", "d", "b", None)]  # type: ignore[type-var]
+    assert sorted(told(job, "closed")) == [("closed", "d", "a", 1), ("closed", "d", "b", 1)]  # type: ignore[type-var]
+    wait_for(lambda: "exit" in [event["event"] for event in job.served()], "the end of what is printed")
+    printed = [event["path"] for event in job.served() if event["event"] == "closed"]
+    assert set(printed) == {f"{out}/d/a", f"{out}/d/b"}
