@@ -17,6 +17,7 @@ from streamflow.log_handler import logger
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import Direction
 from streamflow_io.runtime import ExitEvent, JobSpec, NodeJob, NodeRuntimeError
+from streamflow_io.runtime.protocol import WarningEvent
 from streamflow_io.streaming.connector import JobConnector
 from streamflow_io.telemetry.records import EndedRecord, EndStatus, Record, StartedRecord, SubmittedRecord, Usage
 
@@ -71,6 +72,7 @@ class JobObserver:
         self._following: dict[str, asyncio.Task[None]] = {}
         # By the output directory of a job, its name.
         self._origins: dict[str, str] = {}
+        self._warnings: set[str] = set()
         self._can_measure = scheduler.config.runtime != "off"
         if self._observes and not self._can_measure:
             logger.warning("Nothing is observed in this run: `runtime: off`")
@@ -156,6 +158,9 @@ class JobObserver:
         with contextlib.suppress(NodeRuntimeError):
             async for event in node_job.events():
                 self.happened(job_name, event)
+                if isinstance(event, WarningEvent) and event.message not in self._warnings:
+                    self._warnings.add(event.message)
+                    logger.warning(f"Job {job_name}: {event.message}")
 
     def _record_files(self, job_name: str, usage: Usage | None) -> None:
         files = self._files.pop(job_name, None)

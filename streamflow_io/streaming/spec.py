@@ -60,6 +60,14 @@ def _watched(step: CWLExecuteStep, job: Job, port: str) -> Iterator[WatchedOutpu
         yield EarlyOutput(port=port, kind=kind, rules=(StreamingRule(port=port),)).watched(job.output_directory, globs)
 
 
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _paths(value: Any) -> Iterator[str]:
     """The paths of all File and Directory objects in the value of an input, with secondary files."""
     if isinstance(value, MutableSequence):
@@ -67,7 +75,8 @@ def _paths(value: Any) -> Iterator[str]:
             yield from _paths(element)
     elif isinstance(value, Mapping):
         if value.get("class") in ("File", "Directory"):
-            if isinstance(path := value.get("path"), str):
+            # Others cannot be told in JSON.
+            if isinstance(path := value.get("path"), str) and _is_text(path):
                 yield path
             yield from _paths(value.get("secondaryFiles", []))
         else:

@@ -37,7 +37,7 @@ def annotations_text(run: str, suggestions: Suggestions) -> str:
         *_streamable_text(suggestions.proposals),
         *(() if sure else ("steps: {}",)),
     ]
-    return "\n".join(" ".join(line.split("\n")) for line in lines) + "\n"
+    return "\n".join(" ".join(line.splitlines()) for line in lines) + "\n"
 
 
 def _rule(proposal: Proposal, sure: Sequence[Proposal]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from streamflow_io.hints.errors import HintError, HintErrors
@@ -55,14 +56,14 @@ class Result:
             for one in found.proposals:
                 at_most = "up to " if one.text.startswith("streamable") else ""
                 cells = (one.subject, one.text, one.evidence, f"{one.earlier:.1f}", f"{at_most}{one.saved:.1f}")
-                table.add_row(*map(_plain, cells))
+                table.add_row(*map(escape, cells))
             console.print(table)
         if found.refusals:
             table = Table(title="Not proposed", title_justify="left")
             for column in ("what", "hint", "why not"):
                 table.add_column(column, overflow="fold")
             for refusal in found.refusals:
-                table.add_row(*map(_plain, (refusal.subject, refusal.what, refusal.reason)))
+                table.add_row(*map(escape, (refusal.subject, refusal.what, refusal.reason)))
             console.print(table)
         _print(console, self._verdict())
 
@@ -128,11 +129,6 @@ def _write(path: Path, text: str) -> None:
 
 def _error(file: str, field: str, message: str, allowed: str) -> HintErrors:
     return HintErrors([HintError(file, None, field, message, allowed)])
-
-
-def _plain(text: str) -> str:
-    """Text in which rich sees no markup."""
-    return text.replace("[", "\\[")
 
 
 def _print(console: Console, text: str) -> None:
