@@ -68,8 +68,10 @@ class JobFiles:
 
         :param ended: when its command ended
         """
-        for port, files in self._written.items():
+        for port, written in self._written.items():
             output = self._outputs[port]
+            # What is not committed at the end of a job that succeeded was removed: it is no output.
+            files = {path: file for path, file in written.items() if file.size is not None} or written
             together = output.kind == "directory" or len(files) > MOST_RECORDS
             for group in [list(files)] if together else [[path] for path in files]:
                 yield self._output(of, port, group, time, ended)

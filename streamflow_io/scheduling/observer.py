@@ -110,6 +110,8 @@ class JobObserver:
         finally:
             now = time.time()
             self._specs.pop(job_name, None)
+            if (following := self._following.pop(job_name, None)) is not None:
+                following.cancel()
             self._record_files(job_name, usage if status is Status.COMPLETED else None)
             self._end(job_name, _STATUSES.get(status, "failed"), usage)
         if status is not Status.COMPLETED:
@@ -136,7 +138,7 @@ class JobObserver:
 
         :return: what the node runtime is to be told of it
         """
-        if not self._observes or job.name not in self._open:
+        if not (self._observes and self._can_measure and job.name in self._open):
             return spec
         from streamflow_io.streaming.spec import observed
 
@@ -167,18 +169,18 @@ class JobObserver:
         if files is None or usage is None:
             return
         of, now = Identity(job_name, get_job_step_name(job_name)), time.time()
-        for record in (*files.outputs(of, now, usage.ended), *files.inputs(of, now, self._origin)):
-            self._record(record)
+        for output in files.outputs(of, now, usage.ended):
+            self._record(output)
+        for used in files.inputs(of, now, self._origin):
+            self._record(used)
 
     def _origin(self, path: str) -> tuple[str | None, str]:
         """The job whose output a file is, and its path relative to the output directory."""
         real = os.path.realpath(path)
         directory = real
-        while directory != "/":
+        while (job_name := self._origins.get(directory)) is None and directory != "/":
             directory = os.path.dirname(directory)
-            if (job_name := self._origins.get(directory)) is not None:
-                return job_name, os.path.relpath(real, directory)
-        return None, real
+        return (None, real) if job_name is None else (job_name, os.path.relpath(real, directory))
 
     def _is_measured(self, step: str) -> bool:
         if self._observes:
@@ -214,18 +216,15 @@ class JobObserver:
 
     async def _usage(self, job_name: str, status: Status) -> Usage | None:
         exit_event = self._exits.pop(job_name, None)
-        following = self._following.pop(job_name, None)
         if (node_job := self._node_jobs.pop(job_name, None)) is not None:
             if not node_job.has_started():
-                if following is not None:
-                    following.cancel()
                 node_job.abandon()
                 return None
             try:
                 if status is Status.CANCELLED:
                     await node_job.cancel()
                 exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
-                if following is not None:
+                if (following := self._following.get(job_name)) is not None:
                     await following
             except (asyncio.TimeoutError, NodeRuntimeError) as error:
                 logger.warning(f"Job {job_name} was not measured: {error or 'the node runtime does not answer'}")

@@ -53,7 +53,7 @@ def observe_jobs(workflow: Workflow) -> None:
 
 def _same_tool(cls: type[T], old: CWLExecuteStep) -> T:
     """A step of another class that runs the same tool, without its ports."""
-    new = cls(
+    new: T = cls(
         name=old.name,
         workflow=old.workflow,
         job_port=old.get_job_port(),

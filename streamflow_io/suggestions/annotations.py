@@ -14,7 +14,7 @@ from .simulation import CommitHint, IOTaskHint, StreamHint
 _PLAIN = re.compile(r"/?[A-Za-z_][A-Za-z0-9_./-]*")
 
 
-def annotations(proposals: Iterable[Proposal]) -> dict[str, Any]:
+def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
     """The sure proposals, as the content of an annotations file."""
     sure = [proposal for proposal in proposals if proposal.is_sure]
     steps = {

@@ -18,7 +18,7 @@ from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.runs import find_run, run_label
 
-from .annotations import annotations, annotations_text
+from .annotations import annotations_content, annotations_text
 from .evidence import Proposal
 from .proposals import Suggestions, suggest
 
@@ -43,7 +43,7 @@ class Result:
             "saved": found.saved,
             "proposals": [_to_json(proposal) for proposal in found.proposals],
             "notProposed": [vars(refusal) for refusal in found.refusals],
-            "annotations": annotations(found.proposals),
+            "annotations": annotations_content(found.proposals),
             "file": None if self.file is None else str(self.file),
         }
 

@@ -56,6 +56,12 @@ def test_a_file_that_is_never_closed() -> None:
     assert (record.closes, record.first_close, record.size) == (0, None, None)
 
 
+def test_a_file_that_is_removed_is_no_output() -> None:
+    committed = {"event": "committed", "path": "/job/out/d/a", "time": 9.0, "size": 7}
+    (record,) = outputs("directory", closed("d/a", 2.0), closed("d/a.tmp", 3.0), committed)
+    assert (record.path, record.files, record.last_close) == ("d/a", 1, 2.0)
+
+
 @pytest.mark.parametrize(
     ("kind", "number", "records"),
     [("directory", 3, 1), ("directory", 1, 1), ("files", MOST_RECORDS, MOST_RECORDS), ("files", MOST_RECORDS + 1, 1)],

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from streamflow_io import cli
 from streamflow_io.hints import read_annotations
-from streamflow_io.suggestions.annotations import annotations, annotations_text
+from streamflow_io.hints.files import parse, plain
+from streamflow_io.suggestions.annotations import annotations_content, annotations_text
 from streamflow_io.suggestions.command import Result
 from streamflow_io.suggestions.evidence import Proposal, Refusal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
@@ -111,7 +115,7 @@ def test_a_standard_output_that_is_read_front_to_back() -> None:
 def test_a_file_that_may_have_been_written_in_jumps_is_to_be_tried() -> None:
     proposals, _ = one_after_the_other(wrote("/a/0", 10, close=9.95, opened=1), read("/b/0"))
     assert not proposals["streamable"].is_sure
-    assert annotations(proposals.values()) == {}
+    assert annotations_content(proposals.values()) == {}
 
 
 @pytest.mark.parametrize(
@@ -276,7 +280,7 @@ def test_the_file_is_an_annotations_file(tmp_path: Path) -> None:
     file.write_text(annotations_text("a run", found), encoding="utf-8")
     read_back = read_annotations(file)
     assert [scope.path for scope in read_back.scopes] == ["/a"]
-    expected = annotations(found.proposals)
+    expected = annotations_content(found.proposals)
     assert [entry.value for entry in read_back.streamable] == expected["streamable"] == ["/a/log file", "/c/in"]
     written = [hint.value.model_dump(by_alias=True, exclude_defaults=True) for hint in read_back.scopes[0].hints]
     assert len(written) == len(expected["steps"]["/a"]) == 2
@@ -291,6 +295,49 @@ def test_nothing_sure_is_an_empty_annotations_file(tmp_path: Path) -> None:
     file.write_text(annotations_text("run", found), encoding="utf-8")
     assert not read_annotations(file).scopes
     assert "#  - /a/out" in file.read_text(encoding="utf-8")
+
+
+STEPS = ("/a", "/b", "/c")
+PLACES = st.sampled_from(["0", "0.0", "0.1", "0.10"])
+
+
+@st.composite
+def whole_runs(draw: st.DrawFn) -> list[Record]:
+    """Runs with records as they may come, whether or not they make sense together."""
+    records: list[Record] = [RUN]
+    kinds = st.sampled_from(["File", "File[]", "Directory", "other"])
+    hops = st.lists(st.sampled_from(["scatter", "gather", "subworkflow"]), max_size=2)
+    for one, other in draw(st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(STEPS)), max_size=4)):
+        fields = {"kind": draw(kinds), "through": draw(hops), "by_element": draw(st.booleans())}
+        records.append(route(f"{one}/out", f"{other}/in", **fields))
+    time, names = 0.0, draw(st.lists(st.builds(posixpath.join, st.sampled_from(STEPS), PLACES), max_size=6))
+    for name in names:
+        submitted = time = time + draw(st.floats(0, 5))
+        started = submitted + draw(st.floats(0, 2))
+        ended = started + draw(st.floats(0, 20))
+        share = draw(st.floats(0, 1))
+        files: list[Record] = []
+        for path in draw(st.lists(st.sampled_from(["x", "d", "d/x"]), max_size=2)):
+            closes = draw(st.integers(0, 2))
+            close = draw(st.floats(started, ended))
+            fields = {"closes": closes, "most": closes + draw(st.integers(0, 1)), "files": draw(st.integers(1, 3))}
+            files.append(wrote(name, ended, path, close=close, opened=started, **fields))
+        for source in draw(st.lists(st.sampled_from([None, *names]), max_size=2)):
+            reasons = draw(st.lists(st.sampled_from(["mapped", "opened again"]), max_size=1))
+            files.append(read(name, source, "x", opens=draw(st.integers(0, 2)), reasons=reasons))
+        used = {"io_seconds": share * (ended - started), "cpu_seconds": (1 - share) * (ended - started)}
+        records += ran(name, started, ended, *files, submitted=submitted, **used)
+    return records
+
+
+@given(whole_runs())
+def test_whatever_was_recorded(records: list[Record]) -> None:
+    found = suggest(read_history("run", records))
+    sure = [proposal for proposal in found.proposals if proposal.is_sure]
+    assert -1e-9 <= max((one.saved for one in sure), default=0.0) <= found.saved + 1e-9 <= found.seconds + 2e-9
+    assert all(0 <= proposal.earlier <= found.seconds for proposal in found.proposals)
+    text = annotations_text("run", found)
+    assert plain(parse(text)) == (annotations_content(found.proposals) or {"steps": {}})
 
 
 # The command
