@@ -7,8 +7,9 @@ its last predecessor has delivered, and when it is given a core. The assumptions
   congest more, and is not relieved.
 - What passed between the last delivery and the start of a job passes again: StreamFlow's own time, inputs that nothing
   is known of, and the wait for cores. A job that waited and started when another one ended had its core from that one,
-  and has it from the same again, or, if that one is an I/O task now, from whom that one would have had it. Those who
-  start earlier find a core if they did not wait for one before.
+  and has it from the same again, or, if that one takes no core now, from whom that one would have had it. I/O tasks
+  take none, nor do readers of streams, as with `oversubscribe: gangs`. Those who start earlier find a core if they
+  did not wait for one before.
 - A file is there for its readers at the moment of its last close, where a commit rule says so; a stream when the file
   was opened. The reader of a stream works as it reads: it ends when the stream has ended, if its own time has passed
   since its start. A reader that must have all of it first (a sort) ends later: what streams save is an upper bound.
@@ -135,16 +136,19 @@ class _Simulation:
     def _start(self, job: SimulatedJob) -> float:
         ready_then = max((self._arrived(read, job) for read in job.reads), default=job.submitted)
         ready_now = max((self._arrives(read, job) for read in job.reads), default=job.submitted)
-        without_cores = IOTaskHint(job.step) in self._hints
-        if job.core_from is None and not without_cores:
+        if job.core_from is None and not self._takes_none(job):
             return min(job.started, ready_now + (job.started - ready_then))
         started = ready_now + (job.submitted - ready_then) + self._overhead
-        giver = None if without_cores else job.core_from
-        while giver is not None and IOTaskHint(self._jobs[giver].step) in self._hints:
+        giver = None if self._takes_none(job) else job.core_from
+        while giver is not None and self._takes_none(self._jobs[giver]):
             giver = self._jobs[giver].core_from
         if giver is not None and job.core_from is not None:
             started = max(started, self._times[giver].ended + (job.started - self._jobs[job.core_from].ended))
         return min(job.started, started)
+
+    def _takes_none(self, job: SimulatedJob) -> bool:
+        """Whether a job takes no core now."""
+        return IOTaskHint(job.step) in self._hints or any(map(self._is_streamed, job.reads))
 
     def _arrived(self, read: Read, job: SimulatedJob) -> float:
         """When it was delivered in the run: at the end of its job, unless the reader started before."""

@@ -80,6 +80,17 @@ def test_who_waits_for_a_core_has_it_from_the_io_task_before() -> None:
     assert simulate(jobs, [IOTaskHint("/save")])[1:] == [Times(9, 14), Times(10, 20)]
 
 
+def test_the_reader_of_a_stream_takes_no_core() -> None:
+    read = Read(0, "/a/out", "/b/in", opened=1.0)
+    jobs = [
+        SimulatedJob("/a", 0, 0, 10),
+        SimulatedJob("/c", 10, 10, 15),
+        SimulatedJob("/b", 10, 15, 16, (read,), core_from=1),
+        SimulatedJob("/d", 0, 16, 20, core_from=2),
+    ]
+    assert simulate(jobs, [STREAM])[2:] == [Times(1, 10), Times(15, 19)]
+
+
 HINTS: list[SimulatedHint] = [
     *(CommitHint(f"/{step}/out") for step in "abc"),
     *(StreamHint(f"/{one}/out", f"/{other}/in") for one in "abc" for other in "abc"),
