@@ -31,8 +31,8 @@ def annotations_text(run: str, suggestions: Suggestions) -> str:
     lines = [
         f"# Proposed by `streamflow-io suggest` from what was seen in the run {run}, which took "
         f"{suggestions.seconds:.1f} s.",
-        f"# With all of it the run would have been {_saved(suggestions.saved)}. Read the evidence; take out what may "
-        "not hold for other inputs.",
+        f"# With all of it the run would have been {_saved(suggestions.saved)}.",
+        "# Read the evidence, and take out what may not hold for other inputs.",
         *_steps_text(sure),
         *_streamable_text(suggestions.proposals),
         *(() if sure else ("steps: {}",)),
@@ -103,10 +103,13 @@ def _streamable_text(proposals: Sequence[Proposal]) -> Iterator[str]:
                 told.add(proposal.subject)
                 yield f"  # {proposal.subject}: {_comment(proposal)}"
         yield f"  - {_scalar(port)}"
-    for proposal in tried:
-        yield f"# To be tried, under `streamable`. {proposal.subject}: {_comment(proposal)}"
-        for port in _streamable([proposal]):
-            yield f"#  - {_scalar(port)}"
+    if tried:
+        yield "# To be tried: how these are written was not seen. What is not written front to back must not be streamed."
+        for proposal in tried:
+            yield f"# {proposal.subject}: {_comment(proposal)}"
+        if not sure:
+            yield "#streamable:"
+        yield from (f"#  - {_scalar(port)}" for port in _streamable(tried) if port not in sure)
 
 
 def _comment(proposal: Proposal) -> str:

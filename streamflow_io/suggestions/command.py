@@ -41,6 +41,7 @@ class Result:
             "run": self.run,
             "seconds": found.seconds,
             "saved": found.saved,
+            "savedAtMost": found.saved_at_most,
             "proposals": [_to_json(proposal) for proposal in found.proposals],
             "notProposed": [vars(refusal) for refusal in found.refusals],
             "annotations": annotations_content(found.proposals),
@@ -51,28 +52,33 @@ class Result:
         found = self.suggestions
         if found.proposals:
             table = Table(title="Proposals", title_justify="left")
-            for column in ("what", "hint", "evidence", "starts earlier (s)", "run shorter (s)"):
-                table.add_column(column, overflow="fold", justify="right" if column.endswith("(s)") else "left")
+            table.add_column("what and why", overflow="fold")
+            table.add_column("hint", overflow="fold")
+            table.add_column("starts\nearlier", justify="right", no_wrap=True)
+            table.add_column("run\nshorter", justify="right", no_wrap=True)
             for one in found.proposals:
-                at_most = "up to " if one.text.startswith("streamable") else ""
-                cells = (one.subject, one.text, one.evidence, f"{one.earlier:.1f}", f"{at_most}{one.saved:.1f}")
-                table.add_row(*map(escape, cells))
+                seconds = f"{one.saved:.1f} s"
+                what = f"[bold]{_edge(one.subject)}[/bold]\n{escape(one.evidence)}"
+                table.add_row(
+                    what, escape(one.text), f"{one.earlier:.1f} s", f"<= {seconds}" if one.streams else seconds
+                )
             console.print(table)
         if found.refusals:
             table = Table(title="Not proposed", title_justify="left")
-            for column in ("what", "hint", "why not"):
+            for column in ("what and why not", "hint"):
                 table.add_column(column, overflow="fold")
             for refusal in found.refusals:
-                table.add_row(*map(escape, (refusal.subject, refusal.what, refusal.reason)))
+                table.add_row(f"[bold]{_edge(refusal.subject)}[/bold]\n{escape(refusal.reason)}", escape(refusal.what))
             console.print(table)
         _print(console, self._verdict())
 
     def _verdict(self) -> str:
         found = self.suggestions
-        if not any(proposal.is_sure for proposal in found.proposals):
-            return f"{self.run}: nothing to propose" + ("" if not found.proposals else " without trying it")
-        tried = "" if all(proposal.is_sure for proposal in found.proposals) else ", but for those to be tried,"
-        text = f"{self.run}: {found.seconds:.1f} s; with all proposals{tried} {found.saved:.1f} s less"
+        if not found.proposals:
+            return f"{self.run}: nothing to propose"
+        text = f"{self.run}: {found.seconds:.1f} s; with all that is sure {found.saved:.1f} s less"
+        if not all(proposal.is_sure for proposal in found.proposals):
+            text += f", with what is to be tried, too, up to {found.saved_at_most:.1f} s"
         return text + (f"\nWritten: {self.file}; nothing is applied" if self.file is not None else "")
 
 
@@ -129,6 +135,10 @@ def _write(path: Path, text: str) -> None:
 
 def _error(file: str, field: str, message: str, allowed: str) -> HintErrors:
     return HintErrors([HintError(file, None, field, message, allowed)])
+
+
+def _edge(subject: str) -> str:
+    return escape(subject.replace(" -> ", "\n-> "))
 
 
 def _print(console: Console, text: str) -> None:

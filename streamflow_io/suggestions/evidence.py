@@ -67,12 +67,16 @@ class Proposal:
                 return step
 
     @property
+    def streams(self) -> bool:
+        return isinstance(self.hint, StreamHint)
+
+    @property
     def text(self) -> str:
         """The hint in few words."""
         if isinstance(self.hint, IOTaskHint):
             return "IOTask"
         if isinstance(self.hint, StreamHint):
-            return "streamable" if self.is_sure else "streamable, to be tried"
+            return "streamable" if self.is_sure else "try streamable"
         return f"committed: {self.rule}" + (f", nFiles: {self.n_files}" if self.n_files else "")
 
 
@@ -193,12 +197,12 @@ def _streams(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refus
             yield Refusal(subject, "streamable", reason)
             continue
         readers = _count(len({record.job for record in used if record.opens}), "job")
-        evidence = f"{readers} of {consumer} opened it once and read it front to back"
+        evidence = f"{readers} read it once, front to back"
+        hint = StreamHint(route.output, route.input)
         if route.standard_output:
-            yield Proposal(StreamHint(route.output, route.input), f"{evidence}; it is the standard output of {step}")
+            yield Proposal(hint, f"{evidence}; it is a standard output")
         else:
-            evidence += f"; {step} opened it once, but whether it wrote it front to back could not be seen"
-            yield Proposal(StreamHint(route.output, route.input), evidence, is_sure=False)
+            yield Proposal(hint, f"{evidence}; how it is written was not seen", is_sure=False)
 
 
 def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: Sequence[InputRecord]) -> str | None:

@@ -28,10 +28,12 @@ class Suggestions:
 
     :ivar seconds: from the start of the run to the end of its last job
     :ivar saved: with all sure proposals together
+    :ivar saved_at_most: with those that are to be tried, too
     """
 
     seconds: float
     saved: float
+    saved_at_most: float
     proposals: tuple[Proposal, ...]
     refusals: tuple[Refusal, ...]
 
@@ -55,21 +57,27 @@ def suggest(history: History) -> Suggestions:
             proposals.append(found)
     weighed, idle = _weigh(simulated, proposals)
     sure = [proposal.hint for proposal in weighed if proposal.is_sure]
-    return Suggestions(end_of(simulated), saved_seconds(simulated, sure), tuple(weighed), (*refusals, *idle))
+    every = [proposal.hint for proposal in weighed]
+    return Suggestions(
+        end_of(simulated),
+        saved_seconds(simulated, sure),
+        saved_seconds(simulated, every),
+        tuple(weighed),
+        (*refusals, *idle),
+    )
 
 
 def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> tuple[list[Proposal], list[Refusal]]:
     """Proposals with what they save, the most valuable first; those that let nobody start earlier are none."""
     weighed, idle = [], []
-    sure = [proposal.hint for proposal in proposals if proposal.is_sure]
     for proposal in proposals:
-        others = [hint for hint in sure if hint != proposal.hint]
+        others = [other.hint for other in proposals if other != proposal and (other.is_sure or not proposal.is_sure)]
         # Two early files help only together, if one job needs both.
         alone, joint = _gains(simulated, [], proposal.hint), _gains(simulated, others, proposal.hint)
         earlier = max(alone, joint, key=lambda gains: max(gains, default=0.0))
         moved = [gain for gain in earlier if gain > 0.0]
         if max(moved, default=0.0) < EARLY and not isinstance(proposal.hint, IOTaskHint):
-            reason = f"no job would have started earlier ({proposal.evidence})"
+            reason = f"{proposal.evidence}, but no job would have started earlier"
             idle.append(Refusal(proposal.subject, proposal.text, reason))
             continue
         saved = saved_seconds(simulated, [proposal.hint])

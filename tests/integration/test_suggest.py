@@ -271,7 +271,7 @@ def test_the_1000_genomes_template(tmp_path: Path) -> None:
     # The jobs are too short for anything to be gained.
     told = [(one["subject"], one["evidence"]) for one in found["proposals"]]
     told += [(one["subject"], one["reason"]) for one in found["notProposed"]]
-    streams = {subject.replace("/chromosome/", "/") for subject, text in told if "read it front to back" in text}
+    streams = {subject.replace("/chromosome/", "/") for subject, text in told if "read it once, front to back" in text}
     assert streams == {
         "/individuals/carriers -> /individuals_merge/parts",
         "/individuals_merge/merged -> /mutation_overlap/merged",
