@@ -57,11 +57,9 @@ class Result:
             table.add_column("starts\nearlier", justify="right", no_wrap=True)
             table.add_column("run\nshorter", justify="right", no_wrap=True)
             for one in found.proposals:
-                seconds = f"{one.saved:.1f} s"
                 what = f"[bold]{_edge(one.subject)}[/bold]\n{escape(one.evidence)}"
-                table.add_row(
-                    what, escape(one.text), f"{one.earlier:.1f} s", f"<= {seconds}" if one.streams else seconds
-                )
+                at_most = "<= " if one.streams else ""
+                table.add_row(what, escape(one.text), f"{one.earlier:.1f} s", f"{at_most}{one.saved:.1f} s")
             console.print(table)
         if found.refusals:
             table = Table(title="Not proposed", title_justify="left")
@@ -76,9 +74,12 @@ class Result:
         found = self.suggestions
         if not found.proposals:
             return f"{self.run}: nothing to propose"
-        text = f"{self.run}: {found.seconds:.1f} s; with all that is sure {found.saved:.1f} s less"
+        saved = []
+        if any(proposal.is_sure for proposal in found.proposals):
+            saved.append(f"{found.saved:.1f} s less with all that is sure")
         if not all(proposal.is_sure for proposal in found.proposals):
-            text += f", with what is to be tried, too, up to {found.saved_at_most:.1f} s"
+            saved.append(f"up to {found.saved_at_most:.1f} s less with what is to be tried")
+        text = f"{self.run}: {found.seconds:.1f} s; {', '.join(saved)}"
         return text + (f"\nWritten: {self.file}; nothing is applied" if self.file is not None else "")
 
 
