@@ -104,7 +104,7 @@ def _streamable_text(proposals: Sequence[Proposal]) -> Iterator[str]:
                 yield f"  # {proposal.subject}: {_comment(proposal)}"
         yield f"  - {_scalar(port)}"
     if tried:
-        yield "# To be tried, because how it is written was not seen: only what is written front to back can be streamed."
+        yield "# To be tried, as how it is written was not seen: only what is written front to back can be streamed."
         for proposal in tried:
             yield f"# {proposal.subject}: {_comment(proposal)}"
         if not sure:
