@@ -24,6 +24,7 @@ COMMANDS = (
     ("plan", "streamflow_io.planning", "show what will stream in a StreamFlow file, and why something will not"),
     ("storage", "streamflow_io.storage.probe", "measure a storage: its bandwidths for the StreamFlow file"),
     ("report", "streamflow_io.telemetry.report", "draw what runs measured: times, throughput, learning, constraints"),
+    ("suggest", "streamflow_io.suggestions.command", "propose hints from what a run was seen to do; applies nothing"),
     ("doctor", "streamflow_io.doctor", "show what works on this machine, what does not, and why"),
     ("learned", "streamflow_io.telemetry.learned_command", "limits learned in earlier runs: list, show, forget"),
 )

@@ -3,6 +3,7 @@
 from .gangs import Gang, find_gangs
 from .graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, Step, StreamEdge
 from .plan import plan_edges
+from .possible import PossibleRoute, possible_routes
 
 __all__ = [
     "Delivery",
@@ -12,9 +13,11 @@ __all__ = [
     "Input",
     "Output",
     "OutputKind",
+    "PossibleRoute",
     "Route",
     "Step",
     "StreamEdge",
     "find_gangs",
     "plan_edges",
+    "possible_routes",
 ]

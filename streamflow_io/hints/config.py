@@ -6,7 +6,7 @@ import posixpath
 from itertools import combinations
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictInt, field_validator, model_validator
+from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
 
 from .models import Direction, Model, Text, mistake
 
@@ -66,6 +66,9 @@ class SchedulerConfig(Model):
     )
     learned: Text | None = Field(None, description="where learned limits are kept (default: the user's data directory)")
     runtime: Literal["embedded", "capio", "off"] = Field("embedded", description="embedded (default), capio or off")
+    observe: StrictBool = Field(
+        False, description="true: note how each job uses its files, for `streamflow-io suggest`; false (default)"
+    )
     retry_delay: StrictInt | None = Field(
         None,
         description="as with StreamFlow's default scheduler: seconds to wait before trying again to schedule a job",

@@ -65,10 +65,22 @@ class GatedInput(_Message):
     mode: Literal["update", "no_update"] | None = None
 
 
+class ObservedInput(_Message):
+    """A file or directory of which it is told how the command reads it.
+
+    :ivar name: the input
+    :ivar path: absolute
+    """
+
+    name: str
+    path: str
+
+
 class JobSpec(_Message):
     """`job.json`: what `sfio-node exec` shall do.
 
     :ivar measure: estimate the job's time in I/O, at the cost of about 1 percent of a core at most
+    :ivar observed: how these are read is told, and when all `outputs` are opened and closed; None: it is not
     """
 
     name: str
@@ -80,6 +92,7 @@ class JobSpec(_Message):
     inputs: tuple[InputStream, ...] = ()
     gates: tuple[GatedInput, ...] = ()
     measure: bool = False
+    observed: tuple[ObservedInput, ...] | None = None
 
 
 class _Event(BaseModel):
@@ -140,6 +153,27 @@ class ChangedEvent(_Event):
     how: Literal["written", "removed"]
 
 
+class UsedEvent(_Event):
+    """How the command used an observed file; once for each that it opened, before `exit`.
+
+    :ivar path: of a directory: that of a file in it
+    :ivar sequential: it was only read, front to back, in each opening
+    :ivar reasons: why not, if so: `opened again`, `mapped`, `sought`, `read at a position`, `opened for writing`,
+        `executed`, `unknown`
+    :ivar first: when it was opened first
+    :ivar last: when it was opened last
+    """
+
+    event: Literal["used"]
+    name: str
+    path: str
+    opens: int
+    sequential: bool
+    reasons: tuple[str, ...] = ()
+    first: float
+    last: float
+
+
 class StreamEvent(_Event):
     """A byte stream ended well."""
 
@@ -198,6 +232,7 @@ Event = Annotated[
     | CommittedEvent
     | CompleteEvent
     | ChangedEvent
+    | UsedEvent
     | StreamEvent
     | WarningEvent
     | ExitEvent,

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from streamflow.core.deployment import Connector
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Status
+from streamflow.core.workflow import Job, Status
 from streamflow.log_handler import logger
 
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import Direction
 from streamflow_io.runtime import ExitEvent, JobSpec, NodeJob, NodeRuntimeError
+from streamflow_io.runtime.protocol import WarningEvent
 from streamflow_io.streaming.connector import JobConnector
 from streamflow_io.telemetry.records import EndedRecord, EndStatus, Record, StartedRecord, SubmittedRecord, Usage
 
+from .job_files import Identity, JobFiles
 from .observations import Observation
 
 if TYPE_CHECKING:
+    from streamflow.cwl.step import CWLExecuteStep
+
+    from streamflow_io.runtime.protocol import Event
+
     from .scheduler import IOAwareScheduler
 
 _EXIT_SECONDS = 60.0
@@ -35,7 +43,8 @@ class JobObserver:
     """Follows the jobs of annotated workflows.
 
     Jobs of I/O tasks, and those with a storageBW, run under the node runtime if they are local: it measures them.
-    Without it the driver's times are taken.
+    Without it the driver's times are taken. With `observe: true` all local jobs do, and what they do with their files
+    is recorded.
 
     :param annotations: by step path: the steps to observe
     :param streaming: the steps whose jobs run under the node runtime anyway; they tell :meth:`measured` of it
@@ -57,7 +66,16 @@ class JobObserver:
         self._open: dict[str, float] = {}
         self._node_jobs: dict[str, NodeJob] = {}
         self._exits: dict[str, ExitEvent] = {}
+        self._observes = scheduler.config.observe
+        self._specs: dict[str, JobSpec] = {}
+        self._files: dict[str, JobFiles] = {}
+        self._following: dict[str, asyncio.Task[None]] = {}
+        # By the output directory of a job, its name.
+        self._origins: dict[str, str] = {}
+        self._warnings: set[str] = set()
         self._can_measure = scheduler.config.runtime != "off"
+        if self._observes and not self._can_measure:
+            logger.warning("Nothing is observed in this run: `runtime: off`")
 
     def submitted(self, job_name: str) -> None:
         """A job asks to be scheduled."""
@@ -91,6 +109,10 @@ class JobObserver:
             usage = await self._usage(job_name, status)
         finally:
             now = time.time()
+            self._specs.pop(job_name, None)
+            if (following := self._following.pop(job_name, None)) is not None:
+                following.cancel()
+            self._record_files(job_name, usage if status is Status.COMPLETED else None)
             self._end(job_name, _STATUSES.get(status, "failed"), usage)
         if status is not Status.COMPLETED:
             return None
@@ -111,7 +133,58 @@ class JobObserver:
         """The node runtime has ended a job of a streaming step."""
         self._exits[job_name] = exit_event
 
+    def observe(self, spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
+        """A job is about to run its command under the node runtime.
+
+        :return: what the node runtime is to be told of it
+        """
+        if not (self._observes and self._can_measure and job.name in self._open):
+            return spec
+        from streamflow_io.streaming.spec import observed
+
+        if not self._scheduler.get_locations(job.name)[0].local:
+            return spec
+        self._origins[os.path.realpath(job.output_directory)] = job.name
+        spec = self._specs[job.name] = observed(spec, step, job)
+        self._files[job.name] = JobFiles(spec)
+        if (node_job := self._node_jobs.get(job.name)) is not None:
+            self._following[job.name] = asyncio.create_task(self._follow(job.name, node_job))
+        return spec
+
+    def happened(self, job_name: str, event: Event) -> None:
+        """The node runtime tells something of a job."""
+        if (files := self._files.get(job_name)) is not None:
+            files.add(event)
+
+    async def _follow(self, job_name: str, node_job: NodeJob) -> None:
+        with contextlib.suppress(NodeRuntimeError):
+            async for event in node_job.events():
+                self.happened(job_name, event)
+                if isinstance(event, WarningEvent) and event.message not in self._warnings:
+                    self._warnings.add(event.message)
+                    logger.warning(f"Job {job_name}: {event.message}")
+
+    def _record_files(self, job_name: str, usage: Usage | None) -> None:
+        files = self._files.pop(job_name, None)
+        if files is None or usage is None:
+            return
+        of, now = Identity(job_name, get_job_step_name(job_name)), time.time()
+        for output in files.outputs(of, now, usage.ended):
+            self._record(output)
+        for used in files.inputs(of, now, self._origin):
+            self._record(used)
+
+    def _origin(self, path: str) -> tuple[str | None, str]:
+        """The job whose output a file is, and its path relative to the output directory."""
+        real = os.path.realpath(path)
+        directory = real
+        while (job_name := self._origins.get(directory)) is None and directory != "/":
+            directory = os.path.dirname(directory)
+        return (None, real) if job_name is None else (job_name, os.path.relpath(real, directory))
+
     def _is_measured(self, step: str) -> bool:
+        if self._observes:
+            return True
         annotations = self._annotations.get(step)
         return annotations is not None and (
             annotations.io_task is not None or annotations.storage_bandwidth is not None
@@ -121,7 +194,8 @@ class JobObserver:
         """What a job's command is to be run through."""
         if (node_job := self._node_jobs.get(job_name)) is None:
             return connector
-        return JobConnector(connector, job_name, node_job, JobSpec(name=job_name, measure=True))
+        spec = self._specs.get(job_name) or JobSpec(name=job_name, measure=True)
+        return JobConnector(connector, job_name, node_job, spec)
 
     def _end(self, job_name: str, status: EndStatus, usage: Usage | None = None) -> None:
         # The run may have ended while its last jobs were being ended.
@@ -137,7 +211,8 @@ class JobObserver:
             self._node_jobs[job_name] = (await self._scheduler.node_runtime()).create_job(job_name)
         except NodeRuntimeError as error:
             self._can_measure = False
-            logger.warning(f"The bytes of I/O tasks are not measured in this run: {error}")
+            what = "Nothing is observed" if self._observes else "The bytes of I/O tasks are not measured"
+            logger.warning(f"{what} in this run: {error}")
 
     async def _usage(self, job_name: str, status: Status) -> Usage | None:
         exit_event = self._exits.pop(job_name, None)
@@ -149,6 +224,8 @@ class JobObserver:
                 if status is Status.CANCELLED:
                     await node_job.cancel()
                 exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
+                if (following := self._following.get(job_name)) is not None:
+                    await following
             except (asyncio.TimeoutError, NodeRuntimeError) as error:
                 logger.warning(f"Job {job_name} was not measured: {error or 'the node runtime does not answer'}")
                 return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,9 @@ from streamflow.core.workflow import Port, Workflow
 from streamflow.log_handler import logger
 from streamflow.workflow.token import TerminationToken
 
+from streamflow_io.coordination.possible import PossibleRoute
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.telemetry.records import EndRecord, Record, RunRecord, StepRecord, Storage
+from streamflow_io.telemetry.records import EndRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
 from streamflow_io.telemetry.retention import remove_old_runs
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
 from streamflow_io.telemetry.writer import TelemetryWriter
@@ -36,6 +37,7 @@ class HintedRun:
     :param tools: the digests of the tools whose limits are learned, by step path
     :param streaming: the steps that run under the node runtime because they stream
     :param file: the CWL file
+    :param routes: what reaches what, if the run is observed
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class HintedRun:
         tools: Mapping[str, str],
         streaming: Collection[str],
         file: str,
+        routes: Iterable[PossibleRoute] = (),
     ) -> None:
         self._workflow = workflow
         self._config = scheduler.config
         self._annotations = annotations
         self._file = file
+        self._routes = tuple(routes)
         self._directory: Path | None = None
         self._telemetry = TelemetryWriter(self._locate)
         self._remembered = RememberedLimits(scheduler.learned_path, tools)
@@ -121,6 +125,21 @@ class HintedRun:
                         direction="write" if bandwidth is None else bandwidth.value.direction,
                     )
                 )
+        for route in self._routes:
+            self._telemetry.write(
+                RouteRecord(
+                    time=now,
+                    output=route.output,
+                    input=route.input,
+                    kind=route.kind,
+                    standard_output=route.standard_output,
+                    through=route.through,
+                    delivery=route.delivery,
+                    by_element=route.by_element,
+                    not_at_commit=route.not_at_commit,
+                    not_streamed=route.not_streamed,
+                )
+            )
 
 
 def _count_tokens(port: Port) -> int:

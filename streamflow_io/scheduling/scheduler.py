@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, MutableMapping, MutableSequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
 from contextvars import ContextVar
 from functools import cached_property, partial
 from importlib.resources import files
@@ -29,8 +29,12 @@ from streamflow_io.streaming.jobs import StreamingJobs
 from streamflow_io.streaming.token import stream_tokens
 
 if TYPE_CHECKING:
+    from streamflow.cwl.step import CWLExecuteStep
+
+    from streamflow_io.coordination.possible import PossibleRoute
     from streamflow_io.hints import SchedulerConfig, StepAnnotations
-    from streamflow_io.runtime import EmbeddedRuntime, ExitEvent
+    from streamflow_io.runtime import EmbeddedRuntime, ExitEvent, JobSpec
+    from streamflow_io.runtime.protocol import Event
 
     from .run import HintedRun
     from .storage_admission import StorageAdmission
@@ -68,9 +72,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         return self._parse_config()
 
     @property
-    def has_annotations_or_storages(self) -> bool:
-        """Whether the StreamFlow file names an annotations file or storages."""
-        return self._is_configured and (self.config.annotations is not None or bool(self.config.storages))
+    def concerns_any_workflow(self) -> bool:
+        """Whether the StreamFlow file asks for something that holds for workflows without hints, too."""
+        return self._is_configured and (
+            self.config.annotations is not None or bool(self.config.storages) or self.config.observe
+        )
 
     @property
     def annotations_path(self) -> Path | None:
@@ -113,11 +119,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         tools: Mapping[str, str],
         streaming: Collection[str],
         file: str,
+        routes: Iterable[PossibleRoute] = (),
     ) -> None:
         """Serve the hints of a workflow that is about to run; see :class:`HintedRun`."""
         from .run import HintedRun
 
-        self._run = HintedRun(self, workflow, annotations, tools, streaming, file)
+        self._run = HintedRun(self, workflow, annotations, tools, streaming, file, routes)
 
     def is_measured(self, job_name: str) -> bool:
         """Whether the time that a job spends in I/O is wanted."""
@@ -127,6 +134,15 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         """A job has run under the node runtime."""
         if self._run is not None:
             self._run.observer.measured(job_name, exit_event)
+
+    def observed(self, spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
+        """What the node runtime is told of a job that is about to run, with all that is observed of it, if it is."""
+        return spec if self._run is None else self._run.observer.observe(spec, step, job)
+
+    def happened(self, job_name: str, event: Event) -> None:
+        """The node runtime tells something of a job of a streaming step."""
+        if self._run is not None:
+            self._run.observer.happened(job_name, event)
 
     async def node_runtime(self) -> EmbeddedRuntime:
         """The node runtime of this run, started when first needed.

@@ -36,6 +36,7 @@ from .inputs import gated_input, input_stream
 from .jobs import Attempt, ProducerFailedError, StreamingJob
 from .outputs import relative
 from .publisher import Publisher
+from .spec import job_spec
 from .token import StreamToken, stream_tokens
 
 if TYPE_CHECKING:
@@ -161,20 +162,19 @@ class Execution:
         )
 
     def _spec(self, producers: list[tuple[StreamToken, Attempt]]) -> JobSpec:
-        command = cast(CWLCommand, self._step.command)
         outputs = tuple(
             output.watched(self._job.output_directory, output_globs(self._step, self._job, output.port))
             for output in self._step.early_outputs
         )
-        codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
-        return JobSpec(
-            name=self._job.name,
-            success_codes=tuple(sorted(codes)),
-            measure=self._scheduler.is_measured(self._job.name),
-            outputs=outputs,
-            inputs=tuple(input_stream(*producer) for producer in producers if producer[0].source.gate is None),
-            gates=tuple(gated_input(*producer) for producer in producers if producer[0].source.gate is not None),
+        spec = job_spec(self._step, self._job).model_copy(
+            update={
+                "measure": self._scheduler.is_measured(self._job.name),
+                "outputs": outputs,
+                "inputs": tuple(input_stream(*producer) for producer in producers if producer[0].source.gate is None),
+                "gates": tuple(gated_input(*producer) for producer in producers if producer[0].source.gate is not None),
+            }
         )
+        return self._scheduler.observed(spec, self._step, self._job)
 
     async def _execute(self, node_job: NodeJob, spec: JobSpec) -> CommandOutput:
         inner = self._scheduler.get_connector(self._job.name)
@@ -217,8 +217,12 @@ class Execution:
         """Deliver early what the events say; what is committed waits until the producers have succeeded."""
         commits: asyncio.Queue[_Commit | None] = asyncio.Queue()
         committing = asyncio.create_task(self._commit(commits, attempt, producers))
+        early = {output.port for output in self._step.early_outputs}
         try:
             async for event in node_job.events():
+                self._scheduler.happened(self._job.name, event)
+                if isinstance(event, OpenedEvent | _Commit) and event.port not in early:
+                    continue
                 if isinstance(event, StartedEvent):
                     await self._publisher.started()
                 elif isinstance(event, OpenedEvent):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import posixpath
 from collections.abc import Iterable, MutableSequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamflow.core.processor import (
     CommandOutputProcessor,
@@ -15,11 +15,10 @@ from streamflow.core.processor import (
 from streamflow.core.workflow import Job
 from streamflow.cwl import utils
 from streamflow.cwl.processor import CWLCommandOutputProcessor
+from streamflow.cwl.step import CWLExecuteStep
 
+from streamflow_io.coordination.graph import OutputKind
 from streamflow_io.hints.globs import matches
-
-if TYPE_CHECKING:
-    from .step import StreamingExecuteStep
 
 
 def file_processor(processor: CommandOutputProcessor) -> CWLCommandOutputProcessor | None:
@@ -29,16 +28,30 @@ def file_processor(processor: CommandOutputProcessor) -> CWLCommandOutputProcess
     return processor if isinstance(processor, CWLCommandOutputProcessor) else None
 
 
+def kind_of(processor: CWLCommandOutputProcessor | None) -> OutputKind:
+    """What an output is, as far as rules differ.
+
+    :param processor: the one that collects its files, if there is one
+    """
+    if processor is None:
+        return OutputKind.OTHER
+    if processor.token_type == "File":
+        return OutputKind.FILE if processor.single else OutputKind.FILES
+    if processor.token_type == "Directory" and processor.single:
+        return OutputKind.DIRECTORY
+    return OutputKind.OTHER
+
+
 def collects_only_files(processor: CommandOutputProcessor) -> bool:
     """Whether an output can be nothing but files; StreamFlow adds to each what reads it from `cwl.output.json`."""
     processors = processor.processors if isinstance(processor, UnionCommandOutputProcessor) else [processor]
     return all(isinstance(p, CWLCommandOutputProcessor | PopCommandOutputProcessor) for p in processors)
 
 
-def output_globs(step: StreamingExecuteStep, job: Job, port: str) -> tuple[str, ...]:
+def output_globs(step: CWLExecuteStep, job: Job, port: str) -> tuple[str, ...]:
     """The globs of an output, with expressions evaluated, relative to the output directory of the job."""
     processor = file_processor(step.output_processors[port])
-    assert processor is not None, "only outputs with files are delivered early"
+    assert processor is not None, "only outputs with files have globs"
     context = utils.build_context(
         inputs=job.inputs,
         output_directory=job.output_directory,

@@ -41,7 +41,7 @@ from streamflow_io.coordination import graph
 from streamflow_io.coordination.graph import Hop, HopKind, Input, Output, OutputKind, Route
 from streamflow_io.hints import StepAnnotations, StreamingRule
 
-from .globs import file_processor
+from .globs import file_processor, kind_of
 from .obstacles import expressions, listed, processor_obstacle, whole_file_use, whole_self_use, with_inner
 
 COLLECTOR = "-collector-transformer"
@@ -53,11 +53,16 @@ class WorkflowGraph:
     :ivar steps: the tools, by step path
     :ivar routes: how their outputs reach inputs and workflow outputs
     :ivar readers: by the name of a port, the steps that read it and under which name
+
+    :param all_obstacles: look for them also where no hint asks for anything
     """
 
-    def __init__(self, workflow: Workflow, annotations: Mapping[str, StepAnnotations]) -> None:
+    def __init__(
+        self, workflow: Workflow, annotations: Mapping[str, StepAnnotations], *, all_obstacles: bool = False
+    ) -> None:
         self._workflow = workflow
         self._annotations = annotations
+        self._all_obstacles = all_obstacles
         self._starts_with_producers = any(
             rule.value.start == "producer"
             for hints in annotations.values()
@@ -81,6 +86,17 @@ class WorkflowGraph:
             route for step in tools for output in self._outputs(step) for route in self._routes(step, output)
         ]
 
+    @property
+    def standard_outputs(self) -> frozenset[str]:
+        """The outputs that are the standard output of their command, as `/step/port`."""
+        return frozenset(
+            f"{step.name.rstrip('/')}/{port}"
+            for step in self._workflow.steps.values()
+            if isinstance(step, CWLExecuteStep) and isinstance(step.command, CWLCommand) and step.command.stdout
+            for port, processor in step.output_processors.items()
+            if (collector := file_processor(processor)) is not None and collector.glob == step.command.stdout
+        )
+
     def schedule_step(self, step: CWLExecuteStep) -> ScheduleStep:
         return next(s for s in step.get_job_port().get_input_steps() if isinstance(s, ScheduleStep))
 
@@ -95,10 +111,10 @@ class WorkflowGraph:
             if isinstance(step.command, CWLCommand):
                 rules = tuple(rule.value for rule in annotations.streaming.get(port, ())) if annotations else ()
                 streamable = annotations is not None and port in annotations.streamable_outputs
-                if rules or streamable:
+                if rules or streamable or self._all_obstacles:
                     yield self._output(step, port, file_processor(processor), rules, streamable)
                 else:
-                    yield Output(step.name, port, _kind(file_processor(processor)))
+                    yield Output(step.name, port, kind_of(file_processor(processor)))
 
     def _output(
         self,
@@ -108,7 +124,7 @@ class WorkflowGraph:
         rules: tuple[StreamingRule, ...],
         streamable: bool,
     ) -> Output:
-        kind = _kind(processor)
+        kind = kind_of(processor)
         obstacle = None
         stream_obstacle = None
         name = f"{step.name.rstrip('/')}/{port}"
@@ -143,7 +159,7 @@ class WorkflowGraph:
         annotations = self._annotations.get(step.name)
         streamable = annotations is not None and name in annotations.streamable_inputs
         # Not looked for where nobody starts with his producer.
-        wanted = streamable or self._starts_with_producers
+        wanted = streamable or self._starts_with_producers or self._all_obstacles
         return Input(step.name, name, streamable, self._input_obstacle(step, name) if wanted else None)
 
     def _input_obstacle(self, step: CWLExecuteStep, name: str) -> str | None:
@@ -266,13 +282,3 @@ class WorkflowGraph:
         product = method == "nested_crossproduct" or (widths > 1 and method != "dotproduct")
         obstacle = f"{method} needs the whole list" if product else None
         return Hop(scatter.name, name, HopKind.SCATTER, obstacle, widths), scatter.get_output_port()
-
-
-def _kind(processor: CWLCommandOutputProcessor | None) -> OutputKind:
-    if processor is None:
-        return OutputKind.OTHER
-    if processor.token_type == "File":
-        return OutputKind.FILE if processor.single else OutputKind.FILES
-    if processor.token_type == "Directory" and processor.single:
-        return OutputKind.DIRECTORY
-    return OutputKind.OTHER

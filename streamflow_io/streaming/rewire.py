@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from streamflow.core.workflow import Port, Step, Workflow
+from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep, CWLTransferStep
 from streamflow.workflow.step import GatherStep, ScatterStep
 
@@ -21,6 +22,7 @@ from .inspect import COLLECTOR, WorkflowGraph
 from .outputs import EarlyOutput, early_port, element_port
 from .step import (
     ELEMENTS,
+    ObservedExecuteStep,
     OrderedGatherStep,
     StreamingExecuteStep,
     StreamingScatterStep,
@@ -28,6 +30,7 @@ from .step import (
 )
 
 S = TypeVar("S", bound=Step)
+T = TypeVar("T", bound=CWLExecuteStep)
 
 
 def rewire(workflow: Workflow, graph: WorkflowGraph, edges: Iterable[StreamEdge]) -> None:
@@ -38,6 +41,31 @@ def rewire(workflow: Workflow, graph: WorkflowGraph, edges: Iterable[StreamEdge]
     """
     edges = [edge for edge in edges if not edge.is_plain]
     _Rewiring(workflow, graph, edges).run()
+
+
+def observe_jobs(workflow: Workflow) -> None:
+    """Let all tools of a translated workflow, rewired or not, run under the eyes of the scheduler's observer."""
+    for name, old in list(workflow.steps.items()):
+        if type(old) is CWLExecuteStep and isinstance(old.command, CWLCommand):
+            new = workflow.steps[name] = _same_tool(ObservedExecuteStep, old)
+            new.input_ports, new.output_ports = dict(old.input_ports), dict(old.output_ports)
+
+
+def _same_tool(cls: type[T], old: CWLExecuteStep) -> T:
+    """A step of another class that runs the same tool, without its ports."""
+    new: T = cls(
+        name=old.name,
+        workflow=old.workflow,
+        job_port=old.get_job_port(),
+        recoverable=old.recoverable,
+        expression_lib=old.expression_lib,
+        full_js=old.full_js,
+    )
+    new.command = old.command
+    new.command.step = new
+    new.output_connectors = old.output_connectors
+    new.output_processors = old.output_processors
+    return new
 
 
 class _Rewiring:
@@ -66,18 +94,7 @@ class _Rewiring:
     def _replace_tool(self, path: str, outputs: list[EarlyOutput]) -> None:
         old = self._workflow.steps[path]
         assert isinstance(old, CWLExecuteStep)
-        new = StreamingExecuteStep(
-            name=old.name,
-            workflow=old.workflow,
-            job_port=old.get_job_port(),
-            recoverable=old.recoverable,
-            expression_lib=old.expression_lib,
-            full_js=old.full_js,
-        )
-        new.command = old.command
-        new.command.step = new
-        new.output_connectors = old.output_connectors
-        new.output_processors = old.output_processors
+        new = _same_tool(StreamingExecuteStep, old)
         self._take_ports(old, new)
         new.early_outputs = tuple(outputs)
         for output in outputs:

@@ -23,6 +23,7 @@ from typing_extensions import Self
 
 from .execution import Execution
 from .outputs import EarlyOutput
+from .spec import job_spec
 from .token import ScatterSize, StreamToken
 
 ELEMENTS = "__elements__"
@@ -39,6 +40,14 @@ class _NoOutput(CommandOutputProcessor):  # type: ignore[misc]
         recoverable: bool = False,
     ) -> None:
         return None
+
+
+class ObservedExecuteStep(CWLExecuteStep):  # type: ignore[misc]
+    """Runs jobs as StreamFlow does; what they do with their files is observed."""
+
+    async def _execute_command(self, job: Job, connectors: MutableMapping[str, Connector]) -> None:
+        self.workflow.context.scheduler.observed(job_spec(self, job), self, job)
+        await super()._execute_command(job, connectors)
 
 
 class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]

@@ -67,18 +67,19 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             gc.freeze()
             return workflow
         # Imported here: StreamFlow imports every plugin in every run, and not every run has hints.
-        from streamflow_io.coordination import find_gangs, plan_edges
+        from streamflow_io.coordination import find_gangs, plan_edges, possible_routes
         from streamflow_io.hints import tool_digests
 
         from .inspect import WorkflowGraph
-        from .rewire import rewire
+        from .rewire import observe_jobs, rewire
         from .step import StreamingExecuteStep
 
         # Before StreamFlow changes the document.
         annotations = self._annotations(scheduler)
         tools = tool_digests(self.cwl_definition, [path for path, hints in annotations.items() if hints.is_learned])
         workflow = super().translate()
-        graph = WorkflowGraph(workflow, annotations)
+        observes = scheduler.config.observe
+        graph = WorkflowGraph(workflow, annotations, all_obstacles=observes)
         storages = self._storages(scheduler, workflow, annotations)
         edges = plan_edges(graph.routes) if any(annotations.values()) else ()
         self.plan = Plan(annotations, graph.steps, edges, find_gangs(edges, graph.steps), storages)
@@ -87,18 +88,20 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
                 logger.warning(f"{edge_name(edge)} is delivered at {edge.delivery.value}: {edge.fallback}")
         if scheduler.streams_here(any(not edge.is_plain for edge in edges)):
             rewire(workflow, graph, edges)
-        if any(annotations.values()):
+        if any(annotations.values()) or observes:
             streaming = [name for name, step in workflow.steps.items() if isinstance(step, StreamingExecuteStep)]
-            scheduler.begin(
-                workflow, annotations, tools, streaming, str(self.cwl_definition.loadingOptions.fileuri or "")
-            )
+            file = str(self.cwl_definition.loadingOptions.fileuri or "")
+            routes = possible_routes(graph.routes, edges, graph.standard_outputs) if observes else ()
+            scheduler.begin(workflow, annotations, tools, streaming, file, routes)
+        if observes:
+            observe_jobs(workflow)
         # Modules and the translated graph live as long as the run: the collector need not look at them again and again.
         gc.freeze()
         return workflow
 
     def may_have_hints(self, scheduler: IOAwareScheduler) -> bool:
         """False only if nothing is to be done but what StreamFlow does."""
-        return scheduler.has_annotations_or_storages or can_have_hints(self.cwl_definition)
+        return scheduler.concerns_any_workflow or can_have_hints(self.cwl_definition)
 
     def _storages(
         self, scheduler: IOAwareScheduler, workflow: Workflow, annotations: dict[str, StepAnnotations]

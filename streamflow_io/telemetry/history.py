@@ -14,7 +14,10 @@ from .records import (
     EndedRecord,
     EndRecord,
     EpochRecord,
+    InputRecord,
+    OutputRecord,
     Record,
+    RouteRecord,
     RunRecord,
     StartedRecord,
     StepRecord,
@@ -31,6 +34,8 @@ class Job:
     """One attempt of a job. Times are seconds since the start of the run; none: it did not come to that.
 
     :ivar constraint: its storageBW, MB/s
+    :ivar outputs: what it did with them, if it was observed, with times as recorded
+    :ivar inputs: the same
     """
 
     name: str
@@ -44,15 +49,18 @@ class Job:
     constraint: float | None = None
     status: Status | None = None
     usage: Usage | None = None
+    outputs: list[OutputRecord] = field(default_factory=list)
+    inputs: list[InputRecord] = field(default_factory=list)
 
 
 @dataclass
 class History:
-    """A run. Times are seconds since its start, but for those inside of epochs and choices.
+    """A run. Times are seconds since its start, but for those inside of records.
 
     :ivar label: what to call the run
     :ivar seconds: from its start to its end, or to its last record
     :ivar ended: whether the end was recorded: if not, the run was killed or goes on
+    :ivar routes: what reaches what, if the run was observed
     """
 
     label: str
@@ -63,6 +71,7 @@ class History:
     jobs: list[Job] = field(default_factory=list)
     epochs: list[EpochRecord] = field(default_factory=list)
     choices: list[ChoiceRecord] = field(default_factory=list)
+    routes: list[RouteRecord] = field(default_factory=list)
 
     def since_start(self, time: float) -> float:
         """A time of a record, in seconds since the start of the run."""
@@ -121,6 +130,8 @@ def read_history(label: str, records: Iterable[Record]) -> History:
             history.epochs.append(record)
         elif isinstance(record, ChoiceRecord):
             history.choices.append(record)
+        elif isinstance(record, RouteRecord):
+            history.routes.append(record)
         elif isinstance(record, EndRecord):
             history.ended = True
         elif not isinstance(record, RunRecord):
@@ -131,7 +142,7 @@ def read_history(label: str, records: Iterable[Record]) -> History:
 def _follow(
     history: History,
     open_jobs: dict[str, Job],
-    record: SubmittedRecord | AdmittedRecord | StartedRecord | EndedRecord,
+    record: SubmittedRecord | AdmittedRecord | StartedRecord | OutputRecord | InputRecord | EndedRecord,
     time: float,
 ) -> None:
     job = open_jobs.get(record.job)
@@ -147,6 +158,10 @@ def _follow(
         job.location, job.storage, job.constraint = record.location, record.storage, record.constraint
     elif isinstance(record, StartedRecord):
         job.started, job.location = time, record.location
+    elif isinstance(record, OutputRecord):
+        job.outputs.append(record)
+    elif isinstance(record, InputRecord):
+        job.inputs.append(record)
     else:
         del open_jobs[record.job]
         job.ended, job.status, job.usage = time, record.status, record.usage

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
+from streamflow_io.coordination.graph import Delivery, HopKind, OutputKind
 from streamflow_io.hints.models import Direction
 
 VERSION: Literal[1] = 1
@@ -123,6 +124,56 @@ class EndedRecord(_Record):
     usage: Usage | None = Field(None, description="where the node runtime ran it")
 
 
+class RouteRecord(_Record):
+    """A way from an output of a step to an input of another; written at the start of a run that is observed."""
+
+    event: Literal["route"] = "route"
+    output: str = Field(description="as /step/port")
+    input: str = Field(description="as /step/port")
+    kind: OutputKind
+    standard_output: bool = Field(False, description="the output is what the command writes to its standard output")
+    through: tuple[HopKind, ...] = Field((), description="what lies between")
+    delivery: Delivery = Field(description="how it is delivered in this run")
+    by_element: bool = Field(False, description="with a commit rule a list goes to a scatter element by element")
+    not_at_commit: str | None = Field(None, description="why it cannot be delivered before its job ends, if so")
+    not_streamed: str | None = Field(None, description="why it cannot be read before its commit, if so")
+
+
+class OutputRecord(_Record):
+    """What a job did with a file of one of its outputs, or with several; before its `ended`, if it was observed."""
+
+    event: Literal["output"] = "output"
+    job: str
+    step: str
+    port: str
+    path: str = Field(description="relative to the output directory; of several files: a directory above all of them")
+    files: int = Field(1, description="of how many files this is")
+    opened: float | None = Field(None, description="the first time")
+    closes: int = Field(description="how often it was closed after writing; of several files: the least")
+    most_closes: int = Field(description="of several files: the most")
+    first_close: float | None = None
+    last_close: float | None = None
+    size: int | None = Field(None, description="bytes, together; none: not known")
+    ended: float = Field(description="when the command ended")
+
+
+class InputRecord(_Record):
+    """How a job used a file of one of its inputs, or several; before its `ended`, if it was observed."""
+
+    event: Literal["input"] = "input"
+    job: str
+    step: str
+    input: str
+    path: str = Field(description="absolute, or relative to the output directory of `source`")
+    source: str | None = Field(None, description="the job whose output it is")
+    files: int = Field(1, description="of how many files this is")
+    opens: int = Field(description="how often it was opened; 0: never; of several files: the most")
+    sequential: bool = Field(description="it was only read, front to back, in each opening")
+    reasons: tuple[str, ...] = Field((), description="why not, if so")
+    first: float | None = Field(None, description="when it was opened first")
+    last: float | None = Field(None, description="when it was opened last")
+
+
 class EpochRecord(_Record):
     """An epoch of learning has ended."""
 
@@ -166,6 +217,9 @@ Record = Annotated[
     | AdmittedRecord
     | StartedRecord
     | EndedRecord
+    | RouteRecord
+    | OutputRecord
+    | InputRecord
     | EpochRecord
     | ChoiceRecord
     | EndRecord,

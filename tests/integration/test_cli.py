@@ -28,6 +28,7 @@ ARGUMENTS = {
     "plan": ["streamflow.yml"],
     "storage": ["probe", "missing"],
     "report": ["telemetry.jsonl", "-o", "report.html"],
+    "suggest": ["telemetry.jsonl"],
     "doctor": [],
     "learned": ["list"],
 }

@@ -1,0 +1,133 @@
+"""Proposals as an annotations file. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .evidence import Proposal
+from .proposals import Suggestions, by_step
+from .simulation import CommitHint, IOTaskHint, StreamHint
+
+_PLAIN = re.compile(r"/?[A-Za-z_][A-Za-z0-9_./-]*")
+
+
+def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
+    """The sure proposals, as the content of an annotations file."""
+    sure = [proposal for proposal in proposals if proposal.is_sure]
+    steps = {
+        step: [*_streaming([_rule(one, sure) for one in found if isinstance(one.hint, CommitHint)]), *_io_task(found)]
+        for step, found in by_step(sure).items()
+    }
+    ports = _streamable(sure)
+    return {**({"steps": steps} if steps else {}), **({"streamable": list(ports)} if ports else {})}
+
+
+def annotations_text(run: str, suggestions: Suggestions) -> str:
+    """The same as YAML, with the evidence as comments; what is to be tried is a comment itself."""
+    sure = [proposal for proposal in suggestions.proposals if proposal.is_sure]
+    lines = [
+        f"# Proposed by `streamflow-io suggest` from what was seen in the run {run}, which took "
+        f"{suggestions.seconds:.1f} s.",
+        f"# With all of it the run would have been {_saved(suggestions.saved)}.",
+        "# Read the evidence, and take out what may not hold for other inputs.",
+        *_steps_text(sure),
+        *_streamable_text(suggestions.proposals),
+        *(() if sure else ("steps: {}",)),
+    ]
+    return "\n".join(" ".join(line.splitlines()) for line in lines) + "\n"
+
+
+def _rule(proposal: Proposal, sure: Sequence[Proposal]) -> dict[str, Any]:
+    assert isinstance(proposal.hint, CommitHint)
+    output = proposal.hint.output
+    rule: dict[str, Any] = {"port": output.rpartition("/")[2], "committed": str(proposal.rule)}
+    if proposal.n_files is not None:
+        rule["nFiles"] = proposal.n_files
+    if any(isinstance(other.hint, StreamHint) and other.hint.output == output for other in sure):
+        # A rule holds instead of `streamable` on the output.
+        rule["mode"] = "no_update"
+    return rule
+
+
+def _streaming(rules: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    if rules:
+        yield {"class": "sfio:Streaming", "rules": rules}
+
+
+def _io_task(found: Iterable[Proposal]) -> Iterator[dict[str, Any]]:
+    if any(isinstance(one.hint, IOTaskHint) for one in found):
+        yield {"class": "sfio:IOTask"}
+
+
+def _streamable(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
+    """The ports that are to be `streamable`, with what speaks for it."""
+    ports: dict[str, list[Proposal]] = {}
+    for proposal in proposals:
+        if isinstance(proposal.hint, StreamHint):
+            for port in (proposal.hint.output, proposal.hint.input):
+                ports.setdefault(port, []).append(proposal)
+    return ports
+
+
+def _steps_text(sure: Sequence[Proposal]) -> Iterator[str]:
+    steps = by_step(sure)
+    if steps:
+        yield "steps:"
+    for step, found in steps.items():
+        yield f"  {_scalar(step)}:"
+        commits = [one for one in found if isinstance(one.hint, CommitHint)]
+        if commits:
+            yield "    - class: sfio:Streaming"
+            yield "      rules:"
+        for proposal in commits:
+            yield f"        # {_comment(proposal)}"
+            yield f"        - {_mapping(_rule(proposal, sure))}"
+        for proposal in found:
+            if isinstance(proposal.hint, IOTaskHint):
+                yield f"    # {_comment(proposal)}"
+                yield "    - class: sfio:IOTask"
+
+
+def _streamable_text(proposals: Sequence[Proposal]) -> Iterator[str]:
+    sure = _streamable(proposal for proposal in proposals if proposal.is_sure)
+    tried = [proposal for proposal in proposals if not proposal.is_sure]
+    if sure:
+        yield "streamable:"
+    told: set[str] = set()
+    for port, behind in sure.items():
+        for proposal in behind:
+            if proposal.subject not in told:
+                told.add(proposal.subject)
+                yield f"  # {proposal.subject}: {_comment(proposal)}"
+        yield f"  - {_scalar(port)}"
+    if tried:
+        yield "# To be tried, as how it is written was not seen: only what is written front to back can be streamed."
+        for proposal in tried:
+            yield f"# {proposal.subject}: {_comment(proposal)}"
+        if not sure:
+            yield "#streamable:"
+        yield from (f"#  - {_scalar(port)}" for port in _streamable(tried) if port not in sure)
+
+
+def _comment(proposal: Proposal) -> str:
+    return f"{proposal.evidence}. The run: {_saved(proposal.saved)}"
+
+
+def _saved(seconds: float) -> str:
+    return f"{seconds:.1f} s shorter" if seconds >= 0.05 else "not shorter"
+
+
+def _mapping(fields: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{key}: {_scalar(value)}" for key, value in fields.items()) + "}"
+
+
+def _scalar(value: str | int) -> str:
+    """A YAML scalar: quoted as in JSON, which is YAML, unless there is certainly no need."""
+    is_plain = isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+    return str(value) if is_plain else json.dumps(value)
+
+
+_WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n"))

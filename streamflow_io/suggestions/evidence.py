@@ -1,0 +1,256 @@
+"""What speaks for a hint, and what against it, in what the jobs of a run were seen to do. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from streamflow_io.coordination.graph import Delivery, OutputKind
+from streamflow_io.hints.commit import CommitRule
+from streamflow_io.telemetry.history import History, Job
+from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
+
+from .network import routed
+from .simulation import CommitHint, IOTaskHint, SimulatedHint, StreamHint
+
+# What comes earlier by less is not worth a hint.
+EARLY = 0.2
+# A number that could be another one with other inputs is taken for certain when it was seen so often.
+_OFTEN_CLOSED = 2
+_OFTEN_COUNTED = 3
+# A step is bound by I/O if it waited for devices for more than half of its time, and computed for less than that.
+_IO_BOUND = 0.5
+_MEASURABLE = 1.0
+
+_HOW = {
+    "opened again": "opens it more than once",
+    "mapped": "maps it into memory",
+    "sought": "jumps in it",
+    "read at a position": "reads it at positions",
+    "opened for writing": "opens it for writing",
+    "executed": "executes it",
+    "unknown": "uses it in a way that cannot be seen",
+}
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A hint for the next run.
+
+    :ivar hint: what it stands for in the simulation
+    :ivar rule: the commit rule, of a commit
+    :ivar n_files: with `on_n_files`
+    :ivar is_sure: false: something could not be seen; it is to be tried, and not a part of all together
+    :ivar saved: by how many seconds the run would have been shorter, with this alone
+    :ivar earlier: by how many seconds the jobs that it concerns would have started earlier, on average
+    """
+
+    hint: SimulatedHint
+    evidence: str
+    rule: CommitRule | None = None
+    n_files: int | None = None
+    is_sure: bool = True
+    saved: float = 0.0
+    earlier: float = 0.0
+
+    @property
+    def subject(self) -> str:
+        """The output, the edge or the step that it is about."""
+        match self.hint:
+            case CommitHint(output):
+                return output
+            case StreamHint(output, target):
+                return f"{output} -> {target}"
+            case IOTaskHint(step):
+                return step
+
+    @property
+    def streams(self) -> bool:
+        return isinstance(self.hint, StreamHint)
+
+    @property
+    def text(self) -> str:
+        """The hint in few words."""
+        if isinstance(self.hint, IOTaskHint):
+            return "IOTask"
+        if isinstance(self.hint, StreamHint):
+            return "streamable" if self.is_sure else "try streamable"
+        return f"committed: {self.rule}" + (f", nFiles: {self.n_files}" if self.n_files else "")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something that is not proposed.
+
+    :ivar subject: as of a proposal
+    :ivar what: which hint
+    """
+
+    subject: str
+    what: str
+    reason: str
+
+
+def evidence(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+    """All hints that were looked for, with what speaks for or against each; what they save is not known yet.
+
+    :param jobs: those that count
+    """
+    yield from _commits(history, jobs)
+    yield from _streams(history, jobs)
+    yield from _io_tasks(history, jobs)
+
+
+def _commits(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+    for output, routes in routed(history.routes).items():
+        step, port = posixpath.split(output)
+        if routes[0].kind is OutputKind.OTHER:
+            continue
+        written = [record for job in jobs if job.step == step for record in job.outputs if record.port == port]
+        by_close = routes[0].kind is OutputKind.FILE or any(route.by_element for route in routes)
+        what = "on_close" if by_close else "on_n_files"
+        if (reason := _never_early(routes)) is not None:
+            yield Refusal(output, what, reason)
+        elif not written:
+            yield Refusal(output, what, "nothing was seen of it")
+        elif by_close:
+            yield _by_close(output, written)
+        else:
+            yield _by_number(output, [job for job in jobs if job.step == step], written)
+
+
+def _never_early(routes: Iterable[RouteRecord]) -> str | None:
+    """Why no consumer can have an output before its job ends, if so."""
+    reasons = []
+    for route in routes:
+        if route.delivery is not Delivery.TERMINATION:
+            reasons.append(f"is delivered early to {route.input} already")
+        elif route.not_at_commit is None:
+            return None
+        else:
+            reasons.append(route.not_at_commit)
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _by_close(output: str, written: Sequence[OutputRecord]) -> Proposal | Refusal:
+    files = sum(record.files for record in written)
+    least, most = min(record.closes for record in written), max(record.most_closes for record in written)
+    if least == 0:
+        return Refusal(output, "on_close", "it was not seen to be closed before its job ended")
+    leads = [record.ended - record.last_close for record in written if record.last_close is not None]
+    if least != most:
+        return Refusal(output, "on_close", f"it was closed {least} to {most} times")
+    if fmean(leads) < EARLY:
+        return Refusal(output, "on_close", "it is closed when its job ends")
+    if most > 1 and files < _OFTEN_CLOSED:
+        reason = f"it was closed {most} times, by the only job: nothing tells that it always is"
+        return Refusal(output, f"on_close:{most}", reason)
+    times = "once" if most == 1 else f"{most} times"
+    evidence = (
+        f"{_count(len({record.job for record in written}), 'job')}, {_count(files, 'file')} ({_names(written)}): "
+        f"closed {times}, on average {fmean(leads):.1f} s before the job ended"
+    )
+    return Proposal(CommitHint(output), evidence, CommitRule("on_close", most))
+
+
+def _by_number(output: str, jobs: Sequence[Job], written: Sequence[OutputRecord]) -> Proposal | Refusal:
+    port = posixpath.basename(output)
+    numbers = [sum(record.files for record in job.outputs if record.port == port) for job in jobs]
+    last = {job.name: [r.last_close for r in job.outputs if r.port == port] for job in jobs}
+    leads = [record.ended - max(closes) for record in written if (closes := _known(last[record.job]))]
+    least, most = min(record.closes for record in written), max(record.most_closes for record in written)
+    if (least, most) != (1, 1):
+        how = "some of its files were not seen to be closed" if least == 0 else "some of its files are closed again"
+        return Refusal(output, "on_n_files", how)
+    if min(numbers) != max(numbers):
+        return Refusal(output, "on_n_files", f"it had {min(numbers)} to {max(numbers)} files")
+    if fmean(leads) < EARLY:
+        return Refusal(output, "on_n_files", "the last of its files is closed when its job ends")
+    evidence = (
+        f"always {_count(numbers[0], 'file')}, each closed once, the last on average {fmean(leads):.1f} s before the "
+        "job ended"
+    )
+    if len(jobs) < _OFTEN_COUNTED:
+        reason = f"{evidence}, but {_count(len(jobs), 'job')} cannot tell that there are so many with other inputs"
+        return Refusal(output, "on_n_files", reason)
+    evidence = f"{_count(len(jobs), 'job')}: {evidence}"
+    return Proposal(CommitHint(output), evidence, CommitRule("on_n_files"), numbers[0])
+
+
+def _known(times: Iterable[float | None]) -> list[float]:
+    return [time for time in times if time is not None]
+
+
+def _streams(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+    for route in history.routes:
+        if route.kind is OutputKind.OTHER or route.delivery is not Delivery.TERMINATION:
+            continue
+        subject = f"{route.output} -> {route.input}"
+        step, port = posixpath.split(route.output)
+        consumer, name = posixpath.split(route.input)
+        written = [record for job in jobs if job.step == step for record in job.outputs if record.port == port]
+        used = [record for job in jobs if job.step == consumer for record in job.inputs if record.input == name]
+        reason = _never_streamed(route, written, used)
+        if reason is not None:
+            yield Refusal(subject, "streamable", reason)
+            continue
+        readers = _count(len({record.job for record in used if record.opens}), "job")
+        evidence = f"{readers} read it once, front to back"
+        hint = StreamHint(route.output, route.input)
+        if route.standard_output:
+            yield Proposal(hint, f"{evidence}; it is a standard output")
+        else:
+            yield Proposal(hint, f"{evidence}; how it is written was not seen", is_sure=False)
+
+
+def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: Sequence[InputRecord]) -> str | None:
+    if route.not_streamed is not None:
+        return route.not_streamed
+    consumer = posixpath.dirname(route.input)
+    if not used or not written:
+        return "nothing was seen of it"
+    reasons = {reason for record in used for reason in record.reasons}
+    # Something else that a program does is more than that it does it again.
+    if more := reasons - {"opened again"}:
+        return f"{consumer} " + " and ".join(_HOW.get(reason, reason) for reason in sorted(more))
+    opens = max(record.opens for record in used)
+    if opens > 1 or reasons:
+        return f"{consumer} reads it twice" if opens == 2 else f"{consumer} reads it {opens} times"
+    if opens == 0:
+        return f"{consumer} was not seen to open it"
+    if not all(record.sequential for record in used if record.opens):
+        return f"{consumer} does not read it front to back"
+    if max(record.most_closes for record in written) > 1:
+        return f"{posixpath.dirname(route.output)} writes it in several goes"
+    return None
+
+
+def _io_tasks(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+    for step in dict.fromkeys(job.step for job in jobs):
+        usages = [job.usage for job in jobs if job.step == step and job.usage is not None]
+        waits = [usage.io_seconds for usage in usages if usage.io_seconds is not None]
+        seconds = sum(usage.ended - usage.started for usage in usages)
+        if history.is_io_task(step) or not waits or len(waits) < len(usages):
+            continue
+        share, computed = sum(waits) / max(seconds, 1e-9), sum(usage.cpu_seconds for usage in usages)
+        if share < _IO_BOUND:
+            continue
+        what = f"{sum(waits):.1f} of {seconds:.1f} s in I/O"
+        if seconds < _MEASURABLE:
+            yield Refusal(step, "IOTask", f"{what}: too short to measure")
+        elif computed / seconds >= _IO_BOUND:
+            yield Refusal(step, "IOTask", f"{what}, but it computes as well: {computed:.1f} s")
+        else:
+            evidence = f"{_count(len(usages), 'job')}: {what}, {computed:.1f} s of computing"
+            yield Proposal(IOTaskHint(step), evidence)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _names(written: Sequence[OutputRecord]) -> str:
+    names = list(dict.fromkeys(record.path for record in written))
+    return ", ".join(names[:2]) + (", ..." if len(names) > 2 else "")

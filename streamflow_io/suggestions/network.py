@@ -1,0 +1,180 @@
+"""From the records of a run to the network of its jobs: who read what of whom, who had his core from whom. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from streamflow_io.coordination.graph import HopKind, OutputKind
+from streamflow_io.telemetry.history import History, Job
+from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
+
+from .simulation import Read, SimulatedJob
+
+# A job that waited longer than this waited for a core, and had it from one that ended at most so long before it began.
+_WAITED = 0.25
+_HANDED_ON = 1.0
+# Of the elements of a list that is gathered only so many can be the last.
+_MOST_GATHERED = 100
+
+
+def completed_jobs(history: History) -> list[Job]:
+    """The jobs that succeeded, each once, in the order of their starts."""
+    last = {job.name: job for job in history.jobs if job.status == "completed"}
+    complete = [job for job in last.values() if None not in (job.submitted, job.started, job.ended)]
+    return sorted(complete, key=lambda job: (job.started or 0.0, job.ended or 0.0))
+
+
+def network(history: History, jobs: Sequence[Job]) -> list[SimulatedJob]:
+    """The network of a run.
+
+    :param jobs: those of :func:`completed_jobs`
+    """
+    return _Network(history, jobs).build()
+
+
+class _Network:
+    def __init__(self, history: History, jobs: Sequence[Job]) -> None:
+        self._history = history
+        self._jobs = jobs
+        self._index = {job.name: index for index, job in enumerate(jobs)}
+        self._routes: dict[str, list[RouteRecord]] = defaultdict(list)
+        for route in history.routes:
+            self._routes[posixpath.dirname(route.input)].append(route)
+        self._of_step: dict[str, list[int]] = defaultdict(list)
+        for index, job in enumerate(jobs):
+            self._of_step[job.step].append(index)
+
+    def build(self) -> list[SimulatedJob]:
+        givers = self._givers()
+        return [
+            SimulatedJob(
+                job.step,
+                min(_time(job.submitted), _time(job.started)),
+                _time(job.started),
+                max(_time(job.ended), _time(job.started)),
+                tuple(self._reads(index)),
+                givers.get(index),
+            )
+            for index, job in enumerate(self._jobs)
+        ]
+
+    def _reads(self, index: int) -> Iterator[Read]:
+        job = self._jobs[index]
+        for route in self._routes[job.step]:
+            records = [record for record in job.inputs if record.input == posixpath.basename(route.input)]
+            sources = self._sources(route, records, index)
+            producers = {*sources, *self._candidates(route, index, exact=bool(sources))}
+            for producer in sorted(producers):
+                yield self._read(route, producer, sources.get(producer, ()), is_own=producer in sources or not sources)
+
+    def _sources(self, route: RouteRecord, records: Sequence[InputRecord], index: int) -> dict[int, list[InputRecord]]:
+        """The jobs whose files a job was given, with these files."""
+        found: dict[int, list[InputRecord]] = defaultdict(list)
+        for record in records:
+            producer = self._index.get(record.source or "")
+            if producer is not None and producer < index and self._jobs[producer].step == _step(route):
+                found[producer].append(record)
+        return found
+
+    def _candidates(self, route: RouteRecord, index: int, *, exact: bool) -> list[int]:
+        """The jobs that a job may have waited for, as the tags tell.
+
+        :param exact: the files that it read are known; others may have been gathered with them
+        """
+        gathered = HopKind.GATHER in route.through
+        if exact and not gathered:
+            return []
+        job = self._jobs[index]
+        before = [
+            other
+            for other in self._of_step[_step(route)]
+            if other < index
+            and _time(self._jobs[other].ended) <= _time(job.submitted)
+            and (gathered or _compatible(_tag(self._jobs[other]), _tag(job)))
+        ]
+        if HopKind.SCATTER in route.through and len(before) > _MOST_GATHERED:
+            before = sorted(before, key=lambda other: _time(self._jobs[other].ended))[-_MOST_GATHERED:]
+        return before
+
+    def _read(self, route: RouteRecord, producer: int, records: Sequence[InputRecord], *, is_own: bool) -> Read:
+        port = posixpath.basename(route.output)
+        written = [
+            output
+            for output in self._jobs[producer].outputs
+            if output.port == port and (not records or any(_overlap(output.path, record.path) for record in records))
+        ]
+        opened = [output.opened for output in written if output.opened is not None]
+        return Read(
+            producer,
+            route.output,
+            route.input,
+            opened=self._since_start(min(opened, default=None)),
+            committed=self._since_start(self._committed(route, producer, written)),
+            is_own=is_own,
+            by_element=route.by_element,
+        )
+
+    def _committed(self, route: RouteRecord, producer: int, written: Sequence[OutputRecord]) -> float | None:
+        """When the rule held that could be proposed for the output."""
+        if route.not_at_commit is not None:
+            return None
+        if route.kind in (OutputKind.FILES, OutputKind.DIRECTORY) and not route.by_element:
+            # It is complete with the last of all its files.
+            port = posixpath.basename(route.output)
+            written = [output for output in self._jobs[producer].outputs if output.port == port]
+        closes = [output.last_close for output in written]
+        known = [close for close in closes if close is not None]
+        return max(known) if known and len(known) == len(closes) else None
+
+    def _since_start(self, time: float | None) -> float | None:
+        return None if time is None else self._history.since_start(time)
+
+    def _givers(self) -> dict[int, int]:
+        """From whom those who waited for a core had theirs."""
+        free: dict[str | None, list[tuple[float, int]]] = defaultdict(list)
+        for index, job in enumerate(self._jobs):
+            if not self._history.is_io_task(job.step):
+                free[job.location].append((_time(job.ended), index))
+        for ends in free.values():
+            ends.sort()
+        givers = {}
+        for index, job in enumerate(self._jobs):
+            submitted, started, ends = _time(job.submitted), _time(job.started), free[job.location]
+            if started - submitted < _WAITED:
+                continue
+            last = bisect_right(ends, (started, len(self._jobs))) - 1
+            if last >= 0 and ends[last][0] >= max(submitted, started - _HANDED_ON) and ends[last][1] < index:
+                givers[index] = ends.pop(last)[1]
+        return givers
+
+
+def routed(routes: Sequence[RouteRecord]) -> Mapping[str, list[RouteRecord]]:
+    """Routes by output."""
+    by_output: dict[str, list[RouteRecord]] = defaultdict(list)
+    for route in routes:
+        by_output[route.output].append(route)
+    return by_output
+
+
+def _step(route: RouteRecord) -> str:
+    return posixpath.dirname(route.output)
+
+
+def _tag(job: Job) -> str:
+    return posixpath.basename(job.name)
+
+
+def _compatible(one: str, other: str) -> bool:
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or other == "." or one.startswith(f"{other}/") or other.startswith(f"{one}/") or one == "."
+
+
+def _time(time: float | None) -> float:
+    assert time is not None, "only jobs that succeeded are looked at"
+    return time

@@ -1,0 +1,104 @@
+"""What is proposed for the next run, and what is not, each with its reasons. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from streamflow_io.telemetry.history import History
+
+from .evidence import EARLY, Proposal, Refusal, evidence
+from .network import completed_jobs, network
+from .simulation import (
+    CommitHint,
+    IOTaskHint,
+    SimulatedHint,
+    SimulatedJob,
+    end_of,
+    saved_seconds,
+    simulate,
+)
+
+
+@dataclass(frozen=True)
+class Suggestions:
+    """What a run gives reasons for.
+
+    :ivar seconds: from the start of the run to the end of its last job
+    :ivar saved: with all sure proposals together
+    :ivar saved_at_most: with those that are to be tried, too
+    """
+
+    seconds: float
+    saved: float
+    saved_at_most: float
+    proposals: tuple[Proposal, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def suggest(history: History) -> Suggestions:
+    """What would have made a run faster.
+
+    A proposal is sure if everything that was seen speaks for it; another run with other inputs may still contradict,
+    and then fails with a message, or warns.
+
+    :param history: of a run that was observed
+    """
+    jobs = completed_jobs(history)
+    simulated = network(history, jobs)
+    proposals: list[Proposal] = []
+    refusals: list[Refusal] = []
+    for found in evidence(history, jobs):
+        if isinstance(found, Refusal):
+            refusals.append(found)
+        else:
+            proposals.append(found)
+    weighed, idle = _weigh(simulated, proposals)
+    sure = [proposal.hint for proposal in weighed if proposal.is_sure]
+    every = [proposal.hint for proposal in weighed]
+    return Suggestions(
+        end_of(simulated),
+        saved_seconds(simulated, sure),
+        saved_seconds(simulated, every),
+        tuple(weighed),
+        (*refusals, *idle),
+    )
+
+
+def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> tuple[list[Proposal], list[Refusal]]:
+    """Proposals with what they save, the most valuable first; those that let nobody start earlier are none."""
+    weighed, idle = [], []
+    for proposal in proposals:
+        others = [other.hint for other in proposals if other != proposal and (other.is_sure or not proposal.is_sure)]
+        # Two early files help only together, if one job needs both.
+        alone, joint = _gains(simulated, [], proposal.hint), _gains(simulated, others, proposal.hint)
+        earlier = max(alone, joint, key=lambda gains: max(gains, default=0.0))
+        moved = [gain for gain in earlier if gain > 0.0]
+        if max(moved, default=0.0) < EARLY and not isinstance(proposal.hint, IOTaskHint):
+            reason = f"{proposal.evidence}, but no job would have started earlier"
+            idle.append(Refusal(proposal.subject, proposal.text, reason))
+            continue
+        saved = saved_seconds(simulated, [proposal.hint])
+        weighed.append(replace(proposal, saved=saved, earlier=fmean(moved) if moved else 0.0))
+    weighed.sort(key=lambda proposal: (not proposal.is_sure, -proposal.saved, -proposal.earlier, proposal.subject))
+    return weighed, idle
+
+
+def _gains(simulated: Sequence[SimulatedJob], others: Collection[SimulatedHint], hint: SimulatedHint) -> list[float]:
+    """By how much each job starts earlier with one more hint."""
+    without, with_it = simulate(simulated, others), simulate(simulated, [*others, hint])
+    return [one.started - other.started for one, other in zip(without, with_it, strict=True)]
+
+
+def by_step(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
+    """Commit rules and I/O tasks by the path of their step, in the order of the paths."""
+    found: dict[str, list[Proposal]] = {}
+    for proposal in proposals:
+        match proposal.hint:
+            case CommitHint(output):
+                found.setdefault(posixpath.dirname(output), []).append(proposal)
+            case IOTaskHint(step):
+                found.setdefault(step, []).append(proposal)
+    return dict(sorted(found.items()))

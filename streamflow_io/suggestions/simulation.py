@@ -1,0 +1,177 @@
+"""When the jobs of a run would have started, had there been other hints. Pure.
+
+The run is taken as a network of activities (as in the critical path method, Kelley and Walker 1959): a job starts when
+its last predecessor has delivered, and when it is given a core. The assumptions:
+
+- A job takes as long as it took, whatever runs beside it, and whatever it reads a stream from. The storage does not
+  congest more, and is not relieved.
+- What passed between the last delivery and the start of a job passes again: StreamFlow's own time, inputs that nothing
+  is known of, and the wait for cores. A job that waited and started when another one ended had its core from that one,
+  and has it from the same again, or, if that one takes no core now, from whom that one would have had it. I/O tasks
+  take none, nor do readers of streams, as with `oversubscribe: gangs`. Those who start earlier find a core if they
+  did not wait for one before.
+- A file is there for its readers at the moment of its last close, where a commit rule says so; a stream when the file
+  was opened. The reader of a stream works as it reads: it ends when the stream has ended, if its own time has passed
+  since its start. A reader that must have all of it first (a sort) ends later: what streams save is an upper bound.
+
+With no hints the simulation gives the run as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CommitHint:
+    """An output is delivered at its commit."""
+
+    output: str
+
+
+@dataclass(frozen=True)
+class StreamHint:
+    """An input reads an output while it is written."""
+
+    output: str
+    input: str
+
+
+@dataclass(frozen=True)
+class IOTaskHint:
+    """The jobs of a step take no core."""
+
+    step: str
+
+
+SimulatedHint = CommitHint | StreamHint | IOTaskHint
+
+
+@dataclass(frozen=True)
+class Read:
+    """A job reads an output of another, which came before it. Times are seconds since the start of the run.
+
+    :ivar producer: the index of the job that wrote it
+    :ivar opened: when it was there first; none: not known
+    :ivar committed: when the commit rule that is looked at would have held; none: not before the end of the job
+    :ivar is_own: whether it is what this job reads, and not only something in the same list
+    :ivar by_element: whether under a commit rule the job waits for its own element of the list only
+    :ivar tail: how long the reader works after it has read the last byte
+    """
+
+    producer: int
+    output: str
+    input: str
+    opened: float | None = None
+    committed: float | None = None
+    is_own: bool = True
+    by_element: bool = False
+    tail: float = 0.0
+
+
+@dataclass(frozen=True)
+class SimulatedJob:
+    """A job that succeeded. Times are seconds since the start of the run; submitted <= started <= ended.
+
+    :ivar core_from: the index of the job whose end gave it its core; none: it did not wait for one
+    """
+
+    step: str
+    submitted: float
+    started: float
+    ended: float
+    reads: tuple[Read, ...] = ()
+    core_from: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.started
+
+
+@dataclass(frozen=True)
+class Times:
+    """When a job runs, in seconds since the start of the run."""
+
+    started: float
+    ended: float
+
+
+def simulate(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint] = ()) -> list[Times]:
+    """When each job would have run under these hints.
+
+    :param jobs: in the order of their starts; those that a job reads from, and has its core from, before it
+    :return: never later than it did; never later with more hints than with fewer
+    """
+    return _Simulation(jobs, frozenset(hints)).run()
+
+
+def saved_seconds(jobs: Sequence[SimulatedJob], hints: Collection[SimulatedHint]) -> float:
+    """By how much the last job would have ended earlier; from 0 to the time that the run took."""
+    return end_of(jobs) - max((times.ended for times in simulate(jobs, hints)), default=0.0)
+
+
+def end_of(jobs: Sequence[SimulatedJob]) -> float:
+    return max((job.ended for job in jobs), default=0.0)
+
+
+class _Simulation:
+    def __init__(self, jobs: Sequence[SimulatedJob], hints: frozenset[SimulatedHint]) -> None:
+        self._jobs = jobs
+        self._hints = hints
+        self._times: list[Times] = []
+        # What every job waits, from when its inputs are there until it runs.
+        self._overhead = min((job.started - job.submitted for job in jobs), default=0.0)
+
+    def run(self) -> list[Times]:
+        for job in self._jobs:
+            started = self._start(job)
+            ended = started + job.seconds
+            for read in job.reads:
+                if self._is_streamed(read):
+                    ended = max(ended, self._delivered(read, job) + min(max(read.tail, 0.0), job.seconds))
+            self._times.append(Times(started, min(ended, job.ended)))
+        return self._times
+
+    def _start(self, job: SimulatedJob) -> float:
+        ready_then = max((self._arrived(read, job) for read in job.reads), default=job.submitted)
+        ready_now = max((self._arrives(read, job) for read in job.reads), default=job.submitted)
+        if job.core_from is None and not self._takes_none(job):
+            return min(job.started, ready_now + (job.started - ready_then))
+        started = ready_now + (job.submitted - ready_then) + self._overhead
+        giver = None if self._takes_none(job) else job.core_from
+        while giver is not None and self._takes_none(self._jobs[giver]):
+            giver = self._jobs[giver].core_from
+        if giver is not None and job.core_from is not None:
+            started = max(started, self._times[giver].ended + (job.started - self._jobs[job.core_from].ended))
+        return min(job.started, started)
+
+    def _takes_none(self, job: SimulatedJob) -> bool:
+        """Whether a job takes no core now."""
+        return IOTaskHint(job.step) in self._hints or any(map(self._is_streamed, job.reads))
+
+    def _arrived(self, read: Read, job: SimulatedJob) -> float:
+        """When it was delivered in the run: at the end of its job, unless the reader started before."""
+        return min(self._jobs[read.producer].ended, job.submitted)
+
+    def _arrives(self, read: Read, job: SimulatedJob) -> float:
+        """When the reader need not wait for it any longer."""
+        if not read.is_own and read.by_element and CommitHint(read.output) in self._hints:
+            return 0.0
+        arrives = self._delivered(read, job)
+        if self._is_streamed(read) and read.opened is not None:
+            producer, now = self._jobs[read.producer], self._times[read.producer]
+            opened = min(max(read.opened, producer.started), producer.ended)
+            arrives = min(arrives, opened - (producer.started - now.started))
+        return arrives
+
+    def _delivered(self, read: Read, job: SimulatedJob) -> float:
+        """When it is complete, and known to be."""
+        producer, now = self._jobs[read.producer], self._times[read.producer]
+        delivered = self._arrived(read, job)
+        if read.committed is not None and CommitHint(read.output) in self._hints:
+            delivered = min(delivered, max(read.committed, producer.started))
+        return delivered - (producer.ended - now.ended)
+
+    def _is_streamed(self, read: Read) -> bool:
+        return read.is_own and read.opened is not None and StreamHint(read.output, read.input) in self._hints

@@ -1,0 +1,282 @@
+"""A run with `observe: true` gives the results of plain StreamFlow, and what it proposes is right."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from tests.genomes_support import TEMPLATE
+
+OBSERVE = {"observe": True}
+BIN = Path(sys.executable).parent
+PYTHON = sys.executable
+
+# Closes its first file at once, goes on for 1.5 seconds, and writes to its standard output all the time.
+PREPARE = """note prepare; echo settings > first.txt
+for i in 1 2 3 4 5 6 7 8 9 10; do echo "line $i"; sleep 0.15; done; note prepared"""
+MAP = """import mmap, sys, time
+with open(sys.argv[1], "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    time.sleep(0.5)
+    sys.stdout.write(data[:].decode())
+"""
+# Makes every block durable, one after the other.
+SAVE = """import os, sys, time
+end = time.monotonic() + 1.3
+with open("saved", "wb", buffering=0) as file:
+    while time.monotonic() < end:
+        file.write(b"x" * 4096)
+        os.fsync(file.fileno())
+os.truncate("saved", 4096)
+"""
+
+
+def python(script: str) -> str:
+    return f"{PYTHON} -S -E -c '{script}'"
+
+
+def suggest(bench: Bench, *arguments: str) -> Any:
+    command = [PYTHON, "-m", "streamflow_io.cli", "suggest", "last", *arguments]
+    environment = {**os.environ, "XDG_DATA_HOME": str(bench.data)}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return json.loads(result.stdout) if "--json" in arguments else result.stdout
+
+
+def known() -> Document:
+    """A workflow of which is known what would make it faster."""
+    prepare = tool(
+        PREPARE, {}, {"first": found("first.txt"), "table": "stdout"}, stdout="table.txt"
+    )  # standard output that is written all the time, and a file that is closed early
+    mapped = tool(f"note map; {python(MAP)} $first", {"first": "File"}, {"out": "stdout"}, stdout="mapped.txt")
+    reader = tool("note read; cat $table; sleep 0.5", {"table": "File"}, {"out": "stdout"}, stdout="read.txt")
+    twice = tool("note twice; cat $table $table", {"table": "File"}, {"out": "stdout"}, stdout="twice.txt")
+    save = tool(f"note save; cat $out > /dev/null; {python(SAVE)}", {"out": "File"}, {"saved": found("saved")})
+    steps = {
+        "prepare": {"run": prepare, "in": {}},
+        "map": {"run": mapped, "in": {"first": "prepare/first"}},
+        "read": {"run": reader, "in": {"table": "prepare/table"}},
+        "twice": {"run": twice, "in": {"table": "prepare/table"}},
+        "save": {"run": save, "in": {"out": "map/out"}},
+    }
+    outputs = {"mapped": "map/out", "read": "read/out", "twice": "twice/out", "saved": "save/saved"}
+    return workflow({}, steps, outputs)
+
+
+def test_what_is_proposed_is_right_and_helps(bench: Bench) -> None:
+    plain, observed = bench.run_both(known(), config=OBSERVE)
+    assert observed.time("map") > observed.time("prepared")
+    result = suggest(bench, "--json")
+    proposals = {one["subject"]: one for one in result["proposals"] if one["sure"]}
+    refusals = {(one["subject"], one["what"]): one["reason"] for one in result["notProposed"]}
+    streams = {"/prepare/table -> /read/table", "/map/out -> /save/out"}
+    assert proposals.keys() - {"/save"} == {"/prepare/first", *streams}, result
+    assert proposals["/prepare/first"]["hint"] == "committed: on_close"
+    assert proposals["/prepare/first"]["startsEarlier"] > 0.7
+    assert proposals["/prepare/table -> /read/table"]["hint"] == "streamable"
+    assert refusals["/prepare/first -> /map/first", "streamable"] == "/map maps it into memory"
+    assert refusals["/prepare/table -> /twice/table", "streamable"] == "/twice reads it twice"
+    assert refusals["/prepare/table", "on_close"] == "it is closed when its job ends"
+    # How long the kernel waits for a device is a matter of the device: on some nothing is I/O-bound.
+    waited = next(one["usage"] for one in bench.telemetry() if one["event"] == "ended" and one["step"] == "/save")
+    seconds = waited["ended"] - waited["started"]
+    if waited["ioSeconds"] > 0.5 * seconds > waited["cpuSeconds"]:
+        assert proposals["/save"]["hint"] == "IOTask"
+    assert 0 < result["saved"] < result["seconds"]
+
+    file = bench.directory / "annotations.yml"
+    suggest(bench, "--output", str(file))
+    cwl = bench.directory / "run1" / "main.cwl"
+    validate = [PYTHON, "-m", "streamflow_io.cli", "validate", str(cwl), "--annotations", str(file)]
+    assert subprocess.run(validate, capture_output=True, timeout=60, check=False).returncode == 0
+    path = bench.write(known(), {}, True, {"annotations": str(file)})
+    plan = [PYTHON, "-m", "streamflow_io.cli", "plan", str(path), "--json"]
+    planned = json.loads(subprocess.run(plan, capture_output=True, timeout=60, check=True).stdout)
+    edges = planned["workflows"]["main"]["edges"]
+    deliveries = {edge["input"]: edge["delivery"] for edge in edges}
+    assert deliveries == {"/map/first": "commit", "/read/table": "stream", "/save/out": "stream"}
+    applied = bench.finish(bench.start(path), path)
+    assert applied.ok, applied.errors
+    assert applied.results == plain.results
+    for reader in ("map", "read"):
+        assert observed.time("prepared") < observed.time(reader)
+        assert applied.time(reader) < applied.time("prepared")
+    assert bench.leftovers() == []
+
+
+def test_results_are_the_same_whatever_the_workflow(bench: Bench) -> None:
+    """Scatter over a list, nested in a subworkflow; when; standard streams; a Directory; secondary files; records."""
+    split = tool(
+        "mkdir d; for i in 1 2 3; do echo $i > part$i.txt; echo $i > d/$i; done; echo x > main.a; echo y > main.a.idx",
+        {},
+        {
+            "parts": found("part*.txt", "File[]"),
+            "all": found("d", "Directory"),
+            "indexed": found("main.a", secondaryFiles=[".idx"]),
+        },
+    )
+    double = tool(
+        "cat; cat $part", {"part": "File"}, {"out": "stdout"}, stdout="double.txt", stdin="$(inputs.part.path)"
+    )
+    both = {"file": "File", "d": "Directory"}
+    count = tool("wc -l < $file; ls $d | wc -l; cat $d/2", both, {"out": "stdout"}, stdout="count.txt")
+    inner = workflow({"part": "File", "d": "Directory"}, {}, {})
+    inner["steps"] = {
+        "double": {"run": double, "in": {"part": "part", "trace": "trace"}, "out": ["out"]},
+        "count": {"run": count, "in": {"file": "double/out", "d": "d", "trace": "trace"}, "out": ["out"]},
+    }
+    inner["outputs"] = {"out": {"type": "File", "outputSource": "count/out"}}
+    join = tool(
+        'cat $(cat list); cat "$indexed.idx"; echo said >&2',
+        {"files": "File[]", "indexed": {"type": "File", "secondaryFiles": [".idx"]}},
+        {"out": "stdout", "err": found("err.txt")},
+        stdout="out.txt",
+        stderr="err.txt",
+        requirements=[
+            {"class": "InlineJavascriptRequirement"},
+            {
+                "class": "InitialWorkDirRequirement",
+                "listing": [
+                    {"entryname": "list", "entry": "$(inputs.files.map(function(f) {return f.path}).join(' '))"},
+                ],
+            },
+        ],
+    )
+    never = tool("echo never", {"file": "File"}, {"out": "stdout"})
+    steps = {
+        "split": {"run": split, "in": {}},
+        "each": {"run": inner, "scatter": "part", "in": {"part": "split/parts", "d": "split/all"}},
+        "join": {"run": join, "in": {"files": "each/out", "indexed": "split/indexed"}},
+        "never": {"run": never, "in": {"file": "join/out"}, "when": "$(false)"},
+    }
+    document = workflow({}, steps, {"each": "each/out", "out": "join/out", "err": "join/err", "never": "never/out"})
+    bench.run_both(document, config=OBSERVE)
+    records = bench.telemetry()
+    outputs = {(one["job"], one["port"], one["path"]): one for one in records if one["event"] == "output"}
+    assert {path for (job, port, path) in outputs if (job, port) == ("/split/0", "parts")} == {
+        "part1.txt",
+        "part2.txt",
+        "part3.txt",
+    }
+    assert outputs["/split/0", "all", "d"]["files"] == 3
+    inputs = {(one["job"], one["input"], one["path"]): one for one in records if one["event"] == "input"}
+    assert inputs["/each/double/0.1", "part", "part2.txt"]["source"] == "/split/0"
+    assert inputs["/each/double/0.1", "part", "part2.txt"]["opens"] == 2
+    assert inputs["/join/0", "indexed", "main.a.idx"]["opens"] == 1
+    assert inputs["/join/0", "indexed", "main.a"]["opens"] == 0
+    assert {job for job, name, _ in inputs if name == "files"} == {"/join/0"}
+    routes = {(one["output"], one["input"]) for one in records if one["event"] == "route"}
+    assert {("/split/parts", "/each/double/part"), ("/each/count/out", "/join/files")} <= routes
+    assert suggest(bench, "--json")["ok"]
+
+
+def test_jobs_that_stream_are_observed_too(bench: Bench) -> None:
+    write = tool(
+        "echo early > early.txt; for i in 1 2 3 4 5; do echo $i; sleep 0.1; done",
+        {},
+        {
+            "table": {"type": "stdout", "streamable": True},
+            "early": found("early.txt"),
+            "late": found("late.txt", "File?"),
+        },
+        [streaming({"port": "early", "committed": "on_close"})],
+        stdout="table.txt",
+    )
+    read = tool("cat $table $early", {"table": streamable(), "early": "File"}, {"out": "stdout"}, stdout="out.txt")
+    steps = {
+        "write": {"run": write, "in": {}},
+        "read": {"run": read, "in": {"table": "write/table", "early": "write/early"}},
+    }
+    bench.run_both(workflow({}, steps, {"out": "read/out"}), config=OBSERVE)
+    records = bench.telemetry()
+    assert {one["port"] for one in records if one["event"] == "output" and one["step"] == "/write"} == {
+        "table",
+        "early",
+    }
+    (used,) = [one for one in records if one["event"] == "input"]
+    assert (used["input"], used["source"], used["opens"]) == ("early", "/write/0", 1)
+    result = suggest(bench, "--json")
+    assert result["proposals"] == []
+    reasons = {one["subject"]: one["reason"] for one in result["notProposed"]}
+    assert reasons["/write/early"] == "is delivered early to /read/early already"
+
+
+def test_a_job_that_fails_is_tried_again(bench: Bench) -> None:
+    once = tool(
+        'test -e "$TRACE.1" || { touch "$TRACE.1"; exit 1; }; echo done > out.txt', {}, {"out": found("out.txt")}
+    )
+    document = workflow({}, {"a": {"run": once, "in": {}}}, {"out": "a/out"})
+    retry = {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}
+    ours = bench.run(document, config=OBSERVE, failureManager=retry)
+    assert ours.ok, ours.errors
+    records = bench.telemetry()
+    assert [one["status"] for one in records if one["event"] == "ended"] == ["failed", "completed"]
+    assert len([one for one in records if one["event"] == "output"]) == 1
+    assert bench.leftovers() == []
+
+
+def test_without_the_node_runtime_it_is_a_warning(bench: Bench) -> None:
+    document = workflow({}, {"a": {"run": tool("echo x", {}, {"out": "stdout"}), "in": {}}}, {"out": "a/out"})
+    path = bench.write(document, {}, True, {**OBSERVE, "runtime": "off"})
+    ours = bench.finish(bench.start(path), path)
+    assert ours.ok
+    assert "Nothing is observed in this run: `runtime: off`" in ours.log
+    path = bench.write(document, {}, True, OBSERVE)
+    ours = bench.finish(bench.start(path, SFIO_NODE=str(bench.directory / "none")), path)
+    assert ours.ok
+    assert "Nothing is observed in this run: sfio-node is not installed" in ours.log
+
+
+def without_hints(tool: Any) -> Any:
+    """A tool without what is ours in it."""
+    if isinstance(tool, dict):
+        return {key: without_hints(value) for key, value in tool.items() if key not in ("hints", "streamable")}
+    return [without_hints(value) for value in tool] if isinstance(tool, list) else tool
+
+
+@pytest.mark.timeout(300)
+def test_the_1000_genomes_template(tmp_path: Path) -> None:
+    """Without its hints: what it has in them is found, as far as it can be seen."""
+    work = tmp_path / "template"
+    shutil.copytree(TEMPLATE, work, ignore=shutil.ignore_patterns("generated", "run", "__pycache__"))
+    subprocess.run([PYTHON, "generate.py", "small"], cwd=work, check=True, timeout=60)
+    for file in (work / "tools").glob("*.cwl"):
+        file.write_text(json.dumps(without_hints(YAML(typ="safe").load(file))))
+    bench = Bench(tmp_path / "bench")
+    environment = {**os.environ, "XDG_DATA_HOME": str(bench.data)}
+    config: dict[str, Any] = {
+        "version": "v1.0",
+        "workflows": {"main": {"type": "cwl", "config": {"file": "main.cwl", "settings": "generated/small/job.yml"}}},
+    }
+    results = {}
+    for name, scheduler in (("plain", None), ("observed", {"type": "io-aware", "config": OBSERVE})):
+        config["database"] = {"type": "default", "config": {"connection": str(tmp_path / f"{name}.db")}}
+        file = work / f"{name}.yml"
+        file.write_text(json.dumps({**config, **({"scheduling": {"scheduler": scheduler}} if scheduler else {})}))
+        command = [str(BIN / "streamflow"), "run", "--outdir", str(tmp_path / name), str(file)]
+        run = subprocess.run(
+            command, cwd=work, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert run.returncode == 0, run.stderr
+        results[name] = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+    assert results["plain"] == results["observed"]
+    found = suggest(bench, "--json")
+    # The jobs are too short for anything to be gained.
+    told = [(one["subject"], one["evidence"]) for one in found["proposals"]]
+    told += [(one["subject"], one["reason"]) for one in found["notProposed"]]
+    streams = {subject.replace("/chromosome/", "/") for subject, text in told if "read it once, front to back" in text}
+    assert streams == {
+        "/individuals/carriers -> /individuals_merge/parts",
+        "/individuals_merge/merged -> /mutation_overlap/merged",
+        "/individuals_merge/merged -> /frequency/merged",
+        "/sifting/sifted -> /mutation_overlap/sifted",
+        "/sifting/sifted -> /frequency/sifted",
+    }

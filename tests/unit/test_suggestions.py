@@ -1,0 +1,390 @@
+"""What is proposed from the records of a run, and what is not; the file that is written is an annotations file."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from streamflow_io import cli
+from streamflow_io.hints import read_annotations
+from streamflow_io.hints.files import parse, plain
+from streamflow_io.suggestions.annotations import annotations_content, annotations_text
+from streamflow_io.suggestions.command import Result
+from streamflow_io.suggestions.evidence import Proposal, Refusal
+from streamflow_io.suggestions.proposals import Suggestions, suggest
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.records import EndRecord, InputRecord, OutputRecord, Record, RouteRecord, RunRecord
+from tests.telemetry import BEGIN, job, usage, write
+
+RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
+
+
+def route(output: str = "/a/out", target: str = "/b/in", kind: str = "File", **fields: Any) -> RouteRecord:
+    return RouteRecord.model_validate(
+        {"time": BEGIN, "output": output, "input": target, "kind": kind, "delivery": "termination", **fields}
+    )
+
+
+def ran(
+    name: str, started: float, ended: float, *files: Record, submitted: float | None = None, **measured: float
+) -> list[Record]:
+    """A job with what it did with its files, just before it ended."""
+    used = usage(started, ended).model_copy(update=measured) if measured else None
+    *before, last = job(name, started if submitted is None else submitted, started, ended, usage=used)
+    return [*before, *files, last]
+
+
+def wrote(name: str, ended: float, path: str = "out.txt", **fields: Any) -> OutputRecord:
+    """Opened and closed once, unless said otherwise; times are seconds since the start of the run."""
+    close = fields.pop("close", ended)
+    closes = fields.pop("closes", 1)
+    return OutputRecord.model_validate(
+        {
+            "time": BEGIN + ended,
+            "job": name,
+            "step": name.rpartition("/")[0],
+            "port": "out",
+            "path": path,
+            "opened": BEGIN + fields.pop("opened", close - 1),
+            "closes": closes,
+            "most_closes": fields.pop("most", closes),
+            "first_close": BEGIN + close,
+            "last_close": BEGIN + close if closes else None,
+            "ended": BEGIN + ended,
+            **fields,
+        }
+    )
+
+
+def read(name: str, source: str | None = "/a/0", path: str = "out.txt", **fields: Any) -> InputRecord:
+    """Opened once and read front to back, unless said otherwise."""
+    step = name.rpartition("/")[0]
+    reasons = fields.get("reasons", ())
+    defaults = {"time": BEGIN, "job": name, "step": step, "input": "in", "opens": 1, "sequential": not reasons}
+    return InputRecord.model_validate({**defaults, "source": source, "path": path, **fields})
+
+
+def suggestions(*records: Record | Sequence[Record]) -> Suggestions:
+    flat = [one for record in records for one in (record if isinstance(record, list) else [record])]
+    return suggest(read_history("run", [RUN, *flat, EndRecord(time=BEGIN + 100)]))  # type: ignore[list-item]
+
+
+def one_after_the_other(
+    output: OutputRecord | None, used: InputRecord | None, **fields: Any
+) -> tuple[dict[str, Proposal], dict[str, Refusal]]:
+    """/a runs from 0 to 10 and /b from 10 to 14: what is proposed, and what is not, by the first word of the hint."""
+    found = suggestions(
+        route(**fields),
+        ran("/a/0", 0, 10, *([output] if output else [])),
+        ran("/b/0", 10, 14, *([used] if used else [])),
+    )
+    return (
+        {proposal.text.split()[-1 if proposal.streams else 0].strip(":,"): proposal for proposal in found.proposals},
+        {refusal.what.split()[0].strip(":,"): refusal for refusal in found.refusals},
+    )
+
+
+def test_a_file_that_is_closed_once_and_early() -> None:
+    proposals, refusals = one_after_the_other(wrote("/a/0", 10, close=3), read("/b/0", reasons=["mapped"]))
+    commit = proposals["committed"]
+    assert (commit.subject, commit.text, commit.is_sure) == ("/a/out", "committed: on_close", True)
+    assert commit.saved == pytest.approx(4)  # /a itself is the last to end
+    assert commit.earlier == pytest.approx(7)
+    assert commit.evidence == "1 job, 1 file (out.txt): closed once, on average 7.0 s before the job ended"
+    assert refusals["streamable"].reason == "/b maps it into memory"
+
+
+def test_a_standard_output_that_is_read_front_to_back() -> None:
+    written = wrote("/a/0", 10, close=9.95, opened=1)
+    proposals, refusals = one_after_the_other(written, read("/b/0"), standard_output=True)
+    stream = proposals["streamable"]
+    assert (stream.subject, stream.is_sure) == ("/a/out -> /b/in", True)
+    assert stream.saved == pytest.approx(4)
+    assert stream.earlier == pytest.approx(9)
+    assert refusals["on_close"].reason == "it is closed when its job ends"
+
+
+def test_a_file_that_may_have_been_written_in_jumps_is_to_be_tried() -> None:
+    proposals, _ = one_after_the_other(wrote("/a/0", 10, close=9.95, opened=1), read("/b/0"))
+    assert not proposals["streamable"].is_sure
+    assert annotations_content(proposals.values()) == {}
+
+
+@pytest.mark.parametrize(
+    ("written", "fields", "reason"),
+    [
+        (None, {}, "nothing was seen of it"),
+        (wrote("/a/0", 10, closes=0), {}, "it was not seen to be closed before its job ended"),
+        (wrote("/a/0", 10, close=3, most=2), {}, "it was closed 1 to 2 times"),
+        (wrote("/a/0", 10, close=9.9), {}, "it is closed when its job ends"),
+        (wrote("/a/0", 10, close=3, closes=3), {}, "it was closed 3 times, by the only job"),
+        (wrote("/a/0", 10, close=3), {"not_at_commit": "/a/out has secondaryFiles"}, "/a/out has secondaryFiles"),
+        (wrote("/a/0", 10, close=3), {"delivery": "commit"}, "is delivered early to /b/in already"),
+    ],
+)
+def test_no_commit_rule(written: OutputRecord | None, fields: dict[str, Any], reason: str) -> None:
+    proposals, refusals = one_after_the_other(written, read("/b/0", opens=2, reasons=["opened again"]), **fields)
+    assert proposals == {}
+    (refusal,) = [one for what, one in refusals.items() if what.startswith("on_close")]
+    assert reason in refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("used", "fields", "reason"),
+    [
+        (None, {}, "nothing was seen of it"),
+        (read("/b/0", opens=0, sequential=False), {}, "/b was not seen to open it"),
+        (read("/b/0", opens=2, reasons=["opened again"]), {}, "/b reads it twice"),
+        (read("/b/0", opens=5, reasons=["opened again"]), {}, "/b reads it 5 times"),
+        (read("/b/0", opens=2, reasons=["sought", "opened again"]), {}, "/b jumps in it"),
+        (
+            read("/b/0", reasons=["read at a position", "mapped"]),
+            {},
+            "/b maps it into memory and reads it at positions",
+        ),
+        (read("/b/0", reasons=["unknown"]), {}, "/b uses it in a way that cannot be seen"),
+        (read("/b/0"), {"not_streamed": "/b/in has loadContents"}, "/b/in has loadContents"),
+    ],
+)
+def test_no_stream(used: InputRecord | None, fields: dict[str, Any], reason: str) -> None:
+    proposals, refusals = one_after_the_other(wrote("/a/0", 10), used, standard_output=True, **fields)
+    assert proposals == {}
+    assert refusals["streamable"].reason == reason
+
+
+def test_a_file_that_is_written_in_two_goes_is_no_stream() -> None:
+    _, refusals = one_after_the_other(wrote("/a/0", 10, closes=2), read("/b/0"))
+    assert refusals["streamable"].reason == "/a writes it in several goes"
+
+
+def test_two_closes_of_two_jobs_are_a_rule() -> None:
+    found = suggestions(
+        route(),
+        ran("/a/0.0", 0, 10, wrote("/a/0.0", 10, close=3, closes=2)),
+        ran("/a/0.1", 0, 10, wrote("/a/0.1", 10, close=3, closes=2)),
+        ran("/b/0.0", 10, 14, read("/b/0.0", "/a/0.0", reasons=["mapped"])),
+        ran("/b/0.1", 10, 14, read("/b/0.1", "/a/0.1", reasons=["mapped"])),
+    )
+    assert [one.text for one in found.proposals] == ["committed: on_close:2"]
+    assert found.saved == pytest.approx(4)
+
+
+def test_elements_of_a_list_go_on_one_by_one() -> None:
+    fields = {"kind": "File[]", "through": ["scatter"], "by_element": True}
+    files = [wrote("/a/0", 10, f"{n}.txt", close=3.0 + 2 * n) for n in range(3)]
+    readers = [ran(f"/b/0.{n}", 10, 14, read(f"/b/0.{n}", path=f"{n}.txt", reasons=["mapped"])) for n in range(3)]
+    found = suggestions(route(**fields), ran("/a/0", 0, 10, *files), *readers)
+    (proposal,) = found.proposals
+    assert (proposal.text, proposal.earlier) == ("committed: on_close", pytest.approx((7 + 5 + 3) / 3))
+    assert proposal.evidence.startswith("1 job, 3 files (0.txt, 1.txt, ...): closed once")
+
+
+def test_a_number_of_files_is_no_rule_until_it_was_seen_often() -> None:
+    def directory(name: str) -> OutputRecord:
+        return wrote(name, 10, "d", files=5, close=2)
+
+    def reader(name: str, source: str) -> list[Record]:
+        return ran(name, 10, 14, read(name, source, "d", files=5))
+
+    one = suggestions(
+        route(kind="Directory", not_streamed="a Directory"),
+        ran("/a/0", 0, 10, directory("/a/0")),
+        reader("/b/0", "/a/0"),
+    )
+    assert one.proposals == ()
+    assert "always 5 files" in one.refusals[0].reason
+    assert "1 job cannot tell" in one.refusals[0].reason
+    names = ["0.0", "0.1", "0.2"]
+    three = suggestions(
+        route(kind="Directory", not_streamed="a Directory"),
+        *(ran(f"/a/{name}", 0, 10, directory(f"/a/{name}")) for name in names),
+        *(reader(f"/b/{name}", f"/a/{name}") for name in names),
+    )
+    (proposal,) = three.proposals
+    assert (proposal.text, proposal.saved) == ("committed: on_n_files, nFiles: 5", pytest.approx(4))
+
+
+def test_two_files_of_one_job_help_together() -> None:
+    early = [
+        ran("/a/0", 0, 10, wrote("/a/0", 10, close=3)),
+        ran("/c/0", 0, 10, wrote("/c/0", 10, close=4)),
+        ran("/b/0", 10, 30, read("/b/0", reasons=["mapped"]), read("/b/0", "/c/0", input="other", reasons=["mapped"])),
+    ]
+    found = suggestions(route(), route("/c/out", "/b/other"), *early)
+    assert [(one.subject, one.saved) for one in found.proposals] == [("/a/out", 0), ("/c/out", 0)]
+    assert found.saved == pytest.approx(6)
+
+
+def test_a_file_that_nobody_waits_for_is_not_proposed() -> None:
+    found = suggestions(
+        route(),
+        route("/c/out", "/b/number", "other"),
+        ran("/a/0", 0, 10, wrote("/a/0", 10, close=3)),
+        ran("/c/0", 0, 12),
+        ran("/b/0", 12, 14, read("/b/0", reasons=["mapped"])),
+    )
+    assert found.proposals == ()
+    assert (
+        "no job would have started earlier" in {one.what: one.reason for one in found.refusals}["committed: on_close"]
+    )
+
+
+def test_a_step_that_waits_for_its_disk_is_an_io_task() -> None:
+    found = suggestions(
+        route(),
+        ran("/compute/0.0", 0, 10, io_seconds=0.1, cpu_seconds=9.0),
+        ran("/save/0.0", 10, 15, io_seconds=4.5, cpu_seconds=0.2),
+        ran("/compute/0.1", 15, 25, submitted=0, io_seconds=0.1, cpu_seconds=9.0),
+        ran("/busy/0", 25, 30, io_seconds=4.0, cpu_seconds=4.0),
+        ran("/short/0", 30, 30.5, io_seconds=0.5, cpu_seconds=0.0),
+    )
+    (proposal,) = found.proposals
+    assert (proposal.subject, proposal.text) == ("/save", "IOTask")
+    assert proposal.evidence == "1 job: 4.5 of 5.0 s in I/O, 0.2 s of computing"
+    assert {one.subject for one in found.refusals if one.what == "IOTask"} == {"/busy", "/short"}
+
+
+def everything() -> list[Record]:
+    """A run with a proposal of every kind."""
+    return [
+        RUN,
+        route(),
+        route("/a/log file", "/c/in", standard_output=True),
+        route("/b/out", "/c/other"),
+        *ran(
+            "/a/0",
+            0,
+            10,
+            wrote("/a/0", 10, close=3),
+            wrote("/a/0", 10, "log", port="log file", opened=1),
+            io_seconds=9.0,
+            cpu_seconds=0.1,
+        ),
+        *ran("/b/0", 10, 14, read("/b/0", reasons=["mapped"]), wrote("/b/0", 14, opened=11)),
+        *ran("/c/0", 14, 18, read("/c/0", "/a/0", "log"), read("/c/0", "/b/0", input="other")),
+        EndRecord(time=BEGIN + 18),
+    ]
+
+
+def test_the_file_is_an_annotations_file(tmp_path: Path) -> None:
+    found = suggest(read_history("a run", everything()))
+    file = tmp_path / "annotations.yml"
+    file.write_text(annotations_text("a run", found), encoding="utf-8")
+    read_back = read_annotations(file)
+    assert [scope.path for scope in read_back.scopes] == ["/a"]
+    expected = annotations_content(found.proposals)
+    assert [entry.value for entry in read_back.streamable] == expected["streamable"] == ["/a/log file", "/c/in"]
+    written = [hint.value.model_dump(by_alias=True, exclude_defaults=True) for hint in read_back.scopes[0].hints]
+    assert len(written) == len(expected["steps"]["/a"]) == 2
+    text = file.read_text(encoding="utf-8")
+    assert "closed once, on average 7.0 s before the job ended" in text
+    assert "#  - /b/out" in text
+
+
+def test_nothing_sure_is_an_empty_annotations_file(tmp_path: Path) -> None:
+    found = suggestions(route(), ran("/a/0", 0, 10, wrote("/a/0", 10, opened=1)), ran("/b/0", 10, 14, read("/b/0")))
+    file = tmp_path / "annotations.yml"
+    file.write_text(annotations_text("run", found), encoding="utf-8")
+    assert not read_annotations(file).scopes
+    assert "#  - /a/out" in file.read_text(encoding="utf-8")
+
+
+STEPS = ("/a", "/b", "/c")
+PLACES = st.sampled_from(["0", "0.0", "0.1", "0.10"])
+
+
+@st.composite
+def whole_runs(draw: st.DrawFn) -> list[Record]:
+    """Runs with records as they may come, whether or not they make sense together."""
+    records: list[Record] = [RUN]
+    kinds = st.sampled_from(["File", "File[]", "Directory", "other"])
+    hops = st.lists(st.sampled_from(["scatter", "gather", "subworkflow"]), max_size=2)
+    for one, other in draw(st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(STEPS)), max_size=4)):
+        fields = {"kind": draw(kinds), "through": draw(hops), "by_element": draw(st.booleans())}
+        records.append(route(f"{one}/out", f"{other}/in", **fields))
+    time, names = 0.0, draw(st.lists(st.builds(posixpath.join, st.sampled_from(STEPS), PLACES), max_size=6))
+    for name in names:
+        submitted = time = time + draw(st.floats(0, 5))
+        started = submitted + draw(st.floats(0, 2))
+        ended = started + draw(st.floats(0, 20))
+        share = draw(st.floats(0, 1))
+        files: list[Record] = []
+        for path in draw(st.lists(st.sampled_from(["x", "d", "d/x"]), max_size=2)):
+            closes = draw(st.integers(0, 2))
+            close = draw(st.floats(started, ended))
+            fields = {"closes": closes, "most": closes + draw(st.integers(0, 1)), "files": draw(st.integers(1, 3))}
+            files.append(wrote(name, ended, path, close=close, opened=started, **fields))
+        for source in draw(st.lists(st.sampled_from([None, *names]), max_size=2)):
+            reasons = draw(st.lists(st.sampled_from(["mapped", "opened again"]), max_size=1))
+            files.append(read(name, source, "x", opens=draw(st.integers(0, 2)), reasons=reasons))
+        used = {"io_seconds": share * (ended - started), "cpu_seconds": (1 - share) * (ended - started)}
+        records += ran(name, started, ended, *files, submitted=submitted, **used)
+    return records
+
+
+@given(whole_runs())
+def test_whatever_was_recorded(records: list[Record]) -> None:
+    found = suggest(read_history("run", records))
+    sure = [proposal for proposal in found.proposals if proposal.is_sure]
+    assert -1e-9 <= max((one.saved for one in sure), default=0.0) <= found.saved + 1e-9 <= found.saved_at_most + 2e-9
+    assert found.saved_at_most <= found.seconds + 1e-9
+    assert all(0 <= proposal.earlier <= found.seconds for proposal in found.proposals)
+    text = annotations_text("run", found)
+    assert plain(parse(text)) == (annotations_content(found.proposals) or {"steps": {}})
+
+
+# The command
+
+
+def test_the_command_writes_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry, file = write(tmp_path / "telemetry.jsonl", everything()), tmp_path / "annotations.yml"
+    assert cli.main(["suggest", str(telemetry), "--output", str(file)]) == 0
+    assert "nothing is applied" in capsys.readouterr().out
+    text = file.read_text(encoding="utf-8")
+    file.write_text("mine", encoding="utf-8")
+    assert cli.main(["suggest", str(telemetry), "--output", str(file)]) == 1
+    assert "--force" in capsys.readouterr().out
+    assert file.read_text(encoding="utf-8") == "mine"
+    assert cli.main(["suggest", str(telemetry), "--output", str(file), "--force"]) == 0
+    assert file.read_text(encoding="utf-8") == text
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry = write(tmp_path / "telemetry.jsonl", everything())
+    assert cli.main(["suggest", str(telemetry), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["ok"]
+    assert {one["subject"] for one in result["proposals"]} == {
+        "/a/out",
+        "/a",
+        "/a/log file -> /c/in",
+        "/b/out -> /c/other",
+    }
+    assert result["annotations"]["steps"]["/a"][0]["rules"] == [{"port": "out", "committed": "on_close"}]
+
+
+def test_the_command_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry = write(tmp_path / "telemetry.jsonl", everything())
+    cli.main(["suggest", str(telemetry)])
+    assert "/b maps it into memory" in " ".join(capsys.readouterr().out.split())
+    plain = write(tmp_path / "plain.jsonl", [RUN, *ran("/a/0", 0, 1), EndRecord(time=BEGIN + 1)])
+    assert cli.main(["suggest", str(plain)]) == 1
+    assert "observe: true" in capsys.readouterr().out
+    assert cli.main(["suggest", str(telemetry), "-o", str(tmp_path / "none" / "a.yml")]) == 1
+    assert "cannot be written" in capsys.readouterr().out
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    console = Console(record=True, width=200)
+    refusal = Refusal("/a/[red]out", "on_close", "[bold]why")
+    Result("run", Suggestions(1.0, 0.0, 0.0, (), (refusal,)), None).show(console)
+    assert "/a/[red]out" in console.export_text()
