@@ -12,13 +12,15 @@ from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.models import FiringRule
 
 HomeNodePolicy = Literal["create", "hashing", "manual"]
+_ON_TERMINATION = CommitRule()
 
 
 @dataclass(frozen=True)
 class HomeNode:
     """Which node holds the data of a file.
 
-    :ivar policy: `create`: the node that creates it, `hashing`: one chosen by its path, `manual`: that of an application
+    :ivar policy: `create`: the node that creates it, `hashing`: one chosen by its path,
+        `manual`: that of an application
     :ivar application: `manual` only: the name of the application
     """
 
@@ -47,7 +49,7 @@ class CoordinatedFile:
     is_directory: bool = False
     producers: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()
-    committed: CommitRule = CommitRule()
+    committed: CommitRule = _ON_TERMINATION
     mode: FiringRule = "update"
     file_deps: tuple[str, ...] = ()
     n_files: int | None = None
