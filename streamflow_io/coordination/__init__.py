@@ -1,20 +1,27 @@
 """What is coordinated between steps: the I/O graph, its stream edges and gangs. Pure: plain data in, plain data out."""
 
+from .configuration import Configuration, CoordinatedFile, HomeNode
+from .expansion import KnownJobs, configure
 from .gangs import Gang, find_gangs
 from .graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, Step, StreamEdge
 from .plan import plan_edges
 
 __all__ = [
+    "Configuration",
+    "CoordinatedFile",
     "Delivery",
     "Gang",
+    "HomeNode",
     "Hop",
     "HopKind",
     "Input",
+    "KnownJobs",
     "Output",
     "OutputKind",
     "Route",
     "Step",
     "StreamEdge",
+    "configure",
     "find_gangs",
     "plan_edges",
 ]

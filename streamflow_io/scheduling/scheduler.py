@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streamflow_io.hints import SchedulerConfig, StepAnnotations
     from streamflow_io.runtime import EmbeddedRuntime, ExitEvent
 
+    from .coordination_record import CoordinationRecord
     from .run import HintedRun
     from .storage_admission import StorageAdmission
 
@@ -113,11 +114,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         tools: Mapping[str, str],
         streaming: Collection[str],
         file: str,
+        coordination: CoordinationRecord,
     ) -> None:
         """Serve the hints of a workflow that is about to run; see :class:`HintedRun`."""
         from .run import HintedRun
 
-        self._run = HintedRun(self, workflow, annotations, tools, streaming, file)
+        self._run = HintedRun(self, workflow, annotations, tools, streaming, file, coordination)
 
     def is_measured(self, job_name: str) -> bool:
         """Whether the time that a job spends in I/O is wanted."""

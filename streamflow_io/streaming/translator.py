@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from streamflow.core.exception import WorkflowDefinitionException
@@ -15,7 +16,7 @@ from streamflow_io.presence import can_have_hints
 from streamflow_io.scheduling.scheduler import IOAwareScheduler
 
 if TYPE_CHECKING:
-    from streamflow_io.coordination import Gang, StreamEdge
+    from streamflow_io.coordination import Configuration, Gang, StreamEdge
     from streamflow_io.coordination.graph import Step
     from streamflow_io.hints import HintErrors, StepAnnotations
     from streamflow_io.scheduling.checks import StepStorages
@@ -28,6 +29,7 @@ class Plan:
     :ivar annotations: the hints that hold, by step path
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
+    :ivar configuration: the coordination configuration, as far as it is known before the run
     :ivar storages: the steps that say something about storage, and which one they use; none if none does
     """
 
@@ -35,6 +37,7 @@ class Plan:
     steps: dict[str, Step]
     edges: tuple[StreamEdge, ...]
     gangs: tuple[Gang, ...]
+    configuration: Configuration
     storages: StepStorages | None = None
 
 
@@ -56,6 +59,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
     """
 
     plan: Plan
+    # Not before a run: it takes a process of its own, and at the end of the run the names are there.
+    evaluates_javascript = False
 
     def translate(self) -> Workflow:
         """:raises InvalidHintsException: if a hint is wrong, or a storage too slow for it"""
@@ -67,9 +72,11 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             gc.freeze()
             return workflow
         # Imported here: StreamFlow imports every plugin in every run, and not every run has hints.
-        from streamflow_io.coordination import find_gangs, plan_edges
+        from streamflow_io.coordination import configure, find_gangs, plan_edges
         from streamflow_io.hints import tool_digests
+        from streamflow_io.scheduling.coordination_record import CoordinationRecord
 
+        from .foresight import foresee
         from .inspect import WorkflowGraph
         from .rewire import rewire
         from .step import StreamingExecuteStep
@@ -81,7 +88,10 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         graph = WorkflowGraph(workflow, annotations)
         storages = self._storages(scheduler, workflow, annotations)
         edges = plan_edges(graph.routes) if any(annotations.values()) else ()
-        self.plan = Plan(annotations, graph.steps, edges, find_gangs(edges, graph.steps), storages)
+        jobs = foresee(workflow, graph.outputs, self.evaluates_javascript)
+        configured = partial(configure, self.name, graph.steps, graph.outputs, graph.routes, edges)
+        gangs = find_gangs(edges, graph.steps)
+        self.plan = Plan(annotations, graph.steps, edges, gangs, configured(jobs), storages)
         for edge in edges:
             if edge.fallback is not None:
                 logger.warning(f"{edge_name(edge)} is delivered at {edge.delivery.value}: {edge.fallback}")
@@ -89,9 +99,9 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             rewire(workflow, graph, edges)
         if any(annotations.values()):
             streaming = [name for name, step in workflow.steps.items() if isinstance(step, StreamingExecuteStep)]
-            scheduler.begin(
-                workflow, annotations, tools, streaming, str(self.cwl_definition.loadingOptions.fileuri or "")
-            )
+            file = str(self.cwl_definition.loadingOptions.fileuri or "")
+            coordination = CoordinationRecord(workflow, graph.outputs, jobs, configured)
+            scheduler.begin(workflow, annotations, tools, streaming, file, coordination)
         # Modules and the translated graph live as long as the run: the collector need not look at them again and again.
         gc.freeze()
         return workflow

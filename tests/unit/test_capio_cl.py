@@ -1,0 +1,149 @@
+"""CAPIO-CL: what we write, the official parser reads as we mean it; what people wrote, we read or refuse with its line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import py_capio_cl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamflow_io.coordination.capio_cl import Version, read_capio_cl, write_capio_cl
+from streamflow_io.coordination.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.coordination_files import load_capio_cl
+from streamflow_io.hints import CommitRule, HintErrors
+
+VERSIONS: tuple[Version, ...] = ("1.0", "1.1")
+APPLICATIONS = ("main", "align", "call.filter", "sort-0.3")
+NAMES = st.from_regex(r"[a-z0-9_.]{1,6}", fullmatch=True).filter(lambda name: name.strip("."))
+GLOBS = st.from_regex(r"[a-z]{1,3}\*\.[a-z]{1,3}|\*\.[a-z]{1,3}|[a-z]{1,3}\?", fullmatch=True)
+PATHS = st.tuples(st.sampled_from(APPLICATIONS), st.lists(NAMES, max_size=2), NAMES | GLOBS).map(
+    lambda parts: "/".join([parts[0], *parts[1], parts[2]])
+)
+
+
+def in_order(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in APPLICATIONS if name in names)
+
+
+@st.composite
+def files(draw: st.DrawFn, path: str, paths: Sequence[str]) -> CoordinatedFile:
+    is_directory = draw(st.booleans())
+    kinds = ["on_termination", "on_close", "on_file", *(["on_n_files"] if is_directory else [])]
+    committed = CommitRule(draw(st.sampled_from(kinds)))  # type: ignore[arg-type]
+    if committed.kind == "on_close":
+        committed = CommitRule("on_close", draw(st.integers(1, 1000)))
+    deps = st.lists(st.sampled_from(paths), min_size=1, max_size=3, unique=True)
+    policies = [None, HomeNode("create"), HomeNode("hashing"), *(HomeNode("manual", app) for app in APPLICATIONS)]
+    return CoordinatedFile(
+        path,
+        is_directory,
+        in_order(draw(st.lists(st.sampled_from(APPLICATIONS), max_size=2))),
+        in_order(draw(st.lists(st.sampled_from(APPLICATIONS), max_size=3))),
+        committed,
+        draw(st.sampled_from(["update", "no_update"])),
+        tuple(draw(deps)) if committed.kind == "on_file" else (),
+        draw(st.integers(1, 10**6)) if committed.kind == "on_n_files" else None,
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(st.sampled_from([None, True, False])),
+        draw(st.sampled_from(policies)),
+    )
+
+
+def ambiguous(one: str, other: str) -> bool:
+    """Whether one path is a glob that matches the other, as CAPIO compares: `*` matches `/`, too."""
+    return fnmatchcase(one, other) or fnmatchcase(other, one)
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> Configuration:
+    paths: list[str] = []
+    for path in draw(st.lists(PATHS, max_size=8, unique=True)):
+        if not any(ambiguous(path, other) for other in paths):
+            paths.append(path)
+    name = draw(st.text(st.characters(codec="utf-8", categories=["L", "N"]), min_size=1, max_size=8))
+    return Configuration(name, APPLICATIONS, tuple(draw(files(path, paths)) for path in sorted(paths)))
+
+
+def officially(configuration: Configuration, version: Version, directory: Path) -> py_capio_cl.Engine:
+    """What the official parser makes of a configuration."""
+    document = write_capio_cl(configuration, version)
+    if version == "1.1":
+        # Without its monitors, which listen to the network and take a quarter of a second to end; 1.0 always has them.
+        (directory / "quiet.toml").write_text("[monitor]\nfilesystem.enabled = false\nmcast.enabled = false\n")
+        document["configuration"] = str(directory / "quiet.toml")
+    path = directory / "capio.json"
+    path.write_text(json.dumps(document))
+    return py_capio_cl.Parser.parse(str(path))
+
+
+def as_read_officially(engine: py_capio_cl.Engine, file: CoordinatedFile) -> tuple[object, ...]:
+    """What the official parser says of a file, as :func:`as_written` says it."""
+    path = file.path
+    closes = engine.getCommitCloseCount(path) or 1  # without a number it counts none, and means the first
+    return (
+        CommitRule(engine.getCommitRule(path), closes),
+        engine.getFireRule(path),
+        set(engine.getProducers(path)),
+        set(engine.getConsumers(path)),
+        [str(dep) for dep in engine.getCommitOnFileDependencies(path)],
+        engine.getDirectoryFileCount(path) if file.n_files is not None else None,  # else it counts what it has seen
+        engine.isPermanent(path),
+        engine.isExcluded(path),
+        engine.isStoredInMemory(path),
+        # It takes files for directories, too: docs/coordination.md.
+        engine.isDirectory(path) or not file.is_directory,
+    )
+
+
+def as_written(file: CoordinatedFile) -> tuple[object, ...]:
+    return (
+        file.committed,
+        file.mode,
+        set(file.producers),
+        set(file.consumers),
+        list(file.file_deps),
+        file.n_files,
+        file.permanent,
+        file.excluded,
+        bool(file.in_memory),
+        True,
+    )
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("capio")
+
+
+@settings(max_examples=60, deadline=None)
+@given(configuration=configurations())
+def test_the_official_parser_reads_what_is_meant_in_1_1(directory: Path, configuration: Configuration) -> None:
+    check_officially(configuration, "1.1", directory)
+
+
+@settings(max_examples=6, deadline=None)
+@given(configuration=configurations())
+def test_the_official_parser_reads_what_is_meant_in_1_0(directory: Path, configuration: Configuration) -> None:
+    check_officially(configuration, "1.0", directory)
+
+
+def check_officially(configuration: Configuration, version: Version, directory: Path) -> None:
+    engine = officially(configuration, version, directory)
+    assert engine.getWorkflowName() == configuration.name
+    assert {file.path for file in configuration.files} <= set(engine.getPaths())
+    for file in configuration.files:
+        assert as_read_officially(engine, file) == as_written(file), file.path
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@settings(max_examples=40, deadline=None)
+@given(configuration=configurations())
+def test_what_is_written_is_read(version: Version, configuration: Configuration) -> None:
+    document = json.loads(json.dumps(write_capio_cl(configuration, version)))
+    assert read_capio_cl(document, "capio.json") == configuration
