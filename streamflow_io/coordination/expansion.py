@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.globs import is_pattern, matches, overlap
+from streamflow_io.hints.inheritance import within
 from streamflow_io.hints.models import StreamingRule
 
 from .configuration import Configuration, CoordinatedFile, HomeNode
@@ -63,9 +64,19 @@ def configure(
         instance that is known, `STEP-TAG/...`, else `STEP-*/...`. A path that several outputs have follows the latest
         of their rules.
     """
-    found = _Expansion(tuple(outputs), tuple(routes), {edge.route: edge for edge in edges}, jobs)
+    steps = tuple(steps)
+    found = _Expansion(steps, tuple(outputs), tuple(routes), {edge.route: edge for edge in edges}, jobs)
     applications = tuple(app for step in steps for app in _applications(step, jobs))
-    return Configuration(name, applications, tuple(found.files[path] for path in sorted(found.files)))
+    order = {application: place for place, application in enumerate(applications)}
+    files = (
+        replace(
+            found.files[path],
+            producers=tuple(sorted(found.files[path].producers, key=order.__getitem__)),
+            consumers=tuple(sorted(found.files[path].consumers, key=order.__getitem__)),
+        )
+        for path in sorted(found.files)
+    )
+    return Configuration(name, applications, tuple(files))
 
 
 def _applications(step: str, jobs: KnownJobs) -> tuple[str, ...]:
@@ -81,12 +92,14 @@ def _instance(step: str, tag: str) -> str:
 class _Expansion:
     def __init__(
         self,
+        steps: tuple[str, ...],
         outputs: tuple[Output, ...],
         routes: tuple[Route, ...],
         edges: Mapping[Route, StreamEdge],
         jobs: KnownJobs,
     ) -> None:
         self.files: dict[str, CoordinatedFile] = {}
+        self._steps = steps
         self._outputs = {(output.step, output.port): output for output in outputs}
         self._routes: dict[Output, list[Route]] = defaultdict(list)
         for route in routes:
@@ -105,9 +118,7 @@ class _Expansion:
         for tag in [None] if tags is None else tags:
             app = application_name(output.step) if tag is None else _instance(output.step, tag)
             directory = f"{app}-*" if tag is None else app
-            consumers = dict.fromkeys(
-                name for route in self._routes[output] for name in _consumers(route, tag, self._jobs)
-            )
+            consumers = dict.fromkeys(name for route in self._routes[output] for name in self._consumers(route, tag))
             for file in self._files(output, rules, tag, directory):
                 self._add(replace(file, producers=(app,), consumers=tuple(consumers)))
 
@@ -153,7 +164,7 @@ class _Expansion:
         committed, mode = served
         kept = None if rule is None else rule.permanent
         whole = next((rule.permanent for rule in output.rules if not rule.files), None)
-        is_result = any(route.consumer is None for route in self._routes[output])
+        is_result = any(_leaves(route) for route in self._routes[output])
         permanent = next((said for said in (kept, whole) if said is not None), is_result)
         home = None if rule is None or rule.home_node is None else HomeNode("manual", application_name(rule.home_node))
         on_file = rule is not None and committed.kind == "on_file"
@@ -167,6 +178,24 @@ class _Expansion:
             permanent=permanent,
             home_node=home,
         )
+
+    def _consumers(self, route: Route, tag: str | None) -> Iterator[str]:
+        """The applications that a file reaches. Of what enters a loop, or leaves it, all steps of the loop.
+
+        :param tag: of the job that wrote it; None: not known
+        """
+        if route.consumer is None:
+            return
+        if (step := route.consumer.step) in self._steps:
+            yield from _reached(route, step, tag, self._jobs)
+            return
+        entry = route.hops[-1].step
+        loop = (
+            entry.removesuffix("-loop-combinator") if entry.endswith("-loop-combinator") else posixpath.dirname(entry)
+        )
+        for inner in self._steps if loop != "/" else ():
+            if within(inner, loop):
+                yield from _applications(inner, self._jobs)
 
     def _globs(self, output: Output, tag: str | None) -> tuple[str, ...]:
         globs = None if tag is None else self._jobs.globs.get((output.step, output.port, tag))
@@ -231,14 +260,13 @@ def _join(directory: str, path: str) -> str:
     return posixpath.normpath(posixpath.join(directory, path))
 
 
-def _consumers(route: Route, tag: str | None, jobs: KnownJobs) -> tuple[str, ...]:
-    """The applications that a file reaches.
+def _leaves(route: Route) -> bool:
+    """Whether a file is a result of the workflow, or of a loop, and then perhaps of the workflow."""
+    return route.consumer is None or (bool(route.hops) and route.hops[-1].step.endswith("-loop-output"))
 
-    :param tag: of the job that wrote it; None: not known
-    """
-    if route.consumer is None:
-        return ()
-    step = route.consumer.step
+
+def _reached(route: Route, step: str, tag: str | None, jobs: KnownJobs) -> tuple[str, ...]:
+    """The instances of a step that a file reaches."""
     tags = jobs.instances(step)
     if tags is None:
         return (application_name(step),)

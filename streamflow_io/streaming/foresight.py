@@ -14,6 +14,7 @@ from typing import Any
 
 from streamflow.core.workflow import Port, Step, Token, Workflow
 from streamflow.cwl import utils
+from streamflow.cwl.combinator import ListMergeCombinator
 from streamflow.cwl.processor import CWLCommandOutputProcessor
 from streamflow.cwl.step import CWLConditionalStep, CWLEmptyScatterConditionalStep, CWLExecuteStep
 from streamflow.cwl.transformer import (
@@ -32,6 +33,7 @@ from streamflow.workflow.step import (
     ScatterStep,
     ScheduleStep,
     TransferStep,
+    Transformer,
 )
 from streamflow.workflow.token import TerminationToken
 
@@ -46,6 +48,7 @@ _OUTPUT_DIRECTORY = "/outdir"
 _RUNTIME = re.compile(r"\bruntime\b(?!\s*\.\s*outdir\b)")
 _AT_RUN_TIME = re.compile(r"\b(?:path|location|dirname|size|checksum|contents|listing|secondaryFiles|format)\b")
 
+# Tags of which only the length is known end with `.*`. None: not even that.
 Tags = tuple[str, ...] | None
 
 
@@ -70,7 +73,7 @@ def foresee(workflow: Workflow, outputs: Iterable[Output], javascript: bool) -> 
     """
     foresight = _Foresight(workflow, javascript)
     tools = [step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)]
-    tags = {step.name: foresight.tags_of(step) for step in tools}
+    tags = {step.name: _all_known(foresight.tags_of(step)) for step in tools}
     globs = {}
     for output in outputs:
         step = workflow.steps[output.step]
@@ -177,15 +180,15 @@ class _Foresight:
                 return self._scattered(step)
             case GatherStep():
                 tags = self._port_tags(_data_port(step))
-                return None if tags is None else tuple(dict.fromkeys(_up(tag, step.depth) for tag in tags)) or None
+                return tuple(dict.fromkeys(_up(tag, step.depth) for tag in tags)) or None if tags else None
             case CombinatorStep():
                 return self._combined(step.combinator, step.get_input_ports())
             case CWLConditionalStep() | CWLEmptyScatterConditionalStep():
                 return self._port_tags(step.get_input_port(_output_name(step, port)))
             case CWLTokenTransformer():
                 return self._port_tags(step.get_input_port(step.port_name))
-            case DefaultTransformer() | ForwardTransformer() | BroadcastTransformer() | TransferStep():
-                return self._longest(p for name, p in step.get_input_ports().items() if not name.startswith("__"))
+            case Transformer() | TransferStep():
+                return self._longest(p for name, p in step.get_input_ports().items() if name != "__job__")
         return None
 
     def _scattered(self, step: ScatterStep) -> Tags:
@@ -194,9 +197,7 @@ class _Foresight:
         found: list[str] = []
         for tag in () if tags is None else tags:
             size = self._size(port, tag)
-            if size is None:
-                return None
-            found += [f"{tag}.{index}" for index in range(size)]
+            found += [f"{tag}.*"] if size is None else [f"{tag}.{index}" for index in range(size)]
         return None if tags is None else tuple(found)
 
     def _size(self, port: Port, tag: str) -> int | None:
@@ -208,7 +209,8 @@ class _Foresight:
             if not isinstance(source, GatherStep) or source.depth != 1:
                 return None
             tags = self._port_tags(_data_port(source))
-            return None if tags is None else sum(_up(gathered, 1) == tag for gathered in tags)
+            gathered = [one for one in tags or () if _up(one, 1) == tag]
+            return None if tags is None or any(map(_is_open, gathered)) else len(gathered)
         return len(value) if isinstance(value, list) else 0 if value is None else None
 
     def _source(self, port: Port) -> Step | None:
@@ -262,6 +264,8 @@ class _Foresight:
                 return tokens[0].value
             case ScatterStep() as step:
                 value = self._value(step.get_input_port(), _up(tag, 1))
+                if _is_open(tag):
+                    raise _Unknown
                 return value[int(tag.rpartition(".")[2])]
             case CombinatorStep() as step:
                 return self._combined_value(step, _output_name(step, port), tag)
@@ -279,14 +283,23 @@ class _Foresight:
     def _combined_value(self, step: CombinatorStep, name: str, tag: str) -> Any:
         port = step.get_input_port(name)
         tags = self._port_tags(port)
-        if tags is None or _crosses(step.combinator):
+        if tags is None or _makes_lists_or_pairs(step.combinator):
             raise _Unknown
         # What is not scattered is the same for all.
         return self._value(port, next((t for t in tags if t == tag or tag.startswith(f"{t}.")), tag))
 
 
-def _crosses(combinator: Combinator) -> bool:
-    return isinstance(combinator, CartesianProductCombinator) or any(map(_crosses, combinator.combinators.values()))
+def _all_known(tags: Tags) -> Tags:
+    return None if tags is None or any(map(_is_open, tags)) else tags
+
+
+def _is_open(tag: str) -> bool:
+    return "*" in tag
+
+
+def _makes_lists_or_pairs(combinator: Combinator) -> bool:
+    kinds = CartesianProductCombinator | ListMergeCombinator
+    return isinstance(combinator, kinds) or any(map(_makes_lists_or_pairs, combinator.combinators.values()))
 
 
 def _up(tag: str, levels: int) -> str:
@@ -294,7 +307,7 @@ def _up(tag: str, levels: int) -> str:
 
 
 def _data_port(step: Step) -> Port:
-    return next(port for name, port in step.get_input_ports().items() if not name.startswith("__"))
+    return next(port for name, port in step.get_input_ports().items() if name not in ("__job__", "__size__"))
 
 
 def _output_name(step: Step, port: Port) -> str:
