@@ -103,6 +103,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         **configuration_to_json(plan.configuration),
         "gangs": [list(gang.steps) for gang in plan.gangs],
         "fallbacks": [_fallback(edge) for edge in plan.edges if edge.fallback is not None],
+        "stricter": [{"output": output, "why": why} for output, why in plan.stricter.items()],
     }
 
 

@@ -1,7 +1,7 @@
 """What is coordinated between steps: the I/O graph, its stream edges and gangs. Pure: plain data in, plain data out."""
 
 from .configuration import Configuration, CoordinatedFile, HomeNode
-from .expansion import KnownJobs, configure
+from .expansion import KnownJobs, configure, stricter_than_served
 from .gangs import Gang, find_gangs
 from .graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, Step, StreamEdge
 from .plan import plan_edges
@@ -24,4 +24,5 @@ __all__ = [
     "configure",
     "find_gangs",
     "plan_edges",
+    "stricter_than_served",
 ]

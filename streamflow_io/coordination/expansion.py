@@ -79,6 +79,26 @@ def configure(
     return Configuration(name, applications, tuple(files))
 
 
+def stricter_than_served(routes: Iterable[Route], edges: Iterable[StreamEdge]) -> dict[str, str]:
+    """Outputs that some consumers get earlier than the configuration says, and why: a file has one rule for all readers.
+
+    :return: for each such output, by name, a reason for the user
+    """
+    deliveries = {edge.route: edge.delivery for edge in edges}
+    consumers: dict[str, list[tuple[Delivery, str]]] = defaultdict(list)
+    for route in routes:
+        if route.consumer is not None:
+            delivery = deliveries.get(route, Delivery.TERMINATION)
+            consumers[route.output.name].append((delivery, route.consumer.name))
+    found = {}
+    for output, readers in consumers.items():
+        order = list(Delivery)
+        latest, reader = max(readers, key=lambda one: order.index(one[0]))
+        if not latest.joins and any(delivery.joins for delivery, _ in readers):
+            found[output] = f"{reader} gets it at {latest.value}, and a file has one rule for all that read it"
+    return found
+
+
 def _applications(step: str, jobs: KnownJobs) -> tuple[str, ...]:
     tags = jobs.instances(step)
     return (application_name(step),) if tags is None else tuple(_instance(step, tag) for tag in tags)
@@ -180,7 +200,7 @@ class _Expansion:
         )
 
     def _consumers(self, route: Route, tag: str | None) -> Iterator[str]:
-        """The applications that a file reaches. Of what enters a loop, or leaves it, all steps of the loop.
+        """The applications that a file reaches. Of what enters a loop, or goes round in it, all steps of the loop.
 
         :param tag: of the job that wrote it; None: not known
         """
@@ -189,11 +209,10 @@ class _Expansion:
         if (step := route.consumer.step) in self._steps:
             yield from _reached(route, step, tag, self._jobs)
             return
-        entry = route.hops[-1].step
-        loop = (
-            entry.removesuffix("-loop-combinator") if entry.endswith("-loop-combinator") else posixpath.dirname(entry)
-        )
-        for inner in self._steps if loop != "/" else ():
+        last = route.hops[-1].step
+        loop = last.removesuffix("-loop-combinator")
+        loop = posixpath.dirname(last) if loop == last else loop
+        for inner in self._steps if loop != "/" and not _leaves(route) else ():
             if within(inner, loop):
                 yield from _applications(inner, self._jobs)
 

@@ -30,6 +30,7 @@ class Plan:
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
     :ivar configuration: the coordination configuration, as far as it is known before the run
+    :ivar stricter: outputs that are delivered to some earlier than it says, and why
     :ivar storages: the steps that say something about storage, and which one they use; none if none does
     """
 
@@ -38,6 +39,7 @@ class Plan:
     edges: tuple[StreamEdge, ...]
     gangs: tuple[Gang, ...]
     configuration: Configuration
+    stricter: dict[str, str]
     storages: StepStorages | None = None
 
 
@@ -72,7 +74,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             gc.freeze()
             return workflow
         # Imported here: StreamFlow imports every plugin in every run, and not every run has hints.
-        from streamflow_io.coordination import configure, find_gangs, plan_edges
+        from streamflow_io.coordination import configure, find_gangs, plan_edges, stricter_than_served
         from streamflow_io.hints import tool_digests
         from streamflow_io.scheduling.coordination_record import CoordinationRecord
 
@@ -91,7 +93,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         jobs = foresee(workflow, graph.outputs, self.evaluates_javascript)
         configured = partial(configure, self.name, graph.steps, graph.outputs, graph.routes, edges)
         gangs = find_gangs(edges, graph.steps)
-        self.plan = Plan(annotations, graph.steps, edges, gangs, configured(jobs), storages)
+        stricter = stricter_than_served(graph.routes, edges)
+        self.plan = Plan(annotations, graph.steps, edges, gangs, configured(jobs), stricter, storages)
         for edge in edges:
             if edge.fallback is not None:
                 logger.warning(f"{edge_name(edge)} is delivered at {edge.delivery.value}: {edge.fallback}")
