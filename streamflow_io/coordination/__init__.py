@@ -1,9 +1,10 @@
 """What is coordinated between steps: the I/O graph, its stream edges and gangs. Pure: plain data in, plain data out."""
 
 from .configuration import Configuration, CoordinatedFile, HomeNode
-from .expansion import KnownJobs, configure, stricter_than_served
+from .expansion import configure, stricter_than_served
 from .gangs import Gang, find_gangs
 from .graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, Step, StreamEdge
+from .known_jobs import KnownJobs
 from .plan import plan_edges
 
 __all__ = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.globs import is_pattern, matches, overlap
@@ -18,31 +18,12 @@ from streamflow_io.hints.inheritance import within
 from streamflow_io.hints.models import StreamingRule
 
 from .configuration import Configuration, CoordinatedFile, HomeNode
-from .graph import Delivery, HopKind, Output, OutputKind, Route, StreamEdge
+from .graph import Delivery, Output, OutputKind, Route, StreamEdge
+from .known_jobs import KnownJobs, applications, instance, reached
 from .names import application_name
 
-# Each instance has files of its own, and the official parser compares each path with all others.
-MOST_INSTANCES = 256
 _ON_TERMINATION = CommitRule()
 _ON_CLOSE = CommitRule("on_close")
-
-
-@dataclass(frozen=True)
-class KnownJobs:
-    """What is known of the jobs of a workflow.
-
-    :ivar tags: by step path, the StreamFlow tags of its jobs; None: there are several, and it is not known which
-    :ivar globs: by step path, output and tag, where the output is, relative to the job's output directory; where
-        nothing is said, the globs of the output hold
-    """
-
-    tags: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
-    globs: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
-
-    def instances(self, step: str) -> tuple[str, ...] | None:
-        """The tags of the jobs of a step; None: not known, or too many to tell apart."""
-        tags = self.tags.get(step, ("0",))
-        return None if tags is None or len(tags) > MOST_INSTANCES else tags
 
 
 def configure(
@@ -66,8 +47,8 @@ def configure(
     """
     steps = tuple(steps)
     found = _Expansion(steps, tuple(outputs), tuple(routes), {edge.route: edge for edge in edges}, jobs)
-    applications = tuple(app for step in steps for app in _applications(step, jobs))
-    order = {application: place for place, application in enumerate(applications)}
+    names = tuple(app for step in steps for app in applications(step, jobs))
+    order = {application: place for place, application in enumerate(names)}
     files = (
         replace(
             found.files[path],
@@ -76,11 +57,11 @@ def configure(
         )
         for path in sorted(found.files)
     )
-    return Configuration(name, applications, tuple(files))
+    return Configuration(name, names, tuple(files))
 
 
 def stricter_than_served(routes: Iterable[Route], edges: Iterable[StreamEdge]) -> dict[str, str]:
-    """Outputs that some consumers get earlier than the configuration says, and why: a file has one rule for all readers.
+    """Outputs that some consumers get earlier than the configuration says: a file has one rule for all readers.
 
     :return: for each such output, by name, a reason for the user
     """
@@ -97,16 +78,6 @@ def stricter_than_served(routes: Iterable[Route], edges: Iterable[StreamEdge]) -
         if not latest.joins and any(delivery.joins for delivery, _ in readers):
             found[output] = f"{reader} gets it at {latest.value}, and a file has one rule for all that read it"
     return found
-
-
-def _applications(step: str, jobs: KnownJobs) -> tuple[str, ...]:
-    tags = jobs.instances(step)
-    return (application_name(step),) if tags is None else tuple(_instance(step, tag) for tag in tags)
-
-
-def _instance(step: str, tag: str) -> str:
-    # What is not scattered has the tag of the workflow.
-    return application_name(step, tag if "." in tag else None)
 
 
 class _Expansion:
@@ -136,7 +107,7 @@ class _Expansion:
         rules = self._served(output)
         tags = self._jobs.instances(output.step)
         for tag in [None] if tags is None else tags:
-            app = application_name(output.step) if tag is None else _instance(output.step, tag)
+            app = application_name(output.step) if tag is None else instance(output.step, tag)
             directory = f"{app}-*" if tag is None else app
             consumers = dict.fromkeys(name for route in self._routes[output] for name in self._consumers(route, tag))
             for file in self._files(output, rules, tag, directory):
@@ -207,14 +178,14 @@ class _Expansion:
         if route.consumer is None:
             return
         if (step := route.consumer.step) in self._steps:
-            yield from _reached(route, step, tag, self._jobs)
+            yield from reached(route, step, tag, self._jobs)
             return
         last = route.hops[-1].step
         loop = last.removesuffix("-loop-combinator")
         loop = posixpath.dirname(last) if loop == last else loop
         for inner in self._steps if loop != "/" and not _leaves(route) else ():
             if within(inner, loop):
-                yield from _applications(inner, self._jobs)
+                yield from applications(inner, self._jobs)
 
     def _globs(self, output: Output, tag: str | None) -> tuple[str, ...]:
         globs = None if tag is None else self._jobs.globs.get((output.step, output.port, tag))
@@ -282,37 +253,6 @@ def _join(directory: str, path: str) -> str:
 def _leaves(route: Route) -> bool:
     """Whether a file is a result of the workflow, or of a loop, and then perhaps of the workflow."""
     return route.consumer is None or (bool(route.hops) and route.hops[-1].step.endswith("-loop-output"))
-
-
-def _reached(route: Route, step: str, tag: str | None, jobs: KnownJobs) -> tuple[str, ...]:
-    """The instances of a step that a file reaches."""
-    tags = jobs.instances(step)
-    if tags is None:
-        return (application_name(step),)
-    way = None if tag is None else _way(route, tag)
-    reached = tags if way is None else tuple(t for t in tags if _reaches(way, t.split(".")))
-    return tuple(_instance(step, t) for t in reached or tags)
-
-
-def _way(route: Route, tag: str) -> list[str] | None:
-    """With what the tags begin that a file can have where it arrives; `*` for any number. None: any."""
-    parts = tag.split(".")
-    gathered: str | None = None
-    for hop in route.hops:
-        match hop.kind:
-            case HopKind.GATHER if len(parts) > 1:
-                gathered = parts.pop()
-                continue
-            case HopKind.SCATTER if hop.obstacle is None:
-                parts.append(gathered or "*")
-            case HopKind.SCATTER | HopKind.GATHER | HopKind.LOOP | HopKind.UNKNOWN:
-                return None
-        gathered = None
-    return parts
-
-
-def _reaches(way: Sequence[str], tag: Sequence[str]) -> bool:
-    return len(way) <= len(tag) and all(part in ("*", other) for part, other in zip(way, tag, strict=False))
 
 
 def _merged(one: CoordinatedFile, other: CoordinatedFile) -> CoordinatedFile:

@@ -13,8 +13,8 @@ from streamflow.workflow.token import JobToken, ListToken
 
 from streamflow_io.coordination.capio_cl import write_capio_cl
 from streamflow_io.coordination.configuration import Configuration
-from streamflow_io.coordination.expansion import KnownJobs
 from streamflow_io.coordination.graph import Output
+from streamflow_io.coordination.known_jobs import KnownJobs
 from streamflow_io.coordination_files import write_atomically
 
 COORDINATION_FILE = "coordination.json"
