@@ -20,6 +20,7 @@ from .known_tokens import KnownTokens, UnknownValue, is_open
 
 _ANYWHERE = ("*",)
 _OUTPUT_DIRECTORY = "/outdir"
+_MADE_UP = re.compile(r"[0-9a-f]{40}")
 _RUNTIME = re.compile(r"\bruntime\b(?!\s*\.\s*outdir\b)")
 _AT_RUN_TIME = re.compile(r"\b(?:path|location|dirname|size|checksum|contents|listing|secondaryFiles|format)\b")
 
@@ -29,8 +30,12 @@ def known_globs(step: CWLExecuteStep, processor: CWLCommandOutputProcessor | Non
 
     A name that StreamFlow makes up for a standard stream is another one in each run.
     """
+    streams = [getattr(step.command, name, None) for name in ("stdout", "stderr")]
     return tuple(
-        "*" if utils.is_expression(glob) else relative_glob(glob, _OUTPUT_DIRECTORY) for glob in _globs(processor)
+        "*"
+        if utils.is_expression(glob) or (glob in streams and _MADE_UP.fullmatch(glob) is not None)
+        else relative_glob(glob, _OUTPUT_DIRECTORY)
+        for glob in _globs(processor)
     )
 
 
