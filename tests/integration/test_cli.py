@@ -26,6 +26,7 @@ scheduling: {scheduler: {type: io-aware, config: {}}}
 ARGUMENTS = {
     "validate": ["tool.cwl"],
     "plan": ["streamflow.yml"],
+    "coordination": ["streamflow.yml"],
     "storage": ["probe", "missing"],
     "report": ["telemetry.jsonl", "-o", "report.html"],
     "doctor": [],

@@ -148,7 +148,7 @@ def check_officially(configuration: Configuration, version: Version, directory: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(configuration=configurations())
 def test_what_is_written_is_read(version: Version, configuration: Configuration) -> None:
     document = json.loads(json.dumps(write_capio_cl(configuration, version)))
