@@ -306,3 +306,10 @@ def test_files_with_the_same_rules_stand_in_one_item() -> None:
     files = tuple(CoordinatedFile(path, **rules) for path in paths)  # type: ignore[arg-type]
     (app,) = write_capio_cl(Configuration("wf", ("a",), files), "1.0")["IO_Graph"]  # type: ignore[misc,union-attr]
     assert app["streaming"] == [{"name": ["x", "y", "z"], "committed": "on_close:2", "mode": "no_update"}]  # type: ignore[index,call-overload]
+
+
+def test_a_file_beside_a_counted_directory_is_a_file(directory: Path) -> None:
+    # The official parser takes what it has seen for directories with each `n_files`: these come first.
+    counted = CoordinatedFile("a/d", True, ("a",), committed=CommitRule("on_n_files"), n_files=3)
+    engine = officially(Configuration("wf", ("a",), (CoordinatedFile("a/b", False, ("a",)), counted)), "1.1", directory)
+    assert (engine.isFile("a/b"), engine.isFile("a/d")) == (True, False)
