@@ -168,7 +168,7 @@ def _translated(workflow: WorkflowConfig, context: Any, path: Path, file: str, i
 class _Planner(IOAwareTranslator):
     """Plans also what has no hints."""
 
-    evaluates_javascript = True
+    only_plans = True
 
     def may_have_hints(self, scheduler: IOAwareScheduler) -> bool:
         return True

@@ -61,8 +61,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
     """
 
     plan: Plan
-    # Not before a run: it takes a process of its own, and at the end of the run the names are there.
-    evaluates_javascript = False
+    # Whether only the plan is wanted. A run starts no process for what it will know at its end.
+    only_plans = False
 
     def translate(self) -> Workflow:
         """:raises InvalidHintsException: if a hint is wrong, or a storage too slow for it"""
@@ -74,7 +74,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             gc.freeze()
             return workflow
         # Imported here: StreamFlow imports every plugin in every run, and not every run has hints.
-        from streamflow_io.coordination import configure, find_gangs, plan_edges, stricter_than_served
+        from streamflow_io.coordination import KnownJobs, configure, find_gangs, plan_edges, stricter_than_served
         from streamflow_io.hints import tool_digests
         from streamflow_io.scheduling.coordination_record import CoordinationRecord
 
@@ -90,7 +90,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         graph = WorkflowGraph(workflow, annotations)
         storages = self._storages(scheduler, workflow, annotations)
         edges = plan_edges(graph.routes) if any(annotations.values()) else ()
-        jobs = foresee(workflow, graph.outputs, self.evaluates_javascript)
+        told = self.only_plans or any(annotations.values())
+        jobs = foresee(workflow, graph.outputs, javascript=self.only_plans) if told else KnownJobs()
         configured = partial(configure, self.name, graph.steps, graph.outputs, graph.routes, edges)
         gangs = find_gangs(edges, graph.steps)
         stricter = stricter_than_served(graph.routes, edges)
