@@ -1,0 +1,123 @@
+"""Which step an application is, and which paths of two configurations mean the same file. Pure.
+
+A coordination configuration that somebody wrote by hand has names and directories of its own. An application is looked
+up by :class:`StepNames`; a path is compared by its end with :func:`fit`, because only the end of it is the tool's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from streamflow_io.hints.globs import is_pattern, overlap
+
+from .names import application_name
+
+_INSTANCE = re.compile(r"(.+?)[-_.]?\d+(?:\.\d+)*")
+
+
+class StepNames:
+    """The steps of a workflow, to be found by the name of an application.
+
+    The first of these that fits exactly one step: its path, or its application name (`chromosome.individuals`; dots
+    and slashes are the same); the end of its path (`individuals` for `/chromosome/individuals`). If none does, the
+    number at the end is taken off, for it tells the instances of a group (`individuals-0.3`, `individuals_1`,
+    `individuals1`), and the rest is looked up likewise. So `decompress_1` is the step `/decompress_1` where there is
+    one, and an instance of `/decompress` where there is not.
+    """
+
+    def __init__(self, steps: Iterable[str]) -> None:
+        self._steps = [(_dotted(application_name(step)), step) for step in steps]
+
+    def step(self, application: str) -> str | None:
+        """The path of the step that an application is; None if there is none, or more than one."""
+        name = _dotted(application)
+        found = [step for known, step in self._steps if known == name]
+        found = found or [step for known, step in self._steps if known.endswith(f".{name}")]
+        if not found and (instance := _INSTANCE.fullmatch(name)) is not None:
+            return self.step(instance[1])
+        return found[0] if len(found) == 1 else None
+
+
+def _dotted(name: str) -> str:
+    return name.strip("/").replace("/", ".")
+
+
+class Relation(Enum):
+    """What one path is to another."""
+
+    SAME = "the same"
+    ENTRY = "an entry of it"
+    AROUND = "a directory around it"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well two paths fit.
+
+    :ivar literal: characters of their common end that are no glob in either
+    :ivar components: how many components of their ends can be the same
+    :ivar entry: `Relation.ENTRY` only: the rest of the first path, relative to the second
+    """
+
+    literal: int
+    components: int
+    relation: Relation
+    entry: str = ""
+
+    @property
+    def score(self) -> tuple[int, int]:
+        """The greater, the better."""
+        return self.literal, self.components
+
+
+def fit(path: str, other: str, *, is_directory: bool = False, around: bool = False) -> Fit | None:
+    """Compare two paths by their ends, component by component, each as a glob.
+
+    The beginning of a path is not compared: `/scratch/run/chr22.tar`, `out/chr*.tar` and
+    `chromosome.individuals-*/chr22.tar` fit each other. Of several paths, the one with the longest common end is meant
+    (:attr:`Fit.score`).
+
+    :param path: a path, or a glob
+    :param other: the same
+    :param is_directory: `other` is a directory, so that `path` may be in it
+    :param around: `path` may be a directory with `other` in it
+    :return: None if they have no common end
+    """
+    ours, theirs = components(path), components(other)
+    best = _same(ours, theirs, Relation.SAME)
+    if best is not None:
+        return best
+    if is_directory:
+        for length in range(len(ours) - 1, 0, -1):
+            if (found := _same(ours[:length], theirs, Relation.ENTRY)) is not None:
+                return Fit(found.literal, found.components, Relation.ENTRY, "/".join(ours[length:]))
+    if around:
+        for length in range(len(theirs) - 1, 0, -1):
+            if (found := _same(ours, theirs[:length], Relation.AROUND)) is not None:
+                return found
+    return None
+
+
+def components(path: str) -> list[str]:
+    """The parts of a path between the slashes, without empty ones and `.`."""
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def _same(one: list[str], other: list[str], relation: Relation) -> Fit | None:
+    literal = count = 0
+    for a, b in zip(reversed(one), reversed(other), strict=False):
+        if not overlap(a, b):
+            break
+        count += 1
+        literal += min(_literals(a), _literals(b))
+    return Fit(literal, count, relation) if count else None
+
+
+def _literals(component: str) -> int:
+    """How many characters of a component stand for themselves, roughly: for an order, not for a proof."""
+    if not is_pattern(component):
+        return len(component)
+    return len(re.sub(r"\[!?\]?[^\]]*\]|[*?]", "", component))
