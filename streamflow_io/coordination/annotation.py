@@ -9,32 +9,18 @@ dropped: without a rule a file is committed at termination, which is late but ri
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import AnnotationsFile, Streaming
 
-from .claims import Claim, FindDependency, claim, covers, dependency_glob
+from .claims import Claim, Covered, FindDependency, claim, covers, dependency_glob, in_job
 from .configuration import Configuration, CoordinatedFile
-from .graph import Input, Output, OutputKind
+from .expansion import KnownJobs
+from .graph import Input, Output, OutputKind, Route
 from .matching import Relation, StepNames, fit
 from .merging import AnnotatedRule, Unexpressed, merge
-
-
-@dataclass(frozen=True)
-class OutputFiles:
-    """An output of a step, with its files.
-
-    :ivar globs: relative to the job's output directory; `*` for what is known only at run time
-    :ivar readers: the inputs that it reaches
-    :ivar is_result: it is a workflow output
-    """
-
-    output: Output
-    globs: tuple[str, ...]
-    readers: tuple[Input, ...] = ()
-    is_result: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,34 +50,62 @@ class Annotation:
         return AnnotationsFile(steps=steps, streamable=tuple(self.streamable))
 
 
-def annotate(configuration: Configuration, steps: Iterable[str], outputs: Sequence[OutputFiles]) -> Annotation:
-    """Say in hints what a coordination configuration says.
+def annotate(
+    configuration: Configuration,
+    steps: Iterable[str],
+    outputs: Iterable[Output],
+    routes: Iterable[Route],
+    jobs: KnownJobs | None = None,
+) -> Annotation:
+    """Say in hints what a coordination configuration says: what :func:`~streamflow_io.coordination.expansion.configure`
+    makes of the hints is the configuration again.
 
     A rule is written where it differs from the default, and where the workflow has another one, which it replaces.
 
     :param steps: the paths of all steps of the workflow
-    :param outputs: all outputs of the workflow's steps that hold files
+    :param outputs: all of them
+    :param routes: all of them
+    :param jobs: what is known of the workflow's jobs
     """
-    return _Annotator(configuration, StepNames(steps), outputs).annotation()
+    known = KnownJobs() if jobs is None else jobs
+    return _Annotator(configuration, StepNames(steps), tuple(outputs), tuple(routes), known).annotation()
 
 
 class _Annotator:
-    def __init__(self, configuration: Configuration, names: StepNames, outputs: Sequence[OutputFiles]) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        names: StepNames,
+        outputs: tuple[Output, ...],
+        routes: tuple[Route, ...],
+        jobs: KnownJobs,
+    ) -> None:
         self.configuration = configuration
         self.names = names
-        self.outputs = outputs
+        self.outputs: dict[str, list[Output]] = {}
+        for output in outputs:
+            self.outputs.setdefault(output.step, []).append(output)
+        self.readers: dict[Output, list[Input]] = {}
+        self.results: set[Output] = set()
+        for route in routes:
+            if route.consumer is None:
+                self.results.add(route.output)
+            else:
+                self.readers.setdefault(route.output, []).append(route.consumer)
+        self.globs: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+        for (step, port, _), globs in jobs.globs.items():
+            self.globs.setdefault((step, port), set()).add(globs)
         self.unexpressed: list[Unexpressed] = []
 
     def annotation(self) -> Annotation:
         self._unknown_applications()
-        claims: dict[tuple[str, str], list[Claim]] = {}
+        claims: dict[Output, list[Claim]] = {}
         for file in self.configuration.files:
             for made in self._claims(file):
-                claims.setdefault((made.output.step, made.output.port), []).append(made)
+                claims.setdefault(made.output, []).append(made)
         rules: dict[str, tuple[AnnotatedRule, ...]] = {}
-        for step in dict.fromkeys(each.output.step for each in self.outputs):
-            outputs = [each for each in self.outputs if each.output.step == step]
-            merged, problems = merge([(o.output, o.globs, claims.get((step, o.output.port), [])) for o in outputs])
+        for step, outputs in self.outputs.items():
+            merged, problems = merge([(output, claims.get(output, [])) for output in outputs])
             self.unexpressed += problems
             if merged:
                 rules[step] = merged
@@ -116,11 +130,11 @@ class _Annotator:
         if not file.producers:
             yield from self._without_writer(file)
         for step in self._steps(file.producers):
-            targets = self._targets(file.path, step)
+            targets = self._targets(file.path, step, file.is_directory or None)
             if not targets:
                 self._tell(file.path, f"no output of {step} is such a file")
-            for target, files, relation in targets:
-                made = self._claim(file, target, files, relation)
+            for output, covered in targets.items():
+                made = self._claim(file, output, covered)
                 if isinstance(made, Claim):
                     yield made
                 elif made is not None:
@@ -138,33 +152,36 @@ class _Annotator:
         elif home.application is not None and self.names.step(home.application) is None:
             self._tell(file.path, f"its home node is that of {home.application}, which is no step")
 
-    def _claim(
-        self, file: CoordinatedFile, target: OutputFiles, files: tuple[str, ...], relation: Relation
-    ) -> Claim | str | None:
+    def _claim(self, file: CoordinatedFile, output: Output, covered: Covered) -> Claim | str | None:
         """What it says of one output; a text: why hints cannot say it; None: nothing."""
-        output = target.output
+        relation = covered.fit.relation
         if file.is_directory and relation is Relation.ENTRY and not _is_default(file):
             return f"a directory in {output.name}: rules are for the output, or for files in it"
+        kept = file.permanent and output not in self.results
         if relation is Relation.AROUND and not (file.is_directory and output.kind is OutputKind.FILES):
-            if file.permanent and not target.is_result:
-                return Claim(output, (), file.path, permanent=True, only_permanent=True)
-            return None if _is_default(file) else f"a directory around {output.name}: rules are for outputs"
-        if target.is_result and not self._is_permanent(target):
+            if kept:
+                return Claim(output, file.path, "kept", permanent=True)
+            return None if file.is_directory or _is_default(file) else f"a directory around {output.name}"
+        if output in self.results and not self._is_permanent(output):
             self._tell(file.path, f"not permanent, but {output.name} is a workflow output: it is kept all the same")
-        return claim(file, output, files, self._dependencies(output.step), self.names, target.is_result)
+        made = claim(file, output, covered, self._dependencies(output.step), self.names)
+        return replace(made, permanent=kept) if isinstance(made, Claim) else made
 
     def _steps(self, applications: Iterable[str]) -> list[str]:
         return list(dict.fromkeys(step for name in applications if (step := self.names.step(name)) is not None))
 
-    def _targets(self, path: str, step: str) -> list[tuple[OutputFiles, tuple[str, ...], Relation]]:
-        """The outputs of a step that a path means, each with the globs of its entries; none: all of it."""
-        found = [
-            (each, covered)
-            for each in self.outputs
-            if each.output.step == step and (covered := covers(path, each.output, each.globs)) is not None
-        ]
-        best = max((fits.score for _, (_, fits) in found), default=(0, 0))
-        return [(each, files, fits.relation) for each, (files, fits) in found if fits.score == best]
+    def _targets(self, path: str, step: str, is_directory: bool | None = None) -> dict[Output, Covered]:
+        """The outputs of a step that a path means."""
+        found = {
+            output: covered
+            for output in self.outputs.get(step, ())
+            if (covered := covers(path, output, self._known(output), is_directory=is_directory)) is not None
+        }
+        best = max((covered.fit.score for covered in found.values()), default=(0, 0))
+        return {output: covered for output, covered in found.items() if covered.fit.score == best}
+
+    def _known(self, output: Output) -> set[tuple[str, ...]]:
+        return self.globs.get((output.step, output.port), set())
 
     def _without_writer(self, file: CoordinatedFile) -> Iterator[Claim]:
         """A path that stands only under `permanent`, or that is only read."""
@@ -172,35 +189,33 @@ class _Annotator:
             self._tell(file.path, "no application writes it")
         if not file.permanent:
             return
-        for step in dict.fromkeys(each.output.step for each in self.outputs):
-            for target, files, _ in self._targets(file.path, step):
-                if not target.is_result and target.output.kind is not OutputKind.OTHER:
-                    yield Claim(target.output, files, file.path, permanent=True, only_permanent=True)
+        for step in self.outputs:
+            for output in self._targets(file.path, step, file.is_directory or None):
+                if output not in self.results and output.kind is not OutputKind.OTHER:
+                    yield Claim(output, file.path, "kept", permanent=True)
 
-    def _unknown_readers(
-        self, file: CoordinatedFile, targets: Sequence[tuple[OutputFiles, tuple[str, ...], Relation]]
-    ) -> None:
-        readers = {reader.step for target, _, _ in targets for reader in target.readers}
+    def _unknown_readers(self, file: CoordinatedFile, targets: Iterable[Output]) -> None:
+        outputs = list(targets)
+        readers = {reader.step for output in outputs for reader in self.readers.get(output, ())}
         for step in self._steps(file.consumers):
-            if targets and step not in readers:
+            if outputs and step not in readers:
                 self._tell(file.path, f"{step} does not read it in the workflow")
 
-    def _is_permanent(self, target: OutputFiles) -> bool:
+    def _is_permanent(self, output: Output) -> bool:
         permanent = (file for file in self.configuration.files if file.permanent)
-        return any(covers(file.path, target.output, target.globs) is not None for file in permanent)
+        return any(covers(file.path, output) is not None for file in permanent)
 
     def _dependencies(self, step: str) -> FindDependency:
-        ports = frozenset(each.output.port for each in self.outputs if each.output.step == step)
+        ports = frozenset(output.port for output in self.outputs.get(step, ()))
 
         def find(path: str) -> tuple[str, ...] | str:
             writers = [self._steps(f.producers) for f in self.configuration.files if f.path == path and f.producers]
             if writers and not any(step in steps for steps in writers):
                 return f"file_deps: {path} is of another application, and a rule waits for files of its own step only"
             targets = self._targets(path, step)
-            whole = [each.output.port for each, files, _ in targets if not files]
-            globs = [dependency_glob(glob, ports) for _, files, _ in targets for glob in files]
-            name = path.rstrip("/").rpartition("/")[2]
-            if not targets and name:
+            whole = [output.port for output, covered in targets.items() if not covered.files]
+            globs = [dependency_glob(glob, ports) for covered in targets.values() for glob in covered.files]
+            if not targets and (name := in_job(path, step)):
                 globs.append(dependency_glob(name, ports))
             return (*whole, *globs)
 
@@ -209,22 +224,19 @@ class _Annotator:
     def _streamable(self, rules: Mapping[str, Sequence[AnnotatedRule]]) -> dict[str, tuple[str, ...]]:
         """The inputs that read files under `no_update`, and are not `streamable` yet."""
         found: dict[str, dict[str, None]] = {}
-        for target in self.outputs:
-            origins = [
-                origin
-                for each in rules.get(target.output.step, ())
-                if each.rule.port == target.output.port and each.rule.mode == "no_update"
-                for origin in each.origins
-            ]
-            for file in self.configuration.files:
-                if file.path in origins:
-                    self._readers(file, target, found)
+        for step, annotated in rules.items():
+            for each in annotated:
+                if each.rule.mode == "no_update":
+                    output = next(output for output in self.outputs[step] if output.port == each.rule.port)
+                    for file in self.configuration.files:
+                        if file.path in each.origins:
+                            self._readers(file, output, found)
         return {port: tuple(paths) for port, paths in sorted(found.items())}
 
-    def _readers(self, file: CoordinatedFile, target: OutputFiles, found: dict[str, dict[str, None]]) -> None:
+    def _readers(self, file: CoordinatedFile, output: Output, found: dict[str, dict[str, None]]) -> None:
         others = (f.consumers for f in self.configuration.files if not f.producers and fit(f.path, file.path))
         consumers = self._steps(name for names in (file.consumers, *others) for name in names)
-        for reader in target.readers:
+        for reader in self.readers.get(output, ()):
             if reader.step in consumers and not reader.streamable:
                 found.setdefault(port_path(reader.step, reader.port), {})[file.path] = None
 

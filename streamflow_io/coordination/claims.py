@@ -2,68 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from streamflow_io.hints.commit import CommitRule
-from streamflow_io.hints.globs import is_pattern, matches
+from streamflow_io.hints.globs import is_pattern, matches, overlap
 from streamflow_io.hints.models import FiringRule
 
 from .configuration import CoordinatedFile
 from .graph import Output, OutputKind
 from .matching import Fit, Relation, StepNames, components, fit
+from .names import application_name
+
+# What a claim is about: the output as a whole, some entries of it, the directory that the files of a File[] are in; or
+# it says only that the file is kept.
+_ON_TERMINATION = CommitRule()
+Part = Literal["whole", "entries", "around", "kept"]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A rule for an output, or for entries of it.
+    """A rule for an output, or for a part of it.
 
-    :ivar files: globs of the entries; none: the output as a whole
     :ivar path: of the configuration, where it comes from
-    :ivar only_permanent: it says only that the file is kept
+    :ivar files: of `entries`: their globs
     """
 
     output: Output
-    files: tuple[str, ...]
     path: str
-    committed: CommitRule = CommitRule()  # noqa: RUF009 (frozen)
+    part: Part
+    files: tuple[str, ...] = ()
+    committed: CommitRule = _ON_TERMINATION
     mode: FiringRule = "update"
     file_deps: tuple[str, ...] = ()
     n_files: int | None = None
     permanent: bool = False
     home_node: str | None = None
-    only_permanent: bool = False
 
     @property
     def rule(self) -> tuple[object, ...]:
-        """What two claims must have in common to be one rule."""
-        return self.committed, self.mode, self.file_deps, self.n_files, self.home_node
+        """What two claims on the same files must have in common."""
+        return self.committed, self.mode, frozenset(self.file_deps), self.n_files, self.home_node
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it says no more than what holds without a hint."""
+        return (self.committed, self.mode, self.permanent, self.home_node) == (_ON_TERMINATION, "update", False, None)
 
 
 # The outputs of the step, or globs, that a path of `file_deps` is; a text: why hints cannot say it.
 FindDependency = Callable[[str], "tuple[str, ...] | str"]
 
 
-def covers(path: str, output: Output, globs: tuple[str, ...]) -> tuple[tuple[str, ...], Fit] | None:
+@dataclass(frozen=True)
+class Covered:
+    """What a path is of an output.
+
+    :ivar files: globs for the entries of a Directory or File[] that it means; none: all of it
+    """
+
+    files: tuple[str, ...]
+    fit: Fit
+
+
+def covers(
+    path: str, output: Output, known: Iterable[tuple[str, ...]] = (), *, is_directory: bool | None = None
+) -> Covered | None:
     """How a path fits the files of an output.
 
-    :return: globs for the entries of a Directory or File[] that the path means (none: all of the output), and the fit;
-        None if it does not fit
+    :param known: the globs of the output in single jobs, where they are known
+    :param is_directory: the path is one; None: not known
+    :return: None if it does not fit
     """
+    application = f"{application_name(output.step)}*"
     directory = output.kind is OutputKind.DIRECTORY
     fits = {
-        glob: found for glob in globs if (found := fit(path, glob, is_directory=directory, around=True)) is not None
+        glob: found
+        for glob in output.globs
+        if (found := fit(path, f"{application}/{glob}", path_is_directory=is_directory, other_is_directory=directory))
+        is not None
     }
     if not fits:
         return None
     nearest = max(fits, key=lambda glob: fits[glob].score)
     best = fits[nearest]
     if best.relation is Relation.ENTRY:
-        return (best.entry,), best
-    several = output.kind is OutputKind.FILES and best.relation is Relation.SAME
-    if several and not all(_includes(_tail(path, glob), glob) for glob in globs):
-        return (_tail(path, nearest),), best
-    return (), best
+        return Covered((best.entry,), best)
+    if output.kind is OutputKind.FILES and best.relation is Relation.SAME:
+        whole = any(all(_includes(path, glob) for glob in globs) for globs in (output.globs, *known))
+        return Covered(() if whole else (_tail(path, nearest),), best)
+    return Covered((), best)
 
 
 def _tail(path: str, glob: str) -> str:
@@ -71,25 +100,17 @@ def _tail(path: str, glob: str) -> str:
     return "/".join(components(path)[-len(components(glob)) :])
 
 
-def _includes(pattern: str, other: str) -> bool:
-    """Whether a glob surely matches all that another one matches."""
-    # The other's wildcards are taken as characters: only `*` may stand for them.
-    return pattern == other or (not {"?", "["} & set(pattern) and matches(pattern, other))
+def _includes(path: str, glob: str) -> bool:
+    """Whether a path surely matches all that a glob matches."""
+    pattern = _tail(path, glob)
+    # The wildcards of the glob are taken as characters: only `*` may stand for them.
+    return pattern == glob or (not {"?", "["} & set(pattern) and matches(pattern, glob))
 
 
 def claim(
-    file: CoordinatedFile,
-    output: Output,
-    files: tuple[str, ...],
-    find: FindDependency,
-    names: StepNames,
-    is_result: bool,
+    file: CoordinatedFile, output: Output, covered: Covered, find: FindDependency, names: StepNames
 ) -> Claim | str:
-    """What a file of the configuration says of an output, or why hints cannot say that.
-
-    :param files: globs of the entries of the output that the file is; none: all of it
-    :param is_result: the output is a workflow output, which is kept without a hint
-    """
+    """What a file of the configuration says of an output, or why hints cannot say that."""
     if output.kind is OutputKind.OTHER:
         return f"{output.name} is no File, File[] or Directory, so that no rule can hold for it"
     n_files = None
@@ -109,15 +130,17 @@ def claim(
         if not file_deps:
             return "on_file without file_deps"
     home = file.home_node.application if file.home_node is not None else None
+    around = covered.fit.relation is Relation.AROUND
     return Claim(
         output,
-        files,
         file.path,
+        "around" if around else "entries" if covered.files else "whole",
+        covered.files,
         file.committed,
         file.mode,
         tuple(file_deps),
         n_files,
-        file.permanent and not is_result,
+        file.permanent,
         names.step(home) if home is not None else None,
     )
 
@@ -128,3 +151,11 @@ def dependency_glob(name: str, ports: Collection[str]) -> str:
         return name
     index = next((index for index, char in enumerate(name) if char.isalnum()), None)
     return f"{name}*" if index is None else f"{name[:index]}[{name[index]}]{name[index + 1 :]}"
+
+
+def in_job(path: str, step: str) -> str:
+    """A path as seen from the job's output directory; of a path that does not begin with it, the last component."""
+    parts = components(path)
+    if len(parts) > 1 and not path.startswith("/") and overlap(parts[0], f"{application_name(step)}*"):
+        return "/".join(parts[1:])
+    return parts[-1] if parts else ""

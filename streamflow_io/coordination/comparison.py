@@ -114,7 +114,12 @@ def _related(ours: _File, theirs: _File) -> Fit | None:
         same_step = not theirs.file.consumers or bool(ours.consumers & theirs.consumers)
     if not same_step:
         return None
-    return fit(theirs.file.path, ours.file.path, is_directory=ours.file.is_directory, around=True)
+    return fit(
+        theirs.file.path,
+        ours.file.path,
+        path_is_directory=theirs.file.is_directory or None,
+        other_is_directory=ours.file.is_directory,
+    )
 
 
 _Related = Mapping[_File, Mapping[_File, Fit]]
@@ -165,7 +170,7 @@ def _missing_edges(one: _File, theirs: Sequence[_File], related: Mapping[_File, 
             _ends(other.file)
             for other in theirs
             if (producer in other.producers or consumer in other.consumers)
-            and fit(other.file.path, one.file.path, around=True) is not None
+            and fit(other.file.path, one.file.path, path_is_directory=None) is not None
         ]
         yield Finding(
             "error", "missing edge", f"{producer} -> {consumer}: {path}", f"{consumer} reads {path} of {producer}",

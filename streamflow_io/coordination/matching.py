@@ -73,7 +73,9 @@ class Fit:
         return self.literal, self.components
 
 
-def fit(path: str, other: str, *, is_directory: bool = False, around: bool = False) -> Fit | None:
+def fit(
+    path: str, other: str, *, path_is_directory: bool | None = False, other_is_directory: bool = False
+) -> Fit | None:
     """Compare two paths by their ends, component by component, each as a glob.
 
     The beginning of a path is not compared: `/scratch/run/chr22.tar`, `out/chr*.tar` and
@@ -82,23 +84,19 @@ def fit(path: str, other: str, *, is_directory: bool = False, around: bool = Fal
 
     :param path: a path, or a glob
     :param other: the same
-    :param is_directory: `other` is a directory, so that `path` may be in it
-    :param around: `path` may be a directory with `other` in it
+    :param path_is_directory: `path` may be a directory with `other` in it; None: if nothing else fits, and it is
+        no glob
+    :param other_is_directory: `other` is a directory, so that `path` may be in it
     :return: None if they have no common end
     """
     ours, theirs = components(path), components(other)
-    best = _same(ours, theirs, Relation.SAME)
-    if best is not None:
-        return best
-    if is_directory:
+    found = [_common_end(ours, theirs, Relation.SAME)]
+    if other_is_directory:
         for length in range(len(ours) - 1, 0, -1):
-            if (found := _same(ours[:length], theirs, Relation.ENTRY)) is not None:
-                return Fit(found.literal, found.components, Relation.ENTRY, "/".join(ours[length:]))
-    if around:
-        for length in range(len(theirs) - 1, 0, -1):
-            if (found := _same(ours, theirs[:length], Relation.AROUND)) is not None:
-                return found
-    return None
+            found.append(_common_end(ours[:length], theirs, Relation.ENTRY, "/".join(ours[length:])))
+    if path_is_directory or (path_is_directory is None and not any(found) and not is_pattern("".join(ours[-1:]))):
+        found += [_common_end(ours, theirs[:length], Relation.AROUND) for length in range(len(theirs) - 1, 0, -1)]
+    return max((each for each in found if each is not None), key=lambda each: each.score, default=None)
 
 
 def components(path: str) -> list[str]:
@@ -106,14 +104,14 @@ def components(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def _same(one: list[str], other: list[str], relation: Relation) -> Fit | None:
+def _common_end(one: list[str], other: list[str], relation: Relation, entry: str = "") -> Fit | None:
     literal = count = 0
     for a, b in zip(reversed(one), reversed(other), strict=False):
         if not overlap(a, b):
             break
         count += 1
         literal += min(_literals(a), _literals(b))
-    return Fit(literal, count, relation) if count else None
+    return Fit(literal, count, relation, entry) if count else None
 
 
 def _literals(component: str) -> int:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.hints.rules import find_cycle
 
 from .claims import Claim
-from .graph import Output
+from .graph import Output, OutputKind
+
+_ON_CLOSE = CommitRule("on_close")
+_ALL_ENTRIES = ("*",)
 
 
 @dataclass(frozen=True)
@@ -34,87 +38,127 @@ class AnnotatedRule:
     origins: tuple[str, ...]
 
 
-_Claimed = tuple[Output, tuple[str, ...], Sequence[Claim]]
+# Claims with one rule.
+_Group = list[Claim]
 
 
-def merge(outputs: Sequence[_Claimed]) -> tuple[tuple[AnnotatedRule, ...], list[Unexpressed]]:
+def merge(outputs: Sequence[tuple[Output, Sequence[Claim]]]) -> tuple[tuple[AnnotatedRule, ...], list[Unexpressed]]:
     """The rules of a step.
 
     Claims that contradict each other on the same files, and rules that wait for each other, are left out.
 
-    :param outputs: the outputs of one step, each with its globs and the claims on it
+    :param outputs: the outputs of one step, each with the claims on it
     :return: rules that are valid together, and what was left out
     """
     problems: list[Unexpressed] = []
     rules: list[AnnotatedRule] = []
-    for output, _, claims in outputs:
+    taken: set[str] = set()
+    for output, claims in outputs:
         kept, contradictions = _without_contradictions(claims)
         problems += contradictions
-        if kept and not (all(_is_default(each) for each in kept) and not output.rules and not output.streamable):
-            rules += _rules(output, kept)
-    outside = {output.port: Parameter(output.port, frozenset(), None, globs) for output, globs, _ in outputs}
-    while (cycle := find_cycle(outside, [each.rule for each in rules])) is not None:
-        for index in set(cycle):
+        groups, around = _groups(output, kept)
+        taken |= {claim.path for claim in around}
+        default = all(claim.is_default for group in groups for claim in group)
+        if groups and not (default and not output.rules and not output.streamable):
+            rules += [_rule(output, group, kept) for group in groups]
+    for claim in (claim for _, claims in outputs for claim in claims):
+        if claim.part == "around" and claim.path not in taken and not claim.is_default:
+            problems.append(Unexpressed(claim.path, f"a directory around {claim.output.name}: rules are for outputs"))
+    parameters = {output.port: Parameter(output.port, frozenset(), None, output.globs) for output, _ in outputs}
+    while (cycle := find_cycle(parameters, [each.rule for each in rules])) is not None:
+        for index in sorted(set(cycle)):
             paths = ", ".join(rules[index].origins)
             problems.append(Unexpressed(paths, "on_file: rules that wait for each other are never complete"))
         rules = [each for index, each in enumerate(rules) if index not in cycle]
     return tuple(rules), problems
 
 
-def _is_default(claim: Claim) -> bool:
-    return claim.rule == Claim(claim.output, (), "").rule and not claim.permanent
-
-
 def _without_contradictions(claims: Sequence[Claim]) -> tuple[list[Claim], list[Unexpressed]]:
-    coordinating = [claim for claim in claims if not claim.only_permanent]
     problems = []
     bad: set[int] = set()
-    for index, one in enumerate(coordinating):
-        for later, other in enumerate(coordinating[:index]):
-            if one.rule != other.rule and _same_files(one, other):
-                bad |= {index, later}
+    for index, one in enumerate(claims):
+        for before, other in enumerate(claims[:index]):
+            if "kept" not in (one.part, other.part) and one.rule != other.rule and _same_files(one, other):
+                bad |= {index, before}
                 name = one.output.name
                 problems.append(Unexpressed(one.path, f"another rule than {other.path}, for the same files of {name}"))
-    kept = [claim for index, claim in enumerate(coordinating) if index not in bad]
-    return [*kept, *(claim for claim in claims if claim.only_permanent)], problems
+    return [claim for index, claim in enumerate(claims) if index not in bad], problems
 
 
 def _same_files(one: Claim, other: Claim) -> bool:
-    if not one.files or not other.files:
-        return one.files == other.files
-    return any(overlap(a, b) for a in one.files for b in other.files)
+    if one.part != other.part or one.part == "around":
+        return one.part == other.part and one.path == other.path
+    return one.part == "whole" or any(overlap(a, b) for a in one.files for b in other.files)
 
 
-def _rules(output: Output, claims: Sequence[Claim]) -> Iterator[AnnotatedRule]:
-    """One rule for the output as a whole, and one for each set of entries that have a rule of their own."""
-    whole = [claim for claim in claims if not claim.files and not claim.only_permanent]
-    kept = [claim for claim in claims if claim.only_permanent]
-    if whole:
-        yield _rule(output, whole, kept)
-    entries: dict[tuple[object, ...], list[Claim]] = {}
+def _groups(output: Output, claims: Sequence[Claim]) -> tuple[list[_Group], _Group]:
+    """The claims of each rule: the output as a whole, and each set of entries with a rule of its own.
+
+    :return: the groups, the one of the whole first; and the claims on directories that the rule of the whole takes in
+    """
+    whole = [claim for claim in claims if claim.part == "whole"]
+    entries: dict[tuple[object, ...], _Group] = {}
     for claim in claims:
-        if claim.files and not claim.only_permanent:
+        if claim.part == "entries":
             entries.setdefault(claim.rule, []).append(claim)
-    for rule, alike in entries.items():
-        if not whole or rule != whole[0].rule or any(claim.permanent for claim in alike):
-            yield _rule(output, alike, kept)
-    if not whole and not entries and kept:
-        yield _rule(output, kept, ())
+    around = [claim for claim in claims if claim.part == "around"]
+    if output.kind is OutputKind.FILES:
+        whole, around = _counted(whole, around)
+    if whole and output.kind is OutputKind.DIRECTORY:
+        whole, entries = _with_all_entries(whole, entries)
+    if whole:  # Entries with the same rule are part of it, unless they alone are kept.
+        entries = {
+            rule: group
+            for rule, group in entries.items()
+            if rule != whole[0].rule or (any(c.permanent for c in group) and not any(c.permanent for c in whole))
+        }
+    kept = [claim for claim in claims if claim.part == "kept"]
+    groups = [group for group in (whole, *entries.values()) if group]
+    return groups or ([kept] if kept else []), around
 
 
-def _rule(output: Output, claims: Sequence[Claim], kept: Sequence[Claim]) -> AnnotatedRule:
-    first = claims[0]
-    files = sorted({glob for claim in claims for glob in claim.files})
+def _counted(whole: _Group, around: _Group) -> tuple[_Group, _Group]:
+    """A File[] whose directory is complete with so many files: its files are committed by their closes."""
+    counting = [claim for claim in around if claim.committed.kind == "on_n_files"]
+    if not counting or len({claim.rule for claim in counting}) > 1:
+        return whole, []
+    if whole and whole[0].committed != _ON_CLOSE:
+        return whole, []
+    mode = whole[0].mode if whole else counting[0].mode
+    return [*(replace(claim, mode=mode) for claim in counting), *whole], counting
+
+
+def _with_all_entries(
+    whole: _Group, entries: dict[tuple[object, ...], _Group]
+) -> tuple[_Group, dict[tuple[object, ...], _Group]]:
+    """A Directory whose rule says also what holds for all its entries; the inverse of what `expansion.py` does."""
+    for rule, group in entries.items():
+        first, entry = whole[0], group[0]
+        if entry.files != _ALL_ENTRIES or entry.mode != "update" or entry.home_node != first.home_node:
+            continue
+        closed = entry.committed == _ON_CLOSE
+        if closed and first.committed == CommitRule():
+            whole = [replace(claim, committed=_ON_CLOSE) for claim in whole]
+        elif not (closed and first.committed.kind == "on_n_files") and (
+            (first.committed, set(first.file_deps)) != (entry.committed, set(entry.file_deps))
+        ):
+            continue
+        return [*whole, *group], {other: claims for other, claims in entries.items() if other != rule}
+    return whole, entries
+
+
+def _rule(output: Output, group: _Group, claims: Sequence[Claim]) -> AnnotatedRule:
+    first = group[0]
     fields: dict[str, object] = {"port": output.port, "committed": first.committed, "mode": first.mode}
-    if all(claim.files for claim in claims):
-        fields["files"] = files
+    if first.part == "entries":
+        fields["files"] = sorted({glob for claim in group for glob in claim.files})
     if first.file_deps:
         fields["fileDeps"] = first.file_deps
     if first.n_files is not None:
         fields["nFiles"] = first.n_files
-    if any(claim.permanent for claim in (*claims, *kept)):
+    sources = dict.fromkeys((*group, *(claim for claim in claims if claim.part == "kept")))
+    if any(claim.permanent for claim in sources):
         fields["permanent"] = True
     if first.home_node is not None:
         fields["homeNode"] = first.home_node
-    origins = tuple(dict.fromkeys(claim.path for claim in (*claims, *kept)))
-    return AnnotatedRule(StreamingRule.model_validate(fields), origins)
+    return AnnotatedRule(StreamingRule.model_validate(fields), tuple(dict.fromkeys(claim.path for claim in sources)))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.coordination.annotation import Annotation, OutputFiles, annotate
+from streamflow_io.coordination.annotation import Annotation, annotate
 from streamflow_io.coordination.configuration import Configuration, CoordinatedFile, HomeNode
-from streamflow_io.coordination.graph import Input, Output, OutputKind
+from streamflow_io.coordination.graph import Input, Output, OutputKind, Route
 from streamflow_io.hints import StreamingRule, parse_commit_rule
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter
@@ -18,19 +18,21 @@ from streamflow_io.hints.rules import find_cycle
 
 STEPS = ("/c/make", "/c/use", "/other")
 READER = Input("/c/use", "data")
+LOG = Output("/c/make", "log", OutputKind.FILE, globs=("log.txt",))
+OUTPUTS = [
+    LOG,
+    Output("/c/make", "tables", OutputKind.FILES, globs=("out/*.tsv",)),
+    Output("/c/make", "index", OutputKind.FILE, globs=("*.idx",)),
+    Output("/c/make", "all", OutputKind.DIRECTORY, globs=("all",)),
+    Output("/c/make", "result", OutputKind.FILE, globs=("r.vcf",)),
+    Output("/c/make", "number", OutputKind.OTHER, globs=()),
+    Output("/other", "o", OutputKind.FILE, globs=("o.txt",)),
+]
 
 
-def output(port: str, kind: OutputKind, *globs: str, **fields: object) -> OutputFiles:
-    return OutputFiles(Output("/c/make", port, kind), globs, (READER,), **fields)  # type: ignore[arg-type]
-
-
-LOG = output("log", OutputKind.FILE, "log.txt")
-TABLES = output("tables", OutputKind.FILES, "out/*.tsv")
-INDEX = output("index", OutputKind.FILE, "*.idx")
-ALL = output("all", OutputKind.DIRECTORY, "all")
-RESULT = output("result", OutputKind.FILE, "r.vcf", is_result=True)
-NUMBER = output("number", OutputKind.OTHER)
-OUTPUTS = [LOG, TABLES, INDEX, ALL, RESULT, NUMBER, OutputFiles(Output("/other", "o", OutputKind.FILE), ("o.txt",))]
+def routes(outputs: list[Output], reader: Input) -> list[Route]:
+    results = [Route(output, (), None) for output in outputs if output.port == "result"]
+    return results + [Route(output, (), reader) for output in outputs]
 
 
 def file(path: str, committed: str = "on_close", **fields: object) -> CoordinatedFile:
@@ -38,8 +40,8 @@ def file(path: str, committed: str = "on_close", **fields: object) -> Coordinate
     return CoordinatedFile(path, **given)  # type: ignore[arg-type]
 
 
-def annotated(*files: CoordinatedFile, outputs: list[OutputFiles] = OUTPUTS) -> Annotation:
-    return annotate(Configuration("w", ("make", "use"), files), STEPS, outputs)
+def annotated(*files: CoordinatedFile, outputs: list[Output] = OUTPUTS, reader: Input = READER) -> Annotation:
+    return annotate(Configuration("w", ("make", "use"), files), STEPS, outputs, routes(outputs, reader))
 
 
 def rules(annotation: Annotation, step: str = "/c/make") -> list[dict[str, object]]:
@@ -147,8 +149,8 @@ def test_entries_with_one_rule_are_one_rule() -> None:
 def test_defaults_are_written_where_they_replace_a_hint() -> None:
     given = file("log.txt", "on_termination")
     assert not annotated(given)
-    hinted = replace(LOG, output=replace(LOG.output, rules=(StreamingRule(port="log", mode="no_update"),)))
-    streamable = replace(LOG, output=replace(LOG.output, streamable=True))
+    hinted = replace(LOG, rules=(StreamingRule(port="log", mode="no_update"),))
+    streamable = replace(LOG, streamable=True)
     for each in (hinted, streamable):
         assert rules(annotated(given, outputs=[each])) == [{"port": "log"}]
 
@@ -169,13 +171,13 @@ def test_inputs_that_read_growing_files_are_streamable() -> None:
     assert by_another_glob.streamable == {"/c/use/data": ("log.txt",)}
     assert annotated(file("log.txt")).streamable == {}
     assert annotated(replace(given, consumers=("other",))).streamable == {}
-    already = replace(LOG, readers=(replace(READER, streamable=True),))
-    assert annotated(given, outputs=[already]).streamable == {}
+    assert annotated(given, reader=replace(READER, streamable=True)).streamable == {}
 
 
 def test_a_single_tool() -> None:
-    only = OutputFiles(Output("/", "o", OutputKind.FILE), ("o",))
-    annotation = annotate(Configuration("w", ("main",), (file("o", producers=("main",), consumers=()),)), ["/"], [only])
+    only = Output("/", "o", OutputKind.FILE, globs=("o",))
+    written = file("o", producers=("main",), consumers=())
+    annotation = annotate(Configuration("w", ("main",), (written,)), ["/"], [only], [])
     assert rules(annotation, "/") == [{"port": "o", "committed": "on_close"}]
 
 
@@ -203,8 +205,8 @@ files = st.builds(
 def test_rules_are_valid_together_whatever_the_file_says(given: list[CoordinatedFile]) -> None:
     annotation = annotated(*given)
     made = [each.rule for each in annotation.rules.get("/c/make", ())]
-    outside = {each.output.port: Parameter(each.output.port, frozenset(), None, each.globs) for each in OUTPUTS}
-    assert find_cycle(outside, made) is None
+    parameters = {each.port: Parameter(each.port, frozenset(), None, each.globs) for each in OUTPUTS}
+    assert find_cycle(parameters, made) is None
     for index, one in enumerate(made):
         for other in made[:index]:
             if one.port == other.port:

@@ -82,14 +82,14 @@ def test_an_end_that_fits_two_steps_fits_none() -> None:
     ],
 )
 def test_paths_that_fit(path: str, other: str, relation: Relation, entry: str) -> None:
-    fitting = fit(path, other, is_directory=True, around=True)
+    fitting = fit(path, other, path_is_directory=None, other_is_directory=True)
     assert fitting is not None
     assert (fitting.relation, fitting.entry) == (relation, entry)
 
 
 @pytest.mark.parametrize(("path", "other"), [("chr2?.txt", "a/chr1.txt"), ("/", "a/x"), ("a/x", "a/y")])
 def test_paths_that_do_not_fit(path: str, other: str) -> None:
-    assert fit(path, other, is_directory=True, around=True) is None
+    assert fit(path, other, path_is_directory=None, other_is_directory=True) is None
 
 
 def test_the_longest_common_end_is_the_best() -> None:
