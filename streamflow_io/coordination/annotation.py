@@ -17,8 +17,8 @@ from streamflow_io.hints.models import AnnotationsFile, Streaming
 
 from .claims import Claim, Covered, FindDependency, claim, covers, dependency_glob, in_job
 from .configuration import Configuration, CoordinatedFile
-from .expansion import KnownJobs
 from .graph import Input, Output, OutputKind, Route
+from .known_jobs import KnownJobs
 from .matching import Relation, StepNames, fit
 from .merging import AnnotatedRule, Unexpressed, merge
 
@@ -133,12 +133,17 @@ class _Annotator:
             targets = self._targets(file.path, step, file.is_directory or None)
             if not targets:
                 self._tell(file.path, f"no output of {step} is such a file")
+            claims = []
             for output, covered in targets.items():
                 made = self._claim(file, output, covered)
                 if isinstance(made, Claim):
-                    yield made
+                    claims.append(made)
                 elif made is not None:
                     self._tell(file.path, made)
+            yield from claims
+            around = [output.name for output, covered in targets.items() if covered.fit.relation is Relation.AROUND]
+            if around and not _is_default(file) and all(each.part == "kept" for each in claims):
+                self._tell(file.path, f"a directory around {', '.join(around)}: rules are for outputs")
             self._unknown_readers(file, targets)
 
     def _without_hint(self, file: CoordinatedFile) -> None:
@@ -158,10 +163,9 @@ class _Annotator:
         if file.is_directory and relation is Relation.ENTRY and not _is_default(file):
             return f"a directory in {output.name}: rules are for the output, or for files in it"
         kept = file.permanent and output not in self.results
-        if relation is Relation.AROUND and not (file.is_directory and output.kind is OutputKind.FILES):
-            if kept:
-                return Claim(output, file.path, "kept", permanent=True)
-            return None if file.is_directory or _is_default(file) else f"a directory around {output.name}"
+        holds_list = file.is_directory and output.kind is OutputKind.FILES and "/" not in covered.fit.entry
+        if relation is Relation.AROUND and not holds_list:
+            return Claim(output, file.path, "kept", permanent=True) if kept and _is_default(file) else None
         if output in self.results and not self._is_permanent(output):
             self._tell(file.path, f"not permanent, but {output.name} is a workflow output: it is kept all the same")
         made = claim(file, output, covered, self._dependencies(output.step), self.names)

@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from posixpath import commonprefix
 
 from streamflow_io.hints.globs import is_pattern, overlap
 
 from .names import application_name
 
+_WILDCARD = re.compile(r"\[!?\]?[^\]]*\]|[*?]")
 _INSTANCE = re.compile(r"(.+?)[-_.]?\d+(?:\.\d+)*")
 
 
@@ -59,7 +61,7 @@ class Fit:
 
     :ivar literal: characters of their common end that are no glob in either
     :ivar components: how many components of their ends can be the same
-    :ivar entry: `Relation.ENTRY` only: the rest of the first path, relative to the second
+    :ivar entry: what is in the directory, if one of them is: the rest of the other path
     """
 
     literal: int
@@ -95,7 +97,8 @@ def fit(
         for length in range(len(ours) - 1, 0, -1):
             found.append(_common_end(ours[:length], theirs, Relation.ENTRY, "/".join(ours[length:])))
     if path_is_directory or (path_is_directory is None and not any(found) and not is_pattern("".join(ours[-1:]))):
-        found += [_common_end(ours, theirs[:length], Relation.AROUND) for length in range(len(theirs) - 1, 0, -1)]
+        for length in range(len(theirs) - 1, 0, -1):
+            found.append(_common_end(ours, theirs[:length], Relation.AROUND, "/".join(theirs[length:])))
     return max((each for each in found if each is not None), key=lambda each: each.score, default=None)
 
 
@@ -110,12 +113,13 @@ def _common_end(one: list[str], other: list[str], relation: Relation, entry: str
         if not overlap(a, b):
             break
         count += 1
-        literal += min(_literals(a), _literals(b))
+        literal += _in_common(a, b)
     return Fit(literal, count, relation, entry) if count else None
 
 
-def _literals(component: str) -> int:
-    """How many characters of a component stand for themselves, roughly: for an order, not for a proof."""
-    if not is_pattern(component):
-        return len(component)
-    return len(re.sub(r"\[!?\]?[^\]]*\]|[*?]", "", component))
+def _in_common(one: str, other: str) -> int:
+    """How many characters of two components stand for themselves in both, roughly: for an order, not for a proof."""
+    if one == other or not is_pattern(one) or not is_pattern(other):
+        return min(len(_WILDCARD.sub("", text)) for text in (one, other))
+    parts, others = _WILDCARD.split(one), _WILDCARD.split(other)
+    return len(commonprefix([parts[0], others[0]])) + len(commonprefix([parts[-1][::-1], others[-1][::-1]]))

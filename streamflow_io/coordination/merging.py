@@ -57,6 +57,12 @@ def merge(outputs: Sequence[tuple[Output, Sequence[Claim]]]) -> tuple[tuple[Anno
         kept, contradictions = _without_contradictions(claims)
         problems += contradictions
         groups, around = _groups(output, kept)
+        if len(unlike := [group for group in groups if group[0].part == "entries"]) > 1 and any(
+            claim.files == _ALL_ENTRIES for group in unlike for claim in group
+        ):
+            paths = ", ".join(claim.path for group in groups for claim in group)
+            problems.append(Unexpressed(paths, f"more rules for the same entries of {output.name} than hints can have"))
+            groups = []
         taken |= {claim.path for claim in around}
         default = all(claim.is_default for group in groups for claim in group)
         if groups and not (default and not output.rules and not output.streamable):
@@ -88,6 +94,8 @@ def _without_contradictions(claims: Sequence[Claim]) -> tuple[list[Claim], list[
 def _same_files(one: Claim, other: Claim) -> bool:
     if one.part != other.part or one.part == "around":
         return one.part == other.part and one.path == other.path
+    if (one.files == _ALL_ENTRIES) != (other.files == _ALL_ENTRIES):
+        return False  # what holds for all others may become part of the whole
     return one.part == "whole" or any(overlap(a, b) for a in one.files for b in other.files)
 
 

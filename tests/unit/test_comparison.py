@@ -77,8 +77,8 @@ def test_an_end_that_fits_two_steps_fits_none() -> None:
         ("/scratch/out/chr22.txt", "a-0.1/chr22.txt", Relation.SAME, ""),
         ("out/", "a/out", Relation.SAME, ""),
         ("out/x/y.txt", "a/out", Relation.ENTRY, "x/y.txt"),
-        ("out", "a/out/y.txt", Relation.AROUND, ""),
-        ("a", "a/y.txt", Relation.AROUND, ""),
+        ("out", "a/out/y.txt", Relation.AROUND, "y.txt"),
+        ("a", "a/out/y.txt", Relation.AROUND, "out/y.txt"),
     ],
 )
 def test_paths_that_fit(path: str, other: str, relation: Relation, entry: str) -> None:
