@@ -17,8 +17,8 @@ from streamflow_io.scheduling.scheduler import IOAwareScheduler
 
 if TYPE_CHECKING:
     from streamflow_io.coordination import Configuration, Gang, StreamEdge
-    from streamflow_io.coordination.known_jobs import KnownJobs
     from streamflow_io.coordination.graph import Output, Route, Step
+    from streamflow_io.coordination.known_jobs import KnownJobs
     from streamflow_io.hints import HintErrors, StepAnnotations
     from streamflow_io.scheduling.checks import StepStorages
 
