@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from .coordination.comparison import Finding, compare
 from .coordination_files import load_capio_cl
@@ -56,13 +57,13 @@ def check(streamflow_file: Path, file: Path, workflow: str | None = None) -> Che
 
 
 def _table(findings: tuple[Finding, ...]) -> Table:
-    table = Table(header_style="bold")
-    for column in ("", "what", "of", "workflow", "file", "so"):
+    table = Table(header_style="bold", show_lines=True)
+    for column in ("", "what", "workflow, file, consequence"):
         table.add_column(column, overflow="fold")
     for finding in findings:
         colour = "red" if finding.severity == "error" else "yellow"
-        cells = (finding.kind, finding.subject, finding.workflow, finding.file, finding.consequence)
-        table.add_row(f"[{colour}]{finding.severity}[/{colour}]", *(cell.replace("[", r"\[") for cell in cells))
+        sides = f"workflow: {finding.workflow}\nfile: {finding.file}\n{finding.consequence}"
+        table.add_row(Text(finding.severity, colour), Text(f"{finding.kind}\n{finding.subject}"), Text(sides))
     return table
 
 

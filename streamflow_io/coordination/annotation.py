@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import AnnotationsFile, Streaming
 
-from .claims import Claim, Covered, FindDependency, claim, covers, dependency_glob, in_job
+from .claims import Claim, Covered, FindDependency, claim, covers, dependency_glob, in_job, includes
 from .configuration import Configuration, CoordinatedFile
 from .graph import Input, Output, OutputKind, Route
-from .known_jobs import KnownJobs
+from .known_jobs import KnownJobs, instance
 from .matching import Relation, StepNames, fit
 from .merging import AnnotatedRule, Unexpressed, merge
 
@@ -92,9 +93,7 @@ class _Annotator:
                 self.results.add(route.output)
             else:
                 self.readers.setdefault(route.output, []).append(route.consumer)
-        self.globs: dict[tuple[str, str], set[tuple[str, ...]]] = {}
-        for (step, port, _), globs in jobs.globs.items():
-            self.globs.setdefault((step, port), set()).add(globs)
+        self.jobs = jobs
         self.unexpressed: list[Unexpressed] = []
 
     def annotation(self) -> Annotation:
@@ -166,7 +165,7 @@ class _Annotator:
         holds_list = file.is_directory and output.kind is OutputKind.FILES and "/" not in covered.fit.entry
         if relation is Relation.AROUND and not holds_list:
             return Claim(output, file.path, "kept", permanent=True) if kept and _is_default(file) else None
-        if output in self.results and not self._is_permanent(output):
+        if output in self.results - self._kept_results:
             self._tell(file.path, f"not permanent, but {output.name} is a workflow output: it is kept all the same")
         made = claim(file, output, covered, self._dependencies(output.step), self.names)
         return replace(made, permanent=kept) if isinstance(made, Claim) else made
@@ -175,17 +174,24 @@ class _Annotator:
         return list(dict.fromkeys(step for name in applications if (step := self.names.step(name)) is not None))
 
     def _targets(self, path: str, step: str, is_directory: bool | None = None) -> dict[Output, Covered]:
-        """The outputs of a step that a path means."""
-        found = {
-            output: covered
-            for output in self.outputs.get(step, ())
-            if (covered := covers(path, output, self._known(output), is_directory=is_directory)) is not None
-        }
-        best = max((covered.fit.score for covered in found.values()), default=(0, 0))
-        return {output: covered for output, covered in found.items() if covered.fit.score == best}
+        """The outputs of a step that a path means: by their names in its jobs, else by all that they can be called."""
+        for globs in (self._known_globs, _any_globs):
+            found = {
+                output: covered
+                for output in self.outputs.get(step, ())
+                if (covered := covers(path, output, globs(output, path), is_directory=is_directory)) is not None
+            }
+            if found:
+                best = max(covered.fit.score for covered in found.values())
+                return {output: covered for output, covered in found.items() if covered.fit.score == best}
+        return {}
 
-    def _known(self, output: Output) -> set[tuple[str, ...]]:
-        return self.globs.get((output.step, output.port), set())
+    def _known_globs(self, output: Output, path: str) -> list[tuple[str, ...]]:
+        """The globs of an output in the job whose directory a path begins with, or in all."""
+        tags = self.jobs.instances(output.step) or ()
+        own = [tag for tag in tags if path.startswith(f"{instance(output.step, tag)}/")]
+        known = [self.jobs.globs.get((output.step, output.port, tag), output.globs) for tag in own or tags]
+        return list(dict.fromkeys(known)) or [output.globs]
 
     def _without_writer(self, file: CoordinatedFile) -> Iterator[Claim]:
         """A path that stands only under `permanent`, or that is only read."""
@@ -193,10 +199,14 @@ class _Annotator:
             self._tell(file.path, "no application writes it")
         if not file.permanent:
             return
-        for step in self.outputs:
-            for output in self._targets(file.path, step, file.is_directory or None):
-                if output not in self.results and output.kind is not OutputKind.OTHER:
-                    yield Claim(output, file.path, "kept", permanent=True)
+        for output in (output for outputs in self.outputs.values() for output in outputs):
+            globs = self._known_globs(output, file.path)
+            covered = covers(file.path, output, globs, is_directory=file.is_directory or None)
+            if covered is None or output in self.results or output.kind is OutputKind.OTHER:
+                continue
+            # A name says nothing of an output of which no name is known.
+            if covered.fit.literal or any(includes(file.path, glob) for of_job in globs for glob in of_job):
+                yield Claim(output, file.path, "kept", permanent=True)
 
     def _unknown_readers(self, file: CoordinatedFile, targets: Iterable[Output]) -> None:
         outputs = list(targets)
@@ -205,9 +215,15 @@ class _Annotator:
             if outputs and step not in readers:
                 self._tell(file.path, f"{step} does not read it in the workflow")
 
-    def _is_permanent(self, output: Output) -> bool:
-        permanent = (file for file in self.configuration.files if file.permanent)
-        return any(covers(file.path, output) is not None for file in permanent)
+    @cached_property
+    def _kept_results(self) -> set[Output]:
+        """The workflow outputs that the configuration calls permanent."""
+        permanent = [file.path for file in self.configuration.files if file.permanent]
+        return {
+            output
+            for output in self.results
+            if any(covers(path, output, self._known_globs(output, path)) is not None for path in permanent)
+        }
 
     def _dependencies(self, step: str) -> FindDependency:
         ports = frozenset(output.port for output in self.outputs.get(step, ()))
@@ -243,6 +259,10 @@ class _Annotator:
         for reader in self.readers.get(output, ()):
             if reader.step in consumers and not reader.streamable:
                 found.setdefault(port_path(reader.step, reader.port), {})[file.path] = None
+
+
+def _any_globs(output: Output, _: str) -> list[tuple[str, ...]]:
+    return [output.globs]
 
 
 def _is_default(file: CoordinatedFile) -> bool:

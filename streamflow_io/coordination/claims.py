@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -67,31 +67,31 @@ class Covered:
 
 
 def covers(
-    path: str, output: Output, known: Iterable[tuple[str, ...]] = (), *, is_directory: bool | None = None
+    path: str, output: Output, globs: Collection[tuple[str, ...]], *, is_directory: bool | None = None
 ) -> Covered | None:
     """How a path fits the files of an output.
 
-    :param known: the globs of the output in single jobs, where they are known
+    :param globs: those of the output, in each of the jobs that can be meant
     :param is_directory: the path is one; None: not known
     :return: None if it does not fit
     """
     application = f"{application_name(output.step)}*"
-    directory = output.kind is OutputKind.DIRECTORY
-    fits = {
-        glob: found
-        for glob in output.globs
-        if (found := fit(path, f"{application}/{glob}", path_is_directory=is_directory, other_is_directory=directory))
-        is not None
-    }
+    holds_entries = output.kind is OutputKind.DIRECTORY
+    fits = {}
+    for glob in dict.fromkeys(glob for of_job in globs for glob in of_job):
+        whole = f"{application}/{glob}"
+        found = fit(path, whole, path_is_directory=is_directory, other_is_directory=holds_entries)
+        if found is not None:
+            fits[glob] = found
     if not fits:
         return None
     nearest = max(fits, key=lambda glob: fits[glob].score)
     best = fits[nearest]
     if best.relation is Relation.ENTRY:
         return Covered((best.entry,), best)
-    if output.kind is OutputKind.FILES and best.relation is Relation.SAME:
-        whole = any(all(_includes(path, glob) for glob in globs) for globs in (output.globs, *known))
-        return Covered(() if whole else (_tail(path, nearest),), best)
+    several = output.kind is OutputKind.FILES and best.relation is Relation.SAME
+    if several and not any(all(includes(path, glob) for glob in of_job) for of_job in globs):
+        return Covered((_tail(path, nearest),), best)
     return Covered((), best)
 
 
@@ -100,7 +100,7 @@ def _tail(path: str, glob: str) -> str:
     return "/".join(components(path)[-len(components(glob)) :])
 
 
-def _includes(path: str, glob: str) -> bool:
+def includes(path: str, glob: str) -> bool:
     """Whether a path surely matches all that a glob matches."""
     pattern = _tail(path, glob)
     # The wildcards of the glob are taken as characters: only `*` may stand for them.
