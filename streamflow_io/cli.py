@@ -27,6 +27,7 @@ COMMANDS = (
         "streamflow_io.coordinating",
         "write what a StreamFlow file coordinates, in CAPIO-CL",
     ),
+    ("annotate", "streamflow_io.annotating", "write an annotations file from a CAPIO-CL file"),
     ("storage", "streamflow_io.storage.probe", "measure a storage: its bandwidths for the StreamFlow file"),
     ("report", "streamflow_io.telemetry.report", "draw what runs measured: times, throughput, learning, constraints"),
     ("doctor", "streamflow_io.doctor", "show what works on this machine, what does not, and why"),

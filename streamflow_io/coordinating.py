@@ -65,9 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Result:
     """:raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written"""
     if arguments.check is not None:
-        from .coordination_check import check  # type: ignore[import-not-found,unused-ignore]
+        from .coordination_check import check
 
-        return cast(Result, check(arguments))
+        return check(Path(arguments.streamflow_file), arguments.check, arguments.workflow)
     plan = plan_workflow(Path(arguments.streamflow_file), arguments.workflow)
     text = _document(plan, arguments.format)
     if arguments.output is not None:

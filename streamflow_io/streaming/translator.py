@@ -17,7 +17,8 @@ from streamflow_io.scheduling.scheduler import IOAwareScheduler
 
 if TYPE_CHECKING:
     from streamflow_io.coordination import Configuration, Gang, StreamEdge
-    from streamflow_io.coordination.graph import Step
+    from streamflow_io.coordination.graph import Output, Route, Step
+    from streamflow_io.coordination.known_jobs import KnownJobs
     from streamflow_io.hints import HintErrors, StepAnnotations
     from streamflow_io.scheduling.checks import StepStorages
 
@@ -31,6 +32,9 @@ class Plan:
     :ivar edges: all stream edges, also those that fell back
     :ivar configuration: the coordination configuration, as far as it is known before the run
     :ivar stricter: outputs that are delivered to some earlier than it says, and why
+    :ivar outputs: of all tools
+    :ivar routes: how they reach inputs and workflow outputs
+    :ivar jobs: what is known of the jobs before the run
     :ivar storages: the steps that say something about storage, and which one they use; none if none does
     """
 
@@ -40,6 +44,9 @@ class Plan:
     gangs: tuple[Gang, ...]
     configuration: Configuration
     stricter: dict[str, str]
+    outputs: tuple[Output, ...]
+    routes: tuple[Route, ...]
+    jobs: KnownJobs
     storages: StepStorages | None = None
 
 
@@ -95,7 +102,10 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         configured = partial(configure, self.name, graph.steps, graph.outputs, graph.routes, edges)
         gangs = find_gangs(edges, graph.steps)
         stricter = stricter_than_served(graph.routes, edges)
-        self.plan = Plan(annotations, graph.steps, edges, gangs, configured(jobs), stricter, storages)
+        outputs, routes = tuple(graph.outputs), tuple(graph.routes)
+        self.plan = Plan(
+            annotations, graph.steps, edges, gangs, configured(jobs), stricter, outputs, routes, jobs, storages
+        )
         for edge in edges:
             if edge.fallback is not None:
                 logger.warning(f"{edge_name(edge)} is delivered at {edge.delivery.value}: {edge.fallback}")

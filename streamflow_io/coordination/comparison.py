@@ -1,0 +1,239 @@
+"""Where a coordination configuration that somebody wrote contradicts a workflow. Pure.
+
+Both are compared step by step: the instances of a scatter, and the applications of the file that
+:class:`~streamflow_io.coordination.matching.StepNames` finds to be one step, are that step. A path of the file means a
+path of the workflow if the same step writes it (or reads it, where the file names no writer) and their ends fit, globs
+in mind (:func:`~streamflow_io.coordination.matching.fit`): `chr*.txt`, `/scratch/chr22.txt` and
+`chromosome.individuals-*/chr22.txt` can be the same. Edges are looked for in all paths that fit; rules are compared
+with those of the longest common end only, as the most specific glob wins in CAPIO-CL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from streamflow_io.hints.globs import is_pattern
+
+from .configuration import Configuration, CoordinatedFile
+from .matching import Fit, Relation, StepNames, components, fit
+from .rule_differences import Severity, differences
+
+Kind = Literal[
+    "missing edge", "unknown edge", "unknown application", "missing file",
+    "committed", "mode", "fileDeps", "nFiles", "permanent", "excluded", "directory", "homeNode",
+]  # fmt: skip
+Edge = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One contradiction.
+
+    :ivar severity: `error`: a reader could see wrong or partial data, a result could be lost, or an edge is missing;
+        `warning`: slower than it could be, or without effect
+    :ivar kind: what differs
+    :ivar subject: the edge, the file or the application
+    :ivar workflow: what the workflow and its hints say
+    :ivar file: what the file says
+    :ivar consequence: what comes of it, for people
+    """
+
+    severity: Severity
+    kind: Kind
+    subject: str
+    workflow: str
+    file: str
+    consequence: str
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file with the steps that its applications are; what is no step is left out."""
+
+    file: CoordinatedFile
+    producers: frozenset[str]
+    consumers: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return f"{', '.join(sorted(self.producers)) or 'workflow input'}: {_inner(self.file.path)}"
+
+    @property
+    def edges(self) -> list[Edge]:
+        return [(one, other) for one in sorted(self.producers) for other in sorted(self.consumers) if one != other]
+
+
+def compare(workflow: Configuration, file: Configuration, steps: Iterable[str]) -> tuple[Finding, ...]:
+    """Compare the configuration in a file with that of the workflow.
+
+    :param workflow: what follows from the workflow and its hints
+    :param file: what somebody wrote
+    :param steps: the paths of all steps of the workflow
+    :return: each contradiction once, errors first; none if running with the file gives what the hints ask for
+    """
+    names = StepNames(steps)
+    ours, theirs = _files(workflow, names), _files(file, names)
+    related = {one: {other: found for other in theirs if (found := _related(one, other)) is not None} for one in ours}
+    findings = [
+        *_unknown_applications(file, names),
+        *_unknown_edges(theirs, related),
+        *(finding for one in ours for finding in _missing_edges(one, theirs, related[one])),
+        *(finding for one in ours for finding in _kept(one, related)),
+        *(finding for one in ours for finding in _excluded(one, related[one])),
+    ]
+    for one in ours:
+        for other, found in _meant(one, related):
+            for severity, kind, wanted, written, consequence in differences(one.file, other.file, found):
+                findings.append(Finding(severity, kind, one.name, wanted, f"{other.file.path}: {written}", consequence))
+    return tuple(sorted(dict.fromkeys(findings), key=lambda f: (f.severity, f.kind, f.subject, f.file)))
+
+
+def _files(configuration: Configuration, names: StepNames) -> list[_File]:
+    """The files of a configuration; those of the instances of one step that differ in nothing else are one."""
+
+    def steps(applications: Sequence[str]) -> frozenset[str]:
+        return frozenset(step for name in applications if (step := names.step(name)) is not None)
+
+    files = (_File(file, steps(file.producers), steps(file.consumers)) for file in configuration.files)
+    return list({_without_instances(file): file for file in files}.values())
+
+
+def _without_instances(file: _File) -> _File:
+    deps = tuple(_inner(dep) for dep in file.file.file_deps)
+    path = _inner(file.file.path)
+    return replace(file, file=replace(file.file, path=path, producers=(), consumers=(), file_deps=deps))
+
+
+def _related(ours: _File, theirs: _File) -> Fit | None:
+    """How the paths of two files fit, if both can be the same file."""
+    if theirs.file.producers:
+        same_step = bool(ours.producers & theirs.producers)
+    else:
+        same_step = not theirs.file.consumers or bool(ours.consumers & theirs.consumers)
+    if not same_step:
+        return None
+    return fit(
+        theirs.file.path,
+        ours.file.path,
+        path_is_directory=theirs.file.is_directory or None,
+        other_is_directory=ours.file.is_directory,
+    )
+
+
+_Related = Mapping[_File, Mapping[_File, Fit]]
+
+
+def _meant(one: _File, related: _Related) -> Iterator[tuple[_File, Fit]]:
+    """The files whose rules hold for one of ours: of all that its steps write, those of the longest common end.
+
+    If ours is a glob, each of theirs can be a part of it that fits no other of ours better.
+    """
+
+    def candidates(of: _File) -> dict[_File, Fit]:
+        return {
+            other: found
+            for other, found in related[of].items()
+            if other.producers and found.relation is not Relation.AROUND and not other.file.excluded
+        }
+
+    ours = candidates(one)
+    best = max((found.score for found in ours.values()), default=(0, 0))
+    for other, found in ours.items():
+        part = is_pattern(_inner(one.file.path)) and all(
+            fits[other].score <= found.score for fits in related.values() if other in fits
+        )
+        if part or found.score == best:
+            yield other, found
+
+
+def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Finding]:
+    mentioned = dict.fromkeys((*file.applications, *(a for f in file.files for a in (*f.producers, *f.consumers))))
+    for application in mentioned:
+        if names.step(application) is None:
+            yield Finding(
+                "warning", "unknown application", application, "no step, or more than one, has this name",
+                f"application {application}", "what the file says of it holds for nothing",
+            )  # fmt: skip
+
+
+def _missing_edges(one: _File, theirs: Sequence[_File], related: Mapping[_File, Fit]) -> Iterator[Finding]:
+    # Who writes a file and who reads it can be said with different globs.
+    writers = frozenset().union(*(other.producers for other in related))
+    readers = frozenset().union(*(other.consumers for other in related))
+    for producer, consumer in one.edges:
+        if producer in writers and consumer in readers:
+            continue
+        path = _inner(one.file.path)
+        said = [
+            _ends(other.file)
+            for other in theirs
+            if (producer in other.producers or consumer in other.consumers)
+            and fit(other.file.path, one.file.path, path_is_directory=None) is not None
+        ]
+        yield Finding(
+            "error", "missing edge", f"{producer} -> {consumer}: {path}", f"{consumer} reads {path} of {producer}",
+            "; ".join(said[:3]) or f"nothing about {path}", "nothing keeps the reader from reading too early",
+        )  # fmt: skip
+
+
+def _unknown_edges(theirs: Sequence[_File], related: _Related) -> Iterator[Finding]:
+    for other in theirs:
+        there = {edge for one, others in related.items() if other in others for edge in one.edges}
+        for producer, consumer in other.edges:
+            if (producer, consumer) not in there:
+                yield Finding(
+                    "warning", "unknown edge", f"{producer} -> {consumer}: {other.file.path}",
+                    f"{consumer} reads no such file of {producer}", _ends(other.file), "without effect",
+                )  # fmt: skip
+
+
+def _kept(one: _File, related: _Related) -> Iterator[Finding]:
+    others = related[one]
+    permanent = [other for other in others if other.file.permanent]
+    if one.file.permanent and not others:
+        # With consumers it is a missing edge already.
+        if not one.consumers:
+            yield Finding(
+                "warning", "missing file", one.name, "permanent: a workflow output",
+                f"nothing about {_inner(one.file.path)}", "it is kept only if the runtime keeps what it is not told of",
+            )  # fmt: skip
+    elif one.file.permanent and not permanent:
+        yield Finding(
+            "error", "permanent", one.name, "permanent", f"{_paths(others)}: not permanent",
+            "a result could be lost at the end of the run",
+        )  # fmt: skip
+    elif not one.file.permanent:
+        needless = [
+            other for other in permanent if not any(our.file.permanent for our in related if other in related[our])
+        ]
+        if needless:
+            yield Finding(
+                "warning", "permanent", one.name, "not permanent", f"{_paths(needless)}: permanent",
+                "it is kept for nothing",
+            )  # fmt: skip
+
+
+def _excluded(one: _File, related: Mapping[_File, Fit]) -> Iterator[Finding]:
+    excluded = [other for other, found in related.items() if other.file.excluded]
+    if one.consumers and excluded:
+        whole = not is_pattern(_inner(one.file.path)) or any(is_pattern(other.file.path) for other in excluded)
+        yield Finding(
+            "error" if whole else "warning", "excluded", one.name, "coordinated", f"{_paths(excluded)}: excluded",
+            "nothing is coordinated: a reader could see partial data" if whole else "perhaps a file that others read",
+        )  # fmt: skip
+
+
+def _paths(files: Iterable[_File]) -> str:
+    return ", ".join(file.file.path for file in files)
+
+
+def _ends(file: CoordinatedFile) -> str:
+    written, read = (", ".join(names) or "nobody" for names in (file.producers, file.consumers))
+    return f"{file.path}: written by {written}, read by {read}"
+
+
+def _inner(path: str) -> str:
+    """A path of ours without the directory of the application, so that all instances say the same."""
+    return "/".join(components(path)[1:]) or path
