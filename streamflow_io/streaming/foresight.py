@@ -6,7 +6,9 @@ import posixpath
 import re
 from collections.abc import Iterable, MutableSequence, Sequence
 from typing import Any
+from urllib.parse import unquote
 
+from cwl_utils.errors import JavascriptException, SubstitutionError, WorkflowException
 from streamflow.core.workflow import Token, Workflow
 from streamflow.cwl import utils
 from streamflow.cwl.processor import CWLCommandOutputProcessor
@@ -39,10 +41,10 @@ def known_globs(step: CWLExecuteStep, processor: CWLCommandOutputProcessor | Non
     )
 
 
-def foresee(workflow: Workflow, outputs: Iterable[Output], javascript: bool) -> KnownJobs:
+def foresee(workflow: Workflow, outputs: Iterable[Output], evaluate: bool) -> KnownJobs:
     """Look what is known of the jobs of a workflow before it runs.
 
-    :param javascript: evaluate the globs that need it, too: a process is started for it
+    :param evaluate: evaluate the globs that are expressions, too; with JavaScript a process is started for it
     """
     tokens = KnownTokens()
     tags = {
@@ -50,16 +52,15 @@ def foresee(workflow: Workflow, outputs: Iterable[Output], javascript: bool) -> 
         for step in workflow.steps.values()
         if isinstance(step, CWLExecuteStep)
     }
-    evaluator = _Evaluator(tokens, javascript)
     globs = {}
-    for output in outputs:
+    for output in outputs if evaluate else ():
         step = workflow.steps[output.step]
         processor = file_processor(step.output_processors[output.port])
         if not any(utils.is_expression(glob) for glob in _globs(processor)):
             continue
         known = tags[output.step]
         for tag in known if known is not None and len(known) <= MOST_INSTANCES else ():
-            globs[output.step, output.port, tag] = evaluator.globs(step, processor, tag)
+            globs[output.step, output.port, tag] = _evaluated_globs(tokens, step, processor, tag)
     return KnownJobs(tags, globs)
 
 
@@ -69,52 +70,49 @@ def _globs(processor: CWLCommandOutputProcessor | None) -> Sequence[str]:
     return processor.glob if isinstance(processor.glob, MutableSequence) else [processor.glob]
 
 
-class _Evaluator:
-    def __init__(self, tokens: KnownTokens, javascript: bool) -> None:
-        self._tokens = tokens
-        self._javascript = javascript
+def _evaluated_globs(
+    tokens: KnownTokens, step: CWLExecuteStep, processor: CWLCommandOutputProcessor, tag: str
+) -> tuple[str, ...]:
+    """The globs of an output of one job, relative to its output directory; `*` where they are not known."""
+    found = [pattern for glob in _globs(processor) for pattern in _evaluated(tokens, step, processor, glob, tag)]
+    return tuple(dict.fromkeys(relative_glob(pattern, _OUTPUT_DIRECTORY) for pattern in found))
 
-    def globs(self, step: CWLExecuteStep, processor: CWLCommandOutputProcessor, tag: str) -> tuple[str, ...]:
-        """The globs of an output of one job, relative to its output directory; `*` where they are not known."""
-        found = [pattern for glob in _globs(processor) for pattern in self._evaluated(step, processor, glob, tag)]
-        return tuple(dict.fromkeys(relative_glob(pattern, _OUTPUT_DIRECTORY) for pattern in found))
 
-    def _evaluated(
-        self, step: CWLExecuteStep, processor: CWLCommandOutputProcessor, glob: str, tag: str
-    ) -> Sequence[str]:
-        if not utils.is_expression(glob):
-            return [glob]
-        if _RUNTIME.search(glob) or (processor.full_js and not self._javascript):
-            return _ANYWHERE
-        try:
-            inputs = self._inputs(step, processor, glob, tag)
-        except UnknownValue:
-            return _ANYWHERE
+def _evaluated(
+    tokens: KnownTokens, step: CWLExecuteStep, processor: CWLCommandOutputProcessor, glob: str, tag: str
+) -> Sequence[str]:
+    if not utils.is_expression(glob):
+        return [glob]
+    if _RUNTIME.search(glob):
+        return _ANYWHERE
+    library = {"full_js": processor.full_js, "expression_lib": processor.expression_lib}
+    try:
+        inputs = _inputs(tokens, step, utils.resolve_dependencies(glob, **library), glob, tag)
         context = utils.build_context(inputs=inputs, output_directory=_OUTPUT_DIRECTORY)
-        try:
-            value = utils.eval_expression(
-                glob, context, full_js=processor.full_js, expression_lib=processor.expression_lib
-            )
-        except Exception:  # Whatever an expression of somebody else does with what is missing here.
-            return _ANYWHERE
-        values = value if isinstance(value, MutableSequence) else [value]
-        return [v for v in values if isinstance(v, str)] if all(isinstance(v, str) for v in values) else _ANYWHERE
+        value = utils.eval_expression(glob, context, **library)
+    except (UnknownValue, WorkflowException, JavascriptException, SubstitutionError):
+        # It uses what only the run tells, or what is missing here.
+        return _ANYWHERE
+    values = value if isinstance(value, MutableSequence) else [value]
+    return values if all(isinstance(v, str) for v in values) else _ANYWHERE
 
-    def _inputs(
-        self, step: CWLExecuteStep, processor: CWLCommandOutputProcessor, glob: str, tag: str
-    ) -> dict[str, Token]:
-        """The inputs that an expression uses."""
-        names = utils.resolve_dependencies(glob, full_js=processor.full_js, expression_lib=processor.expression_lib)
-        ports = {name: port for name, port in step.get_input_ports().items() if name != "__job__"}
-        inputs = {}
-        for name in names or ports:
-            if name not in ports:
-                raise UnknownValue
-            value = _named(self._tokens.value(ports[name], tag))
-            if isinstance(value, dict | list) and _AT_RUN_TIME.search(glob):
-                raise UnknownValue
-            inputs[name] = Token(value=value)
-        return inputs
+
+def _inputs(tokens: KnownTokens, step: CWLExecuteStep, names: set[str], glob: str, tag: str) -> dict[str, Token]:
+    """The inputs that an expression uses.
+
+    :param names: theirs; none: perhaps all of them
+    :raises UnknownValue: if only the run tells what it wants to know of them
+    """
+    ports = {name: port for name, port in step.get_input_ports().items() if name != "__job__"}
+    inputs = {}
+    for name in names or ports:
+        if name not in ports:
+            raise UnknownValue
+        value = _named(tokens.value(ports[name], tag))
+        if isinstance(value, dict | list) and _AT_RUN_TIME.search(glob):
+            raise UnknownValue
+        inputs[name] = Token(value=value)
+    return inputs
 
 
 def _named(value: Any) -> Any:
@@ -122,7 +120,8 @@ def _named(value: Any) -> Any:
     if isinstance(value, list):
         return [_named(element) for element in value]
     if isinstance(value, dict) and value.get("class") in ("File", "Directory"):
-        name = value.get("basename") or posixpath.basename(str(value.get("path") or value.get("location") or ""))
+        path = str(value.get("path") or value.get("location") or "")
+        name = value.get("basename") or posixpath.basename(unquote(path) if "://" in path else path)
         root, extension = posixpath.splitext(name)
         return {**value, "basename": name, "nameroot": root, "nameext": extension}
     return value
