@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from streamflow.core.utils import get_tag
 from streamflow.core.workflow import Job, Token, Workflow
@@ -85,6 +86,8 @@ def _paths(workflow: Workflow, output: Output, jobs: dict[str, Job]) -> Iterator
 
 def _relative(token: Token, directory: str | None) -> str | None:
     path = token.value.get("path") if isinstance(token.value, dict) else None
-    if path is None or directory is None or not PurePosixPath(path).is_relative_to(directory):
+    if path is None or directory is None:
         return None
-    return str(PurePosixPath(path).relative_to(directory))
+    # A further attempt of a streaming job has the directory of the first, with a number.
+    found = re.fullmatch(rf"{re.escape(directory)}(?:-\d+)?/(.+)", path)
+    return None if found is None else found[1]

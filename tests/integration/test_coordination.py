@@ -223,12 +223,14 @@ def test_a_graph_for_graphviz(bench: Bench, capsys: pytest.CaptureFixture[str]) 
 
 def test_the_directory_of_a_run_has_what_ran(bench: Bench, tmp_path: Path) -> None:
     first = writer({"committed": "on_close"}, "*.txt", "File[]")
-    first["baseCommand"] = ["sh", "-c", "for i in 1 2; do echo $i > $i.txt; done"]
+    script = "for i in 1 2; do echo $i > $i.txt; done; [ -e MARK ] || { touch MARK; exit 1; }"
+    first["baseCommand"] = ["sh", "-c", script.replace("MARK", str(tmp_path / "mark"))]
     document = two_steps(first)
     document["steps"]["b"]["scatter"] = "file"
     document["outputs"]["out"]["type"] = {"type": "array", "items": "File"}
-    ours = bench.run(document)
+    ours = bench.run(document, failureManager={"type": "default", "config": {"max_retries": 2, "retry_delay": 0}})
     assert ours.ok, ours.errors
+    assert (tmp_path / "mark").exists()
     (directory,) = (bench.data / "streamflow-io" / "runs").iterdir()
     assert sorted(path.name for path in directory.iterdir()) == ["coordination.json", "telemetry.jsonl"]
     configuration = load_capio_cl(directory / "coordination.json")
