@@ -25,16 +25,18 @@ Kind = Literal[
     "committed", "mode", "fileDeps", "nFiles", "permanent", "excluded", "directory", "homeNode",
 ]  # fmt: skip
 Edge = tuple[str, str]
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One contradiction.
+    """One contradiction, for all files that have it.
 
     :ivar severity: `error`: a reader could see wrong or partial data, a result could be lost, or an edge is missing;
         `warning`: slower than it could be, or without effect
     :ivar kind: what differs
-    :ivar subject: the edge, the file or the application
+    :ivar subject: the edge as `/a -> /b`, the step that writes the files, or the application
+    :ivar paths: the files, as seen from the job's output directory; where the workflow has none, as the file names them
     :ivar workflow: what the workflow and its hints say
     :ivar file: what the file says
     :ivar consequence: what comes of it, for people
@@ -43,6 +45,7 @@ class Finding:
     severity: Severity
     kind: Kind
     subject: str
+    paths: tuple[str, ...]
     workflow: str
     file: str
     consequence: str
@@ -57,8 +60,13 @@ class _File:
     consumers: frozenset[str]
 
     @property
-    def name(self) -> str:
-        return f"{', '.join(sorted(self.producers)) or 'workflow input'}: {_inner(self.file.path)}"
+    def writer(self) -> str:
+        return ", ".join(sorted(self.producers)) or "workflow input"
+
+    @property
+    def paths(self) -> tuple[str]:
+        """The path without the directory of the application, so that all instances say the same."""
+        return (_inner(self.file.path),)
 
     @property
     def edges(self) -> list[Edge]:
@@ -84,10 +92,20 @@ def compare(workflow: Configuration, file: Configuration, steps: Iterable[str]) 
         *(finding for one in ours for finding in _excluded(one, related[one])),
     ]
     for one in ours:
-        for other, found in _meant(one, related):
-            for severity, kind, wanted, written, consequence in differences(one.file, other.file, found):
-                findings.append(Finding(severity, kind, one.name, wanted, f"{other.file.path}: {written}", consequence))
-    return tuple(sorted(dict.fromkeys(findings), key=lambda f: (f.severity, f.kind, f.subject, f.file)))
+        for other in _meant(one, related):
+            for severity, kind, wanted, written, consequence in differences(one.file, other.file):
+                said = f"{other.file.path}: {written}"
+                findings.append(Finding(severity, kind, one.writer, one.paths, wanted, said, consequence))
+    return _together(findings)
+
+
+def _together(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """One finding for those that differ in nothing but their paths."""
+    found: dict[Finding, dict[str, None]] = {}
+    for finding in findings:
+        found.setdefault(replace(finding, paths=()), {}).update(dict.fromkeys(finding.paths))
+    together = (replace(finding, paths=tuple(sorted(paths))) for finding, paths in found.items())
+    return tuple(sorted(together, key=lambda each: (each.severity, each.kind, each.subject, each.paths, each.file)))
 
 
 def _files(configuration: Configuration, names: StepNames) -> list[_File]:
@@ -125,27 +143,28 @@ def _related(ours: _File, theirs: _File) -> Fit | None:
 _Related = Mapping[_File, Mapping[_File, Fit]]
 
 
-def _meant(one: _File, related: _Related) -> Iterator[tuple[_File, Fit]]:
+def _meant(one: _File, related: _Related) -> Iterator[_File]:
     """The files whose rules hold for one of ours: of all that its steps write, those of the longest common end.
 
-    If ours is a glob, each of theirs can be a part of it that fits no other of ours better.
+    The rule of a directory is not that of the files in it. If ours is a glob, each of theirs can be a part of it that
+    fits no other of ours better.
     """
 
     def candidates(of: _File) -> dict[_File, Fit]:
         return {
             other: found
             for other, found in related[of].items()
-            if other.producers and found.relation is not Relation.AROUND and not other.file.excluded
+            if other.producers and found.relation is Relation.SAME and not other.file.excluded
         }
 
     ours = candidates(one)
-    best = max((found.score for found in ours.values()), default=(0, 0))
+    best = max((found.score for found in ours.values()), default=None)
     for other, found in ours.items():
         part = is_pattern(_inner(one.file.path)) and all(
             fits[other].score <= found.score for fits in related.values() if other in fits
         )
         if part or found.score == best:
-            yield other, found
+            yield other
 
 
 def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Finding]:
@@ -153,7 +172,7 @@ def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Fin
     for application in mentioned:
         if names.step(application) is None:
             yield Finding(
-                "warning", "unknown application", application, "no step, or more than one, has this name",
+                "warning", "unknown application", application, (), "no step, or more than one, has this name",
                 f"application {application}", "what the file says of it holds for nothing",
             )  # fmt: skip
 
@@ -165,7 +184,6 @@ def _missing_edges(one: _File, theirs: Sequence[_File], related: Mapping[_File, 
     for producer, consumer in one.edges:
         if producer in writers and consumer in readers:
             continue
-        path = _inner(one.file.path)
         said = [
             _ends(other.file)
             for other in theirs
@@ -173,19 +191,21 @@ def _missing_edges(one: _File, theirs: Sequence[_File], related: Mapping[_File, 
             and fit(other.file.path, one.file.path, path_is_directory=None) is not None
         ]
         yield Finding(
-            "error", "missing edge", f"{producer} -> {consumer}: {path}", f"{consumer} reads {path} of {producer}",
-            "; ".join(said[:3]) or f"nothing about {path}", "nothing keeps the reader from reading too early",
+            "error", "missing edge", f"{producer} -> {consumer}", one.paths, "an edge",
+            "; ".join(said[:3]) or "nothing about it", "nothing keeps the reader from reading too early",
         )  # fmt: skip
 
 
 def _unknown_edges(theirs: Sequence[_File], related: _Related) -> Iterator[Finding]:
     for other in theirs:
-        there = {edge for one, others in related.items() if other in others for edge in one.edges}
+        meant = [one for one, others in related.items() if other in others]
+        writers = frozenset().union(*(one.producers for one in meant))
+        readers = frozenset().union(*(one.consumers for one in meant))
         for producer, consumer in other.edges:
-            if (producer, consumer) not in there:
+            if producer not in writers or consumer not in readers:
                 yield Finding(
-                    "warning", "unknown edge", f"{producer} -> {consumer}: {other.file.path}",
-                    f"{consumer} reads no such file of {producer}", _ends(other.file), "without effect",
+                    "warning", "unknown edge", f"{producer} -> {consumer}", (other.file.path,), "no such edge",
+                    _ends(other.file), "without effect",
                 )  # fmt: skip
 
 
@@ -196,12 +216,12 @@ def _kept(one: _File, related: _Related) -> Iterator[Finding]:
         # With consumers it is a missing edge already.
         if not one.consumers:
             yield Finding(
-                "warning", "missing file", one.name, "permanent: a workflow output",
-                f"nothing about {_inner(one.file.path)}", "it is kept only if the runtime keeps what it is not told of",
+                "warning", "missing file", one.writer, one.paths, "permanent: a workflow output", "nothing about it",
+                "it is kept only if the runtime keeps what it is not told of",
             )  # fmt: skip
     elif one.file.permanent and not permanent:
         yield Finding(
-            "error", "permanent", one.name, "permanent", f"{_paths(others)}: not permanent",
+            "error", "permanent", one.writer, one.paths, "permanent", f"{_paths(others)}: not permanent",
             "a result could be lost at the end of the run",
         )  # fmt: skip
     elif not one.file.permanent:
@@ -210,17 +230,18 @@ def _kept(one: _File, related: _Related) -> Iterator[Finding]:
         ]
         if needless:
             yield Finding(
-                "warning", "permanent", one.name, "not permanent", f"{_paths(needless)}: permanent",
+                "warning", "permanent", one.writer, one.paths, "not permanent", f"{_paths(needless)}: permanent",
                 "it is kept for nothing",
             )  # fmt: skip
 
 
 def _excluded(one: _File, related: Mapping[_File, Fit]) -> Iterator[Finding]:
-    excluded = [other for other, found in related.items() if other.file.excluded]
+    excluded = [other for other in related if other.file.excluded]
     if one.consumers and excluded:
         whole = not is_pattern(_inner(one.file.path)) or any(is_pattern(other.file.path) for other in excluded)
         yield Finding(
-            "error" if whole else "warning", "excluded", one.name, "coordinated", f"{_paths(excluded)}: excluded",
+            "error" if whole else "warning", "excluded", one.writer, one.paths, "coordinated",
+            f"{_paths(excluded)}: excluded",
             "nothing is coordinated: a reader could see partial data" if whole else "perhaps a file that others read",
         )  # fmt: skip
 
@@ -230,8 +251,12 @@ def _paths(files: Iterable[_File]) -> str:
 
 
 def _ends(file: CoordinatedFile) -> str:
-    written, read = (", ".join(names) or "nobody" for names in (file.producers, file.consumers))
-    return f"{file.path}: written by {written}, read by {read}"
+    return f"{file.path}: written by {_names(file.producers)}, read by {_names(file.consumers)}"
+
+
+def _names(applications: Sequence[str]) -> str:
+    shown = ", ".join(applications[:_MOST_NAMES]) or "nobody"
+    return shown if len(applications) <= _MOST_NAMES else f"{shown} and {len(applications) - _MOST_NAMES} more"
 
 
 def _inner(path: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from posixpath import commonprefix
 
-from streamflow_io.hints.globs import is_pattern, overlap
+from streamflow_io.hints.globs import is_pattern, matches, overlap
 
 from .names import application_name
 
@@ -70,9 +70,9 @@ class Fit:
     entry: str = ""
 
     @property
-    def score(self) -> tuple[int, int]:
+    def score(self) -> tuple[int, int, bool]:
         """The greater, the better."""
-        return self.literal, self.components
+        return self.literal, self.components, self.relation is Relation.SAME
 
 
 def fit(
@@ -82,12 +82,12 @@ def fit(
 
     The beginning of a path is not compared: `/scratch/run/chr22.tar`, `out/chr*.tar` and
     `chromosome.individuals-*/chr22.tar` fit each other. Of several paths, the one with the longest common end is meant
-    (:attr:`Fit.score`).
+    (:attr:`Fit.score`). Paths with nothing but wildcards in common do not fit, unless one has nothing else.
 
     :param path: a path, or a glob
-    :param other: the same
-    :param path_is_directory: `path` may be a directory with `other` in it; None: if nothing else fits, and it is
-        no glob
+    :param other: the same, below the directory of an application
+    :param path_is_directory: `path` may be a directory with `other` in it; None: if it is no glob, and nothing else
+        fits
     :param other_is_directory: `other` is a directory, so that `path` may be in it
     :return: None if they have no common end
     """
@@ -102,6 +102,18 @@ def fit(
     return max((each for each in found if each is not None), key=lambda each: each.score, default=None)
 
 
+def includes(path: str, glob: str) -> bool:
+    """Whether the end of a path surely matches all that a glob matches."""
+    pattern = tail(path, glob)
+    # The wildcards of the glob are taken as characters: only `*` may stand for them.
+    return pattern == glob or (not {"?", "["} & set(pattern) and matches(pattern, glob))
+
+
+def tail(path: str, glob: str) -> str:
+    """The end of a path that has as many components as a glob."""
+    return "/".join(components(path)[-len(components(glob)) :])
+
+
 def components(path: str) -> list[str]:
     """The parts of a path between the slashes, without empty ones and `.`."""
     return [part for part in path.split("/") if part not in ("", ".")]
@@ -114,7 +126,10 @@ def _common_end(one: list[str], other: list[str], relation: Relation, entry: str
             break
         count += 1
         literal += _in_common(a, b)
-    return Fit(literal, count, relation, entry) if count else None
+    inner = other[1:] or other
+    if literal or count >= max(len(inner), 1) or (count and includes("/".join(one), "/".join(inner))):
+        return Fit(literal, count, relation, entry)
+    return None
 
 
 def _in_common(one: str, other: str) -> int:
