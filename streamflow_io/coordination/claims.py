@@ -100,6 +100,8 @@ def claim(
     """What a file of the configuration says of an output, or why hints cannot say that."""
     if output.kind is OutputKind.OTHER:
         return f"{output.name} is no File, File[] or Directory, so that no rule can hold for it"
+    if not all(glob.strip() for glob in covered.files):
+        return "a name of nothing but white space"
     n_files = None
     if file.committed.kind == "on_n_files":
         n_files = file.n_files

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streamflow_io.cli import main
 from streamflow_io.coordinating import plan_workflow
 from streamflow_io.coordination.annotation import annotate
 from streamflow_io.coordination.annotation_text import annotations_text
@@ -95,42 +95,53 @@ def test_inputs_become_streamable(tmp_path: Path) -> None:
     assert [(edge.delivery.value, edge.fallback) for edge in again.edges] == [("stream", None)]
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "streamflow_io.cli", "annotate", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+Run = Callable[..., tuple[int, str]]
 
 
-def test_the_command(tmp_path: Path) -> None:
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command; the exit code, and what it prints."""
+
+    def command(*arguments: object) -> tuple[int, str]:
+        code = main(["annotate", *map(str, arguments)])
+        printed, errors = capsys.readouterr()
+        assert errors == ""
+        return code, printed
+
+    return command
+
+
+def test_the_command(run: Run, tmp_path: Path) -> None:
     document = variants() | {"exclude": ["/scratch/*.log"], "storage": {"memory": ["/scratch/aligned.sam"], "fs": []}}
     rule(document, "sort").update(committed="on_file", file_deps=["/scratch/sort.log"])
     app(document, "call")["name"] = "caller"
     source, output = write(tmp_path / "capio.json", document), tmp_path / "annotations.yml"
     file = variants_file(tmp_path)
-    told = run(file, "--from", source, "--output", output)
-    assert (told.returncode, told.stderr) == (0, "")
+    code, told = run(file, "--from", source, "--output", output)
+    assert code == 0
     for line in (
         "not expressed: application caller: no step, or more than one, has this name",
         "not expressed: /scratch/*.log: exclude: hints coordinate only what they name; no rule is written for it",
         "not expressed: /scratch/aligned.sam: storage: memory has no hint",
     ):
-        assert line in told.stdout
+        assert line in told
         assert line.removeprefix("not expressed: ") in output.read_text()
     (entry,) = plain(parse(output.read_text()))["steps"]["/sort"]  # type: ignore[index]
     assert [StreamingRule.model_validate(each).file_deps for each in entry["rules"]] == [("sort.log",)]
     assert validate(str(CWL["variants"]), None, str(output)).ok
 
-    refused = run(file, "--from", source, "--output", output)
-    assert refused.returncode == 1
-    assert "--output" in refused.stdout
-    assert "--force" in refused.stdout
+    code, told = run(file, "--from", source, "--output", output)
+    assert code == 1
+    assert "--output" in told
+    assert "--force" in told
     output.write_text("")
-    forced = run(file, "--from", source, "--output", output, "--force", "--json")
-    assert forced.returncode == 0
-    assert {each["subject"] for each in json.loads(forced.stdout)["unexpressed"]} >= {"application caller"}
+    code, told = run(file, "--from", source, "--output", output, "--force", "--json")
+    assert code == 0
+    assert {each["subject"] for each in json.loads(told)["unexpressed"]} >= {"application caller"}
     assert plain(parse(output.read_text())) is not None
 
 
-def test_a_file_of_another_workflow_is_no_success(tmp_path: Path) -> None:
-    told = run(variants_file(tmp_path), "--from", write(tmp_path / "capio.json", genomes()))
-    assert told.returncode == 1
-    assert "# - application sifting: no step, or more than one, has this name" in told.stdout
+def test_a_file_of_another_workflow_is_no_success(run: Run, tmp_path: Path) -> None:
+    code, told = run(variants_file(tmp_path), "--from", write(tmp_path / "capio.json", genomes()))
+    assert code == 1
+    assert "# - application sifting: no step, or more than one, has this name" in told

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from streamflow_io.cli import main
 from streamflow_io.coordinating import plan_workflow
 from streamflow_io.coordination.capio_cl import write_capio_cl
 from streamflow_io.coordination.comparison import compare
@@ -124,21 +125,33 @@ def test_a_file_that_lets_readers_in_too_early(plans: dict[str, Plan], tmp_path:
     ]
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "streamflow_io.cli", "coordination", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+Run = Callable[..., tuple[int, str]]
 
 
-def test_the_command(tmp_path: Path) -> None:
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command; the exit code, and what it prints."""
+
+    def command(*arguments: object) -> tuple[int, str]:
+        code = main(["coordination", *map(str, arguments)])
+        printed, errors = capsys.readouterr()
+        assert errors == ""
+        return code, printed
+
+    return command
+
+
+def test_the_command(run: Run, tmp_path: Path) -> None:
     streamflow_file = variants_file(tmp_path)
-    right = run(streamflow_file, "--check", write(tmp_path / "right.json", variants()))
-    assert (right.returncode, right.stderr) == (0, "")
-    assert "right.json: says what the workflow variant-calling and its hints say" in right.stdout
+    code, printed = run(streamflow_file, "--check", write(tmp_path / "right.json", variants()))
+    assert code == 0
+    assert "right.json: says what the workflow variant-calling and its hints say" in printed
     document = variants()
     app(document, "sort")["input_stream"] = []
-    wrong = run(streamflow_file, "--check", write(tmp_path / "wrong.json", document), "--json")
-    assert (wrong.returncode, wrong.stderr) == (1, "")
-    told = json.loads(wrong.stdout)
+    wrong = write(tmp_path / "wrong.json", document)
+    code, printed = run(streamflow_file, "--check", wrong, "--json")
+    assert code == 1
+    told = json.loads(printed)
     assert told["ok"] is False
     assert told["findings"] == [
         {
@@ -151,6 +164,17 @@ def test_the_command(tmp_path: Path) -> None:
             "consequence": "nothing keeps the reader from reading too early",
         }
     ]
+
+
+def test_the_table_names_steps_files_and_sides(tmp_path: Path) -> None:
+    document = variants()
+    app(document, "sort")["input_stream"] = []
+    console = Console(file=io.StringIO(), width=120)
+    check(variants_file(tmp_path), write(tmp_path / "capio.json", document)).show(console)
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    for text in ("missing edge", "/fixmate -> /sort", "  fixed.bam", "read by nobody", "1 error, 0 warnings"):
+        assert text in shown
 
 
 def test_warnings_alone_are_well(tmp_path: Path) -> None:
