@@ -6,6 +6,7 @@ import io
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from streamflow_io.hints.models import StreamingRule
 
@@ -28,9 +29,9 @@ def annotations_text(annotation: Annotation, origin: str, notes: tuple[str, ...]
     if annotation.unexpressed:
         lines += ["Not expressed:", *(f"- {each.subject}: {each.reason}" for each in annotation.unexpressed)]
     root.yaml_set_start_comment("\n".join(map(_printable, lines)))
-    root["steps"] = CommentedMap((step, _hints(rules)) for step, rules in annotation.rules.items())
+    root["steps"] = CommentedMap((_scalar(step), _hints(rules)) for step, rules in annotation.rules.items())
     if annotation.streamable:
-        ports = CommentedSeq(annotation.streamable)
+        ports = CommentedSeq(map(_scalar, annotation.streamable))
         for index, paths in enumerate(annotation.streamable.values()):
             before = _printable(f"reads {_first(paths)} as it is written: {_FRONT_TO_BACK}")
             ports.yaml_set_comment_before_after_key(index, before=before, indent=2)
@@ -59,9 +60,14 @@ def _rule(rule: StreamingRule) -> CommentedMap:
     written = {"port": rule.port, "committed": str(rule.committed), "mode": rule.mode, **written}
     for key, value in written.items():
         if isinstance(value, list):
-            written[key] = CommentedSeq(value)
+            written[key] = CommentedSeq(map(_scalar, value))
             written[key].fa.set_flow_style()
     return CommentedMap(written)
+
+
+def _scalar(text: str) -> str:
+    # In other styles ruamel.yaml writes some characters that it does not read again.
+    return text if text.isascii() and text.isprintable() else DoubleQuotedScalarString(text)
 
 
 def _first(paths: tuple[str, ...]) -> str:

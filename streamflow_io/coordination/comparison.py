@@ -17,7 +17,7 @@ from typing import Literal
 from streamflow_io.hints.globs import is_pattern
 
 from .configuration import Configuration, CoordinatedFile
-from .matching import Fit, Relation, StepNames, components, fit
+from .matching import Fit, PathIndex, Relation, StepNames, components, fit
 from .rule_differences import Severity, differences
 
 Kind = Literal[
@@ -82,17 +82,20 @@ def compare(workflow: Configuration, file: Configuration, steps: Iterable[str]) 
     :return: each contradiction once, errors first; none if running with the file gives what the hints ask for
     """
     names = StepNames(steps)
-    ours, theirs = _files(workflow, names), _files(file, names)
-    related = {one: {other: found for other in theirs if (found := _related(one, other)) is not None} for one in ours}
+    ours = _files(workflow, names)
+    theirs = PathIndex((other.file.path, other) for other in _files(file, names))
+    pairs = _pairs(ours, theirs)
     findings = [
         *_unknown_applications(file, names),
-        *_unknown_edges(theirs, related),
-        *(finding for one in ours for finding in _missing_edges(one, theirs, related[one])),
-        *(finding for one in ours for finding in _kept(one, related)),
-        *(finding for one in ours for finding in _excluded(one, related[one])),
+        *(finding for other in pairs.theirs for finding in _unknown_edges(other, pairs)),
     ]
     for one in ours:
-        for other in _meant(one, related):
+        findings += [
+            *_missing_edges(one, theirs, pairs.ours[one]),
+            *_kept(one, pairs),
+            *_excluded(one, pairs.ours[one]),
+        ]
+        for other in _meant(one, pairs):
             for severity, kind, wanted, written, consequence in differences(one.file, other.file):
                 said = f"{other.file.path}: {written}"
                 findings.append(Finding(severity, kind, one.writer, one.paths, wanted, said, consequence))
@@ -140,30 +143,40 @@ def _related(ours: _File, theirs: _File) -> Fit | None:
     )
 
 
-_Related = Mapping[_File, Mapping[_File, Fit]]
+@dataclass(frozen=True)
+class _Pairs:
+    """Which files of the workflow and of the file can be the same, seen from both."""
+
+    ours: Mapping[_File, Mapping[_File, Fit]]
+    theirs: Mapping[_File, Mapping[_File, Fit]]
 
 
-def _meant(one: _File, related: _Related) -> Iterator[_File]:
+def _pairs(ours: Iterable[_File], theirs: PathIndex[_File]) -> _Pairs:
+    by_ours: dict[_File, dict[_File, Fit]] = {}
+    by_theirs: dict[_File, dict[_File, Fit]] = {other: {} for other in theirs.near("*")}
+    for one in ours:
+        by_ours[one] = {}
+        for other in theirs.near(one.file.path):
+            if (found := _related(one, other)) is not None:
+                by_ours[one][other] = by_theirs[other][one] = found
+    return _Pairs(by_ours, by_theirs)
+
+
+def _meant(one: _File, pairs: _Pairs) -> Iterator[_File]:
     """The files whose rules hold for one of ours: of all that its steps write, those of the longest common end.
 
     The rule of a directory is not that of the files in it. If ours is a glob, each of theirs can be a part of it that
     fits no other of ours better.
     """
-
-    def candidates(of: _File) -> dict[_File, Fit]:
-        return {
-            other: found
-            for other, found in related[of].items()
-            if other.producers and found.relation is Relation.SAME and not other.file.excluded
-        }
-
-    ours = candidates(one)
-    best = max((found.score for found in ours.values()), default=None)
-    for other, found in ours.items():
-        part = is_pattern(_inner(one.file.path)) and all(
-            fits[other].score <= found.score for fits in related.values() if other in fits
-        )
-        if part or found.score == best:
+    candidates = {
+        other: found.score
+        for other, found in pairs.ours[one].items()
+        if other.producers and found.relation is Relation.SAME and not other.file.excluded
+    }
+    best = max(candidates.values(), default=None)
+    for other, score in candidates.items():
+        part = is_pattern(_inner(one.file.path)) and all(found.score <= score for found in pairs.theirs[other].values())
+        if part or score == best:
             yield other
 
 
@@ -177,7 +190,7 @@ def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Fin
             )  # fmt: skip
 
 
-def _missing_edges(one: _File, theirs: Sequence[_File], related: Mapping[_File, Fit]) -> Iterator[Finding]:
+def _missing_edges(one: _File, theirs: PathIndex[_File], related: Mapping[_File, Fit]) -> Iterator[Finding]:
     # Who writes a file and who reads it can be said with different globs.
     writers = frozenset().union(*(other.producers for other in related))
     readers = frozenset().union(*(other.consumers for other in related))
@@ -186,7 +199,7 @@ def _missing_edges(one: _File, theirs: Sequence[_File], related: Mapping[_File, 
             continue
         said = [
             _ends(other.file)
-            for other in theirs
+            for other in theirs.near(one.file.path)
             if (producer in other.producers or consumer in other.consumers)
             and fit(other.file.path, one.file.path, path_is_directory=None) is not None
         ]
@@ -196,21 +209,19 @@ def _missing_edges(one: _File, theirs: Sequence[_File], related: Mapping[_File, 
         )  # fmt: skip
 
 
-def _unknown_edges(theirs: Sequence[_File], related: _Related) -> Iterator[Finding]:
-    for other in theirs:
-        meant = [one for one, others in related.items() if other in others]
-        writers = frozenset().union(*(one.producers for one in meant))
-        readers = frozenset().union(*(one.consumers for one in meant))
-        for producer, consumer in other.edges:
-            if producer not in writers or consumer not in readers:
-                yield Finding(
-                    "warning", "unknown edge", f"{producer} -> {consumer}", (other.file.path,), "no such edge",
-                    _ends(other.file), "without effect",
-                )  # fmt: skip
+def _unknown_edges(other: _File, pairs: _Pairs) -> Iterator[Finding]:
+    writers = frozenset().union(*(one.producers for one in pairs.theirs[other]))
+    readers = frozenset().union(*(one.consumers for one in pairs.theirs[other]))
+    for producer, consumer in other.edges:
+        if producer not in writers or consumer not in readers:
+            yield Finding(
+                "warning", "unknown edge", f"{producer} -> {consumer}", (other.file.path,), "no such edge",
+                _ends(other.file), "without effect",
+            )  # fmt: skip
 
 
-def _kept(one: _File, related: _Related) -> Iterator[Finding]:
-    others = related[one]
+def _kept(one: _File, pairs: _Pairs) -> Iterator[Finding]:
+    others = pairs.ours[one]
     permanent = [other for other in others if other.file.permanent]
     if one.file.permanent and not others:
         # With consumers it is a missing edge already.
@@ -225,9 +236,7 @@ def _kept(one: _File, related: _Related) -> Iterator[Finding]:
             "a result could be lost at the end of the run",
         )  # fmt: skip
     elif not one.file.permanent:
-        needless = [
-            other for other in permanent if not any(our.file.permanent for our in related if other in related[our])
-        ]
+        needless = [other for other in permanent if not any(our.file.permanent for our in pairs.theirs[other])]
         if needless:
             yield Finding(
                 "warning", "permanent", one.writer, one.paths, "not permanent", f"{_paths(needless)}: permanent",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.coordination.annotation import Annotation, annotate
@@ -203,6 +203,7 @@ files = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(files, max_size=6, unique_by=lambda each: each.path))
 def test_rules_are_valid_together_whatever_the_file_says(given: list[CoordinatedFile]) -> None:
     annotation = annotated(*given)
@@ -217,6 +218,7 @@ def test_rules_are_valid_together_whatever_the_file_says(given: list[Coordinated
     assert annotation.file.model_dump() is not None
 
 
+@settings(deadline=None)
 @given(st.lists(files, max_size=6, unique_by=lambda each: each.path))
 def test_nothing_is_dropped_silently(given: list[CoordinatedFile]) -> None:
     """What has a rule of its own, and is written by a step, becomes a rule or is told of."""
@@ -232,6 +234,7 @@ def test_nothing_is_dropped_silently(given: list[CoordinatedFile]) -> None:
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(lambda name: "/" not in name)
 
 
+@settings(deadline=None)
 @given(names, names)
 def test_the_text_is_the_annotations_file(name: str, dep: str) -> None:
     given = file(f"all/{name}", "on_file", file_deps=(f"x/{dep}",), producers=("make", name), in_memory=True)
