@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from .coordinating import plan_workflow
 from .coordination.annotation import Annotation, annotate
 from .coordination.annotation_text import annotations_text
 from .coordination_files import load_capio_cl, write_atomically
@@ -48,8 +46,8 @@ class Annotated:
 
     def show(self, console: Console) -> None:
         if self.output is None:
-            # Not by the console: what it prints is folded at the width of the terminal.
-            sys.stdout.write(self.text)
+            # Not printed: that would fold it at the width of the terminal.
+            console.file.write(self.text)
             return
         for each in self.annotation.unexpressed:
             _warn(console, f"not expressed: {each.subject}: {each.reason}")
@@ -76,6 +74,8 @@ def run(arguments: argparse.Namespace) -> Annotated:
         raise _output_error(output, "exists", "another file, or --force to overwrite it")
     streamflow_file = Path(arguments.streamflow_file)
     configuration = load_capio_cl(arguments.source)
+    from .coordinating import plan_workflow  # StreamFlow takes long to import
+
     plan = plan_workflow(streamflow_file, arguments.workflow)
     annotation = annotate(configuration, plan.steps, plan.outputs, plan.routes, plan.jobs)
     text = annotations_text(annotation, arguments.source.name, _notes(streamflow_file))

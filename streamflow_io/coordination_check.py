@@ -14,6 +14,8 @@ from rich.text import Text
 from .coordination.comparison import Finding, compare
 from .coordination_files import load_capio_cl
 
+_MOST_PATHS = 5
+
 
 @dataclass(frozen=True)
 class Check:
@@ -63,8 +65,17 @@ def _table(findings: tuple[Finding, ...]) -> Table:
     for finding in findings:
         colour = "red" if finding.severity == "error" else "yellow"
         sides = f"workflow: {finding.workflow}\nfile: {finding.file}\n{finding.consequence}"
-        table.add_row(Text(finding.severity, colour), Text(f"{finding.kind}\n{finding.subject}"), Text(sides))
+        table.add_row(
+            Text(finding.severity, colour),
+            Text(f"{finding.kind}\n{finding.subject}{_paths(finding.paths)}"),
+            Text(sides),
+        )
     return table
+
+
+def _paths(paths: tuple[str, ...]) -> str:
+    more = [f"and {len(paths) - _MOST_PATHS} more"] if len(paths) > _MOST_PATHS else []
+    return "".join(f"\n  {line}" for line in (*paths[:_MOST_PATHS], *more))
 
 
 def _several(number: int, noun: str) -> str:

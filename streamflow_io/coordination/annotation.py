@@ -16,11 +16,11 @@ from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import AnnotationsFile, Streaming
 
-from .claims import Claim, Covered, FindDependency, claim, covers, dependency_glob, in_job, includes
+from .claims import Claim, Covered, FindDependency, claim, covers, dependency_glob, in_job
 from .configuration import Configuration, CoordinatedFile
 from .graph import Input, Output, OutputKind, Route
 from .known_jobs import KnownJobs, instance
-from .matching import Relation, StepNames, fit
+from .matching import Relation, StepNames, fit, includes
 from .merging import AnnotatedRule, Unexpressed, merge
 
 
@@ -128,6 +128,7 @@ class _Annotator:
         self._without_hint(file)
         if not file.producers:
             yield from self._without_writer(file)
+        meant: list[Output] = []
         for step in self._steps(file.producers):
             targets = self._targets(file.path, step, file.is_directory or None)
             if not targets:
@@ -143,7 +144,8 @@ class _Annotator:
             around = [output.name for output, covered in targets.items() if covered.fit.relation is Relation.AROUND]
             if around and not _is_default(file) and all(each.part == "kept" for each in claims):
                 self._tell(file.path, f"a directory around {', '.join(around)}: rules are for outputs")
-            self._unknown_readers(file, targets)
+            meant += targets
+        self._unknown_readers(file, meant)
 
     def _without_hint(self, file: CoordinatedFile) -> None:
         """Tell what no hint can say of any file."""
@@ -208,8 +210,7 @@ class _Annotator:
             if covered.fit.literal or any(includes(file.path, glob) for of_job in globs for glob in of_job):
                 yield Claim(output, file.path, "kept", permanent=True)
 
-    def _unknown_readers(self, file: CoordinatedFile, targets: Iterable[Output]) -> None:
-        outputs = list(targets)
+    def _unknown_readers(self, file: CoordinatedFile, outputs: Sequence[Output]) -> None:
         readers = {reader.step for output in outputs for reader in self.readers.get(output, ())}
         for step in self._steps(file.consumers):
             if outputs and step not in readers:
@@ -232,7 +233,7 @@ class _Annotator:
             writers = [self._steps(f.producers) for f in self.configuration.files if f.path == path and f.producers]
             if writers and not any(step in steps for steps in writers):
                 return f"file_deps: {path} is of another application, and a rule waits for files of its own step only"
-            targets = self._targets(path, step)
+            targets = self._targets(path, step, is_directory=False)
             whole = [output.port for output, covered in targets.items() if not covered.files]
             globs = [dependency_glob(glob, ports) for covered in targets.values() for glob in covered.files]
             if not targets and (name := in_job(path, step)):

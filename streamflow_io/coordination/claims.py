@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from streamflow_io.hints.commit import CommitRule
-from streamflow_io.hints.globs import is_pattern, matches, overlap
+from streamflow_io.hints.globs import is_pattern, overlap
 from streamflow_io.hints.models import FiringRule
 
 from .configuration import CoordinatedFile
 from .graph import Output, OutputKind
-from .matching import Fit, Relation, StepNames, components, fit
+from .matching import Fit, Relation, StepNames, components, fit, includes, tail
 from .names import application_name
 
 # What a claim is about: the output as a whole, some entries of it, the directory that the files of a File[] are in; or
@@ -75,14 +75,13 @@ def covers(
     :param is_directory: the path is one; None: not known
     :return: None if it does not fit
     """
-    application = f"{application_name(output.step)}*"
     holds_entries = output.kind is OutputKind.DIRECTORY
-    fits = {}
+    fits: dict[str, Fit] = {}
     for glob in dict.fromkeys(glob for of_job in globs for glob in of_job):
-        whole = f"{application}/{glob}"
-        found = fit(path, whole, path_is_directory=is_directory, other_is_directory=holds_entries)
-        if found is not None:
-            fits[glob] = found
+        for directory in _directories(output.step):
+            found = fit(path, f"{directory}/{glob}", path_is_directory=is_directory, other_is_directory=holds_entries)
+            if found is not None and (glob not in fits or found.score > fits[glob].score):
+                fits[glob] = found
     if not fits:
         return None
     nearest = max(fits, key=lambda glob: fits[glob].score)
@@ -91,20 +90,8 @@ def covers(
         return Covered((best.entry,), best)
     several = output.kind is OutputKind.FILES and best.relation is Relation.SAME
     if several and not any(all(includes(path, glob) for glob in of_job) for of_job in globs):
-        return Covered((_tail(path, nearest),), best)
+        return Covered((tail(path, nearest),), best)
     return Covered((), best)
-
-
-def _tail(path: str, glob: str) -> str:
-    """The end of a path that is as long as a glob."""
-    return "/".join(components(path)[-len(components(glob)) :])
-
-
-def includes(path: str, glob: str) -> bool:
-    """Whether a path surely matches all that a glob matches."""
-    pattern = _tail(path, glob)
-    # The wildcards of the glob are taken as characters: only `*` may stand for them.
-    return pattern == glob or (not {"?", "["} & set(pattern) and matches(pattern, glob))
 
 
 def claim(
@@ -113,6 +100,8 @@ def claim(
     """What a file of the configuration says of an output, or why hints cannot say that."""
     if output.kind is OutputKind.OTHER:
         return f"{output.name} is no File, File[] or Directory, so that no rule can hold for it"
+    if not all(glob.strip() for glob in covered.files):
+        return "a name of nothing but white space"
     n_files = None
     if file.committed.kind == "on_n_files":
         n_files = file.n_files
@@ -156,6 +145,12 @@ def dependency_glob(name: str, ports: Collection[str]) -> str:
 def in_job(path: str, step: str) -> str:
     """A path as seen from the job's output directory; of a path that does not begin with it, the last component."""
     parts = components(path)
-    if len(parts) > 1 and not path.startswith("/") and overlap(parts[0], f"{application_name(step)}*"):
+    if len(parts) > 1 and not path.startswith("/") and any(overlap(parts[0], each) for each in _directories(step)):
         return "/".join(parts[1:])
     return parts[-1] if parts else ""
+
+
+def _directories(step: str) -> tuple[str, str]:
+    """The directories of the jobs of a step: of one job, and of the instances of a scatter."""
+    name = application_name(step)
+    return name, f"{name}-*"

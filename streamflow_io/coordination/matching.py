@@ -7,15 +7,18 @@ up by :class:`StepNames`; a path is compared by its end with :func:`fit`, becaus
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from posixpath import commonprefix
+from typing import Generic, TypeVar
 
-from streamflow_io.hints.globs import is_pattern, overlap
+from streamflow_io.hints.globs import is_pattern, matches, overlap
 
 from .names import application_name
 
+T = TypeVar("T")
 _WILDCARD = re.compile(r"\[!?\]?[^\]]*\]|[*?]")
 _INSTANCE = re.compile(r"(.+?)[-_.]?\d+(?:\.\d+)*")
 
@@ -70,9 +73,9 @@ class Fit:
     entry: str = ""
 
     @property
-    def score(self) -> tuple[int, int]:
+    def score(self) -> tuple[int, int, bool]:
         """The greater, the better."""
-        return self.literal, self.components
+        return self.literal, self.components, self.relation is Relation.SAME
 
 
 def fit(
@@ -82,12 +85,12 @@ def fit(
 
     The beginning of a path is not compared: `/scratch/run/chr22.tar`, `out/chr*.tar` and
     `chromosome.individuals-*/chr22.tar` fit each other. Of several paths, the one with the longest common end is meant
-    (:attr:`Fit.score`).
+    (:attr:`Fit.score`). Paths with nothing but wildcards in common do not fit, unless one has nothing else.
 
     :param path: a path, or a glob
-    :param other: the same
-    :param path_is_directory: `path` may be a directory with `other` in it; None: if nothing else fits, and it is
-        no glob
+    :param other: the same, below the directory of an application
+    :param path_is_directory: `path` may be a directory with `other` in it; None: if it is no glob, and nothing else
+        fits
     :param other_is_directory: `other` is a directory, so that `path` may be in it
     :return: None if they have no common end
     """
@@ -102,24 +105,82 @@ def fit(
     return max((each for each in found if each is not None), key=lambda each: each.score, default=None)
 
 
-def components(path: str) -> list[str]:
+class PathIndex(Generic[T]):
+    """Things with paths, to be found by paths that may :func:`fit`: a configuration can have thousands of either."""
+
+    def __init__(self, things: Iterable[tuple[str, T]]) -> None:
+        self._all: list[T] = []
+        self._patterns: set[int] = set()
+        self._with: dict[str, set[int]] = {}
+        for index, (path, thing) in enumerate(things):
+            self._all.append(thing)
+            parts = components(path)
+            if any(map(is_pattern, parts)):
+                self._patterns.add(index)
+            for part in parts:
+                self._with.setdefault(part, set()).add(index)
+
+    def near(self, path: str) -> list[T]:
+        """All things whose paths can fit, and some others, in their order."""
+        parts = components(path)
+        if any(map(is_pattern, parts)):
+            return self._all
+        found = self._patterns.union(*(self._with.get(part, set()) for part in parts))
+        return [self._all[index] for index in sorted(found)]
+
+
+def includes(path: str, glob: str) -> bool:
+    """Whether the end of a path surely matches all that a glob matches."""
+    pattern = tail(path, glob)
+    # The wildcards of the glob are taken as characters: only `*` may stand for them.
+    return pattern == glob or (not {"?", "["} & set(pattern) and matches(pattern, glob))
+
+
+def tail(path: str, glob: str) -> str:
+    """The end of a path that has as many components as a glob."""
+    return "/".join(components(path)[-len(components(glob)) :])
+
+
+@lru_cache(maxsize=4096)
+def components(path: str) -> tuple[str, ...]:
     """The parts of a path between the slashes, without empty ones and `.`."""
-    return [part for part in path.split("/") if part not in ("", ".")]
+    return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-def _common_end(one: list[str], other: list[str], relation: Relation, entry: str = "") -> Fit | None:
+def _meet(one: str, other: str) -> bool:
+    """Whether there can be a name that two components both match."""
+    if one == other:
+        return True
+    start, end = _ends(one)
+    other_start, other_end = _ends(other)
+    if not (start.startswith(other_start) or other_start.startswith(start)):
+        return False  # what most differ in, and faster than the walk over both globs
+    return (end.endswith(other_end) or other_end.endswith(end)) and overlap(one, other)
+
+
+@lru_cache(maxsize=4096)
+def _ends(component: str) -> tuple[str, str]:
+    """What a component begins and ends with, up to its first wildcard and from its last."""
+    parts = _WILDCARD.split(component)
+    return parts[0], parts[-1]
+
+
+def _common_end(one: Sequence[str], other: Sequence[str], relation: Relation, entry: str = "") -> Fit | None:
     literal = count = 0
     for a, b in zip(reversed(one), reversed(other), strict=False):
-        if not overlap(a, b):
+        if not _meet(a, b):
             break
         count += 1
         literal += _in_common(a, b)
-    return Fit(literal, count, relation, entry) if count else None
+    inner = other[1:] or other
+    if literal or count >= max(len(inner), 1) or (count and includes("/".join(one), "/".join(inner))):
+        return Fit(literal, count, relation, entry)
+    return None
 
 
 def _in_common(one: str, other: str) -> int:
     """How many characters of two components stand for themselves in both, roughly: for an order, not for a proof."""
     if one == other or not is_pattern(one) or not is_pattern(other):
         return min(len(_WILDCARD.sub("", text)) for text in (one, other))
-    parts, others = _WILDCARD.split(one), _WILDCARD.split(other)
-    return len(commonprefix([parts[0], others[0]])) + len(commonprefix([parts[-1][::-1], others[-1][::-1]]))
+    (start, end), (other_start, other_end) = _ends(one), _ends(other)
+    return len(commonprefix([start, other_start])) + len(commonprefix([end[::-1], other_end[::-1]]))

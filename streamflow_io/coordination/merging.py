@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter
-from streamflow_io.hints.models import StreamingRule
+from streamflow_io.hints.models import Start, StreamingRule
 from streamflow_io.hints.rules import find_cycle
 
 from .claims import Claim
@@ -155,11 +155,22 @@ def _with_all_entries(
     return whole, entries
 
 
+def _start(output: Output, claim: Claim, files: Sequence[str]) -> Start | None:
+    """When consumers start, of which a configuration says nothing. None: as the mode has it."""
+    if output.kind is OutputKind.DIRECTORY and not files and claim.committed == _ON_CLOSE:
+        return "producer"  # else the files would be had only when all are there
+    replaced = (rule for rule in output.rules if rule.mode == claim.mode and set(rule.files) == set(files))
+    return next((rule.start for rule in replaced), None)
+
+
 def _rule(output: Output, group: _Group, claims: Sequence[Claim]) -> AnnotatedRule:
     first = group[0]
     fields: dict[str, object] = {"port": output.port, "committed": first.committed, "mode": first.mode}
-    if first.part == "entries":
-        fields["files"] = sorted({glob for claim in group for glob in claim.files})
+    files = sorted({glob for claim in group for glob in claim.files}) if first.part == "entries" else []
+    if files:
+        fields["files"] = files
+    if (start := _start(output, first, files)) is not None:
+        fields["start"] = start
     if first.file_deps:
         fields["fileDeps"] = first.file_deps
     if first.n_files is not None:

@@ -8,7 +8,7 @@ from typing import Literal
 from streamflow_io.hints.commit import CommitRule
 
 from .configuration import CoordinatedFile, HomeNode
-from .matching import Fit, Relation, fit
+from .matching import fit
 
 Severity = Literal["error", "warning"]
 RuleKind = Literal["committed", "mode", "fileDeps", "nFiles", "directory", "homeNode"]
@@ -19,15 +19,13 @@ _PARTIAL = "a reader could see partial data"
 _LATER = "readers wait longer than they must"
 
 
-def differences(workflow: CoordinatedFile, file: CoordinatedFile, found: Fit) -> Iterator[Difference]:
+def differences(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[Difference]:
     """Compare the rules for one file.
 
     Later than the hints say is a warning; earlier, or by another rule so that it could be earlier, an error.
-
-    :param found: how the two paths fit
     """
-    yield from _kind(workflow, file, found)
-    yield from _committed(workflow, file, found)
+    yield from _kind(workflow, file)
+    yield from _committed(workflow, file)
     if workflow.mode != file.mode and workflow.consumers:
         early = file.mode == "no_update"
         yield (
@@ -41,11 +39,9 @@ def differences(workflow: CoordinatedFile, file: CoordinatedFile, found: Fit) ->
         )  # fmt: skip
 
 
-def _kind(workflow: CoordinatedFile, file: CoordinatedFile, found: Fit) -> Iterator[Difference]:
-    if found.relation is not Relation.SAME or workflow.is_directory == file.is_directory:
-        return
+def _kind(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[Difference]:
     # Without a streaming item the language does not say which of both a path is.
-    if file.is_directory or not _is_default(file):
+    if workflow.is_directory != file.is_directory and (file.is_directory or not _is_default(file)):
         wanted, written = (("file", "directory")[f.is_directory] for f in (workflow, file))
         yield "error", "directory", wanted, written, "its rule does not hold as it is meant"
 
@@ -54,12 +50,10 @@ def _is_default(file: CoordinatedFile) -> bool:
     return (file.committed, file.mode) == (CommitRule(), "update")
 
 
-def _committed(workflow: CoordinatedFile, file: CoordinatedFile, found: Fit) -> Iterator[Difference]:
+def _committed(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[Difference]:
     if not workflow.consumers:
         return
     wanted, written = workflow.committed, file.committed
-    if found.relation is Relation.ENTRY and wanted.kind == "on_n_files" and written == CommitRule("on_close"):
-        return  # so are the entries counted
     if wanted != written:
         severity, consequence = _order(wanted, written)
         yield severity, "committed", f"committed {wanted}", f"committed {written}", consequence

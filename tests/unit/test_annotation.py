@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.coordination.annotation import Annotation, annotate
+from streamflow_io.coordination.annotation_text import annotations_text
 from streamflow_io.coordination.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.coordination.graph import Input, Output, OutputKind, Route
-from streamflow_io.hints import StreamingRule, parse_commit_rule
+from streamflow_io.hints import AnnotationsFile, StreamingRule, parse_commit_rule
+from streamflow_io.hints.files import parse, plain
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter
 from streamflow_io.hints.rules import find_cycle
@@ -201,6 +203,7 @@ files = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(files, max_size=6, unique_by=lambda each: each.path))
 def test_rules_are_valid_together_whatever_the_file_says(given: list[CoordinatedFile]) -> None:
     annotation = annotated(*given)
@@ -215,6 +218,7 @@ def test_rules_are_valid_together_whatever_the_file_says(given: list[Coordinated
     assert annotation.file.model_dump() is not None
 
 
+@settings(deadline=None)
 @given(st.lists(files, max_size=6, unique_by=lambda each: each.path))
 def test_nothing_is_dropped_silently(given: list[CoordinatedFile]) -> None:
     """What has a rule of its own, and is written by a step, becomes a rule or is told of."""
@@ -225,3 +229,16 @@ def test_nothing_is_dropped_silently(given: list[CoordinatedFile]) -> None:
         has_rule = (str(each.committed), each.mode) != ("on_termination", "update")
         if has_rule or each.excluded:
             assert each.path in expressed or each.path in told or "x" in each.producers
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(lambda name: "/" not in name)
+
+
+@settings(deadline=None)
+@given(names, names)
+def test_the_text_is_the_annotations_file(name: str, dep: str) -> None:
+    given = file(f"all/{name}", "on_file", file_deps=(f"x/{dep}",), producers=("make", name), in_memory=True)
+    annotation = annotated(given, file("log.txt", mode="no_update"))
+    text = annotations_text(annotation, f"{name}.json", (f"a note: {dep}",))
+    assert AnnotationsFile.model_validate(plain(parse(text))) == annotation.file
+    assert all(each.subject.isprintable() is False or each.subject in text for each in annotation.unexpressed)

@@ -143,6 +143,8 @@ def meaning(rules: dict[str, tuple[StreamingRule, ...]]) -> dict[str, set[tuple[
                 found.setdefault(port, set()).add((files, said, kept, rule.home_node))
         # Of a Directory, `no_update` is about its listing.
         like_the_whole = (whole.committed, "update", tuple(sorted(whole.file_deps)), whole.n_files)
+        if whole.committed.kind == "on_n_files" and PORTS[port][0] is DIRECTORY:
+            like_the_whole = (CommitRule("on_close"), "update", (), None)
         repeated = {each for each in found[port] if each[0] and each[1] == like_the_whole and whole.home_node is None}
         found[port] -= repeated
     nothing = {("", (CommitRule(), "update", (), None), False, None)}
