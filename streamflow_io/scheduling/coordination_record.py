@@ -17,8 +17,7 @@ from streamflow_io.coordination.configuration import Configuration
 from streamflow_io.coordination.graph import Output
 from streamflow_io.coordination.known_jobs import KnownJobs
 from streamflow_io.coordination_files import write_atomically
-
-COORDINATION_FILE = "coordination.json"
+from streamflow_io.telemetry.runs import COORDINATION_FILE
 
 
 class CoordinationRecord:
