@@ -22,6 +22,12 @@ from .hints.errors import HintError, HintErrors
 COMMANDS = (
     ("validate", "streamflow_io.validation", "check a CWL workflow and its hints, without running it"),
     ("plan", "streamflow_io.planning", "show what will stream in a StreamFlow file, and why something will not"),
+    (
+        "coordination",
+        "streamflow_io.coordinating",
+        "write what a StreamFlow file coordinates, in CAPIO-CL",
+    ),
+    ("annotate", "streamflow_io.annotating", "write an annotations file from a CAPIO-CL file"),
     ("storage", "streamflow_io.storage.probe", "measure a storage: its bandwidths for the StreamFlow file"),
     ("report", "streamflow_io.telemetry.report", "draw what runs measured: times, throughput, learning, constraints"),
     ("suggest", "streamflow_io.suggestions.command", "propose hints from what a run was seen to do; applies nothing"),

@@ -154,7 +154,7 @@ def _translated(workflow: WorkflowConfig, context: Any, path: Path, file: str, i
         )
     translator = _Planner(
         context=context,
-        name="plan",
+        name=workflow.name,
         output_directory=str(path.parent),
         cwl_definition=definition,
         cwl_inputs=inputs,
@@ -167,6 +167,8 @@ def _translated(workflow: WorkflowConfig, context: Any, path: Path, file: str, i
 
 class _Planner(IOAwareTranslator):
     """Plans also what has no hints."""
+
+    only_plans = True
 
     def may_have_hints(self, scheduler: IOAwareScheduler) -> bool:
         return True

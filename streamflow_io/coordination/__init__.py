@@ -1,23 +1,32 @@
 """What is coordinated between steps: the I/O graph, its stream edges and gangs. Pure: plain data in, plain data out."""
 
+from .configuration import Configuration, CoordinatedFile, HomeNode
+from .expansion import configure, stricter_than_served
 from .gangs import Gang, find_gangs
 from .graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, Step, StreamEdge
+from .known_jobs import KnownJobs
 from .plan import plan_edges
 from .possible import PossibleRoute, possible_routes
 
 __all__ = [
+    "Configuration",
+    "CoordinatedFile",
     "Delivery",
     "Gang",
+    "HomeNode",
     "Hop",
     "HopKind",
     "Input",
+    "KnownJobs",
     "Output",
     "OutputKind",
     "PossibleRoute",
     "Route",
     "Step",
     "StreamEdge",
+    "configure",
     "find_gangs",
     "plan_edges",
     "possible_routes",
+    "stricter_than_served",
 ]

@@ -78,6 +78,7 @@ class Output:
     :ivar streamable: written front to back
     :ivar obstacle: why it is known only when the job has ended, if so
     :ivar stream_obstacle: why a consumer cannot have it before commit, if so
+    :ivar globs: where it is, relative to the job's output directory; `*` where that is known only at run time
     """
 
     step: str
@@ -87,6 +88,7 @@ class Output:
     streamable: bool = False
     obstacle: str | None = None
     stream_obstacle: str | None = None
+    globs: tuple[str, ...] = ("*",)
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from .globs import is_pattern, overlap
 from .inheritance import (
     SEVERAL_FILES,
     Annotations,
+    Parameter,
     Scope,
     Step,
     StepAnnotations,
@@ -191,28 +192,42 @@ def _check_home_node(rule: Rule, steps: Collection[str]) -> Iterator[HintError]:
 
 
 def _check_cycles(step: Step, rules: Sequence[Rule]) -> list[HintError]:
+    cycle = find_cycle(step.outputs, [rule.value for rule in rules])
+    if cycle is None:
+        return []
+    waiting = [rules[index].value for index in cycle]
+    names = [", ".join(rule.files) or rule.port for rule in waiting]
+    message = f"rules wait for each other: {' -> '.join(names)}"
+    allowed = "fileDeps that do not lead back to the same files"
+    return [rules[min(cycle)].error(message, allowed, "fileDeps")]
+
+
+def find_cycle(outputs: Mapping[str, Parameter], rules: Sequence[StreamingRule]) -> list[int] | None:
+    """Look for rules that wait for each other through `fileDeps`.
+
+    :param outputs: the outputs of a step, by name
+    :param rules: all rules for them
+    :return: the indices of such rules, each before the one that it waits for, the first once more at the end; None if
+        there are none
+    """
     graph = {
-        index: [other for other, target in enumerate(rules) if _waits_for(step, rule.value, target.value)]
+        index: [other for other, target in enumerate(rules) if _waits_for(outputs, rule, target)]
         for index, rule in enumerate(rules)
     }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as cycle:
         # graphlib lists the nodes from the awaited to the waiting one
-        waiting = [rules[index].value for index in reversed(cycle.args[1])]
-        names = [", ".join(rule.files) or rule.port for rule in waiting]
-        first = rules[min(cycle.args[1])]
-        message = f"rules wait for each other: {' -> '.join(names)}"
-        return [first.error(message, "fileDeps that do not lead back to the same files", "fileDeps")]
-    return []
+        return list(reversed(cycle.args[1]))
+    return None
 
 
-def _waits_for(step: Step, rule: StreamingRule, other: StreamingRule) -> bool:
+def _waits_for(outputs: Mapping[str, Parameter], rule: StreamingRule, other: StreamingRule) -> bool:
     """Whether some file of one rule is committed by a file of the other."""
     for dep in rule.file_deps:
-        if dep in step.outputs:
+        if dep in outputs:
             if dep == other.port:
                 return True
-        elif any(overlap(dep, files) for files in other.files or step.outputs[other.port].globs):
+        elif any(overlap(dep, files) for files in other.files or outputs[other.port].globs):
             return True
     return False

@@ -19,6 +19,7 @@ from streamflow_io.telemetry.retention import remove_old_runs
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
 from streamflow_io.telemetry.writer import TelemetryWriter
 
+from .coordination_record import CoordinationRecord
 from .observer import JobObserver
 from .remembered import RememberedLimits
 from .storage_admission import StorageAdmission
@@ -37,6 +38,7 @@ class HintedRun:
     :param tools: the digests of the tools whose limits are learned, by step path
     :param streaming: the steps that run under the node runtime because they stream
     :param file: the CWL file
+    :param coordination: its coordination configuration, kept with the telemetry
     :param routes: what reaches what, if the run is observed
     """
 
@@ -48,9 +50,11 @@ class HintedRun:
         tools: Mapping[str, str],
         streaming: Collection[str],
         file: str,
+        coordination: CoordinationRecord,
         routes: Iterable[PossibleRoute] = (),
     ) -> None:
         self._workflow = workflow
+        self._coordination = coordination
         self._config = scheduler.config
         self._annotations = annotations
         self._file = file
@@ -78,6 +82,7 @@ class HintedRun:
             self._telemetry.write(EndRecord(time=time.time()))
             self._telemetry.close()
         if self._directory is not None:
+            self._coordination.write_ran(self._directory)
             logger.info(f"Telemetry of this run is in {self._directory}: streamflow-io report {self._directory.name}")
 
     def _more_jobs(self, step: str) -> bool:
@@ -93,6 +98,7 @@ class HintedRun:
     def _locate(self) -> Path:
         remove_old_runs()
         self._directory = create_run_directory(self._workflow.name)
+        self._coordination.write_planned(self._directory)
         return self._directory / TELEMETRY_FILE
 
     def _record(self, record: Record) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from streamflow_io.runtime import EmbeddedRuntime, ExitEvent, JobSpec
     from streamflow_io.runtime.protocol import Event
 
+    from .coordination_record import CoordinationRecord
     from .run import HintedRun
     from .storage_admission import StorageAdmission
 
@@ -119,12 +120,13 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         tools: Mapping[str, str],
         streaming: Collection[str],
         file: str,
+        coordination: CoordinationRecord,
         routes: Iterable[PossibleRoute] = (),
     ) -> None:
         """Serve the hints of a workflow that is about to run; see :class:`HintedRun`."""
         from .run import HintedRun
 
-        self._run = HintedRun(self, workflow, annotations, tools, streaming, file, routes)
+        self._run = HintedRun(self, workflow, annotations, tools, streaming, file, coordination, routes)
 
     def is_measured(self, job_name: str) -> bool:
         """Whether the time that a job spends in I/O is wanted."""

@@ -68,7 +68,7 @@ def output_globs(step: CWLExecuteStep, job: Job, port: str) -> tuple[str, ...]:
         return [str(v) for v in value] if isinstance(value, MutableSequence) else [str(value)]
 
     globs = processor.glob if isinstance(processor.glob, MutableSequence) else [processor.glob]
-    return tuple(_relative(pattern, job.output_directory) for glob in globs for pattern in evaluate(glob))
+    return tuple(relative_glob(pattern, job.output_directory) for glob in globs for pattern in evaluate(glob))
 
 
 def certain_path(processor: CommandOutputProcessor, globs: tuple[str, ...]) -> str | None:
@@ -99,6 +99,7 @@ def directory_of(globs: Iterable[str], entry: str) -> str | None:
     return None
 
 
-def _relative(pattern: str, directory: str) -> str:
+def relative_glob(pattern: str, directory: str) -> str:
+    """A glob as seen from the output directory of the job."""
     pattern = posixpath.normpath(pattern)
     return posixpath.relpath(pattern, directory) if posixpath.isabs(pattern) else pattern

@@ -41,6 +41,7 @@ from streamflow_io.coordination import graph
 from streamflow_io.coordination.graph import Hop, HopKind, Input, Output, OutputKind, Route
 from streamflow_io.hints import StepAnnotations, StreamingRule
 
+from .foresight import known_globs
 from .globs import file_processor, kind_of
 from .obstacles import expressions, listed, processor_obstacle, whole_file_use, whole_self_use, with_inner
 
@@ -51,6 +52,7 @@ class WorkflowGraph:
     """The I/O graph of a translated workflow.
 
     :ivar steps: the tools, by step path
+    :ivar outputs: what they make
     :ivar routes: how their outputs reach inputs and workflow outputs
     :ivar readers: by the name of a port, the steps that read it and under which name
 
@@ -82,9 +84,9 @@ class WorkflowGraph:
             for name in step.input_ports
             if name != "__job__"
         }
-        self.routes = [
-            route for step in tools for output in self._outputs(step) for route in self._routes(step, output)
-        ]
+        made = [(step, output) for step in tools for output in self._outputs(step)]
+        self.outputs = [output for _, output in made]
+        self.routes = [route for step, output in made for route in self._routes(step, output)]
 
     @property
     def standard_outputs(self) -> frozenset[str]:
@@ -114,7 +116,8 @@ class WorkflowGraph:
                 if rules or streamable or self._all_obstacles:
                     yield self._output(step, port, file_processor(processor), rules, streamable)
                 else:
-                    yield Output(step.name, port, kind_of(file_processor(processor)))
+                    collector = file_processor(processor)
+                    yield Output(step.name, port, kind_of(collector), globs=known_globs(step, collector))
 
     def _output(
         self,
@@ -146,7 +149,8 @@ class WorkflowGraph:
             stream_obstacle = f"{name} is listed (loadListing; with CWL v1.0 always)"
         elif processor.file_format is not None and is_expression(processor.file_format):
             stream_obstacle = f"the format of {name} is an expression"
-        return Output(step.name, port, kind, rules, streamable, obstacle, stream_obstacle)
+        globs = known_globs(step, processor)
+        return Output(step.name, port, kind, rules, streamable, obstacle, stream_obstacle, globs)
 
     def _not_local(self, step: CWLExecuteStep) -> str | None:
         for target in self.schedule_step(step).binding_config.targets:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streamflow.core.exception import WorkflowDefinitionException
@@ -15,8 +16,9 @@ from streamflow_io.presence import can_have_hints
 from streamflow_io.scheduling.scheduler import IOAwareScheduler
 
 if TYPE_CHECKING:
-    from streamflow_io.coordination import Gang, StreamEdge
-    from streamflow_io.coordination.graph import Step
+    from streamflow_io.coordination import Configuration, Gang, StreamEdge
+    from streamflow_io.coordination.graph import Output, Route, Step
+    from streamflow_io.coordination.known_jobs import KnownJobs
     from streamflow_io.hints import HintErrors, StepAnnotations
     from streamflow_io.scheduling.checks import StepStorages
 
@@ -25,17 +27,43 @@ if TYPE_CHECKING:
 class Plan:
     """What will be done with a workflow.
 
+    :ivar name: of the workflow, or of its run
     :ivar annotations: the hints that hold, by step path
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
+    :ivar outputs: of all tools
+    :ivar routes: how they reach inputs and workflow outputs
+    :ivar jobs: what is known of the jobs before the run
     :ivar storages: the steps that say something about storage, and which one they use; none if none does
     """
 
+    name: str
     annotations: dict[str, StepAnnotations]
     steps: dict[str, Step]
     edges: tuple[StreamEdge, ...]
     gangs: tuple[Gang, ...]
+    outputs: tuple[Output, ...]
+    routes: tuple[Route, ...]
+    jobs: KnownJobs
     storages: StepStorages | None = None
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        """The coordination configuration, as far as it is known before the run."""
+        return self.configure(self.jobs)
+
+    def configure(self, jobs: KnownJobs) -> Configuration:
+        """The coordination configuration, with what is known of the jobs."""
+        from streamflow_io.coordination import configure
+
+        return configure(self.name, self.steps, self.outputs, self.routes, self.edges, jobs)
+
+    @property
+    def stricter(self) -> dict[str, str]:
+        """Outputs that are delivered to some earlier than the configuration says, and why."""
+        from streamflow_io.coordination import stricter_than_served
+
+        return stricter_than_served(self.routes, self.edges)
 
 
 class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
@@ -56,6 +84,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
     """
 
     plan: Plan
+    # Whether only the plan is wanted. A run evaluates no globs beforehand: at its end it knows the names.
+    only_plans = False
 
     def translate(self) -> Workflow:
         """:raises InvalidHintsException: if a hint is wrong, or a storage too slow for it"""
@@ -67,9 +97,11 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             gc.freeze()
             return workflow
         # Imported here: StreamFlow imports every plugin in every run, and not every run has hints.
-        from streamflow_io.coordination import find_gangs, plan_edges, possible_routes
+        from streamflow_io.coordination import KnownJobs, find_gangs, plan_edges, possible_routes
         from streamflow_io.hints import tool_digests
+        from streamflow_io.scheduling.coordination_record import CoordinationRecord
 
+        from .foresight import foresee
         from .inspect import WorkflowGraph
         from .rewire import observe_jobs, rewire
         from .step import StreamingExecuteStep
@@ -82,7 +114,11 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         graph = WorkflowGraph(workflow, annotations, all_obstacles=observes)
         storages = self._storages(scheduler, workflow, annotations)
         edges = plan_edges(graph.routes) if any(annotations.values()) else ()
-        self.plan = Plan(annotations, graph.steps, edges, find_gangs(edges, graph.steps), storages)
+        told = self.only_plans or any(annotations.values())
+        jobs = foresee(workflow, graph.outputs, evaluate=self.only_plans) if told else KnownJobs()
+        gangs = find_gangs(edges, graph.steps)
+        outputs, routes = tuple(graph.outputs), tuple(graph.routes)
+        self.plan = Plan(self.name, annotations, graph.steps, edges, gangs, outputs, routes, jobs, storages)
         for edge in edges:
             if edge.fallback is not None:
                 logger.warning(f"{edge_name(edge)} is delivered at {edge.delivery.value}: {edge.fallback}")
@@ -91,8 +127,9 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         if any(annotations.values()) or observes:
             streaming = [name for name, step in workflow.steps.items() if isinstance(step, StreamingExecuteStep)]
             file = str(self.cwl_definition.loadingOptions.fileuri or "")
-            routes = possible_routes(graph.routes, edges, graph.standard_outputs) if observes else ()
-            scheduler.begin(workflow, annotations, tools, streaming, file, routes)
+            coordination = CoordinationRecord(workflow, outputs, jobs, self.plan.configure)
+            possible = possible_routes(graph.routes, edges, graph.standard_outputs) if observes else ()
+            scheduler.begin(workflow, annotations, tools, streaming, file, coordination, possible)
         if observes:
             observe_jobs(workflow)
         # Modules and the translated graph live as long as the run: the collector need not look at them again and again.

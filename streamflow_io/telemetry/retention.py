@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from .runs import TELEMETRY_FILE, run_names, runs_directory
+from .runs import COORDINATION_FILE, TELEMETRY_FILE, run_names, runs_directory
 
 KEPT_RUNS = 100
 # Locks of other hosts are not seen on every file system, and a run may be silent while its jobs wait in a queue.
@@ -21,7 +21,7 @@ _LONGEST_END = 4096
 def remove_old_runs(keep: int = KEPT_RUNS) -> None:
     """Remove all runs but those whose telemetry was written last. Raises nothing: what cannot be removed stays.
 
-    Removed are directories that hold nothing but the telemetry of a run that is over: it has its last record, or it was
+    Removed are directories that hold nothing but what we keep of a run that is over: it has its last record, or it was
     killed: nothing was written for :data:`SILENT_SECONDS`, and nobody has it locked.
     """
     with contextlib.suppress(OSError):
@@ -37,13 +37,16 @@ def lock(descriptor: int) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """:raises OSError, ValueError: if it is no telemetry alone"""
+    """:raises OSError, ValueError: if it holds something else"""
     telemetry = directory / TELEMETRY_FILE
-    if directory.is_symlink() or not telemetry.is_file() or os.listdir(directory) != [TELEMETRY_FILE]:
+    others = set(os.listdir(directory)) - {TELEMETRY_FILE, COORDINATION_FILE}
+    if directory.is_symlink() or not telemetry.is_file() or others:
         return
     # For writing, without which NFS gives no lock.
     with os.fdopen(os.open(telemetry, os.O_RDWR | os.O_NOFOLLOW), "rb") as file:
         if _event(file.readline()) == "run" and (_has_ended(file) or _was_killed(file)):
+            # The telemetry last: without it this is no run any more, and would never be looked at again.
+            (directory / COORDINATION_FILE).unlink(missing_ok=True)
             telemetry.unlink()
             directory.rmdir()
 

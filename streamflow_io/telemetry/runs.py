@@ -11,6 +11,7 @@ from streamflow_io.hints.errors import HintError, HintErrors
 from .directories import data_directory
 
 TELEMETRY_FILE = "telemetry.jsonl"
+COORDINATION_FILE = "coordination.json"
 LAST = "last"
 
 

@@ -26,6 +26,8 @@ scheduling: {scheduler: {type: io-aware, config: {}}}
 ARGUMENTS = {
     "validate": ["tool.cwl"],
     "plan": ["streamflow.yml"],
+    "coordination": ["streamflow.yml"],
+    "annotate": ["streamflow.yml", "--from", "capio.json"],
     "storage": ["probe", "missing"],
     "report": ["telemetry.jsonl", "-o", "report.html"],
     "suggest": ["telemetry.jsonl"],
@@ -38,6 +40,7 @@ ARGUMENTS = {
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "tool.cwl").write_text(TOOL)
     (tmp_path / "streamflow.yml").write_text(STREAMFLOW_FILE)
+    (tmp_path / "capio.json").write_text('{"name": "one", "IO_Graph": []}')
     lines = (record.model_dump_json(by_alias=True, exclude_none=True) for record in learning_run())
     (tmp_path / "telemetry.jsonl").write_text("\n".join(lines))
     return tmp_path

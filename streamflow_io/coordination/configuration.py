@@ -1,0 +1,73 @@
+"""The coordination configuration of a workflow: who writes and reads which files, and by which rules. Pure.
+
+What CAPIO-CL says in JSON (`capio_cl.py`), as plain data, with no default left implicit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from streamflow_io.hints.commit import CommitRule
+from streamflow_io.hints.models import FiringRule
+
+HomeNodePolicy = Literal["create", "hashing", "manual"]
+_ON_TERMINATION = CommitRule()
+
+
+@dataclass(frozen=True)
+class HomeNode:
+    """Which node holds the data of a file.
+
+    :ivar policy: `create`: the node that creates it, `hashing`: one chosen by its path,
+        `manual`: that of an application
+    :ivar application: `manual` only: the name of the application
+    """
+
+    policy: HomeNodePolicy = "create"
+    application: str | None = None
+
+
+@dataclass(frozen=True)
+class CoordinatedFile:
+    """A file or a directory, and the rules that hold for it.
+
+    :ivar path: a path, or a glob; relative to the directory of the run (`CAPIO_DIR`), or absolute
+    :ivar producers: names of the applications that write it
+    :ivar consumers: names of the applications that read it
+    :ivar committed: when it is complete
+    :ivar mode: when its bytes may be read
+    :ivar file_deps: with `on_file`: the paths whose commit commits it
+    :ivar n_files: with `on_n_files`: how many files the directory holds when it is complete
+    :ivar permanent: kept after the run
+    :ivar excluded: not coordinated
+    :ivar in_memory: kept in memory, or in the file system; None: not said
+    :ivar home_node: None: not said
+    """
+
+    path: str
+    is_directory: bool = False
+    producers: tuple[str, ...] = ()
+    consumers: tuple[str, ...] = ()
+    committed: CommitRule = _ON_TERMINATION
+    mode: FiringRule = "update"
+    file_deps: tuple[str, ...] = ()
+    n_files: int | None = None
+    permanent: bool = False
+    excluded: bool = False
+    in_memory: bool | None = None
+    home_node: HomeNode | None = None
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The coordination configuration of a workflow.
+
+    :ivar name: of the workflow
+    :ivar applications: names, in the order of the workflow
+    :ivar files: one for each path, in the order of the paths
+    """
+
+    name: str
+    applications: tuple[str, ...]
+    files: tuple[CoordinatedFile, ...]

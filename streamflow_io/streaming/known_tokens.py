@@ -1,0 +1,220 @@
+"""What is known of the tokens of a translated workflow before it runs: their tags, and their values.
+
+Followed backwards through the steps of StreamFlow to the inputs of the workflow; what goes through a job, a loop or an
+expression is known only at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+from typing import Any
+
+from streamflow.core.workflow import Port, Step
+from streamflow.cwl.combinator import ListMergeCombinator
+from streamflow.cwl.step import CWLConditionalStep, CWLEmptyScatterConditionalStep, CWLExecuteStep
+from streamflow.cwl.transformer import (
+    BroadcastTransformer,
+    CWLTokenTransformer,
+    DefaultTransformer,
+    ForwardTransformer,
+)
+from streamflow.workflow.combinator import (
+    CartesianProductCombinator,
+    DotProductCombinator,
+    LoopCombinator,
+    LoopTerminationCombinator,
+)
+from streamflow.workflow.step import (
+    Combinator,
+    CombinatorStep,
+    GatherStep,
+    InputInjectorStep,
+    ScatterStep,
+    ScheduleStep,
+    TransferStep,
+    Transformer,
+)
+from streamflow.workflow.token import TerminationToken
+
+_ROOT = "0"
+
+# Tags of which only the length is known end with `.*`. None: not even that.
+Tags = tuple[str, ...] | None
+
+
+class UnknownValue(Exception):  # noqa: N818 (it is no error)
+    """A value that is known only at run time."""
+
+
+class KnownTokens:
+    """The tokens of a translated workflow, as far as they are known before it runs."""
+
+    def __init__(self) -> None:
+        self._tags: dict[str, Tags] = {}
+
+    def tags_of(self, step: CWLExecuteStep) -> Tags:
+        """The tags of the jobs of a step; None: not known, and several."""
+        schedule = next((s for s in step.get_job_port().get_input_steps() if isinstance(s, ScheduleStep)), None)
+        if schedule is None:
+            return None
+        inputs = [port for name, port in schedule.get_input_ports().items() if not name.startswith("__connector__")]
+        return self._longest(inputs)
+
+    def _longest(self, ports: Iterable[Port]) -> Tags:
+        """The tags of what needs a token of each of these ports: those that are scattered most."""
+        longest: Tags = (_ROOT,)
+        for port in ports:
+            tags = self._port_tags(port)
+            if tags is None:
+                return None
+            if tags and (not longest or tags[0].count(".") > longest[0].count(".")):
+                longest = tags
+            elif not tags:
+                return ()
+        return longest
+
+    def _port_tags(self, port: Port) -> Tags:
+        if port.name not in self._tags:
+            self._tags[port.name] = None  # what leads back to itself is a loop
+            writers = port.get_input_steps()
+            self._tags[port.name] = self._step_tags(writers[0], port) if len(writers) == 1 else None
+        return self._tags[port.name]
+
+    def _step_tags(self, step: Step, port: Port) -> Tags:
+        match step:
+            case InputInjectorStep():
+                return (_ROOT,)
+            case CWLExecuteStep():
+                return self.tags_of(step)
+            case ScatterStep():
+                return self._scattered(step)
+            case GatherStep():
+                tags = self._port_tags(_data_port(step))
+                return tuple(dict.fromkeys(_up(tag, step.depth) for tag in tags)) or None if tags else None
+            case CombinatorStep():
+                return self._combined(step.combinator, step.get_input_ports())
+            case CWLConditionalStep() | CWLEmptyScatterConditionalStep():
+                return self._port_tags(step.get_input_port(_output_name(step, port)))
+            case CWLTokenTransformer():
+                return self._port_tags(step.get_input_port(step.port_name))
+            case Transformer() | TransferStep():
+                return self._longest(p for name, p in step.get_input_ports().items() if name != "__job__")
+        return None
+
+    def _scattered(self, step: ScatterStep) -> Tags:
+        port = step.get_input_port()
+        tags = self._port_tags(port)
+        found: list[str] = []
+        for tag in () if tags is None else tags:
+            size = self._size(port, tag)
+            found += [f"{tag}.*"] if size is None else [f"{tag}.{index}" for index in range(size)]
+        return None if tags is None else tuple(found)
+
+    def _size(self, port: Port, tag: str) -> int | None:
+        """How many elements a list has."""
+        try:
+            value = self.value(port, tag)
+        except UnknownValue:
+            source = self._source(port)
+            if not isinstance(source, GatherStep) or source.depth != 1:
+                return None
+            tags = self._port_tags(_data_port(source))
+            gathered = [one for one in tags or () if _up(one, 1) == tag]
+            return None if tags is None or any(map(is_open, gathered)) else len(gathered)
+        return len(value) if isinstance(value, list) else 0 if value is None else None
+
+    def _source(self, port: Port) -> Step | None:
+        """The step that writes to a port, past those that hand on what they get."""
+        while True:
+            writers = port.get_input_steps()
+            if len(writers) != 1:
+                return None
+            match writers[0]:
+                case CWLTokenTransformer() as step:
+                    port = step.get_input_port(step.port_name)
+                case CWLConditionalStep() | CWLEmptyScatterConditionalStep() as step:
+                    port = step.get_input_port(_output_name(step, port))
+                case step:
+                    return step
+
+    def _combined(self, combinator: Combinator, ports: Mapping[str, Port]) -> Tags:
+        parts = []
+        for item in combinator.items:
+            inner = combinator.combinators.get(item)
+            parts.append(self._port_tags(ports[item]) if inner is None else self._combined(inner, ports))
+        known = [tags for tags in parts if tags is not None]
+        if len(known) < len(parts) or not known or isinstance(combinator, LoopCombinator | LoopTerminationCombinator):
+            return None
+        if isinstance(combinator, CartesianProductCombinator) and combinator.depth == 1:
+            prefixes = dict.fromkeys(_up(tag, 1) for tag in known[0])
+            return tuple(
+                ".".join([prefix, *last])
+                for prefix in prefixes
+                for last in product(*([t.rpartition(".")[2] for t in tags if _up(t, 1) == prefix] for tags in known))
+            )
+        if isinstance(combinator, DotProductCombinator):
+            return () if () in known else max(known, key=lambda tags: tags[0].count("."))
+        return None
+
+    def value(self, port: Port, tag: str) -> Any:
+        """What the token with a tag will be, as in the job of the workflow.
+
+        :raises UnknownValue: if only the run tells
+        """
+        writers = port.get_input_steps()
+        if len(writers) != 1:
+            raise UnknownValue
+        match writers[0]:
+            case InputInjectorStep() as step:
+                tokens = [t for t in _data_port(step).token_list if not isinstance(t, TerminationToken)]
+                if len(tokens) != 1:
+                    raise UnknownValue
+                return tokens[0].value
+            case ScatterStep() as step:
+                value = self.value(step.get_input_port(), _up(tag, 1))
+                if is_open(tag):
+                    raise UnknownValue
+                return value[int(tag.rpartition(".")[2])]
+            case CombinatorStep() as step:
+                return self._combined_value(step, _output_name(step, port), tag)
+            case CWLConditionalStep() | CWLEmptyScatterConditionalStep() | TransferStep() as step:
+                return self.value(step.get_input_port(_output_name(step, port)), tag)
+            case CWLTokenTransformer() as step:
+                return self.value(step.get_input_port(step.port_name), tag)
+            case ForwardTransformer() | BroadcastTransformer() as step:
+                return self.value(step.get_input_port(), tag)
+            case DefaultTransformer() as step:
+                value = self.value(step.get_input_port(step.primary_port), tag)
+                return self.value(step.default_port, _ROOT) if value is None else value
+        raise UnknownValue
+
+    def _combined_value(self, step: CombinatorStep, name: str, tag: str) -> Any:
+        port = step.get_input_port(name)
+        tags = self._port_tags(port)
+        if tags is None or _makes_lists_or_pairs(step.combinator):
+            raise UnknownValue
+        # What is not scattered is the same for all.
+        return self.value(port, next((t for t in tags if t == tag or tag.startswith(f"{t}.")), tag))
+
+
+def is_open(tag: str) -> bool:
+    """Whether a tag stands for any number of them."""
+    return "*" in tag
+
+
+def _makes_lists_or_pairs(combinator: Combinator) -> bool:
+    kinds = CartesianProductCombinator | ListMergeCombinator
+    return isinstance(combinator, kinds) or any(map(_makes_lists_or_pairs, combinator.combinators.values()))
+
+
+def _up(tag: str, levels: int) -> str:
+    return ".".join(tag.split(".")[:-levels])
+
+
+def _data_port(step: Step) -> Port:
+    return next(port for name, port in step.get_input_ports().items() if name not in ("__job__", "__size__"))
+
+
+def _output_name(step: Step, port: Port) -> str:
+    return next(str(name) for name, output in step.output_ports.items() if output == port.name)

@@ -1,0 +1,288 @@
+"""`streamflow-io coordination`: the configuration of a workflow, before it runs and in the directory of its run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.cli import main
+from streamflow_io.coordination import Configuration, CoordinatedFile
+from streamflow_io.coordination.capio_cl import read_capio_cl
+from streamflow_io.coordination_files import load_capio_cl
+from streamflow_io.planning import plan_file
+from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+from tests.template_support import Template
+from tests.unit.test_capio_cl import as_read_officially, as_written, officially
+
+READ = tool("cat $file", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
+PATTERN = "$(inputs.name).txt"
+
+
+def planned(bench: Bench, document: Document, job: dict[str, Any] | None = None, **config: Any) -> Configuration:
+    (plan,) = plan_file(bench.write(document, job or {}, True, config)).plans.values()
+    return plan.configuration
+
+
+def rules(configuration: Configuration) -> dict[str, tuple[str, str]]:
+    return {file.path: (str(file.committed), file.mode) for file in configuration.files}
+
+
+def readers(configuration: Configuration) -> dict[str, tuple[str, ...]]:
+    return {file.path: file.consumers for file in configuration.files}
+
+
+def writer(rule: Document | None, glob: str = "a.txt", kind: str = "File", **inputs: Any) -> Document:
+    hints = [] if rule is None else [streaming({"port": "out", **rule})]
+    return tool("true", inputs, {"out": found(glob, kind)}, hints)
+
+
+def two_steps(first: Document, second: Document = READ, **inputs: Any) -> Document:
+    steps = {"a": {"run": first, "in": {name: name for name in inputs}}, "b": {"run": second, "in": {"file": "a/out"}}}
+    return workflow(inputs, steps, {"out": "b/out"})
+
+
+def test_who_writes_and_who_reads(bench: Bench) -> None:
+    configuration = planned(bench, two_steps(writer({"committed": "on_close:2", "mode": "no_update"})))
+    assert configuration == Configuration(
+        "main",
+        ("a", "b"),
+        (
+            CoordinatedFile("a/a.txt", False, ("a",), ("b",), configuration.files[0].committed, "no_update"),
+            CoordinatedFile("b/read.txt", False, ("b",), (), permanent=True),
+        ),
+    )
+    assert rules(configuration)["a/a.txt"] == ("on_close:2", "no_update")
+
+
+def test_a_workflow_without_hints_is_written_as_it_runs(bench: Bench) -> None:
+    path = bench.write(two_steps(writer(None)), {}, io=False)
+    (plan,) = plan_file(path).plans.values()
+    assert rules(plan.configuration) == dict.fromkeys(("a/a.txt", "b/read.txt"), ("on_termination", "update"))
+
+
+def test_what_falls_back_is_written_as_it_is_served(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    reader = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
+    document = two_steps(writer({"committed": "on_close", "mode": "no_update"}), reader)
+    path = bench.write(document, {}, True)
+    assert main(["coordination", str(path), "--format", "json"]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert (written["files"][0]["committed"], written["files"][0]["mode"]) == ("on_close", "update")
+    (fallback,) = written["fallbacks"]
+    assert fallback["why"] == "the input /b/file is not `streamable`"
+    assert fallback["asked"] == {"committed": "on_close", "mode": "no_update", "start": "producer"}
+
+
+def test_a_file_has_one_rule_for_all_its_readers(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    document = two_steps(writer({"mode": "no_update"}))
+    other = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
+    document["steps"]["c"] = {"run": other, "in": {"file": "a/out", "trace": "trace"}, "out": ["out"]}
+    path = bench.write(document, {}, True)
+    assert main(["coordination", str(path), "--format", "json"]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert (written["files"][0]["path"], written["files"][0]["mode"]) == ("a/a.txt", "update")
+    assert [entry["output"] for entry in written["stricter"]] == ["/a/out"]
+
+
+def test_instances_of_a_scatter_have_files_of_their_own(bench: Bench) -> None:
+    document = two_steps(writer({"committed": "on_close"}, PATTERN, name="string"), READ, name="string[]")
+    for step, inputs in (("a", "name"), ("b", "file")):
+        document["steps"][step]["scatter"] = inputs
+    document["outputs"]["out"]["type"] = {"type": "array", "items": "File"}
+    configuration = planned(bench, document, {"name": ["x", "y"]})
+    assert configuration.applications == ("a-0.0", "a-0.1", "b-0.0", "b-0.1")
+    assert readers(configuration) == {
+        "a-0.0/x.txt": ("b-0.0",),
+        "a-0.1/y.txt": ("b-0.1",),
+        "b-0.0/read.txt": (),
+        "b-0.1/read.txt": (),
+    }
+
+
+def test_what_is_gathered_has_one_reader(bench: Bench) -> None:
+    gather = tool("true", {}, {"out": "stdout"}, stdout="read.txt")
+    gather["inputs"]["file"] = "File[]"
+    document = two_steps(writer(None, PATTERN, name="string"), gather, name="string[]")
+    document["steps"]["a"]["scatter"] = "name"
+    assert readers(planned(bench, document, {"name": ["x", "y"]})) == {
+        "a-0.0/x.txt": ("b",),
+        "a-0.1/y.txt": ("b",),
+        "b/read.txt": (),
+    }
+
+
+def test_instances_that_the_run_makes_have_a_pattern(bench: Bench) -> None:
+    document = two_steps(writer({"committed": "on_close", "mode": "no_update"}, "*.txt", "File[]"))
+    document["steps"]["b"]["scatter"] = "file"
+    document["outputs"]["out"]["type"] = {"type": "array", "items": "File"}
+    configuration = planned(bench, document)
+    assert configuration.applications == ("a", "b")
+    assert readers(configuration) == {"a/*.txt": ("b",), "b-*/read.txt": ()}
+    assert rules(configuration)["a/*.txt"] == ("on_close", "no_update")
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        (PATTERN, "x.txt"),
+        ("${ return inputs.name + '.' + inputs.name.length; }", "x.1"),
+        ("$(inputs.file.nameroot).out", "reads.out"),
+        ("$(runtime.outdir)/$(inputs.name)", "x"),
+        ("$(inputs.file.size).txt", "*"),
+        ("$(runtime.cores).txt", "*"),
+        ("$(inputs.name.missing.field)", "*"),
+    ],
+)
+def test_globs_are_evaluated_where_the_inputs_are_known(bench: Bench, glob: str, expected: str) -> None:
+    (bench.directory / "reads.fq").touch()
+    first = writer(None, glob, name="string", file="File")
+    job = {"name": "x", "file": {"class": "File", "path": str(bench.directory / "reads.fq")}}
+    configuration = planned(bench, two_steps(first, READ, name="string", file="File"), job)
+    assert configuration.files[0].path == f"a/{expected}"
+
+
+def test_a_name_that_streamflow_makes_up_is_not_told(bench: Bench) -> None:
+    first = tool("true", {}, {"out": "stdout"})
+    assert planned(bench, two_steps(first)).files[0].path == "a/*"
+
+
+def test_the_rules_of_a_directory_and_of_its_files(bench: Bench) -> None:
+    reader = tool("true", {"file": "Directory"}, {"out": "stdout"}, stdout="read.txt")
+    reader["inputs"]["file"] = {"type": "Directory", "loadListing": "no_listing"}
+    hints = [
+        streaming(
+            {"port": "out", "committed": "on_n_files", "nFiles": 3},
+            {"port": "out", "files": ["*.bam"], "committed": "on_close:2", "permanent": True},
+            {"port": "out", "files": ["*.log"], "committed": "on_file", "fileDeps": ["*.done", "mark"]},
+        )
+    ]
+    outputs = {"out": found("d", "Directory"), "mark": found("mark.txt")}
+    configuration = planned(bench, two_steps(tool("true", {}, outputs, hints), reader))
+    assert rules(configuration) == {
+        "a/d": ("on_n_files", "update"),
+        "a/d/*": ("on_close", "update"),
+        "a/d/*.bam": ("on_close:2", "update"),
+        "a/d/*.log": ("on_file", "update"),
+        "a/mark.txt": ("on_termination", "update"),
+        "b/read.txt": ("on_termination", "update"),
+    }
+    files = {file.path: file for file in configuration.files}
+    assert files["a/d"].n_files == 3
+    assert files["a/d"].is_directory
+    assert files["a/d/*.log"].file_deps == ("a/d/*.done", "a/mark.txt")
+    assert [path for path, file in files.items() if file.permanent] == ["a/d/*.bam", "b/read.txt"]
+
+
+FORMATS = ["capio-cl-1.1", "capio-cl-1.0"]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_the_document_is_printed_or_written(bench: Bench, capsys: pytest.CaptureFixture[str], format_: str) -> None:
+    path = bench.write(two_steps(writer({"committed": "on_close"})), {}, True)
+    target = bench.directory / "capio.json"
+    assert main(["coordination", str(path), "--format", format_]) == 0
+    printed = capsys.readouterr().out
+    assert main(["coordination", str(path), "--format", format_, "--output", str(target)]) == 0
+    assert capsys.readouterr().out == ""
+    assert target.read_text() == printed
+    document = json.loads(printed)
+    assert document.get("version") == (1.1 if format_ == FORMATS[0] else None)
+    (plan,) = plan_file(path).plans.values()
+    assert read_capio_cl(document, "capio.json") == plan.configuration
+
+
+def test_an_output_that_cannot_be_written_is_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bench.write(two_steps(writer(None)), {}, True)
+    assert main(["coordination", str(path), "--output", str(bench.directory / "missing" / "capio.json")]) == 1
+    assert "--output\n  cannot be written: No such file or directory" in capsys.readouterr().out
+
+
+def test_one_of_several_workflows(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bench.write(two_steps(writer(None)), {}, True)
+    document = json.loads(path.read_text())
+    document["workflows"]["other"] = document["workflows"]["main"]
+    path.write_text(json.dumps(document))
+    assert main(["coordination", str(path)]) == 1
+    assert "allowed: --workflow with one of main, other" in capsys.readouterr().out
+    assert main(["coordination", str(path), "--workflow", "other"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "other"
+
+
+def test_a_graph_for_graphviz(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bench.write(two_steps(writer({"mode": "no_update"})), {}, True)
+    assert main(["coordination", str(path), "--format", "dot"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == 'digraph "main" {'
+    assert lines[-1] == "}"
+    assert '    label="gang 1"; style=dashed;' in lines
+    assert '  "file:a/a.txt" -> "application:b" [color=forestgreen];' in lines
+
+
+def test_the_directory_of_a_run_has_what_ran(bench: Bench, tmp_path: Path) -> None:
+    first = writer({"committed": "on_close"}, "*.txt", "File[]")
+    script = "for i in 1 2; do echo $i > $i.txt; done; [ -e MARK ] || { touch MARK; exit 1; }"
+    first["baseCommand"] = ["sh", "-c", script.replace("MARK", str(tmp_path / "mark"))]
+    document = two_steps(first)
+    document["steps"]["b"]["scatter"] = "file"
+    document["outputs"]["out"]["type"] = {"type": "array", "items": "File"}
+    ours = bench.run(document, failureManager={"type": "default", "config": {"max_retries": 2, "retry_delay": 0}})
+    assert ours.ok, ours.errors
+    assert (tmp_path / "mark").exists()
+    (directory,) = (bench.data / "streamflow-io" / "runs").iterdir()
+    assert sorted(path.name for path in directory.iterdir()) == ["coordination.json", "telemetry.jsonl"]
+    configuration = load_capio_cl(directory / "coordination.json")
+    assert configuration.applications == ("a", "b-0.0", "b-0.1")
+    assert rules(configuration) == {
+        "a/1.txt": ("on_close", "update"),
+        "a/2.txt": ("on_close", "update"),
+        "b-0.0/read.txt": ("on_termination", "update"),
+        "b-0.1/read.txt": ("on_termination", "update"),
+    }
+    assert readers(configuration)["a/1.txt"] == ("b-0.0", "b-0.1")
+
+
+JOBS = {
+    "1000genome": (
+        "generated/demo",
+        "{chromosomes: [a, b], vcf: [%s, %s], annotation: [%s, %s], ranges: [1of2, 2of2], populations: [%s]}",
+    ),
+    "variant-calling": (
+        "generated/samples",
+        "{reference: %s, samples: [a, b], read_groups: [a, b], reads_1: [%s, %s], reads_2: [%s, %s]}",
+    ),
+    "hmmer": ("generated", "{models: %s, database: %s, fragments: 2}"),
+    "kmeans": ("generated/demo", "{fragments: [%s, %s], clusters: 2}"),
+}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "file").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("1000genome", "streamflow-io.yml"),
+        ("1000genome", "streamflow-io-directories.yml"),
+        ("variant-calling", "streamflow-io-checkpoints.yml"),
+        ("hmmer", "streamflow-io.yml"),
+        ("kmeans", "streamflow-io.yml"),
+    ],
+)
+def test_the_official_parser_reads_those_of_the_templates(job: Path, name: str, file: str) -> None:
+    template = Template.copy(name, job)
+    place, text = JOBS[name]
+    (template.directory / place).mkdir(parents=True)
+    entry = f"{{class: File, path: {job / 'file'}}}"
+    (template.directory / place / "job.yml").write_text(text.replace("%s", entry))
+    (plan,) = plan_file(template.directory / file).plans.values()
+    engine = officially(plan.configuration, "1.1", job)
+    assert plan.configuration.files
+    for coordinated in plan.configuration.files:
+        assert as_read_officially(engine, coordinated) == as_written(coordinated), coordinated.path
+    shutil.rmtree(template.directory)

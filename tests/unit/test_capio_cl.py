@@ -1,0 +1,315 @@
+"""CAPIO-CL: the official parser reads what we write as we mean it; what people wrote is read, or refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import py_capio_cl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamflow_io.coordination.capio_cl import Version, read_capio_cl, write_capio_cl
+from streamflow_io.coordination.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.coordination_files import load_capio_cl
+from streamflow_io.hints import CommitRule, HintErrors
+
+VERSIONS: tuple[Version, ...] = ("1.0", "1.1")
+APPLICATIONS = ("main", "align", "call.filter", "sort-0.3")
+NAMES = st.from_regex(r"[a-z0-9_.]{1,6}", fullmatch=True).filter(lambda name: name.strip("."))
+GLOBS = st.from_regex(r"[a-z]{1,3}\*\.[a-z]{1,3}|\*\.[a-z]{1,3}|[a-z]{1,3}\?", fullmatch=True)
+PATHS = st.tuples(st.sampled_from(APPLICATIONS), st.lists(NAMES, max_size=2), NAMES | GLOBS).map(
+    lambda parts: "/".join([parts[0], *parts[1], parts[2]])
+)
+
+
+def in_order(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in APPLICATIONS if name in names)
+
+
+@st.composite
+def files(draw: st.DrawFn, path: str, paths: Sequence[str]) -> CoordinatedFile:
+    is_directory = draw(st.booleans())
+    kinds = ["on_termination", "on_close", "on_file", *(["on_n_files"] if is_directory else [])]
+    committed = CommitRule(draw(st.sampled_from(kinds)))  # type: ignore[arg-type]
+    if committed.kind == "on_close":
+        committed = CommitRule("on_close", draw(st.integers(1, 1000)))
+    deps = st.lists(st.sampled_from(paths), min_size=1, max_size=3, unique=True)
+    policies = [None, HomeNode("create"), HomeNode("hashing"), *(HomeNode("manual", app) for app in APPLICATIONS)]
+    return CoordinatedFile(
+        path,
+        is_directory,
+        in_order(draw(st.lists(st.sampled_from(APPLICATIONS), max_size=2))),
+        in_order(draw(st.lists(st.sampled_from(APPLICATIONS), max_size=3))),
+        committed,
+        draw(st.sampled_from(["update", "no_update"])),
+        tuple(draw(deps)) if committed.kind == "on_file" else (),
+        draw(st.integers(1, 10**6)) if committed.kind == "on_n_files" else None,
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(st.sampled_from([None, True, False])),
+        draw(st.sampled_from(policies)),
+    )
+
+
+def ambiguous(one: str, other: str) -> bool:
+    """Whether one path is a glob that matches the other, as CAPIO compares: `*` matches `/`, too."""
+    return fnmatchcase(one, other) or fnmatchcase(other, one)
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> Configuration:
+    paths: list[str] = []
+    for path in draw(st.lists(PATHS, max_size=8, unique=True)):
+        if not any(ambiguous(path, other) for other in paths):
+            paths.append(path)
+    name = draw(st.text(st.characters(codec="utf-8", categories=["L", "N"]), min_size=1, max_size=8))
+    return Configuration(name, APPLICATIONS, tuple(draw(files(path, paths)) for path in sorted(paths)))
+
+
+def officially(configuration: Configuration, version: Version, directory: Path) -> py_capio_cl.Engine:
+    """What the official parser makes of a configuration."""
+    document = write_capio_cl(configuration, version)
+    if version == "1.1":
+        # Without its monitors, which listen to the network and take a quarter of a second to end; 1.0 always has them.
+        (directory / "quiet.toml").write_text("[monitor]\nfilesystem.enabled = false\nmcast.enabled = false\n")
+        document["configuration"] = str(directory / "quiet.toml")
+    path = directory / "capio.json"
+    path.write_text(json.dumps(document))
+    here = Path.cwd()
+    os.chdir(directory)  # it leaves logs there
+    try:
+        return py_capio_cl.Parser.parse(str(path))
+    finally:
+        os.chdir(here)
+
+
+def as_read_officially(engine: py_capio_cl.Engine, file: CoordinatedFile) -> tuple[object, ...]:
+    """What the official parser says of a file, as :func:`as_written` says it."""
+    path = file.path
+    closes = engine.getCommitCloseCount(path) or 1  # without a number it counts none, and means the first
+    return (
+        CommitRule(engine.getCommitRule(path), closes),
+        engine.getFireRule(path),
+        set(engine.getProducers(path)),
+        set(engine.getConsumers(path)),
+        [str(dep) for dep in engine.getCommitOnFileDependencies(path)],
+        engine.getDirectoryFileCount(path) if file.n_files is not None else None,  # else it counts what it has seen
+        engine.isPermanent(path),
+        engine.isExcluded(path),
+        engine.isStoredInMemory(path),
+        # It takes files for directories, too: docs/coordination.md.
+        engine.isDirectory(path) or not file.is_directory,
+    )
+
+
+def as_written(file: CoordinatedFile) -> tuple[object, ...]:
+    return (
+        file.committed,
+        file.mode,
+        set(file.producers),
+        set(file.consumers),
+        list(file.file_deps),
+        file.n_files,
+        file.permanent,
+        file.excluded,
+        bool(file.in_memory),
+        True,
+    )
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("capio")
+
+
+@settings(max_examples=40, deadline=None)
+@given(configuration=configurations())
+def test_the_official_parser_reads_what_is_meant_in_1_1(directory: Path, configuration: Configuration) -> None:
+    check_officially(configuration, "1.1", directory)
+
+
+@settings(max_examples=4, deadline=None)
+@given(configuration=configurations())
+def test_the_official_parser_reads_what_is_meant_in_1_0(directory: Path, configuration: Configuration) -> None:
+    check_officially(configuration, "1.0", directory)
+
+
+def check_officially(configuration: Configuration, version: Version, directory: Path) -> None:
+    engine = officially(configuration, version, directory)
+    assert engine.getWorkflowName() == configuration.name
+    assert {file.path for file in configuration.files} <= set(engine.getPaths())
+    for file in configuration.files:
+        assert as_read_officially(engine, file) == as_written(file), file.path
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@settings(max_examples=25, deadline=None)
+@given(configuration=configurations())
+def test_what_is_written_is_read(version: Version, configuration: Configuration) -> None:
+    document = json.loads(json.dumps(write_capio_cl(configuration, version)))
+    assert read_capio_cl(document, "capio.json") == configuration
+
+
+PAPER = """\
+{
+  "name": "wf",
+  "aliases": [{"group_name": "parts", "files": ["p0", "p1"]}],
+  "IO_Graph": [
+    {"name": "writer", "output_stream":
+       ["a", "b", "c", "dir", "other", {"group_name": "g", "files": ["d", "e"]}, "parts"],
+     "streaming": [
+       {"name": "a", "committed": "on_close:2", "mode": "append"},
+       {"name": "b", "committed": "on_termination", "mode": "noupdate", "batch_size": 10},
+       {"name": ["c", "parts"], "committed": "on_file:a"},
+       {"name": "dir", "n_files": 10, "committed": "on_n_files"},
+       {"dirname": ["other"], "committed": "n_files:1000", "mode": "no_update"},
+       {"name": ["d"], "committed": "on_file", "files_deps": ["a", "b"]}
+     ]},
+    {"name": "reader", "input_stream": ["a", "dir"]}
+  ],
+  "permanent": ["parts"],
+  "home_node_policy": {"manual": [{"name": ["a"], "app_node": "writer:0"}]}
+}
+"""
+
+
+def read(text: str, tmp_path: Path) -> Configuration:
+    path = tmp_path / "capio.json"
+    path.write_text(text)
+    return load_capio_cl(path)
+
+
+def test_the_json_of_the_paper_is_read(tmp_path: Path) -> None:
+    configuration = read(PAPER, tmp_path)
+    assert (configuration.name, configuration.applications) == ("wf", ("writer", "reader"))
+    files = {file.path: file for file in configuration.files}
+    written = {"a", "b", "c", "d", "dir", "e", "other", "p0", "p1"}
+    assert {path for path, file in files.items() if file.producers == ("writer",)} == set(files) == written
+    assert {path for path, file in files.items() if file.consumers} == {"a", "dir"}
+    assert {path: (str(file.committed), file.mode) for path, file in files.items()} == {
+        "a": ("on_close:2", "no_update"),
+        "b": ("on_termination", "no_update"),
+        "c": ("on_file", "update"),
+        "d": ("on_file", "update"),
+        "dir": ("on_n_files", "update"),
+        "e": ("on_termination", "update"),
+        "other": ("on_n_files", "no_update"),
+        "p0": ("on_file", "update"),
+        "p1": ("on_file", "update"),
+    }
+    assert {path: file.n_files for path, file in files.items() if file.is_directory} == {"dir": 10, "other": 1000}
+    assert (files["c"].file_deps, files["d"].file_deps) == (("a",), ("a", "b"))
+    assert [path for path, file in files.items() if file.permanent] == ["p0", "p1"]
+    assert files["a"].home_node == HomeNode("manual", "writer:0")
+
+
+def application(**fields: object) -> dict[str, object]:
+    return {"name": "a", "input_stream": [], "output_stream": [], **fields}
+
+
+def document(*rules: object, **fields: object) -> str:
+    return json.dumps({"name": "wf", "IO_Graph": [application(streaming=list(rules))], **fields}, indent=1)
+
+
+def test_what_is_left_out_is_as_capio_takes_it(tmp_path: Path) -> None:
+    graph = [application(output_stream=["x", "./y", "z/"], streaming=[{"name": ["y"]}])]
+    configuration = read(document(IO_Graph=graph), tmp_path)
+    assert [(file.path, str(file.committed), file.mode) for file in configuration.files] == [
+        ("x", "on_termination", "update"),
+        ("y", "on_termination", "no_update"),
+        ("z", "on_termination", "update"),
+    ]
+
+
+def test_groups_become_their_files(tmp_path: Path) -> None:
+    aliases = [{"group_name": "g", "files": ["x", "y"]}]
+    policies = {"hashing": ["g"]}
+    text = document(
+        {"name": ["g", "z"], "committed": "on_close", "mode": "update"},
+        {"name": ["w"], "committed": "on_file", "file_deps": ["g"]},
+        aliases=aliases, permanent=["g"], exclude=["z"], home_node_policies=policies, storage={"memory": ["g"]},
+    )  # fmt: skip
+    files = {file.path: file for file in read(text, tmp_path).files}
+    assert {path for path, file in files.items() if str(file.committed) == "on_close"} == {"x", "y", "z"}
+    assert files["w"].file_deps == ("x", "y")
+    for path in ("x", "y"):
+        assert files[path].permanent
+        assert files[path].in_memory
+        assert files[path].home_node == HomeNode("hashing")
+    assert files["z"].excluded
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "mistake"),
+    [
+        ("[]", 1, "CAPIO-CL: no JSON object; allowed: name, IO_Graph, ..."),
+        ('{"name":\n', 2, "CAPIO-CL: no JSON: expected the node content, but found '<stream end>'"),
+        ('{\n"name": "wf"}', 1, "IO_Graph: missing; allowed: a list of applications"),
+        (document(nmae=1), 11, "nmae: unknown field; allowed: version, configuration, name, aliases, IO_Graph"),
+        (document(version=1.2), 11, "version: 1.2 is no version that can be read; allowed: 1.1; or no version"),
+        (document(version=True), 11, "version: True is no version that can be read"),
+        (document({"name": ["x"], "mode": "append_"}), 13, "mode: 'append_' is not allowed; allowed: 'update'"),
+        (document({"name": ["x"], "committed": "on_exit"}), 13, "committed: 'on_exit' is no commit rule; allowed:"),
+        (document({"name": ["x"], "committed": "on_close:0"}), 13, "committed: '0' is no number of closes"),
+        (document({"name": ["x"], "committed": "on_n_files", "n_files": 2}), 9, "committed: on_n_files with name"),
+        (document({"dirname": ["x"], "committed": "on_n_files"}), 9, "on_n_files needs n_files; allowed: n_files: a"),
+        (document({"dirname": ["x"], "committed": "on_n_files", "n_files": 0}), 9, "on_n_files needs n_files"),
+        (document({"name": ["x"], "committed": "on_file"}), 9, "committed: on_file needs file_deps; allowed:"),
+        (document({"committed": "on_close"}), 9, "both or neither of name and dirname; allowed: exactly one"),
+        (document({"name": ["x"], "dirname": ["x"]}), 9, "both or neither of name and dirname"),
+        (document({"name": []}), 10, "name: an empty list; allowed: at least one name"),
+        (document({"name": ["x"]}, {"name": ["x"], "mode": "update"}), 15, "name: a second, other rule for 'x'"),
+        (document({"name": ["x"]}, {"dirname": ["x"]}), 15, "dirname: a second, other rule for 'x'"),
+        (document(permanent=[""]), 12, "permanent[0]: an empty text; allowed:"),
+        (document(storage={"memory": ["x"], "fs": ["x"]}), 15, "storage.fs: 'x' is in memory and in fs"),
+        (document(home_node_policies={"create": ["x"], "hashing": ["x"]}), 15, "a second home-node policy for 'x'"),
+        (document(aliases=[{"group_name": "g", "files": []}] * 2), 17, "group_name: a second group 'g'"),
+    ],
+)
+def test_mistakes_have_a_line_and_say_what_is_allowed(tmp_path: Path, text: str, line: int, mistake: str) -> None:
+    with pytest.raises(HintErrors) as raised:
+        read(text, tmp_path)
+    assert mistake in str(raised.value)
+    assert raised.value.errors[0].line == line
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(HintErrors, match="CAPIO-CL: cannot be read: No such file or directory"):
+        load_capio_cl(tmp_path / "missing.json")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(HintErrors, match="CAPIO-CL: cannot be read: it is no text"):
+        load_capio_cl(tmp_path / "binary")
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        (CoordinatedFile("x", committed=CommitRule("on_n_files"), n_files=3), "on_n_files of what is no directory"),
+        (CoordinatedFile("x", True, committed=CommitRule("on_n_files")), "on_n_files without n_files"),
+        (CoordinatedFile("x", committed=CommitRule("on_file")), "on_file without file_deps"),
+        (CoordinatedFile("x", committed=CommitRule("on_close")), "rules, and no application"),
+    ],
+)
+def test_what_the_language_cannot_say_is_refused(file: CoordinatedFile, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"CAPIO-CL cannot say this of x: {reason}"):
+        write_capio_cl(Configuration("wf", (), (file,)), "1.1")
+
+
+def test_files_with_the_same_rules_stand_in_one_item() -> None:
+    rules = {"producers": ("a",), "committed": CommitRule("on_close", 2), "mode": "no_update"}
+    paths = ("x", "y", "z")
+    files = tuple(CoordinatedFile(path, **rules) for path in paths)  # type: ignore[arg-type]
+    (app,) = write_capio_cl(Configuration("wf", ("a",), files), "1.0")["IO_Graph"]  # type: ignore[misc,union-attr]
+    assert app["streaming"] == [{"name": ["x", "y", "z"], "committed": "on_close:2", "mode": "no_update"}]  # type: ignore[index,call-overload]
+
+
+def test_a_file_beside_a_counted_directory_is_a_file(directory: Path) -> None:
+    # The official parser takes what it has seen for directories with each `n_files`: these come first.
+    counted = CoordinatedFile("a/d", True, ("a",), committed=CommitRule("on_n_files"), n_files=3)
+    engine = officially(Configuration("wf", ("a",), (CoordinatedFile("a/b", False, ("a",)), counted)), "1.1", directory)
+    assert (engine.isFile("a/b"), engine.isFile("a/d")) == (True, False)
