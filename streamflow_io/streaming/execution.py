@@ -30,6 +30,7 @@ from streamflow_io.runtime.protocol import (
 )
 
 from ._streamflow import retry_policy
+from .capio import CapioJob, CapioLostError, begin_capio_job, place_inputs
 from .connector import JobConnector
 from .globs import output_globs
 from .inputs import gated_input, input_stream
@@ -81,6 +82,8 @@ class Execution:
                 try:
                     await self._attempt(record)
                     return
+                except CapioLostError as error:
+                    logger.info(f"Job {self._job.name} starts again without CAPIO: {error}")
                 except _ProducerRestartError:
                     logger.info(f"Job {self._job.name} starts again: a job it reads from has failed")
                 except ProducerFailedError as error:
@@ -104,16 +107,21 @@ class Execution:
         producers = [(token, await self._producer(token)) for token in self._streams]
         if record.attempts > 0:
             await self._new_directory()
+        capio = await self._begin_capio(producers)
+        if (inputs := await place_inputs(self._job.inputs, producers, capio is not None)) is None:
+            raise _ProducerRestartError
         spec = self._spec(producers)
-        self._publisher.begin({output.port: output.globs for output in spec.outputs})
         node_job = (await self._scheduler.node_runtime()).create_job(self._job.name)
-        attempt = record.begin(Path(self._job.output_directory), node_job.events_path)
+        directory = None if capio is None else capio.directory
+        attempt = record.begin(Path(self._job.output_directory), node_job.events_path, directory)
         following = asyncio.gather(
             self._follow(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )
         try:
-            output = await self._execute(node_job, spec)
+            output = await self._execute(node_job, spec, inputs, capio, producers)
+            if capio is not None and capio.lost is not None:
+                raise CapioLostError(capio.lost)
             if not node_job.has_started():
                 node_job.abandon()
                 raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
@@ -162,24 +170,48 @@ class Execution:
 
     def _spec(self, producers: list[tuple[StreamToken, Attempt]]) -> JobSpec:
         command = cast(CWLCommand, self._step.command)
-        outputs = tuple(
+        watched = [
             output.watched(self._job.output_directory, output_globs(self._step, self._job, output.port))
             for output in self._step.early_outputs
-        )
+        ]
+        self._publisher.begin({output.port: output.globs for output in watched})
+        in_capio = {output.port for output in self._step.early_outputs if output.runtime == "capio"}
+        producers = [producer for producer in producers if producer[0].source.runtime != "capio"]
         codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
         return JobSpec(
             name=self._job.name,
             success_codes=tuple(sorted(codes)),
             measure=self._scheduler.is_measured(self._job.name),
-            outputs=outputs,
+            outputs=tuple(output for output in watched if output.port not in in_capio),
             inputs=tuple(input_stream(*producer) for producer in producers if producer[0].source.gate is None),
             gates=tuple(gated_input(*producer) for producer in producers if producer[0].source.gate is not None),
         )
 
-    async def _execute(self, node_job: NodeJob, spec: JobSpec) -> CommandOutput:
+    async def _begin_capio(self, producers: list[tuple[StreamToken, Attempt]]) -> CapioJob | None:
+        runtime = self._scheduler.capio
+        server = None if runtime is None else await runtime.server(await self._scheduler.node_runtime())
+        return await begin_capio_job(self._step, runtime, server, producers)
+
+    async def _execute(
+        self,
+        node_job: NodeJob,
+        spec: JobSpec,
+        inputs: dict[str, Token],
+        capio: CapioJob | None,
+        producers: list[tuple[StreamToken, Attempt]],
+    ) -> CommandOutput:
         inner = self._scheduler.get_connector(self._job.name)
-        with self._scheduler.connected(self._job.name, JobConnector(inner, self._job.name, node_job, spec)):
-            return await cast(CWLCommand, self._step.command).execute(self._job)
+        connector = JobConnector(inner, self._job.name, node_job, spec, capio)
+        known, self._job.inputs = self._job.inputs, inputs
+        read = [attempt for _, attempt in producers]
+        try:
+            with self._scheduler.connected(self._job.name, connector):
+                execution = cast(CWLCommand, self._step.command).execute(self._job)
+                if capio is None:
+                    return await execution
+                return await capio.follow(execution, node_job, self._publisher, self._job.output_directory, read)
+        finally:
+            self._job.inputs = known
 
     async def _check_exit(
         self, exit_event: ExitEvent, output: CommandOutput, producers: list[tuple[StreamToken, Attempt]]
@@ -209,8 +241,9 @@ class Execution:
         Its `exec` does so by itself, but for an end that could not be written to the events, as on a full disk.
         """
         if not await attempt.settled(token.source.port, token.source.path):
-            with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
-                await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
+            if token.source.runtime == "embedded":
+                with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
+                    await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
             await node_job.cancel()
 
     async def _follow(self, node_job: NodeJob, attempt: Attempt, producers: list[tuple[StreamToken, Attempt]]) -> None:

@@ -1,0 +1,34 @@
+"""Installs the stand-in for CAPIO where a test wants it, and looks for what is left of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SHARED = Path("/dev/shm")
+
+
+def install(home: Path) -> Path:
+    """Install the stand-in below a directory, to be named in `CAPIO_HOME`; skips the test where no C compiler is."""
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("no C compiler (cc): the stand-in for libcapio_posix.so cannot be built")
+    for name in ("bin", "lib"):
+        (home / name).mkdir(parents=True)
+    library = home / "lib" / "libcapio_posix.so"
+    subprocess.run(
+        [compiler, "-O1", "-shared", "-fPIC", "-o", library, HERE / "library.c", "-ldl"], check=True, timeout=60
+    )
+    server = home / "bin" / "capio_server"
+    server.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{HERE / "server.py"}" "$@"\n')
+    server.chmod(0o755)
+    return home
+
+
+def left_in_shared_memory() -> list[str]:
+    """What runs of ours have left there."""
+    return [entry.name for entry in SHARED.iterdir() if "sfio-" in entry.name]

@@ -1,0 +1,203 @@
+"""`runtime: capio`, with a stand-in for CAPIO (`tests/capio/`), and with CAPIO itself where it is installed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from streamflow_io.runtime.capio import CapioError, find_capio
+from tests.capio.support import install, left_in_shared_memory
+from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from tests.node_support import wait_for
+
+CAPIO = {"runtime": "capio"}
+RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+LINES = "note start; { for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done; } > out.txt; note end"
+READ = 'while read line; do note $name $line; echo "$line"; done < $file; note $name all'
+
+
+@pytest.fixture(autouse=True)
+def capio_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in is what is installed."""
+    home = install(tmp_path / "capio")
+    monkeypatch.setenv("CAPIO_HOME", str(home))
+    return home
+
+
+def producer(script: str = LINES, **outputs: Document) -> Document:
+    return tool(script, {}, {"out": streamable(outputBinding={"glob": "out.txt"}), **outputs})
+
+
+def reader(name: str, script: str = READ) -> Document:
+    kinds = {"file": streamable(), "name": {"type": "string", "default": name}}
+    return tool(script, kinds, {"out": "stdout"}, stdout=f"{name}.txt")
+
+
+def pipeline(first: Document, *readers: Document) -> Document:
+    """One producer, and those that read from it."""
+    names = "bcd"[: len(readers)]
+    bodies = {name: {"run": run, "in": {"file": "a/out"}} for name, run in zip(names, readers, strict=True)}
+    outputs = {name: f"{name}/out" for name in ("a", *names)}
+    return workflow({}, {"a": {"run": first, "in": {}}, **bodies}, outputs)
+
+
+def assert_served(run: Run, *names: str) -> None:
+    assert "CAPIO 1.0.0 serves" in run.log, run.errors
+    assert run.errors == ""
+    for name in names:
+        assert run.time(f"{name} line 1") < run.time("end"), run.trace
+    assert left_in_shared_memory() == []
+
+
+def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
+    _, ours = bench.run_both(pipeline(producer(), reader("b")), config=CAPIO)
+    assert_served(ours, "b")
+    assert ours.time("b all") > ours.time("end")
+
+
+def test_one_file_goes_to_many_and_each_goes_on(bench: Bench) -> None:
+    """`b` and `c` read from `a`; `d` reads from `b`, which writes into CAPIO itself."""
+    through = tool(
+        'while read line; do note b $line; echo "$line"; done < $file > through.txt',
+        {"file": streamable()},
+        {"out": streamable(outputBinding={"glob": "through.txt"}), "log": found("log.txt")},
+        stderr="log.txt",
+    )
+    steps = {
+        "a": {"run": producer(), "in": {}},
+        "b": {"run": through, "in": {"file": "a/out"}},
+        "c": {"run": reader("c"), "in": {"file": "a/out"}},
+        "d": {"run": reader("d"), "in": {"file": "b/out"}},
+    }
+    outputs = {name: f"{name}/out" for name in steps}
+    _, ours = bench.run_both(workflow({}, steps, {**outputs, "log": "b/log"}), config=CAPIO)
+    assert_served(ours, "b", "c", "d")
+
+
+def test_instances_of_a_scatter_have_directories_of_their_own(bench: Bench) -> None:
+    made = tool(
+        "{ echo line 1 $word; sleep 0.4; echo $word; } > out.txt; cp out.txt more.txt",
+        {"word": "string"},
+        {"out": streamable(outputBinding={"glob": "out.txt"}), "more": found("more.txt")},
+    )
+    steps = {
+        "a": {"run": made, "in": {"word": "words"}, "scatter": "word"},
+        "b": {"run": reader("b"), "in": {"file": "a/out"}, "scatter": "file"},
+    }
+    document = workflow({"words": "string[]"}, steps, {"more": "a/more", "b": "b/out"})
+    _, ours = bench.run_both(document, {"words": ["x", "y", "z"]}, config=CAPIO)
+    assert_served(ours)
+
+
+def test_a_standard_input_is_opened_with_the_library(bench: Bench) -> None:
+    second = tool(
+        'while read line; do note b $line; echo "$line"; done',
+        {"file": streamable()},
+        {"out": "stdout"},
+        stdin="$(inputs.file.path)",
+        stdout="b.txt",
+    )
+    _, ours = bench.run_both(pipeline(producer(), second), config=CAPIO)
+    assert_served(ours, "b")
+
+
+def test_what_is_written_past_capio_is_delivered_at_the_end(bench: Bench) -> None:
+    """A program that is given the path of the output directory does not write into the one it was started in."""
+    first = producer('note start; echo line 1 > "$HOME/out.txt"; note end')
+    _, ours = bench.run_both(pipeline(first, reader("b")), config=CAPIO)
+    assert ours.time("b line 1") > ours.time("end")
+
+
+def test_an_empty_file(bench: Bench) -> None:
+    bench.run_both(pipeline(producer(": > out.txt; note end"), reader("b")), config=CAPIO)
+
+
+@pytest.mark.parametrize("death", ["exit 3", "kill -9 $$"])
+def test_a_failed_producer_never_looks_like_an_end_of_file(bench: Bench, death: str) -> None:
+    run = bench.run(pipeline(producer(f"{LINES}; {death}"), reader("b")), config=CAPIO)
+    assert not run.ok
+    assert run.files == {}
+    assert run.times("b line 5") != []
+    assert run.times("b all") == []
+    assert bench.leftovers() == left_in_shared_memory() == []
+
+
+def test_a_gang_is_retried_as_one(bench: Bench) -> None:
+    failing = f'note try; attempt=$(grep -c " try$" "$TRACE"); {LINES}; [ $attempt -gt 1 ] || exit 3'
+    _, ours = bench.run_both(pipeline(producer(failing), reader("b")), config=CAPIO, **RETRY)
+    assert len(ours.times("try")) == 2
+    assert len(ours.times("b all")) == 1
+    assert left_in_shared_memory() == []
+
+
+def test_when_the_server_dies_all_goes_on_without_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    deadly = bench.directory / "deadly"
+    monkeypatch.setenv("CAPIO_STAND_IN", f"dies={deadly}")
+    killing = f"note try; echo line 1 > out.txt; sleep 0.5; : > {deadly}; sleep 0.5; echo line 2 >> out.txt; note end"
+    plain = bench.run(pipeline(producer(killing), reader("b")), io=False)
+    deadly.unlink()
+    ours = bench.run(pipeline(producer(killing), reader("b")), config=CAPIO)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert ours.log.count("CAPIO is not used any more in this run") == 1
+    assert "capio_server has ended: " in ours.log
+    assert "std::runtime_error" in ours.log
+    assert len(ours.times("try")) == 2
+    assert bench.leftovers() == left_in_shared_memory() == []
+
+
+@pytest.mark.parametrize("behaviour", ["", "deaf untidy"])
+def test_nothing_is_left_of_a_killed_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch, behaviour: str) -> None:
+    monkeypatch.setenv("CAPIO_STAND_IN", behaviour)
+    path = bench.write(pipeline(producer(f"{LINES}; sleep 60"), reader("b")), {}, True, CAPIO)
+    process = bench.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and "b line 5" in trace.read_text(), "the last line")
+    assert left_in_shared_memory() != []
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: bench.leftovers() == left_in_shared_memory() == [], "the end of all")
+
+
+def test_where_capio_is_missing_one_warning_says_so(bench: Bench, capio_home: Path) -> None:
+    (capio_home / "lib" / "libcapio_posix.so").unlink()
+    _, ours = bench.run_both(pipeline(producer(), reader("b")), config=CAPIO)
+    assert ours.log.count("`runtime: capio`: the embedded node runtime is used for all") == 1
+    assert f"libcapio_posix.so is in none of {capio_home / 'lib'}," in ours.log
+    assert ours.time("b line 1") < ours.time("end")
+
+
+def test_where_capio_does_not_work_one_warning_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPIO_STAND_IN", "error")
+    _, ours = bench.run_both(pipeline(producer(), reader("b")), config=CAPIO)
+    assert "the embedded node runtime is used for all: capio_server has ended: " in ours.log
+    assert "libmpi.so.40 is not what it was" in ours.log
+    assert ours.time("b line 1") < ours.time("end")
+    assert left_in_shared_memory() == []
+
+
+def test_an_edge_that_capio_cannot_serve_is_served_all_the_same(bench: Bench) -> None:
+    first = tool(
+        LINES,
+        {},
+        {"out": found("out.txt")},
+        [streaming({"port": "out", "committed": "on_close", "start": "producer"})],
+    )
+    _, ours = bench.run_both(pipeline(first, reader("b")), config=CAPIO)
+    assert "/a/out -> /b/file is served by the embedded node runtime: CAPIO tells the size" in ours.log
+
+
+def test_the_real_capio(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with CAPIO itself; it is looked for on the PATH, or in SFIO_TEST_CAPIO_HOME."""
+    monkeypatch.delenv("CAPIO_HOME")
+    if home := os.environ.get("SFIO_TEST_CAPIO_HOME"):
+        monkeypatch.setenv("CAPIO_HOME", home)
+    try:
+        find_capio()
+    except CapioError as error:
+        pytest.skip(f"CAPIO is not installed: {error}")
+    _, ours = bench.run_both(pipeline(producer(), reader("b"), reader("c")), config=CAPIO)
+    assert_served(ours, "b", "c")
