@@ -42,7 +42,7 @@ _PREFIX = "sfio"
 _NAME = re.compile(rf"{_PREFIX}-(\d+)-[0-9a-f]{{8}}")
 # A request to the server has room for 256 characters, and is not checked.
 _LONGEST_PATH = 200
-_COLLECTOR = "sfio.client"
+_COLLECTOR, _WRITER, _READER = "sfio.collector", "sfio.writer", "sfio.reader"
 _CLIENT = Path(__file__).with_name("capio_client.py")
 # Ends the server when it is to end itself, and leaves nothing of it. When the driver is gone there is half a second.
 _SUPERVISOR = """
@@ -340,24 +340,24 @@ def check_capio(installation: Installation) -> str | None:
 async def _try(installation: Installation) -> str | None:
     def configure(name: str, directory: str) -> Configuration:
         file = CoordinatedFile(
-            path=f"{directory}/a-*/*",
-            producers=("a",),
-            consumers=("b",),
+            path=f"{directory}/trial-*/*",
+            producers=(_WRITER,),
+            consumers=(_READER,),
             committed=CommitRule("on_close", COMMIT_CLOSES),
             mode="no_update",
         )
-        return Configuration(name, ("a", "b"), (file,))
+        return Configuration(name, (_WRITER, _READER), (file,))
 
     runtime = await EmbeddedRuntime.start()
     server: CapioServer | None = None
     try:
         server = await CapioServer.start(installation, runtime, configure)
-        directory = await server.new_directory(lambda number: f"a-{number}")
+        directory = await server.new_directory(lambda number: f"trial-{number}")
         file = str(directory / "file")
         text, copy, seen = "a line\n" * 1000, runtime.directory / "copy", runtime.directory / "seen"
-        await server.client("put", file, text, application="a")
+        await server.client("put", file, text, application=_WRITER)
         await server.client("wait", file)
-        reader = await server.start_client("show", file, application="b", stdout=seen)
+        reader = await server.start_client("show", file, application=_READER, stdout=seen)
         await asyncio.sleep(0.2)
         if reader.exit.done():
             raise CapioError("a reader is given an end of file before there is one")

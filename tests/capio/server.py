@@ -48,7 +48,7 @@ def main() -> None:
     if "mute" not in behaviour:
         print(f"\033[1;34m[CAPIO-SERVER > {name}]\033[0m main | Server instance successfully started!", flush=True)
     deadly = [Path(word.removeprefix("dies=")) for word in behaviour if word.startswith("dies=")]
-    is_trial = '"a"' in configuration and '"b"' in configuration and "/a-*/*" in configuration
+    is_trial = '"sfio.reader"' in configuration
     while True:
         time.sleep(0.01)
         if not is_trial and any(path.exists() for path in deadly):
