@@ -18,6 +18,8 @@ from .names import application_name
 
 # They ask CAPIO for a file that they are about to make, and wait for it for ever, or map files into memory.
 HANGING_PROGRAMS = frozenset({"cp", "gzip", "gunzip", "install", "mv", "samtools", "zcat"})
+# Processes that share an open file have one place in it; under CAPIO each has its own, and they write over each other.
+SHELLS = frozenset({"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})
 # CAPIO counts all closes of a file, also those of its readers: only we reach this number, when the job has succeeded.
 COMMIT_CLOSES = 1000
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+=@%,:")
@@ -39,7 +41,7 @@ class CapioOutput:
 class CapioStep:
     """A step, as far as it matters for CAPIO.
 
-    :ivar program: the name of the program that is run; None if only the job tells
+    :ivar program: the name of the program that is run, of a script that of its interpreter; None if only the job tells
     :ivar obstacle: why its jobs cannot work in CAPIO's directory, if so
     :ivar outputs: all of its outputs
     """
@@ -139,6 +141,8 @@ def _obstacle(edge: StreamEdge, steps: Mapping[str, CapioStep]) -> str | None:
         known = steps.get(step, CapioStep())
         if known.program in HANGING_PROGRAMS:
             return f"`{known.program}` hangs under CAPIO ({step})"
+        if known.program in SHELLS:
+            return f"`{known.program}` is a shell, whose processes share open files: CAPIO mixes them up ({step})"
     return _producer_obstacle(output.step, output.port, steps.get(output.step, CapioStep()))
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamflow_io.coordination.capio_cl import write_capio_cl
-from streamflow_io.coordination.capio_mapping import COMMIT_CLOSES
+from streamflow_io.coordination.capio_mapping import COMMIT_CLOSES, job_directory
 from streamflow_io.coordination.configuration import Configuration, CoordinatedFile
 from streamflow_io.hints.commit import CommitRule
 
@@ -42,7 +42,7 @@ _PREFIX = "sfio"
 _NAME = re.compile(rf"{_PREFIX}-(\d+)-[0-9a-f]{{8}}")
 # A request to the server has room for 256 characters, and is not checked.
 _LONGEST_PATH = 200
-_COLLECTOR, _WRITER, _READER = "sfio.collector", "sfio.writer", "sfio.reader"
+_WRITER, _READER = "sfio.writer", "sfio.reader"
 _CLIENT = Path(__file__).with_name("capio_client.py")
 # Ends the server when it is to end itself, and leaves nothing of it. When the driver is gone there is half a second.
 _SUPERVISOR = """
@@ -172,24 +172,22 @@ class CapioServer:
         words = [f"{name}={value}" for name, value in self._environment().items()]
         return ["/usr/bin/env", *words, f"CAPIO_APP_NAME={name}", f"LD_PRELOAD={self.installation.library}"]
 
-    async def new_directory(self, job_directory: Callable[[object], str]) -> Path:
+    async def new_directory(self, application: str) -> Path:
         """Make a directory for one attempt of a job.
 
-        :param job_directory: gives its name for the number of the attempt, among those of this server
+        :param application: the one that the job is
         :raises CapioError: if it cannot be made
         """
         self._number += 1
-        directory = self.directory / job_directory(self._number)
+        directory = self.directory / job_directory(application, self._number)
         if len(str(directory)) > _LONGEST_PATH or any(character.isspace() for character in str(directory)):
             raise CapioError(f"CAPIO takes paths of {_LONGEST_PATH} characters at most, without spaces: {directory}")
-        await self.client("make", str(directory))
+        await self.client("make", str(directory), application=application)
         # For the kernel, as the directory that the command is started in.
         directory.mkdir(exist_ok=True)
         return directory
 
-    async def client(
-        self, *arguments: str, application: str = _COLLECTOR, seconds: float | None = _CLIENT_SECONDS
-    ) -> None:
+    async def client(self, *arguments: str, application: str, seconds: float | None = _CLIENT_SECONDS) -> None:
         """Do something that needs CAPIO's library: see :mod:`streamflow_io.runtime.capio_client`.
 
         When it is cancelled, the process is ended.
@@ -203,7 +201,7 @@ class CapioServer:
         finally:
             await asyncio.shield(job.cancel())
 
-    async def start_client(self, *arguments: str, application: str = _COLLECTOR, stdout: Path | None = None) -> NodeJob:
+    async def start_client(self, *arguments: str, application: str, stdout: Path | None = None) -> NodeJob:
         """Start it, and do not wait for its end."""
         job = self._runtime.create_job(f"capio-{arguments[0]}")
         said = str(job.directory / "said")
@@ -277,6 +275,7 @@ class CapioRuntime:
         self._installation = installation
         self._configure = configure
         self._starting: asyncio.Task[CapioServer] | None = None
+        self._without: set[str] = set()
         self._trouble: str | None = None
 
     async def server(self, runtime: EmbeddedRuntime) -> CapioServer | None:
@@ -301,6 +300,16 @@ class CapioRuntime:
         if self._trouble is None:
             self._trouble = reason
             logger.warning(f"CAPIO is not used any more in this run, its jobs run without it: {reason}")
+
+    def give_up_step(self, step: str, reason: str) -> None:
+        """Do not use CAPIO again for the jobs of a step; one warning says why."""
+        if step not in self._without and self._trouble is None:
+            logger.warning(f"CAPIO is not used any more for the jobs of {step}, they run without it: {reason}")
+        self._without.add(step)
+
+    def serves(self, step: str) -> bool:
+        """Whether the jobs of a step use CAPIO, as long as it can be used."""
+        return step not in self._without
 
     async def close(self) -> None:
         """End the server; nothing of it is left. May be called twice."""
@@ -340,7 +349,7 @@ def check_capio(installation: Installation) -> str | None:
 async def _try(installation: Installation) -> str | None:
     def configure(name: str, directory: str) -> Configuration:
         file = CoordinatedFile(
-            path=f"{directory}/trial-*/*",
+            path=f"{directory}/{job_directory(_WRITER, '*')}/*",
             producers=(_WRITER,),
             consumers=(_READER,),
             committed=CommitRule("on_close", COMMIT_CLOSES),
@@ -352,18 +361,20 @@ async def _try(installation: Installation) -> str | None:
     server: CapioServer | None = None
     try:
         server = await CapioServer.start(installation, runtime, configure)
-        directory = await server.new_directory(lambda number: f"trial-{number}")
+        directory = await server.new_directory(_WRITER)
         file = str(directory / "file")
-        text, copy, seen = "a line\n" * 1000, runtime.directory / "copy", runtime.directory / "seen"
+        text, (copy, seen, none) = "a line\n" * 1000, [runtime.directory / name for name in ("copy", "seen", "none")]
         await server.client("put", file, text, application=_WRITER)
-        await server.client("wait", file)
+        await server.client("wait", file, application=_WRITER)
         reader = await server.start_client("show", file, application=_READER, stdout=seen)
         await asyncio.sleep(0.2)
         if reader.exit.done():
             raise CapioError("a reader is given an end of file before there is one")
-        await server.client("collect", str(COMMIT_CLOSES), file, str(copy))
+        await server.client(
+            "collect", str(COMMIT_CLOSES), file, str(copy), file + "-none", str(none), application=_WRITER
+        )
         await server.finish_client(reader, "show")
-        if copy.read_text() != text or seen.read_text() != text:
+        if copy.read_text() != text or seen.read_text() != text or none.exists():
             raise CapioError("what is read is not what was written")
         return server.version
     finally:

@@ -1,6 +1,7 @@
 """What has to be done with CAPIO's library loaded, because nobody else sees the files: a program of its own.
 
 It uses system calls, and nothing of Python that might look at files by itself. Every wait has an end: :data:`PATIENCE`.
+It runs as the application that writes the files: any other would be made to wait for what does not exist.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def make(directory: str) -> None:
 def wait(path: str) -> None:
     """Wait until a file has bytes: CAPIO gives who reads it before that an end of file."""
     signal.alarm(0)
-    while not _has_bytes(path):
+    while not _size(path):
         time.sleep(_INTERVAL)
 
 
@@ -37,7 +38,7 @@ def collect(closes: int, pairs: Sequence[str]) -> None:
     """
     for source, target in zip(pairs[::2], pairs[1::2], strict=True):
         # Opening would wait for it for ever.
-        if os.access(source, os.F_OK):
+        if _size(source) is not None:
             for _ in range(closes):
                 os.close(os.open(source, os.O_RDONLY))
             signal.alarm(PATIENCE)
@@ -56,11 +57,12 @@ def put(path: str, text: str) -> None:
     os.close(file)
 
 
-def _has_bytes(path: str) -> bool:
+def _size(path: str) -> int | None:
+    """None if it does not exist; `access` would say that it does."""
     try:
-        return os.stat(path).st_size > 0
+        return os.stat(path).st_size
     except FileNotFoundError:
-        return False
+        return None
 
 
 def _copy(source: str, target: str) -> None:

@@ -6,11 +6,14 @@ import asyncio
 import glob
 import posixpath
 import shlex
-from collections.abc import Coroutine, Iterable, Mapping, MutableSequence, Sequence
+import shutil
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, MutableSequence, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowException
 from streamflow.core.processor import CommandOutputProcessor
 from streamflow.core.workflow import CommandOutput, Token, Workflow
 from streamflow.cwl.command import CWLCommand
@@ -24,7 +27,6 @@ from streamflow_io.coordination.capio_mapping import (
     CapioOutput,
     CapioStep,
     capio_configuration,
-    job_directory,
     map_to_capio,
 )
 from streamflow_io.coordination.graph import StreamEdge
@@ -94,7 +96,7 @@ class CapioJob:
         self,
         runtime: CapioRuntime,
         server: CapioServer,
-        application: str,
+        step: str,
         directory: Path | None,
         outputs: Mapping[str, str],
         collected: Iterable[str],
@@ -103,7 +105,8 @@ class CapioJob:
         self.lost: str | None = None
         self._runtime = runtime
         self._server = server
-        self._application = application
+        self._step = step
+        self._application = application_name(step)
         self._outputs = outputs
         self._collected = tuple(collected)
 
@@ -158,14 +161,20 @@ class CapioJob:
             return
         pairs = [p for name in self._collected for p in (str(self.directory / name), f"{output_directory}/{name}")]
         try:
-            await self._server.client("collect", str(COMMIT_CLOSES), *pairs, seconds=_COLLECT_SECONDS)
+            await self._server.client(
+                "collect", str(COMMIT_CLOSES), *pairs, application=self._application, seconds=_COLLECT_SECONDS
+            )
         except NodeRuntimeError as error:
             self._give_up(str(error))
             raise CapioLostError(str(error)) from None
 
+    def blame(self, failure: str) -> None:
+        """Do not use CAPIO for further attempts."""
+        self._runtime.give_up_step(self._step, failure)
+
     async def _announce(self, publisher: Publisher, port: str, path: str, name: str) -> None:
         assert self.directory is not None
-        await self._server.client("wait", str(self.directory / name), seconds=None)
+        await self._server.client("wait", str(self.directory / name), application=self._application, seconds=None)
         await publisher.opened(port, path)
 
     async def _watch_server(self) -> None:
@@ -190,6 +199,23 @@ class CapioJob:
         self._runtime.give_up(reason)
 
 
+@contextmanager
+def blaming(capio: CapioJob | None) -> Iterator[None]:
+    """Let a job that fails with CAPIO start again without: its program may do what CAPIO does not know.
+
+    :raises CapioLostError: instead of an error of the job
+    """
+    try:
+        yield
+    except UnrecoverableWorkflowException:
+        raise
+    except WorkflowException as error:
+        if capio is None:
+            raise
+        capio.blame(str(error))
+        raise CapioLostError(str(error)) from None
+
+
 async def begin_capio_job(
     step: StreamingExecuteStep,
     runtime: CapioRuntime | None,
@@ -199,20 +225,19 @@ async def begin_capio_job(
     """CAPIO's part in an attempt of a job; None if it has none, or CAPIO is not to be used any more."""
     outputs = {output.port: output for output in step.early_outputs if output.runtime == "capio"}
     reads = any(is_read_from_capio(*producer) for producer in producers)
-    if runtime is None or server is None or not (outputs or reads):
+    if runtime is None or server is None or not (outputs or reads) or not runtime.serves(step.name):
         return None
-    application = application_name(step.name)
     known = {port: output.path for port, output in _capio_step(step).outputs.items() if not output.redirected}
     directory = None
     if outputs:
         try:
-            directory = await server.new_directory(partial(job_directory, application))
+            directory = await server.new_directory(application_name(step.name))
         except NodeRuntimeError as error:
-            runtime.give_up(str(error))
+            runtime.give_up_step(step.name, str(error))
             return None
     names = {port: name for port in outputs if (name := known.get(port)) is not None}
     collected = dict.fromkeys(path for path in (*known.values(), _JSON) if path is not None)
-    return CapioJob(runtime, server, application, directory, names, collected)
+    return CapioJob(runtime, server, step.name, directory, names, collected)
 
 
 def is_read_from_capio(token: StreamToken, attempt: Attempt) -> bool:
@@ -257,11 +282,13 @@ def _capio_step(step: CWLExecuteStep) -> CapioStep:
     command = step.command
     if not isinstance(command, CWLCommand):
         return CapioStep(obstacle=f"{step.name} is an ExpressionTool")
-    word = next(iter(command.base_command), None)
-    program = posixpath.basename(word) if isinstance(word, str) and not is_expression(word) else None
     obstacle = None
     if command.initial_work_dir is not None:
         obstacle = f"{step.name} has an InitialWorkDirRequirement: CAPIO does not know what is put into the directory"
+    elif command.is_shell_command:
+        obstacle = (
+            f"{step.name} has a ShellCommandRequirement: a shell's processes share open files, CAPIO mixes them up"
+        )
     elif "LD_PRELOAD" in command.environment:
         obstacle = f"{step.name} sets LD_PRELOAD itself"
     redirections = {stream for stream in (command.stdout, command.stderr) if stream is not None}
@@ -270,7 +297,22 @@ def _capio_step(step: CWLExecuteStep) -> CapioStep:
         for port, processor in step.output_processors.items()
         if not is_early_port(port) and (output := _capio_output(processor, redirections)) is not None
     }
-    return CapioStep(program, obstacle, outputs)
+    return CapioStep(_program(command), obstacle, outputs)
+
+
+def _program(command: CWLCommand) -> str | None:
+    """The name of the program, or of the interpreter of the script, that a command runs."""
+    word = next(iter(command.base_command), None)
+    if not isinstance(word, str) or is_expression(word):
+        return None
+    try:
+        with Path(shutil.which(word) or word).open("rb") as file:
+            line = file.read(256).partition(b"\n")[0].decode(errors="replace")
+    except OSError:
+        line = ""
+    words = line.removeprefix("#!").split() if line.startswith("#!") else [word]
+    names = [posixpath.basename(word) for word in words if not word.startswith("-")]
+    return next((name for name in names if name != "env"), None)
 
 
 def _capio_output(processor: CommandOutputProcessor, redirections: set[str]) -> CapioOutput | None:

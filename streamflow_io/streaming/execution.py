@@ -30,7 +30,7 @@ from streamflow_io.runtime.protocol import (
 )
 
 from ._streamflow import retry_policy
-from .capio import CapioJob, CapioLostError, begin_capio_job, place_inputs
+from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, place_inputs
 from .connector import JobConnector
 from .globs import output_globs
 from .inputs import gated_input, input_stream
@@ -84,6 +84,7 @@ class Execution:
                     return
                 except CapioLostError as error:
                     logger.info(f"Job {self._job.name} starts again without CAPIO: {error}")
+                    await self._publisher.commits.keep(record.latest)
                 except _ProducerRestartError:
                     logger.info(f"Job {self._job.name} starts again: a job it reads from has failed")
                 except ProducerFailedError as error:
@@ -122,16 +123,13 @@ class Execution:
             output = await self._execute(node_job, spec, inputs, capio, producers)
             if capio is not None and capio.lost is not None:
                 raise CapioLostError(capio.lost)
-            if not node_job.has_started():
-                node_job.abandon()
-                raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
-            exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
-            self._scheduler.measured(self._job.name, exit_event)
-            await self._check_exit(exit_event, output, producers)
+            with blaming(capio):
+                await self._check(node_job, output, producers)
             await following
             if not await _settled(producers):
                 raise _ProducerRestartError
-            tokens = await self._collect(output)
+            with blaming(capio):
+                tokens = await self._collect(output)
             await self._publisher.commits.check(tokens)
             await self._step.deliver_regular(self._job, tokens)
             await self._publisher.finish(tokens)
@@ -144,6 +142,16 @@ class Execution:
                 await asyncio.shield(node_job.cancel())
             attempt.end(False)
             await asyncio.gather(following, return_exceptions=True)
+
+    async def _check(
+        self, node_job: NodeJob, output: CommandOutput, producers: list[tuple[StreamToken, Attempt]]
+    ) -> None:
+        if not node_job.has_started():
+            node_job.abandon()
+            raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
+        exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
+        self._scheduler.measured(self._job.name, exit_event)
+        await self._check_exit(exit_event, output, producers)
 
     async def _collect(self, output: CommandOutput) -> dict[str, Token]:
         unchanged: Mapping[str, Token] = {}

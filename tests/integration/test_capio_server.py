@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.coordination.capio_mapping import CapioMapping, capio_configuration, job_directory
+from streamflow_io.coordination.capio_mapping import CapioMapping, capio_configuration
 from streamflow_io.runtime import EmbeddedRuntime, capio
 from streamflow_io.runtime.activity import wait_until_idle
 from streamflow_io.runtime.capio import (
@@ -135,9 +135,13 @@ def test_a_library_that_lets_readers_run_ahead_is_refused(home: Path, tmp_path: 
 async def test_a_server_that_dies_is_noticed(home: Path, behave: Callable[[str], None], tmp_path: Path) -> None:
     behave(f"untidy dies={tmp_path / 'deadly'}")
     async with running(home) as (server, _):
-        waiting = asyncio.create_task(server.client("collect", "1", str(server.directory / "none"), "copy"))
+        waiting = asyncio.create_task(
+            server.client("collect", "1", str(server.directory / "none"), "copy", application="a")
+        )
         await waiting
-        waiting = asyncio.create_task(server.client("show", str(server.directory / "none"), seconds=None))
+        waiting = asyncio.create_task(
+            server.client("show", str(server.directory / "none"), application="a", seconds=None)
+        )
         (tmp_path / "deadly").touch()
         with pytest.raises(CapioError, match=r"capio_server has ended: .*std::runtime_error"):
             await asyncio.wait_for(waiting, 10)
@@ -164,20 +168,20 @@ async def test_capio_is_given_up_once(
 async def test_a_client_has_a_time_limit(home: Path) -> None:
     async with running(home) as (server, _):
         with pytest.raises(CapioError, match=r"CAPIO does not answer \(show\)"):
-            await server.client("show", str(server.directory / "none"), seconds=0.3)
+            await server.client("show", str(server.directory / "none"), application="a", seconds=0.3)
 
 
 async def test_attempts_have_directories_of_their_own(home: Path) -> None:
     async with running(home) as (server, _):
-        one = await server.new_directory(partial(job_directory, "a"))
-        two = await server.new_directory(partial(job_directory, "a"))
+        one = await server.new_directory("a")
+        two = await server.new_directory("a")
         assert one.is_dir()
         assert two.is_dir()
         assert one != two
         with pytest.raises(CapioError, match="CAPIO takes paths of 200 characters at most, without spaces: "):
-            await server.new_directory(partial(job_directory, "a" * 200))
+            await server.new_directory("a" * 200)
         with pytest.raises(CapioError, match="without spaces"):
-            await server.new_directory(partial(job_directory, "a b"))
+            await server.new_directory("a b")
 
 
 def test_what_a_killed_run_has_left_is_removed_by_the_next() -> None:
