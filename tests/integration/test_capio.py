@@ -29,9 +29,9 @@ note("start")
 with open("out.txt", "w") as out:
     for i in range(1, 6):
         print("line", i, file=out, flush=True)
-        time.sleep(0.3)
-note("end")
+        time.sleep(0.1)
 """
+END = 'note("end")\n'
 READ = """
 for line in open(os.environ["file"]):
     note(os.environ["name"], line.strip())
@@ -39,6 +39,23 @@ for line in open(os.environ["file"]):
 note(os.environ["name"], "all")
 """
 FILE = {"glob": "out.txt"}
+
+
+def until_read_by(*names: str) -> str:
+    """Wait in a producer until readers have had its first line; not with plain StreamFlow, where they come later."""
+    return f"""
+limit = time.time() + 40
+while "SFIO_JOB" in os.environ and time.time() < limit:
+    if all(name + " line 1" in open(os.environ["TRACE"]).read() for name in {list(names)!r}):
+        break
+    time.sleep(0.05)
+"""
+
+
+def lines(*names: str, script: str = LINES) -> str:
+    """Write lines, and end when some have read the first: within the `with`, so before the file is closed."""
+    waiting = until_read_by(*names).strip().replace("\n", "\n    ")
+    return f"{script.rstrip()}\n    {waiting}\n{END}"
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +73,7 @@ def program(
     return {**tool("", inputs, outputs, [*hints], **fields), "baseCommand": [sys.executable, "-c", PYTHON + script]}
 
 
-def producer(script: str = LINES) -> Document:
+def producer(script: str) -> Document:
     return program(script, {}, {"out": streamable(outputBinding=FILE)})
 
 
@@ -82,7 +99,7 @@ def assert_served(run: Run, *names: str) -> None:
 
 
 def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
-    _, ours = bench.run_both(pipeline(producer(), reader("b")), config=CAPIO)
+    _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
     assert_served(ours, "b")
     assert ours.time("b all") > ours.time("end")
 
@@ -96,7 +113,7 @@ def test_one_file_goes_to_many_and_each_goes_on(bench: Bench) -> None:
         stderr="log.txt",
     )
     steps = {
-        "a": {"run": producer(), "in": {}},
+        "a": {"run": producer(lines("b", "c", "d")), "in": {}},
         "b": {"run": through, "in": {"file": "a/out"}},
         "c": {"run": reader("c"), "in": {"file": "a/out"}},
         "d": {"run": reader("d"), "in": {"file": "b/out"}},
@@ -139,7 +156,7 @@ def test_a_standard_input_is_opened_with_the_library(bench: Bench) -> None:
 
 def test_what_is_written_past_capio_is_delivered_at_the_end(bench: Bench) -> None:
     """A program that is given the path of the output directory does not write into the one it was started in."""
-    first = producer(LINES.replace('"out.txt"', 'os.environ["HOME"] + "/out.txt"'))
+    first = producer(LINES.replace('"out.txt"', 'os.environ["HOME"] + "/out.txt"') + END)
     _, ours = bench.run_both(pipeline(first, reader("b")), config=CAPIO)
     assert ours.time("b line 1") > ours.time("end")
 
@@ -150,21 +167,21 @@ def test_an_empty_file(bench: Bench) -> None:
 
 @pytest.mark.parametrize("death", ["sys.exit(3)", "os.kill(os.getpid(), 9)"])
 def test_a_failed_producer_never_looks_like_an_end_of_file(bench: Bench, death: str) -> None:
-    run = bench.run(pipeline(producer(f"{LINES}{death}"), reader("b")), config=CAPIO)
+    run = bench.run(pipeline(producer(lines("b") + death), reader("b")), config=CAPIO)
     assert not run.ok
     assert run.files == {}
     assert len(run.times("start")) == 2  # It could have been CAPIO's fault.
-    assert run.times("b line 5") != []
+    assert run.times("b line 1") != []
     assert run.times("b all") == []
     assert bench.leftovers() == left_in_shared_memory() == []
 
 
 def test_a_gang_is_retried_as_one(bench: Bench) -> None:
-    failing = f"""note("try"){LINES}
+    failing = f"""note("try"){lines("b")}
 if open(os.environ["TRACE"]).read().count(" try\\n") < 3:
     sys.exit(3)
 """
-    plain = bench.run(pipeline(producer(), reader("b")), io=False)
+    plain = bench.run(pipeline(producer(lines("b")), reader("b")), io=False)
     ours = bench.run(pipeline(producer(failing), reader("b")), config=CAPIO, **RETRY)
     assert ours.ok, ours.errors
     assert ours.results == plain.results
@@ -176,7 +193,15 @@ if open(os.environ["TRACE"]).read().count(" try\\n") < 3:
 def test_when_the_server_dies_all_goes_on_without_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     deadly = bench.directory / "deadly"
     monkeypatch.setenv("CAPIO_STAND_IN", f"dies={deadly}")
-    killing = LINES.replace("time.sleep(0.3)", f"open({str(deadly)!r}, 'w') if i == 2 else time.sleep(0.3)")
+    killing = (
+        LINES
+        + f"""
+    {until_read_by("b").strip().replace(chr(10), chr(10) + "    ")}
+    open({str(deadly)!r}, "w")
+    time.sleep(1)
+note("end")
+"""
+    )
     plain = bench.run(pipeline(producer(killing), reader("b")), io=False)
     deadly.unlink()
     ours = bench.run(pipeline(producer(killing), reader("b")), config=CAPIO)
@@ -192,7 +217,7 @@ def test_when_the_server_dies_all_goes_on_without_it(bench: Bench, monkeypatch: 
 @pytest.mark.parametrize("behaviour", ["", "deaf untidy"])
 def test_nothing_is_left_of_a_killed_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch, behaviour: str) -> None:
     monkeypatch.setenv("CAPIO_STAND_IN", behaviour)
-    path = bench.write(pipeline(producer(f"{LINES}time.sleep(60)"), reader("b")), {}, True, CAPIO)
+    path = bench.write(pipeline(producer(lines("b") + "time.sleep(60)"), reader("b")), {}, True, CAPIO)
     process = bench.start(path)
     trace = path.parent / "trace"
     wait_for(lambda: trace.exists() and "b line 5" in trace.read_text(), "the last line")
@@ -204,7 +229,7 @@ def test_nothing_is_left_of_a_killed_driver(bench: Bench, monkeypatch: pytest.Mo
 
 def test_where_capio_is_missing_one_warning_says_so(bench: Bench, capio_home: Path) -> None:
     (capio_home / "lib" / "libcapio_posix.so").unlink()
-    _, ours = bench.run_both(pipeline(producer(), reader("b")), config=CAPIO)
+    _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
     assert ours.log.count("`runtime: capio`: the embedded node runtime is used for all") == 1
     assert f"libcapio_posix.so is in none of {capio_home / 'lib'}," in ours.log
     assert ours.time("b line 1") < ours.time("end")
@@ -212,7 +237,7 @@ def test_where_capio_is_missing_one_warning_says_so(bench: Bench, capio_home: Pa
 
 def test_where_capio_does_not_work_one_warning_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPIO_STAND_IN", "error")
-    _, ours = bench.run_both(pipeline(producer(), reader("b")), config=CAPIO)
+    _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
     assert "the embedded node runtime is used for all: capio_server has ended: " in ours.log
     assert "libmpi.so.40 is not what it was" in ours.log
     assert ours.time("b line 1") < ours.time("end")
@@ -221,13 +246,13 @@ def test_where_capio_does_not_work_one_warning_says_so(bench: Bench, monkeypatch
 
 def test_an_edge_that_capio_cannot_serve_is_served_all_the_same(bench: Bench) -> None:
     rule = streaming({"port": "out", "committed": "on_close", "start": "producer"})
-    first = program(LINES, {}, {"out": found("out.txt")}, rule)
+    first = program(LINES + END, {}, {"out": found("out.txt")}, rule)
     _, ours = bench.run_both(pipeline(first, reader("b")), config=CAPIO)
     assert "/a/out -> /b/file is served by the embedded node runtime: CAPIO tells the size" in ours.log
 
 
 # So much that CAPIO's library, which gathers what is written, passes it on.
-BIG = LINES.replace("flush=True)", "flush=True)\n        out.write(('x' * 99 + '\\n') * 10_000)").replace("0.3", "0.6")
+BIG = LINES.replace("flush=True)", "flush=True)\n        out.write(('x' * 99 + '\\n') * 10_000)")
 BIG_READ = READ.replace("    note", "    if line[0] == 'l': note")
 
 
@@ -254,7 +279,7 @@ def test_the_real_capio(bench: Bench) -> None:
     script = "text = sys.stdin.read(); print(len(text), text[-500:])"
     piped = program(script, {"file": streamable()}, {"out": "stdout"}, stdin="$(inputs.file.path)", stdout="c.txt")
     steps = {
-        "a": {"run": producer(BIG), "in": {}},
+        "a": {"run": producer(lines("b", script=BIG)), "in": {}},
         "b": {"run": through, "in": {"file": "a/out"}},
         "c": {"run": piped, "in": {"file": "a/out"}},
         "d": {"run": reader("d", BIG_READ), "in": {"file": "b/out"}},
@@ -267,7 +292,7 @@ def test_the_real_capio(bench: Bench) -> None:
 @pytest.mark.usefixtures("real")
 @pytest.mark.parametrize("death", ["sys.exit(3)", "os.kill(os.getpid(), 9)"])
 def test_a_failed_producer_under_the_real_capio(bench: Bench, death: str) -> None:
-    run = bench.run(pipeline(producer(f"{BIG}{death}"), reader("b", BIG_READ)), config=CAPIO)
+    run = bench.run(pipeline(producer(lines("b", script=BIG) + death), reader("b", BIG_READ)), config=CAPIO)
     assert not run.ok
     assert run.files == {}
     assert run.times("b line 1") != []
