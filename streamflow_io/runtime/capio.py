@@ -15,24 +15,19 @@ import os
 import re
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from streamflow_io.coordination.capio_cl import write_capio_cl
-from streamflow_io.coordination.capio_mapping import COMMIT_CLOSES, job_directory
-from streamflow_io.coordination.configuration import Configuration, CoordinatedFile
-from streamflow_io.hints.commit import CommitRule
+from streamflow_io.coordination.capio_mapping import job_directory
+from streamflow_io.coordination.configuration import Configuration
 
+from .capio_installation import SERVER, CapioError, Installation
 from .embedded import EmbeddedRuntime, NodeJob, NodeRuntimeError
 from .protocol import JobSpec
 
 logger = logging.getLogger("streamflow")
 
-SERVER = "capio_server"
-LIBRARY = "libcapio_posix.so"
 _STARTED = "successfully started"
 _VERSION = re.compile(r"\bV\. *(\d[\w.]*)")
 _START_SECONDS = 15.0
@@ -42,7 +37,6 @@ _PREFIX = "sfio"
 _NAME = re.compile(rf"{_PREFIX}-(\d+)-[0-9a-f]{{8}}")
 # A request to the server has room for 256 characters, and is not checked.
 _LONGEST_PATH = 200
-_WRITER, _READER = "sfio.writer", "sfio.reader"
 _CLIENT = Path(__file__).with_name("capio_client.py")
 # Ends the server when it is to end itself, and leaves nothing of it. When the driver is gone there is half a second.
 _SUPERVISOR = """
@@ -57,44 +51,6 @@ kill -KILL $server 2>/dev/null
 clean; sleep 0.05; clean
 exit $code
 """
-
-
-class CapioError(NodeRuntimeError):
-    """CAPIO cannot be used; says why."""
-
-
-@dataclass(frozen=True)
-class Installation:
-    """Where CAPIO is."""
-
-    server: Path
-    library: Path
-
-
-def find_capio(environment: Mapping[str, str] | None = None) -> Installation:
-    """Find CAPIO: in `CAPIO_HOME`, or on the PATH with the library beside it or where the linker looks for it.
-
-    :raises CapioError: if a part of it is missing; says where it was looked for
-    """
-    environment = os.environ if environment is None else environment
-    if home := environment.get("CAPIO_HOME"):
-        servers = [Path(home) / "bin" / SERVER]
-    else:
-        found = shutil.which(SERVER, path=environment.get("PATH"))
-        servers = [Path(found)] if found else []
-    server = next((path for path in servers if os.access(path, os.X_OK)), None)
-    if server is None:
-        where = f"CAPIO_HOME/bin, {servers[0].parent}" if servers else "the PATH (and CAPIO_HOME is not set)"
-        raise CapioError(f"{SERVER} is not in {where}")
-    roots = [Path(home)] if home else [server.parent.parent, server.resolve().parent.parent]
-    directories = [root / library for root in roots for library in ("lib", "lib64", "lib/x86_64-linux-gnu")]
-    if not home:
-        directories += [Path(path) for path in environment.get("LD_LIBRARY_PATH", "").split(":") if path]
-        directories += [Path("/usr/local/lib"), Path("/usr/lib"), Path("/usr/lib64")]
-    for directory in directories:
-        if (directory / LIBRARY).is_file():
-            return Installation(server.absolute(), (directory / LIBRARY).absolute())
-    raise CapioError(f"{LIBRARY} is in none of {', '.join(map(str, dict.fromkeys(directories)))}")
 
 
 def remove_leftovers() -> None:
@@ -135,6 +91,9 @@ class CapioServer:
         :param configure: gives the configuration for a workflow name and a `CAPIO_DIR`
         :raises CapioError: if it does not start in time; with the end of what it said
         """
+        # Here: runs without CAPIO need not wait for it.
+        from streamflow_io.coordination.capio_cl import write_capio_cl
+
         name = f"{_PREFIX}-{os.getpid()}-{os.urandom(4).hex()}"
         job = runtime.create_job("capio")
         server = cls(installation, runtime, name, job)
@@ -316,71 +275,6 @@ class CapioRuntime:
         if self._starting is not None:
             with contextlib.suppress(NodeRuntimeError):
                 await (await self._starting).close()
-
-
-def check_capio(installation: Installation) -> str | None:
-    """Try whether CAPIO works here as we use it: one program reads what another writes, and has its end from us.
-
-    Takes about a second, and leaves nothing behind. Blocks.
-
-    :return: the version of the server, if it says one
-    :raises CapioError: if it does not work
-    """
-    result: list[str | BaseException | None] = []
-
-    def run() -> None:
-        try:
-            result.append(asyncio.run(_try(installation)))
-        except BaseException as error:
-            result.append(error)
-
-    # The caller may be in an event loop.
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    (found,) = result
-    if isinstance(found, NodeRuntimeError):
-        raise CapioError(str(found)) from None
-    if isinstance(found, BaseException):
-        raise found
-    return found
-
-
-async def _try(installation: Installation) -> str | None:
-    def configure(name: str, directory: str) -> Configuration:
-        file = CoordinatedFile(
-            path=f"{directory}/{job_directory(_WRITER, '*')}/*",
-            producers=(_WRITER,),
-            consumers=(_READER,),
-            committed=CommitRule("on_close", COMMIT_CLOSES),
-            mode="no_update",
-        )
-        return Configuration(name, (_WRITER, _READER), (file,))
-
-    runtime = await EmbeddedRuntime.start()
-    server: CapioServer | None = None
-    try:
-        server = await CapioServer.start(installation, runtime, configure)
-        directory = await server.new_directory(_WRITER)
-        file = str(directory / "file")
-        text, (copy, seen, none) = "a line\n" * 1000, [runtime.directory / name for name in ("copy", "seen", "none")]
-        await server.client("put", file, text, application=_WRITER)
-        await server.client("wait", file, application=_WRITER)
-        reader = await server.start_client("show", file, application=_READER, stdout=seen)
-        await asyncio.sleep(0.2)
-        if reader.exit.done():
-            raise CapioError("a reader is given an end of file before there is one")
-        await server.client(
-            "collect", str(COMMIT_CLOSES), file, str(copy), file + "-none", str(none), application=_WRITER
-        )
-        await server.finish_client(reader, "show")
-        if copy.read_text() != text or seen.read_text() != text or none.exists():
-            raise CapioError("what is read is not what was written")
-        return server.version
-    finally:
-        if server is not None:
-            await server.close()
-        await runtime.close()
 
 
 async def _exit_of(job: NodeJob) -> None:

@@ -1,43 +1,28 @@
-"""CAPIO in a run: what of a translated workflow it can serve, and its part in one attempt of a job."""
+"""CAPIO's part in one attempt of a job."""
 
 from __future__ import annotations
 
 import asyncio
-import glob
 import posixpath
 import shlex
-import shutil
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowException
-from streamflow.core.processor import CommandOutputProcessor
-from streamflow.core.workflow import CommandOutput, Token, Workflow
-from streamflow.cwl.command import CWLCommand
-from streamflow.cwl.step import CWLExecuteStep
-from streamflow.cwl.utils import is_expression
-from streamflow.log_handler import logger
+from streamflow.core.workflow import CommandOutput, Token
 from streamflow.workflow.token import ListToken
 
-from streamflow_io.coordination.capio_mapping import (
-    COMMIT_CLOSES,
-    CapioOutput,
-    CapioStep,
-    capio_configuration,
-    map_to_capio,
-)
-from streamflow_io.coordination.graph import StreamEdge
+from streamflow_io.coordination.capio_mapping import COMMIT_CLOSES
 from streamflow_io.coordination.names import application_name
-from streamflow_io.runtime import NodeJob, NodeRuntimeError
+from streamflow_io.runtime import NodeJob, NodeRuntimeError, WatchedOutput
 from streamflow_io.runtime.activity import wait_until_idle
-from streamflow_io.runtime.capio import CapioError, CapioRuntime, CapioServer, check_capio, find_capio
+from streamflow_io.runtime.capio import CapioRuntime, CapioServer
+from streamflow_io.runtime.capio_installation import CapioError
 
-from .globs import file_processor
+from .capio_choice import capio_step
 from .jobs import Attempt
-from .outputs import is_early_port
 from .publisher import Publisher
 from .token import StreamToken
 
@@ -52,34 +37,6 @@ _COLLECT_SECONDS = 24 * 3600.0
 
 class CapioLostError(Exception):
     """An attempt of a job was in vain because CAPIO failed, and not the job."""
-
-
-def choose_capio(
-    workflow: Workflow, edges: Sequence[StreamEdge]
-) -> tuple[CapioRuntime | None, frozenset[tuple[str, str]]]:
-    """Decide what CAPIO does in a run, and warn of each edge that was to be early and that it does not serve.
-
-    Tries CAPIO when there is something for it, which takes about a second.
-
-    :return: CAPIO, and the outputs that it holds: step and port; none and nothing where it cannot be used
-    """
-    from .translator import edge_name
-
-    tools = {step.name: step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)}
-    mapping = map_to_capio(edges, {path: _capio_step(step) for path, step in tools.items()})
-    try:
-        installation = find_capio()
-        for edge, reason in mapping.refused.items():
-            logger.warning(f"{edge_name(edge)} is served by the embedded node runtime: {reason}")
-        if not mapping.served:
-            return None, frozenset()
-        version = check_capio(installation)
-    except CapioError as error:
-        logger.warning(f"`runtime: capio`: the embedded node runtime is used for all: {error}")
-        return None, frozenset()
-    logger.info(f"CAPIO {version or 'of unknown version'} serves {', '.join(map(edge_name, mapping.served))}")
-    configure = partial(capio_configuration, mapping=mapping)
-    return CapioRuntime(installation, configure), mapping.outputs
 
 
 class CapioJob:
@@ -227,7 +184,7 @@ async def begin_capio_job(
     reads = any(is_read_from_capio(*producer) for producer in producers)
     if runtime is None or server is None or not (outputs or reads) or not runtime.serves(step.name):
         return None
-    known = {port: output.path for port, output in _capio_step(step).outputs.items() if not output.redirected}
+    known = {port: output.path for port, output in capio_step(step).outputs.items() if not output.redirected}
     directory = None
     if outputs:
         try:
@@ -243,6 +200,12 @@ async def begin_capio_job(
 def is_read_from_capio(token: StreamToken, attempt: Attempt) -> bool:
     """Whether what a token stands for is to be read from CAPIO: it is there, and nowhere else yet."""
     return token.source.runtime == "capio" and attempt.capio is not None and not attempt.succeeded.done()
+
+
+def outputs_in_file_system(step: StreamingExecuteStep, outputs: Iterable[WatchedOutput]) -> tuple[WatchedOutput, ...]:
+    """Those outputs of a step that can be watched: CAPIO does not have them."""
+    in_capio = {output.port for output in step.early_outputs if output.runtime == "capio"}
+    return tuple(output for output in outputs if output.port not in in_capio)
 
 
 async def place_inputs(
@@ -276,57 +239,3 @@ def _placed(token: Token, paths: Mapping[int, str]) -> Token:
     if isinstance(token, ListToken):
         return token.update([_placed(element, paths) for element in token.value])
     return token
-
-
-def _capio_step(step: CWLExecuteStep) -> CapioStep:
-    command = step.command
-    if not isinstance(command, CWLCommand):
-        return CapioStep(obstacle=f"{step.name} is an ExpressionTool")
-    obstacle = None
-    if command.initial_work_dir is not None:
-        obstacle = f"{step.name} has an InitialWorkDirRequirement: CAPIO does not know what is put into the directory"
-    elif command.is_shell_command:
-        obstacle = (
-            f"{step.name} has a ShellCommandRequirement: a shell's processes share open files, CAPIO mixes them up"
-        )
-    elif "LD_PRELOAD" in command.environment:
-        obstacle = f"{step.name} sets LD_PRELOAD itself"
-    redirections = {stream for stream in (command.stdout, command.stderr) if stream is not None}
-    outputs = {
-        port: output
-        for port, processor in step.output_processors.items()
-        if not is_early_port(port) and (output := _capio_output(processor, redirections)) is not None
-    }
-    return CapioStep(_program(command), obstacle, outputs)
-
-
-def _program(command: CWLCommand) -> str | None:
-    """The name of the program, or of the interpreter of the script, that a command runs."""
-    word = next(iter(command.base_command), None)
-    if not isinstance(word, str) or is_expression(word):
-        return None
-    try:
-        with Path(shutil.which(word) or word).open("rb") as file:
-            line = file.read(256).partition(b"\n")[0].decode(errors="replace")
-    except OSError:
-        line = ""
-    words = line.removeprefix("#!").split() if line.startswith("#!") else [word]
-    names = [posixpath.basename(word) for word in words if not word.startswith("-")]
-    return next((name for name in names if name != "env"), None)
-
-
-def _capio_output(processor: CommandOutputProcessor, redirections: set[str]) -> CapioOutput | None:
-    """None: it looks at no file."""
-    collector = file_processor(processor)
-    if collector is None:
-        return CapioOutput(None)  # It is not known what it looks at.
-    if collector.glob is None:
-        return None
-    if isinstance(collector.glob, str) and collector.glob in redirections:
-        return CapioOutput(collector.glob, redirected=True)
-    kinds = collector.token_type if isinstance(collector.token_type, MutableSequence) else [collector.token_type]
-    certain = (
-        isinstance(collector.glob, str) and not is_expression(collector.glob) and not glob.has_magic(collector.glob)
-    )
-    simple = "Directory" not in kinds and not collector.secondary_files and collector.target is None
-    return CapioOutput(posixpath.normpath(collector.glob) if certain and simple else None)

@@ -30,7 +30,7 @@ from streamflow_io.runtime.protocol import (
 )
 
 from ._streamflow import retry_policy
-from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, place_inputs
+from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, outputs_in_file_system, place_inputs
 from .connector import JobConnector
 from .globs import output_globs
 from .inputs import gated_input, input_stream
@@ -111,7 +111,9 @@ class Execution:
         capio = await self._begin_capio(producers)
         if (inputs := await place_inputs(self._job.inputs, producers, capio is not None)) is None:
             raise _ProducerRestartError
-        spec = self._spec(producers)
+        spec = self._spec([producer for producer in producers if producer[0].source.runtime != "capio"])
+        self._publisher.begin({output.port: output.globs for output in spec.outputs})
+        spec = spec.model_copy(update={"outputs": outputs_in_file_system(self._step, spec.outputs)})
         node_job = (await self._scheduler.node_runtime()).create_job(self._job.name)
         directory = None if capio is None else capio.directory
         attempt = record.begin(Path(self._job.output_directory), node_job.events_path, directory)
@@ -178,19 +180,16 @@ class Execution:
 
     def _spec(self, producers: list[tuple[StreamToken, Attempt]]) -> JobSpec:
         command = cast(CWLCommand, self._step.command)
-        watched = [
+        outputs = tuple(
             output.watched(self._job.output_directory, output_globs(self._step, self._job, output.port))
             for output in self._step.early_outputs
-        ]
-        self._publisher.begin({output.port: output.globs for output in watched})
-        in_capio = {output.port for output in self._step.early_outputs if output.runtime == "capio"}
-        producers = [producer for producer in producers if producer[0].source.runtime != "capio"]
+        )
         codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
         return JobSpec(
             name=self._job.name,
             success_codes=tuple(sorted(codes)),
             measure=self._scheduler.is_measured(self._job.name),
-            outputs=tuple(output for output in watched if output.port not in in_capio),
+            outputs=outputs,
             inputs=tuple(input_stream(*producer) for producer in producers if producer[0].source.gate is None),
             gates=tuple(gated_input(*producer) for producer in producers if producer[0].source.gate is not None),
         )

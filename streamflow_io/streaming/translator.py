@@ -88,7 +88,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         if scheduler.streams_here(any(not edge.is_plain for edge in edges)):
             in_capio: frozenset[tuple[str, str]] = frozenset()
             if scheduler.config.runtime == "capio":
-                from .capio import choose_capio
+                from .capio_choice import choose_capio
 
                 scheduler.capio, in_capio = choose_capio(workflow, edges)
             rewire(workflow, graph, edges, in_capio)

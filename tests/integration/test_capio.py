@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.runtime.capio import CapioError, find_capio
+from streamflow_io.runtime.capio_installation import CapioError, find_capio
 from tests.capio.support import install, left_in_shared_memory
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 from tests.node_support import wait_for

@@ -17,15 +17,9 @@ import pytest
 from streamflow_io.coordination.capio_mapping import CapioMapping, capio_configuration
 from streamflow_io.runtime import EmbeddedRuntime, capio
 from streamflow_io.runtime.activity import wait_until_idle
-from streamflow_io.runtime.capio import (
-    CapioError,
-    CapioRuntime,
-    CapioServer,
-    Installation,
-    check_capio,
-    find_capio,
-    remove_leftovers,
-)
+from streamflow_io.runtime.capio import CapioRuntime, CapioServer, remove_leftovers
+from streamflow_io.runtime.capio_check import check_capio
+from streamflow_io.runtime.capio_installation import CapioError, Installation, find_capio
 from tests.capio.support import SHARED, install, left_in_shared_memory
 
 CONFIGURE = partial(capio_configuration, mapping=CapioMapping((), {}))
