@@ -304,3 +304,11 @@ def test_a_failed_producer_under_the_real_capio(bench: Bench, death: str) -> Non
 def test_an_empty_file_under_the_real_capio(bench: Bench) -> None:
     _, ours = bench.run_both(pipeline(producer("open('out.txt', 'w')"), reader("b")), config=CAPIO)
     assert_served(ours)
+
+
+@pytest.mark.usefixtures("real")
+def test_a_program_that_does_not_load_libraries_under_the_real_capio(bench: Bench) -> None:
+    """Such a one, as Go makes them, writes past CAPIO."""
+    script = "os.execve('/bin/sh', ['sh', '-c', 'echo line 1 > out.txt; note() { :; }'], {})"
+    _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
+    assert_served(ours)
