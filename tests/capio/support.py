@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,23 @@ def install(home: Path) -> Path:
     return home
 
 
-def left_in_shared_memory() -> list[str]:
-    """What runs of ours have left there."""
-    return [entry.name for entry in SHARED.iterdir() if "sfio-" in entry.name]
+def shared_memory_of(pid: int) -> list[str]:
+    """What the run of a driver has there."""
+    return [entry.name for entry in SHARED.iterdir() if f"sfio-{pid}-" in entry.name]
+
+
+def left_in_shared_memory(seconds: float = 10.0) -> list[str]:
+    """What runs have left there that are over. Other tests run at the same time, and clean up after theirs soon."""
+    deadline = time.monotonic() + seconds
+    while (left := [name for name in _entries() if _is_over(name)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+def _entries() -> list[str]:
+    return [entry.name for entry in SHARED.iterdir() if re.search(r"sfio-\d+-[0-9a-f]{8}", entry.name)]
+
+
+def _is_over(name: str) -> bool:
+    pid = int(name.partition("sfio-")[2].partition("-")[0])
+    return pid == os.getpid() or not Path("/proc", str(pid)).exists()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streamflow_io.runtime.capio_installation import CapioError, find_capio
-from tests.capio.support import install, left_in_shared_memory
+from tests.capio.support import install, left_in_shared_memory, shared_memory_of
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 from tests.node_support import wait_for
 
@@ -150,7 +150,7 @@ def test_a_standard_input_is_opened_with_the_library(bench: Bench) -> None:
         stdin="$(inputs.file.path)",
         stdout="b.txt",
     )
-    _, ours = bench.run_both(pipeline(producer(), second), config=CAPIO)
+    _, ours = bench.run_both(pipeline(producer(lines("b")), second), config=CAPIO)
     assert_served(ours, "b")
 
 
@@ -221,10 +221,10 @@ def test_nothing_is_left_of_a_killed_driver(bench: Bench, monkeypatch: pytest.Mo
     process = bench.start(path)
     trace = path.parent / "trace"
     wait_for(lambda: trace.exists() and "b line 5" in trace.read_text(), "the last line")
-    assert left_in_shared_memory() != []
+    assert shared_memory_of(process.pid) != []
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    wait_for(lambda: bench.leftovers() == left_in_shared_memory() == [], "the end of all")
+    wait_for(lambda: bench.leftovers() == shared_memory_of(process.pid) == [], "the end of all")
 
 
 def test_where_capio_is_missing_one_warning_says_so(bench: Bench, capio_home: Path) -> None:
