@@ -42,12 +42,14 @@ class CapioStep:
     """A step, as far as it matters for CAPIO.
 
     :ivar program: the name of the program that is run, of a script that of its interpreter; None if only the job tells
-    :ivar obstacle: why its jobs cannot work in CAPIO's directory, if so
+    :ivar obstacle: why its jobs cannot run with CAPIO's library, if so
+    :ivar writing_obstacle: why its jobs cannot work in CAPIO's directory, if so
     :ivar outputs: all of its outputs
     """
 
     program: str | None = None
     obstacle: str | None = None
+    writing_obstacle: str | None = None
     outputs: Mapping[str, CapioOutput] = field(default_factory=dict)
 
 
@@ -139,6 +141,8 @@ def _obstacle(edge: StreamEdge, steps: Mapping[str, CapioStep]) -> str | None:
         return "CAPIO does not implement `on_file`"
     for step in (output.step, consumer.step):
         known = steps.get(step, CapioStep())
+        if known.obstacle is not None:
+            return known.obstacle
         if known.program in HANGING_PROGRAMS:
             return f"`{known.program}` hangs under CAPIO ({step})"
         if known.program in SHELLS:
@@ -148,8 +152,8 @@ def _obstacle(edge: StreamEdge, steps: Mapping[str, CapioStep]) -> str | None:
 
 def _producer_obstacle(path: str, port: str, step: CapioStep) -> str | None:
     """Why what a step writes cannot be in CAPIO's memory, from where all of its outputs have to be collected."""
-    if step.obstacle is not None:
-        return step.obstacle
+    if step.writing_obstacle is not None:
+        return step.writing_obstacle
     streamed = step.outputs.get(port)
     if streamed is not None and streamed.redirected:
         return f"{path}/{port} is the standard output of its job, which is opened without CAPIO's library"

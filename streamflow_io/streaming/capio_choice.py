@@ -59,27 +59,24 @@ def capio_step(step: CWLExecuteStep) -> CapioStep:
     command = step.command
     if not isinstance(command, CWLCommand):
         return CapioStep(obstacle=f"{step.name} is an ExpressionTool")
-    obstacle = None
+    obstacle = f"{step.name} sets LD_PRELOAD itself" if "LD_PRELOAD" in command.environment else None
+    writing_obstacle = None
     if command.initial_work_dir is not None:
-        obstacle = f"{step.name} has an InitialWorkDirRequirement: CAPIO does not know what is put into the directory"
-    elif command.is_shell_command:
-        obstacle = (
-            f"{step.name} has a ShellCommandRequirement: a shell's processes share open files, CAPIO mixes them up"
+        writing_obstacle = (
+            f"{step.name} has an InitialWorkDirRequirement: CAPIO does not know what is put into the directory"
         )
-    elif "LD_PRELOAD" in command.environment:
-        obstacle = f"{step.name} sets LD_PRELOAD itself"
     redirections = {stream for stream in (command.stdout, command.stderr) if stream is not None}
     outputs = {
         port: output
         for port, processor in step.output_processors.items()
         if not is_early_port(port) and (output := _capio_output(processor, redirections)) is not None
     }
-    return CapioStep(_program(command), obstacle, outputs)
+    program = "sh" if command.is_shell_command else program_name(next(iter(command.base_command), None))
+    return CapioStep(program, obstacle, writing_obstacle, outputs)
 
 
-def _program(command: CWLCommand) -> str | None:
-    """The name of the program, or of the interpreter of the script, that a command runs."""
-    word = next(iter(command.base_command), None)
+def program_name(word: object) -> str | None:
+    """The name of a program, or of the interpreter of a script; None if it is known only at run time."""
     if not isinstance(word, str) or is_expression(word):
         return None
     try:

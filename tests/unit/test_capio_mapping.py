@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from streamflow_io.coordination.capio_mapping import (
 )
 from streamflow_io.coordination.graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints.models import StreamingRule
+from streamflow_io.streaming.capio_choice import program_name
 
-ONE = CapioStep("tool", None, {"out": CapioOutput("out.txt")})
+ONE = CapioStep("tool", outputs={"out": CapioOutput("out.txt")})
 
 
 def edge(
@@ -67,7 +69,11 @@ def test_an_edge_that_is_not_for_capio(one: StreamEdge, why: str) -> None:
         ({"a": replace(ONE, program="gzip")}, "`gzip` hangs under CAPIO (/a)"),
         ({"b": replace(ONE, program="cp")}, "`cp` hangs under CAPIO (/b)"),
         ({"a": replace(ONE, obstacle="/a is strange")}, "/a is strange"),
-        ({"b": replace(ONE, obstacle="/b is strange")}, None),
+        ({"b": replace(ONE, obstacle="/b is strange")}, "/b is strange"),
+        ({"a": replace(ONE, writing_obstacle="/a is staged")}, "/a is staged"),
+        ({"b": replace(ONE, writing_obstacle="/b is staged")}, None),
+        ({"a": replace(ONE, program="sh")}, "`sh` is a shell"),
+        ({"b": replace(ONE, program="bash")}, "`bash` is a shell"),
         ({"a": replace(ONE, outputs={"out": CapioOutput("o", redirected=True)})}, "the standard output of its job"),
         ({"a": replace(ONE, outputs={"out": CapioOutput("o"), "log": CapioOutput("l", redirected=True)})}, None),
         (
@@ -112,3 +118,21 @@ def test_the_configuration_says_that_no_file_is_committed_before_us() -> None:
         (COMMIT_CLOSES, "no_update", False)
     }
     assert read_capio_cl(write_capio_cl(configuration, "1.0"), "capio-cl.json") == configuration
+
+
+@pytest.mark.parametrize(
+    ("first_line", "name"),
+    [
+        ("#!/bin/sh", "sh"),
+        ("#!/usr/bin/env bash", "bash"),
+        ("#! /usr/bin/env -S python3 -I", "python3"),
+        ("\x7fELF", "tool"),
+        ("", "tool"),
+    ],
+)
+def test_a_script_is_what_its_interpreter_is(tmp_path: Path, first_line: str, name: str) -> None:
+    (tool := tmp_path / "tool").write_text(f"{first_line}\nexit 0\n")
+    assert program_name(str(tool)) == name
+    assert program_name("/nowhere/gzip") == "gzip"
+    assert program_name("$(inputs.tool)") is None
+    assert program_name(None) is None
