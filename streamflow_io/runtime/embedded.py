@@ -69,6 +69,11 @@ class NodeJob:
     def events_path(self) -> Path:
         return self.directory / "events.jsonl"
 
+    @property
+    def pid(self) -> int | None:
+        """The process of its `sfio-node exec`, when it runs."""
+        return self._pid
+
     def wrap(self, spec: JobSpec) -> list[str]:
         """Write `job.json` and give the words to put before the command that shall run as this job."""
         self._launched = True

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streamflow_io.coordination.possible import PossibleRoute
     from streamflow_io.hints import SchedulerConfig, StepAnnotations
     from streamflow_io.runtime import EmbeddedRuntime, ExitEvent, JobSpec
+    from streamflow_io.runtime.capio import CapioRuntime
     from streamflow_io.runtime.protocol import Event
 
     from .coordination_record import CoordinationRecord
@@ -54,6 +55,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     requirement.
 
     :ivar streaming_jobs: the jobs that stream to others
+    :ivar capio: CAPIO, if it serves a part of this run
     """
 
     def __init__(self, context: StreamFlowContext, **config: Any) -> None:
@@ -62,6 +64,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # Mistakes in it end the run before anything starts; where nothing is written there are none.
         super().__init__(context, self.config.retry_delay if self._is_configured else None)
         self.streaming_jobs = StreamingJobs()
+        self.capio: CapioRuntime | None = None
         self._without_cores: dict[str, float] = {}
         self._connectors: dict[str, Connector] = {}
         self._runtime: asyncio.Task[EmbeddedRuntime] | None = None
@@ -95,8 +98,6 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         if not wanted or self.config.runtime == "off":
             return False
-        if self.config.runtime == "capio":
-            logger.warning("`runtime: capio` is not available yet: the embedded node runtime is used")
         try:
             EmbeddedRuntime.check()
         except NodeRuntimeError as error:
@@ -160,6 +161,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def close(self) -> None:
         if self._run is not None:
             await self._run.close()
+        if self.capio is not None:
+            await self.capio.close()
         if self._runtime is not None:
             with contextlib.suppress(Exception):
                 await (await self._runtime).close()

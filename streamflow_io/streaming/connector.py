@@ -6,11 +6,15 @@ import asyncio
 import posixpath
 import shlex
 from collections.abc import MutableMapping, MutableSequence, Sequence
+from typing import TYPE_CHECKING
 
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.deployment.wrapper import ConnectorWrapper
 
 from streamflow_io.runtime import InputStream, JobSpec, NodeJob
+
+if TYPE_CHECKING:
+    from .capio import CapioJob
 
 
 class JobConnector(ConnectorWrapper):  # type: ignore[misc]
@@ -20,11 +24,14 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
     cannot be watched from the start.
     """
 
-    def __init__(self, inner: Connector, job_name: str, node_job: NodeJob, spec: JobSpec) -> None:
+    def __init__(
+        self, inner: Connector, job_name: str, node_job: NodeJob, spec: JobSpec, capio: CapioJob | None = None
+    ) -> None:
         super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
         self._job_name = job_name
         self._node_job = node_job
         self._spec = spec
+        self._capio = capio
 
     @classmethod
     def get_schema(cls) -> str:
@@ -44,11 +51,19 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         job_name: str | None = None,
     ) -> tuple[str, int] | None:
         wrapped = job_name == self._job_name
+        output_directory = workdir or ""
         if wrapped:
-            if isinstance(stdin, str) and self._is_gated(posixpath.join(workdir or "", stdin)):
+            if isinstance(stdin, str) and self._opens_itself(posixpath.join(output_directory, stdin)):
                 command, stdin = _opened_by_itself(stdin, command), None
+            if self._capio is not None:
+                command = [*self._capio.prefix, *command]
+                workdir = str(self._capio.directory or output_directory)
             # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
-            command = ["exec", *self._node_job.wrap(self._redirected(workdir, stdin, stdout, stderr)), *command]
+            command = [
+                "exec",
+                *self._node_job.wrap(self._redirected(output_directory, stdin, stdout, stderr)),
+                *command,
+            ]
             stdin, stdout, stderr = None, asyncio.subprocess.STDOUT, asyncio.subprocess.STDOUT
         result: tuple[str, int] | None = await self.connector.run(
             location=location,
@@ -65,18 +80,21 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         if wrapped and result is not None and result[1] < 0:
             # What a shell says of a command that a signal ended.
             result = (result[0], 128 - result[1])
+        if wrapped and result is not None and self._capio is not None and result[1] in self._spec.success_codes:
+            await self._capio.collect(output_directory)
         return result
 
-    def _is_gated(self, path: str) -> bool:
+    def _opens_itself(self, path: str) -> bool:
+        """Whether the command has to open its standard input: only then it is held at the gate, or sees CAPIO."""
+        if self._capio is not None and self._capio.holds(path):
+            return True
         return any(path == gate.target for gate in self._spec.gates)
 
-    def _redirected(
-        self, workdir: str | None, stdin: int | str | None, stdout: int | str, stderr: int | str
-    ) -> JobSpec:
+    def _redirected(self, workdir: str, stdin: int | str | None, stdout: int | str, stderr: int | str) -> JobSpec:
         """The job with its redirections. A standard input that is a stream needs no FIFO."""
 
         def path(stream: int | str | None) -> str | None:
-            return posixpath.join(workdir or "", stream) if isinstance(stream, str) else None
+            return posixpath.join(workdir, stream) if isinstance(stream, str) else None
 
         inputs = list(self._spec.inputs)
         standard_input = path(stdin)

@@ -30,6 +30,7 @@ from streamflow_io.runtime.protocol import (
 )
 
 from ._streamflow import retry_policy
+from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, outputs_in_file_system, place_inputs
 from .connector import JobConnector
 from .globs import output_globs
 from .inputs import gated_input, input_stream
@@ -82,6 +83,9 @@ class Execution:
                 try:
                     await self._attempt(record)
                     return
+                except CapioLostError as error:
+                    logger.info(f"Job {self._job.name} starts again without CAPIO: {error}")
+                    await self._publisher.commits.keep(record.latest)
                 except _ProducerRestartError:
                     logger.info(f"Job {self._job.name} starts again: a job it reads from has failed")
                 except ProducerFailedError as error:
@@ -105,26 +109,30 @@ class Execution:
         producers = [(token, await self._producer(token)) for token in self._streams]
         if record.attempts > 0:
             await self._new_directory()
-        spec = self._spec(producers)
+        capio = await self._begin_capio(producers)
+        if (inputs := await place_inputs(self._job.inputs, producers, capio is not None)) is None:
+            raise _ProducerRestartError
+        spec = self._spec([producer for producer in producers if producer[0].source.runtime != "capio"])
         self._publisher.begin({output.port: output.globs for output in spec.outputs})
+        spec = spec.model_copy(update={"outputs": outputs_in_file_system(self._step, spec.outputs)})
         node_job = (await self._scheduler.node_runtime()).create_job(self._job.name)
-        attempt = record.begin(Path(self._job.output_directory), node_job.events_path)
+        directory = None if capio is None else capio.directory
+        attempt = record.begin(Path(self._job.output_directory), node_job.events_path, directory)
         following = asyncio.gather(
             self._follow(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )
         try:
-            output = await self._execute(node_job, spec)
-            if not node_job.has_started():
-                node_job.abandon()
-                raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
-            exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
-            self._scheduler.measured(self._job.name, exit_event)
-            await self._check_exit(exit_event, output, producers)
+            output = await self._execute(node_job, spec, inputs, capio, producers)
+            if capio is not None and capio.lost is not None:
+                raise CapioLostError(capio.lost)
+            with blaming(capio):
+                await self._check(node_job, output, producers)
             await following
             if not await _settled(producers):
                 raise _ProducerRestartError
-            tokens = await self._collect(output)
+            with blaming(capio):
+                tokens = await self._collect(output)
             await self._publisher.commits.check(tokens)
             await self._step.deliver_regular(self._job, tokens)
             await self._publisher.finish(tokens)
@@ -137,6 +145,16 @@ class Execution:
                 await asyncio.shield(node_job.cancel())
             attempt.end(False)
             await asyncio.gather(following, return_exceptions=True)
+
+    async def _check(
+        self, node_job: NodeJob, output: CommandOutput, producers: list[tuple[StreamToken, Attempt]]
+    ) -> None:
+        if not node_job.has_started():
+            node_job.abandon()
+            raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
+        exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
+        self._scheduler.measured(self._job.name, exit_event)
+        await self._check_exit(exit_event, output, producers)
 
     async def _collect(self, output: CommandOutput) -> dict[str, Token]:
         unchanged: Mapping[str, Token] = {}
@@ -176,10 +194,31 @@ class Execution:
         )
         return self._scheduler.observed(spec, self._step, self._job)
 
-    async def _execute(self, node_job: NodeJob, spec: JobSpec) -> CommandOutput:
+    async def _begin_capio(self, producers: list[tuple[StreamToken, Attempt]]) -> CapioJob | None:
+        runtime = self._scheduler.capio
+        server = None if runtime is None else await runtime.server(await self._scheduler.node_runtime())
+        return await begin_capio_job(self._step, runtime, server, producers)
+
+    async def _execute(
+        self,
+        node_job: NodeJob,
+        spec: JobSpec,
+        inputs: dict[str, Token],
+        capio: CapioJob | None,
+        producers: list[tuple[StreamToken, Attempt]],
+    ) -> CommandOutput:
         inner = self._scheduler.get_connector(self._job.name)
-        with self._scheduler.connected(self._job.name, JobConnector(inner, self._job.name, node_job, spec)):
-            return await cast(CWLCommand, self._step.command).execute(self._job)
+        connector = JobConnector(inner, self._job.name, node_job, spec, capio)
+        known, self._job.inputs = self._job.inputs, inputs
+        read = [attempt for _, attempt in producers]
+        try:
+            with self._scheduler.connected(self._job.name, connector):
+                execution = cast(CWLCommand, self._step.command).execute(self._job)
+                if capio is None:
+                    return await execution
+                return await capio.follow(execution, node_job, self._publisher, self._job.output_directory, read)
+        finally:
+            self._job.inputs = known
 
     async def _check_exit(
         self, exit_event: ExitEvent, output: CommandOutput, producers: list[tuple[StreamToken, Attempt]]
@@ -209,8 +248,9 @@ class Execution:
         Its `exec` does so by itself, but for an end that could not be written to the events, as on a full disk.
         """
         if not await attempt.settled(token.source.port, token.source.path):
-            with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
-                await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
+            if token.source.runtime == "embedded":
+                with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
+                    await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
             await node_job.cancel()
 
     async def _follow(self, node_job: NodeJob, attempt: Attempt, producers: list[tuple[StreamToken, Attempt]]) -> None:

@@ -22,6 +22,7 @@ class Attempt:
     :ivar number: from 1
     :ivar output_directory: where it writes
     :ivar events: the file with its events
+    :ivar capio: its directory in CAPIO, if it has one; nobody sees what is there without CAPIO's library
     :ivar succeeded: whether the job, and every job it streams from, has succeeded
     :ivar committed: (port, path relative to the output directory) of what was committed before the job ended; without a
         path the output as a whole
@@ -31,6 +32,7 @@ class Attempt:
     number: int
     output_directory: Path
     events: Path
+    capio: Path | None = None
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     committed: set[tuple[str, str | None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,9 +90,9 @@ class StreamingJob:
     def is_running(self) -> bool:
         return not self._closed
 
-    def begin(self, output_directory: Path, events: Path) -> Attempt:
+    def begin(self, output_directory: Path, events: Path, capio: Path | None = None) -> Attempt:
         """Register a new attempt; the one before has ended."""
-        attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, events)
+        attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, events, capio)
         self._attempts.append(attempt)
         self._changed.set()
         return attempt

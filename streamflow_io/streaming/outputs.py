@@ -29,11 +29,17 @@ def element_port(delivery: Delivery, port: str) -> str:
     return f"__{delivery.value}_element__{port}"
 
 
+def is_early_port(port: str) -> bool:
+    """Whether a port of a step is one of those that we add."""
+    return port.startswith(tuple(f"__{delivery.value}_" for delivery in Delivery))
+
+
 class EarlyOutput(BaseModel):
     """An output that is delivered before its job ends.
 
     :ivar deliveries: how it is delivered, to some consumers in one way, to some in another
     :ivar elements: how the elements of a list are delivered one by one, if they are
+    :ivar runtime: the node runtime that holds it before its job has ended
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,6 +49,7 @@ class EarlyOutput(BaseModel):
     rules: tuple[StreamingRule, ...]
     deliveries: tuple[Delivery, ...] = ()
     elements: tuple[Delivery, ...] = ()
+    runtime: Literal["embedded", "capio"] = "embedded"
 
     @property
     def ports(self) -> tuple[str, ...]:

@@ -204,7 +204,9 @@ class Publisher:
         path = f"{self._job.output_directory}/{file}"
         return StreamToken(
             directory_value(path) if is_directory else file_value(path, self._file_processor(output.port).file_format),
-            StreamSource(self._job.name, output.port, file, gate, output.rule.mode if is_directory else "update"),
+            StreamSource(
+                self._job.name, output.port, file, gate, output.rule.mode if is_directory else "update", output.runtime
+            ),
             self._tag,
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from streamflow.core.workflow import Port, Step, Workflow
@@ -33,14 +33,20 @@ S = TypeVar("S", bound=Step)
 T = TypeVar("T", bound=CWLExecuteStep)
 
 
-def rewire(workflow: Workflow, graph: WorkflowGraph, edges: Iterable[StreamEdge]) -> None:
+def rewire(
+    workflow: Workflow,
+    graph: WorkflowGraph,
+    edges: Iterable[StreamEdge],
+    capio: Collection[tuple[str, str]] = (),
+) -> None:
     """Change a translated workflow so that its files are delivered as the edges say.
 
     :param graph: its I/O graph; not valid any more afterwards
     :param edges: the edges to serve; those that are as with plain StreamFlow change nothing
+    :param capio: the outputs that CAPIO holds: step and port
     """
     edges = [edge for edge in edges if not edge.is_plain]
-    _Rewiring(workflow, graph, edges).run()
+    _Rewiring(workflow, graph, edges, capio).run()
 
 
 def observe_jobs(workflow: Workflow) -> None:
@@ -69,8 +75,15 @@ def _same_tool(cls: type[T], old: CWLExecuteStep) -> T:
 
 
 class _Rewiring:
-    def __init__(self, workflow: Workflow, graph: WorkflowGraph, edges: Sequence[StreamEdge]) -> None:
+    def __init__(
+        self,
+        workflow: Workflow,
+        graph: WorkflowGraph,
+        edges: Sequence[StreamEdge],
+        capio: Collection[tuple[str, str]],
+    ) -> None:
         self._workflow = workflow
+        self._capio = capio
         self._readers = graph.readers
         self._routes = graph.routes
         self._edges = {edge.route: edge for edge in edges}
@@ -80,8 +93,8 @@ class _Rewiring:
         for edge in self._edges.values():
             outputs[edge.route.output.step, edge.route.output.port].append(edge)
         early: dict[str, list[EarlyOutput]] = defaultdict(list)
-        for (step, _), edges in outputs.items():
-            if (output := _early_output(edges)) is not None:
+        for (step, port), edges in outputs.items():
+            if (output := _early_output(edges, (step, port) in self._capio)) is not None:
                 early[step].append(output)
         consumers = {c.step for e in self._edges.values() if e.delivery.joins and (c := e.route.consumer)}
         for path in sorted({*early, *consumers}):
@@ -233,7 +246,7 @@ class _Rewiring:
                 self._take_ports(old, new)
 
 
-def _early_output(edges: Sequence[StreamEdge]) -> EarlyOutput | None:
+def _early_output(edges: Sequence[StreamEdge], in_capio: bool) -> EarlyOutput | None:
     """What a step has to do for its edges; None if it delivers nothing early."""
     output = edges[0].route.output
     lists = output.kind is OutputKind.FILES
@@ -249,6 +262,7 @@ def _early_output(edges: Sequence[StreamEdge]) -> EarlyOutput | None:
         rules=output.rules or (edges[0].rule,),
         deliveries=tuple(d for d in Delivery if d in deliveries and d is not Delivery.TERMINATION),
         elements=tuple(d for d in Delivery if any(edge.delivery is d for edge in elements)),
+        runtime="capio" if in_capio else "embedded",
     )
     return early if early.deliveries else None
 

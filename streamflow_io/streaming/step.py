@@ -147,6 +147,8 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         return cast(Token, await super().transfer(job, token))
 
     async def _place(self, job: Job, token: StreamToken) -> StreamToken:
+        if token.source.runtime == "capio":
+            return token.update(dict(token.value))  # Each attempt has its own place: only the job knows it.
         location = self.workflow.context.scheduler.get_locations(job.name)[0]
         directory = StreamFlowPath(job.input_directory, random_name(), context=self.workflow.context, location=location)
         await directory.mkdir(mode=0o777, parents=True)

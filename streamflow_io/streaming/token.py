@@ -28,6 +28,7 @@ class StreamSource:
     :ivar path: relative to the output directory of the job; each attempt of a job has a directory of its own
     :ivar gate: what it is, if its reader is held at the gate until it is committed; None: its bytes are streamed
     :ivar listing: of a Directory at the gate: whether it can be listed when complete, or entry by entry
+    :ivar runtime: who holds it, and gives it to its reader
     """
 
     job: str
@@ -35,6 +36,7 @@ class StreamSource:
     path: str
     gate: Literal["file", "directory"] | None = None
     listing: FiringRule = "update"
+    runtime: Literal["embedded", "capio"] = "embedded"
 
 
 def file_value(path: str, file_format: str | None) -> dict[str, Any]:

@@ -123,7 +123,12 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             if edge.fallback is not None:
                 logger.warning(f"{edge_name(edge)} is delivered at {edge.delivery.value}: {edge.fallback}")
         if scheduler.streams_here(any(not edge.is_plain for edge in edges)):
-            rewire(workflow, graph, edges)
+            in_capio: frozenset[tuple[str, str]] = frozenset()
+            if scheduler.config.runtime == "capio":
+                from .capio_choice import choose_capio
+
+                scheduler.capio, in_capio = choose_capio(workflow, edges)
+            rewire(workflow, graph, edges, in_capio)
         if any(annotations.values()) or observes:
             streaming = [name for name, step in workflow.steps.items() if isinstance(step, StreamingExecuteStep)]
             file = str(self.cwl_definition.loadingOptions.fileuri or "")

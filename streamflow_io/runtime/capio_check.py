@@ -1,0 +1,81 @@
+"""A trial of CAPIO on this machine, before a run relies on it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from streamflow_io.coordination.capio_mapping import COMMIT_CLOSES, job_directory
+from streamflow_io.coordination.configuration import Configuration, CoordinatedFile
+from streamflow_io.hints.commit import CommitRule
+
+from .capio import CapioServer
+from .capio_installation import CapioError, Installation
+from .embedded import EmbeddedRuntime, NodeRuntimeError
+
+_WRITER, _READER = "sfio.writer", "sfio.reader"
+
+
+def check_capio(installation: Installation) -> str | None:
+    """Try whether CAPIO works here as we use it: one program reads what another writes, and has its end from us.
+
+    Takes about a second, and leaves nothing behind. Blocks.
+
+    :return: the version of the server, if it says one
+    :raises CapioError: if it does not work
+    """
+    result: list[str | BaseException | None] = []
+
+    def run() -> None:
+        try:
+            result.append(asyncio.run(_try(installation)))
+        except BaseException as error:
+            result.append(error)
+
+    # The caller may be in an event loop.
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    (found,) = result
+    if isinstance(found, NodeRuntimeError):
+        raise CapioError(str(found)) from None
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+async def _try(installation: Installation) -> str | None:
+    def configure(name: str, directory: str) -> Configuration:
+        file = CoordinatedFile(
+            path=f"{directory}/{job_directory(_WRITER, '*')}/*",
+            producers=(_WRITER,),
+            consumers=(_READER,),
+            committed=CommitRule("on_close", COMMIT_CLOSES),
+            mode="no_update",
+        )
+        return Configuration(name, (_WRITER, _READER), (file,))
+
+    runtime = await EmbeddedRuntime.start()
+    server: CapioServer | None = None
+    try:
+        server = await CapioServer.start(installation, runtime, configure)
+        directory = await server.new_directory(_WRITER)
+        file = str(directory / "file")
+        text, (copy, seen, none) = "a line\n" * 1000, [runtime.directory / name for name in ("copy", "seen", "none")]
+        await server.client("put", file, text, application=_WRITER)
+        await server.client("wait", file, application=_WRITER)
+        reader = await server.start_client("show", file, application=_READER, stdout=seen)
+        await asyncio.sleep(0.2)
+        if reader.exit.done():
+            raise CapioError("a reader is given an end of file before there is one")
+        await server.client(
+            "collect", str(COMMIT_CLOSES), file, str(copy), file + "-none", str(none), application=_WRITER
+        )
+        await server.finish_client(reader, "show")
+        if copy.read_text() != text or seen.read_text() != text or none.exists():
+            raise CapioError("what is read is not what was written")
+        return server.version
+    finally:
+        if server is not None:
+            await server.close()
+        await runtime.close()

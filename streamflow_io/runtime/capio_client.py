@@ -1,0 +1,101 @@
+"""What has to be done with CAPIO's library loaded, because nobody else sees the files: a program of its own.
+
+It uses system calls, and nothing of Python that might look at files by itself. Every wait has an end: :data:`PATIENCE`.
+It runs as the application that writes the files: any other would be made to wait for what does not exist.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+# Seconds without progress after which this program ends itself: what CAPIO does not answer has no other end.
+PATIENCE = 60
+_INTERVAL = 0.01
+_CHUNK = 1 << 18
+
+
+def make(directory: str) -> None:
+    """Make a directory: CAPIO knows only those that were made with its library."""
+    os.mkdir(directory)
+
+
+def wait(path: str) -> None:
+    """Wait until a file has bytes: CAPIO gives who reads it before that an end of file."""
+    signal.alarm(0)
+    while not _size(path):
+        time.sleep(_INTERVAL)
+
+
+def collect(closes: int, pairs: Sequence[str]) -> None:
+    """Commit files, and copy them into the file system.
+
+    :param closes: after how many closes a file is committed
+    :param pairs: of each file its path, and that of its copy; one that does not exist is left out
+    """
+    for source, target in zip(pairs[::2], pairs[1::2], strict=True):
+        # Opening would wait for it for ever.
+        if _size(source) is not None:
+            for _ in range(closes):
+                os.close(os.open(source, os.O_RDONLY))
+            signal.alarm(PATIENCE)
+            _copy(source, target)
+
+
+def show(path: str) -> None:
+    """Write what a file holds to the standard output."""
+    _copy_to(os.open(path, os.O_RDONLY), 1)
+
+
+def put(path: str, text: str) -> None:
+    """Make a file with some text."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    os.write(file, text.encode())
+    os.close(file)
+
+
+def _size(path: str) -> int | None:
+    """None if it does not exist; `access` would say that it does."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None
+
+
+def _copy(source: str, target: str) -> None:
+    file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    _copy_to(os.open(source, os.O_RDONLY), file)
+    os.close(file)
+
+
+def _copy_to(source: int, target: int) -> None:
+    while data := os.read(source, _CHUNK):
+        signal.alarm(PATIENCE)
+        while data:
+            data = data[os.write(target, data) :]
+    os.close(source)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """:param arguments: what to do, and its arguments"""
+    signal.alarm(PATIENCE)
+    match arguments:
+        case ["make", directory]:
+            make(directory)
+        case ["wait", path]:
+            wait(path)
+        case ["collect", closes, *pairs]:
+            collect(int(closes), pairs)
+        case ["show", path]:
+            show(path)
+        case ["put", path, text]:
+            put(path, text)
+        case _:
+            sys.exit(f"bad arguments: {arguments}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,314 @@
+"""`runtime: capio`, with a stand-in for CAPIO (`tests/capio/`), and with CAPIO itself where it is installed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.runtime.capio_installation import CapioError, find_capio
+from tests.capio.support import install, left_in_shared_memory, shared_memory_of
+from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from tests.node_support import wait_for
+
+CAPIO = {"runtime": "capio"}
+RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+# No shells: CAPIO does not serve them. What `note` notes is as in those of `tests.cwl`.
+PYTHON = """
+import os, sys, time
+def note(*words):
+    with open(os.environ["TRACE"], "a") as trace:
+        print(time.time(), *words, file=trace)
+"""
+LINES = """
+note("start")
+with open("out.txt", "w") as out:
+    for i in range(1, 6):
+        print("line", i, file=out, flush=True)
+        time.sleep(0.1)
+"""
+END = 'note("end")\n'
+READ = """
+for line in open(os.environ["file"]):
+    note(os.environ["name"], line.strip())
+    print(line, end="")
+note(os.environ["name"], "all")
+"""
+FILE = {"glob": "out.txt"}
+
+
+def until_read_by(*names: str) -> str:
+    """Wait in a producer until readers have had its first line; not with plain StreamFlow, where they come later."""
+    return f"""
+limit = time.time() + 40
+while "SFIO_JOB" in os.environ and time.time() < limit:
+    if all(name + " line 1" in open(os.environ["TRACE"]).read() for name in {list(names)!r}):
+        break
+    time.sleep(0.05)
+"""
+
+
+def lines(*names: str, script: str = LINES) -> str:
+    """Write lines, and end when some have read the first: within the `with`, so before the file is closed."""
+    waiting = until_read_by(*names).strip().replace("\n", "\n    ")
+    return f"{script.rstrip()}\n    {waiting}\n{END}"
+
+
+@pytest.fixture(autouse=True)
+def capio_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in is what is installed."""
+    home = install(tmp_path / "capio")
+    monkeypatch.setenv("CAPIO_HOME", str(home))
+    return home
+
+
+def program(
+    script: str, inputs: Document | None = None, outputs: Document | None = None, *hints: Document, **fields: Any
+) -> Document:
+    """A CommandLineTool that runs Python."""
+    return {**tool("", inputs, outputs, [*hints], **fields), "baseCommand": [sys.executable, "-c", PYTHON + script]}
+
+
+def producer(script: str) -> Document:
+    return program(script, {}, {"out": streamable(outputBinding=FILE)})
+
+
+def reader(name: str, script: str = READ) -> Document:
+    kinds = {"file": streamable(), "name": {"type": "string", "default": name}}
+    return program(script, kinds, {"out": "stdout"}, stdout=f"{name}.txt")
+
+
+def pipeline(first: Document, *readers: Document) -> Document:
+    """One producer, and those that read from it."""
+    names = "bcd"[: len(readers)]
+    bodies = {name: {"run": run, "in": {"file": "a/out"}} for name, run in zip(names, readers, strict=True)}
+    outputs = {name: f"{name}/out" for name in ("a", *names)}
+    return workflow({}, {"a": {"run": first, "in": {}}, **bodies}, outputs)
+
+
+def assert_served(run: Run, *names: str) -> None:
+    assert "CAPIO 1.0.0 serves" in run.log, run.errors
+    assert run.errors == ""
+    for name in names:
+        assert run.time(f"{name} line 1") < run.time("end"), run.trace
+    assert left_in_shared_memory() == []
+
+
+def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
+    _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
+    assert_served(ours, "b")
+    assert ours.time("b all") > ours.time("end")
+
+
+def test_one_file_goes_to_many_and_each_goes_on(bench: Bench) -> None:
+    """`b` and `c` read from `a`; `d` reads from `b`, which writes into CAPIO itself."""
+    through = program(
+        "\nout = open('through.txt', 'w')" + READ.replace("print(line", "print(line, file=out, flush=True"),
+        {"file": streamable(), "name": {"type": "string", "default": "b"}},
+        {"out": streamable(outputBinding={"glob": "through.txt"}), "log": found("log.txt")},
+        stderr="log.txt",
+    )
+    steps = {
+        "a": {"run": producer(lines("b", "c", "d")), "in": {}},
+        "b": {"run": through, "in": {"file": "a/out"}},
+        "c": {"run": reader("c"), "in": {"file": "a/out"}},
+        "d": {"run": reader("d"), "in": {"file": "b/out"}},
+    }
+    outputs = {name: f"{name}/out" for name in steps}
+    _, ours = bench.run_both(workflow({}, steps, {**outputs, "log": "b/log"}), config=CAPIO)
+    assert_served(ours, "b", "c", "d")
+
+
+def test_instances_of_a_scatter_have_directories_of_their_own(bench: Bench) -> None:
+    script = """
+word = os.environ["word"]
+with open("out.txt", "w") as out:
+    print("line 1", word, file=out, flush=True)
+    time.sleep(0.4)
+    print(word, file=out)
+open("more.txt", "w").write(word)
+"""
+    made = program(script, {"word": "string"}, {"out": streamable(outputBinding=FILE), "more": found("more.txt")})
+    steps = {
+        "a": {"run": made, "in": {"word": "words"}, "scatter": "word"},
+        "b": {"run": reader("b"), "in": {"file": "a/out"}, "scatter": "file"},
+    }
+    document = workflow({"words": "string[]"}, steps, {"more": "a/more", "b": "b/out"})
+    _, ours = bench.run_both(document, {"words": ["x", "y", "z"]}, config=CAPIO)
+    assert_served(ours)
+
+
+def test_a_standard_input_is_opened_with_the_library(bench: Bench) -> None:
+    second = program(
+        READ.replace('open(os.environ["file"])', "sys.stdin").replace('os.environ["name"]', "'b'"),
+        {"file": streamable()},
+        {"out": "stdout"},
+        stdin="$(inputs.file.path)",
+        stdout="b.txt",
+    )
+    _, ours = bench.run_both(pipeline(producer(lines("b")), second), config=CAPIO)
+    assert_served(ours, "b")
+
+
+def test_what_is_written_past_capio_is_delivered_at_the_end(bench: Bench) -> None:
+    """A program that is given the path of the output directory does not write into the one it was started in."""
+    first = producer(LINES.replace('"out.txt"', 'os.environ["HOME"] + "/out.txt"') + END)
+    _, ours = bench.run_both(pipeline(first, reader("b")), config=CAPIO)
+    assert ours.time("b line 1") > ours.time("end")
+
+
+def test_an_empty_file(bench: Bench) -> None:
+    bench.run_both(pipeline(producer("open('out.txt', 'w')"), reader("b")), config=CAPIO)
+
+
+@pytest.mark.parametrize("death", ["sys.exit(3)", "os.kill(os.getpid(), 9)"])
+def test_a_failed_producer_never_looks_like_an_end_of_file(bench: Bench, death: str) -> None:
+    run = bench.run(pipeline(producer(lines("b") + death), reader("b")), config=CAPIO)
+    assert not run.ok
+    assert run.files == {}
+    assert len(run.times("start")) == 2  # It could have been CAPIO's fault.
+    assert run.times("b line 1") != []
+    assert run.times("b all") == []
+    assert bench.leftovers() == left_in_shared_memory() == []
+
+
+def test_a_gang_is_retried_as_one(bench: Bench) -> None:
+    failing = f"""note("try"){lines("b")}
+if open(os.environ["TRACE"]).read().count(" try\\n") < 3:
+    sys.exit(3)
+"""
+    plain = bench.run(pipeline(producer(lines("b")), reader("b")), io=False)
+    ours = bench.run(pipeline(producer(failing), reader("b")), config=CAPIO, **RETRY)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert len(ours.times("try")) == 3  # The first does not count: it could have been CAPIO's fault.
+    assert len(ours.times("b all")) == 1
+    assert left_in_shared_memory() == []
+
+
+def test_when_the_server_dies_all_goes_on_without_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    deadly = bench.directory / "deadly"
+    monkeypatch.setenv("CAPIO_STAND_IN", f"dies={deadly}")
+    killing = (
+        LINES
+        + f"""
+    {until_read_by("b").strip().replace(chr(10), chr(10) + "    ")}
+    open({str(deadly)!r}, "w")
+    time.sleep(1)
+note("end")
+"""
+    )
+    plain = bench.run(pipeline(producer(killing), reader("b")), io=False)
+    deadly.unlink()
+    ours = bench.run(pipeline(producer(killing), reader("b")), config=CAPIO)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert ours.log.count("CAPIO is not used any more in this run") == 1
+    assert "capio_server has ended: " in ours.log
+    assert "std::runtime_error" in ours.log
+    assert len(ours.times("start")) == 2
+    assert bench.leftovers() == left_in_shared_memory() == []
+
+
+@pytest.mark.parametrize("behaviour", ["", "deaf untidy"])
+def test_nothing_is_left_of_a_killed_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch, behaviour: str) -> None:
+    monkeypatch.setenv("CAPIO_STAND_IN", behaviour)
+    path = bench.write(pipeline(producer(lines("b") + "time.sleep(60)"), reader("b")), {}, True, CAPIO)
+    process = bench.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and "b line 5" in trace.read_text(), "the last line")
+    assert shared_memory_of(process.pid) != []
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: bench.leftovers() == shared_memory_of(process.pid) == [], "the end of all")
+
+
+def test_where_capio_is_missing_one_warning_says_so(bench: Bench, capio_home: Path) -> None:
+    (capio_home / "lib" / "libcapio_posix.so").unlink()
+    _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
+    assert ours.log.count("`runtime: capio`: the embedded node runtime is used for all") == 1
+    assert f"libcapio_posix.so is in none of {capio_home / 'lib'}," in ours.log
+    assert ours.time("b line 1") < ours.time("end")
+
+
+def test_where_capio_does_not_work_one_warning_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPIO_STAND_IN", "error")
+    _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
+    assert "the embedded node runtime is used for all: capio_server has ended: " in ours.log
+    assert "libmpi.so.40 is not what it was" in ours.log
+    assert ours.time("b line 1") < ours.time("end")
+    assert left_in_shared_memory() == []
+
+
+def test_an_edge_that_capio_cannot_serve_is_served_all_the_same(bench: Bench) -> None:
+    rule = streaming({"port": "out", "committed": "on_close", "start": "producer"})
+    first = program(LINES + END, {}, {"out": found("out.txt")}, rule)
+    _, ours = bench.run_both(pipeline(first, reader("b")), config=CAPIO)
+    assert "/a/out -> /b/file is served by the embedded node runtime: CAPIO tells the size" in ours.log
+
+
+# So much that CAPIO's library, which gathers what is written, passes it on.
+BIG = LINES.replace("flush=True)", "flush=True)\n        out.write(('x' * 99 + '\\n') * 10_000)")
+BIG_READ = READ.replace("    note", "    if line[0] == 'l': note")
+
+
+@pytest.fixture
+def real(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CAPIO itself; it is looked for on the PATH, or in SFIO_TEST_CAPIO_HOME."""
+    monkeypatch.delenv("CAPIO_HOME")
+    if home := os.environ.get("SFIO_TEST_CAPIO_HOME"):
+        monkeypatch.setenv("CAPIO_HOME", home)
+    try:
+        find_capio()
+    except CapioError as error:
+        pytest.skip(f"CAPIO is not installed: {error}")
+
+
+@pytest.mark.usefixtures("real")
+def test_the_real_capio(bench: Bench) -> None:
+    """`b` reads the file, `c` has it as its standard input, `d` reads what `b` writes into CAPIO itself."""
+    through = program(
+        "\nout = open('through.txt', 'w')" + BIG_READ.replace("print(line", "print(line, file=out"),
+        {"file": streamable(), "name": {"type": "string", "default": "b"}},
+        {"out": streamable(outputBinding={"glob": "through.txt"})},
+    )
+    script = "text = sys.stdin.read(); print(len(text), text[-500:])"
+    piped = program(script, {"file": streamable()}, {"out": "stdout"}, stdin="$(inputs.file.path)", stdout="c.txt")
+    steps = {
+        "a": {"run": producer(lines("b", script=BIG)), "in": {}},
+        "b": {"run": through, "in": {"file": "a/out"}},
+        "c": {"run": piped, "in": {"file": "a/out"}},
+        "d": {"run": reader("d", BIG_READ), "in": {"file": "b/out"}},
+    }
+    document = workflow({}, steps, {name: f"{name}/out" for name in steps})
+    _, ours = bench.run_both(document, config=CAPIO)
+    assert_served(ours, "b")
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("death", ["sys.exit(3)", "os.kill(os.getpid(), 9)"])
+def test_a_failed_producer_under_the_real_capio(bench: Bench, death: str) -> None:
+    run = bench.run(pipeline(producer(lines("b", script=BIG) + death), reader("b", BIG_READ)), config=CAPIO)
+    assert not run.ok
+    assert run.files == {}
+    assert run.times("b line 1") != []
+    assert run.times("b all") == []
+    assert bench.leftovers() == left_in_shared_memory() == []
+
+
+@pytest.mark.usefixtures("real")
+def test_an_empty_file_under_the_real_capio(bench: Bench) -> None:
+    _, ours = bench.run_both(pipeline(producer("open('out.txt', 'w')"), reader("b")), config=CAPIO)
+    assert_served(ours)
+
+
+@pytest.mark.usefixtures("real")
+def test_a_program_that_does_not_load_libraries_under_the_real_capio(bench: Bench) -> None:
+    """Such a one, as Go makes them, writes past CAPIO."""
+    script = "os.execve('/bin/sh', ['sh', '-c', 'echo line 1 > out.txt; note() { :; }'], {})"
+    _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
+    assert_served(ours)

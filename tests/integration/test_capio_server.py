@@ -1,0 +1,207 @@
+"""CAPIO's server: found, started, supervised and cleaned up after, with a stand-in that can be told to misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from streamflow_io.coordination.capio_mapping import CapioMapping, capio_configuration
+from streamflow_io.runtime import EmbeddedRuntime, capio
+from streamflow_io.runtime.activity import wait_until_idle
+from streamflow_io.runtime.capio import CapioRuntime, CapioServer, remove_leftovers
+from streamflow_io.runtime.capio_check import check_capio
+from streamflow_io.runtime.capio_installation import CapioError, Installation, find_capio
+from tests.capio.support import SHARED, install, left_in_shared_memory
+
+CONFIGURE = partial(capio_configuration, mapping=CapioMapping((), {}))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return install(tmp_path / "capio")
+
+
+@pytest.fixture
+def behave(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Tell the stand-in how to behave."""
+    return partial(monkeypatch.setenv, "CAPIO_STAND_IN")
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory for temporary files, so that what is left is seen."""
+    (directory := tmp_path / "t").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(directory))
+    return directory
+
+
+@asynccontextmanager
+async def running(home: Path) -> AsyncIterator[tuple[CapioServer, EmbeddedRuntime]]:
+    runtime = await EmbeddedRuntime.start()
+    try:
+        server = await CapioServer.start(find_capio({"CAPIO_HOME": str(home)}), runtime, CONFIGURE)
+        try:
+            yield server, runtime
+        finally:
+            await server.close()
+            await server.close()
+    finally:
+        await runtime.close()
+
+
+def program(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(0o755)
+    return path
+
+
+def test_capio_is_found_in_its_home_and_only_there(tmp_path: Path) -> None:
+    server = program(tmp_path / "home/bin/capio_server")
+    other = program(tmp_path / "other/bin/capio_server")
+    environment = {"CAPIO_HOME": str(tmp_path / "home"), "PATH": str(other.parent)}
+    with pytest.raises(CapioError, match=f"libcapio_posix.so is in none of {tmp_path}/home/lib, {tmp_path}/home/lib64"):
+        find_capio(environment)
+    library = program(tmp_path / "home/lib64/libcapio_posix.so")
+    assert find_capio(environment) == Installation(server, library)
+    server.unlink()
+    with pytest.raises(CapioError, match=f"capio_server is not in CAPIO_HOME/bin, {tmp_path}/home/bin"):
+        find_capio(environment)
+
+
+@pytest.mark.parametrize("place", ["beside", "linker"])
+def test_capio_is_found_on_the_path(tmp_path: Path, place: str) -> None:
+    server = program(tmp_path / "beside/bin/capio_server")
+    library = program(tmp_path / place / "lib/libcapio_posix.so")
+    environment = {"PATH": str(server.parent), "LD_LIBRARY_PATH": f":{tmp_path}/linker/lib"}
+    assert find_capio(environment) == Installation(server, library)
+    with pytest.raises(CapioError, match=r"capio_server is not in the PATH \(and CAPIO_HOME is not set\)"):
+        find_capio({"PATH": str(tmp_path)})
+
+
+@pytest.mark.parametrize("behaviour", ["", "slow", "deaf", "untidy", "deaf untidy"])
+def test_a_server_that_starts_works_and_leaves_nothing(
+    home: Path, behave: Callable[[str], None], temporary: Path, behaviour: str
+) -> None:
+    behave(behaviour)
+    assert check_capio(find_capio({"CAPIO_HOME": str(home)})) == "1.0.0"
+    assert left_in_shared_memory() == list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [
+        ("mute", "capio_server does not start in 1 s: CAPIO - Cross Application Programmable IO / V. 1.0.0"),
+        ("error", "capio_server has ended: .* / Error: libmpi.so.40 is not what it was"),
+    ],
+)
+def test_a_server_that_does_not_start_leaves_nothing(
+    home: Path,
+    behave: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    temporary: Path,
+    behaviour: str,
+    message: str,
+) -> None:
+    behave(behaviour)
+    monkeypatch.setattr(capio, "_START_SECONDS", 1.0)
+    with pytest.raises(CapioError, match=message):
+        check_capio(find_capio({"CAPIO_HOME": str(home)}))
+    assert left_in_shared_memory() == list(temporary.iterdir()) == []
+
+
+def test_a_library_that_lets_readers_run_ahead_is_refused(home: Path, tmp_path: Path) -> None:
+    (empty := tmp_path / "empty.c").touch()
+    subprocess.run(["cc", "-shared", "-o", home / "lib" / "libcapio_posix.so", empty], check=True, timeout=60)
+    with pytest.raises(CapioError, match="a reader is given an end of file before there is one"):
+        check_capio(find_capio({"CAPIO_HOME": str(home)}))
+    assert left_in_shared_memory() == []
+
+
+async def test_a_server_that_dies_is_noticed(home: Path, behave: Callable[[str], None], tmp_path: Path) -> None:
+    behave(f"untidy dies={tmp_path / 'deadly'}")
+    async with running(home) as (server, _):
+        waiting = asyncio.create_task(
+            server.client("collect", "1", str(server.directory / "none"), "copy", application="a")
+        )
+        await waiting
+        waiting = asyncio.create_task(
+            server.client("show", str(server.directory / "none"), application="a", seconds=None)
+        )
+        (tmp_path / "deadly").touch()
+        with pytest.raises(CapioError, match=r"capio_server has ended: .*std::runtime_error"):
+            await asyncio.wait_for(waiting, 10)
+        assert server.has_ended
+        # The shell around it has cleaned up; a client that was still there may have made something since.
+    assert left_in_shared_memory() == []
+
+
+async def test_capio_is_given_up_once(
+    home: Path, behave: Callable[[str], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    behave("error")
+    runtime = await EmbeddedRuntime.start()
+    try:
+        used = CapioRuntime(find_capio({"CAPIO_HOME": str(home)}), CONFIGURE)
+        assert await asyncio.gather(*(used.server(runtime) for _ in range(3))) == [None, None, None]
+        assert await used.server(runtime) is None
+        await used.close()
+    finally:
+        await runtime.close()
+    assert len([record for record in caplog.records if "CAPIO is not used any more" in record.getMessage()]) == 1
+
+
+async def test_a_client_has_a_time_limit(home: Path) -> None:
+    async with running(home) as (server, _):
+        with pytest.raises(CapioError, match=r"CAPIO does not answer \(show\)"):
+            await server.client("show", str(server.directory / "none"), application="a", seconds=0.3)
+
+
+async def test_attempts_have_directories_of_their_own(home: Path) -> None:
+    async with running(home) as (server, _):
+        one = await server.new_directory("a")
+        two = await server.new_directory("a")
+        assert one.is_dir()
+        assert two.is_dir()
+        assert one != two
+        with pytest.raises(CapioError, match="CAPIO takes paths of 200 characters at most, without spaces: "):
+            await server.new_directory("a" * 200)
+        with pytest.raises(CapioError, match="without spaces"):
+            await server.new_directory("a b")
+
+
+def test_what_a_killed_run_has_left_is_removed_by_the_next() -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = [SHARED / f"{prefix}sfio-{dead.pid}-0123abcd{suffix}" for prefix, suffix in (("", ""), ("sem.", "_x"))]
+    kept = [SHARED / f"sfio-{os.getpid()}-0123abcd", SHARED / f"sfio-{dead.pid}-of-somebody-else"]
+    try:
+        for entry in (*left, *kept):
+            entry.touch()
+        remove_leftovers()
+        assert [entry.exists() for entry in (*left, *kept)] == [False, False, True, True]
+    finally:
+        for entry in (*left, *kept):
+            entry.unlink(missing_ok=True)
+
+
+async def test_idle_processes_are_told_from_busy_ones() -> None:
+    begin = time.monotonic()
+    script = "sh -c 'while :; do :; done' & busy=$!; sleep 1; kill $busy; exec sleep 60"
+    process = await asyncio.create_subprocess_exec("sh", "-c", script)
+    try:
+        await asyncio.wait_for(wait_until_idle(os.getpid, 0.5, 0.1), 30)
+        assert time.monotonic() - begin > 1.0
+    finally:
+        process.kill()
+        await process.wait()
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(wait_until_idle(lambda: None, 0.1, 0.05), 0.5)

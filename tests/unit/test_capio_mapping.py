@@ -1,0 +1,138 @@
+"""Which edges CAPIO serves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.coordination.capio_cl import read_capio_cl, write_capio_cl
+from streamflow_io.coordination.capio_mapping import (
+    COMMIT_CLOSES,
+    CapioOutput,
+    CapioStep,
+    capio_configuration,
+    map_to_capio,
+)
+from streamflow_io.coordination.graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
+from streamflow_io.hints.models import StreamingRule
+from streamflow_io.streaming.capio_choice import program_name
+
+ONE = CapioStep("tool", outputs={"out": CapioOutput("out.txt")})
+
+
+def edge(
+    producer: str = "/a",
+    consumer: str = "/b",
+    delivery: Delivery = Delivery.STREAM,
+    kind: OutputKind = OutputKind.FILE,
+    port: str = "out",
+    **rule: Any,
+) -> StreamEdge:
+    rule = {"mode": "no_update", **rule}
+    route = Route(Output(producer, port, kind), (), Input(consumer, "file", True))
+    return StreamEdge(route, StreamingRule(port=port, **rule), delivery)
+
+
+def reason(one: StreamEdge, **steps: CapioStep) -> str | None:
+    return map_to_capio([one], {"/a": ONE, "/b": ONE, **{f"/{name}": s for name, s in steps.items()}}).refused.get(one)
+
+
+@pytest.mark.parametrize("committed", ["on_termination", "on_close", "on_close:3"])
+@pytest.mark.parametrize("permanent", [None, True])
+def test_byte_streams_of_files_are_served(committed: str, permanent: bool | None) -> None:
+    one = edge(committed=committed, permanent=permanent)
+    mapping = map_to_capio([one], {"/a": ONE})
+    assert mapping.served == (one,)
+    assert mapping.outputs == {("/a", "out")}
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (edge(delivery=Delivery.COMMIT), "who waits for its commit in the file system would not see it"),
+        (edge(delivery=Delivery.GATE), "that is for the gate"),
+        (edge(delivery=Delivery.GATE, kind=OutputKind.DIRECTORY), "that is for the gate"),
+        (edge(kind=OutputKind.FILES), "/a/out is a File[]"),
+        (edge(committed="on_file", fileDeps=["other"]), "CAPIO does not implement `on_file`"),
+    ],
+)
+def test_an_edge_that_is_not_for_capio(one: StreamEdge, why: str) -> None:
+    assert why in str(reason(one))
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        ({"a": replace(ONE, program="gzip")}, "`gzip` hangs under CAPIO (/a)"),
+        ({"b": replace(ONE, program="cp")}, "`cp` hangs under CAPIO (/b)"),
+        ({"a": replace(ONE, obstacle="/a is strange")}, "/a is strange"),
+        ({"b": replace(ONE, obstacle="/b is strange")}, "/b is strange"),
+        ({"a": replace(ONE, writing_obstacle="/a is staged")}, "/a is staged"),
+        ({"b": replace(ONE, writing_obstacle="/b is staged")}, None),
+        ({"a": replace(ONE, program="sh")}, "`sh` is a shell"),
+        ({"b": replace(ONE, program="bash")}, "`bash` is a shell"),
+        ({"a": replace(ONE, outputs={"out": CapioOutput("o", redirected=True)})}, "the standard output of its job"),
+        ({"a": replace(ONE, outputs={"out": CapioOutput("o"), "log": CapioOutput("l", redirected=True)})}, None),
+        (
+            {"a": replace(ONE, outputs={"out": CapioOutput("o"), "more": CapioOutput(None)})},
+            "the name of /a/more is not",
+        ),
+        ({"a": replace(ONE, outputs={"out": CapioOutput("d/o")})}, "/a/out is in a subdirectory"),
+        ({"a": replace(ONE, outputs={"out": CapioOutput("an o")})}, "the name 'an o' has a space"),
+    ],
+)
+def test_a_step_that_is_not_for_capio(steps: dict[str, CapioStep], why: str | None) -> None:
+    found = reason(edge(), **steps)
+    assert found is None if why is None else why in str(found)
+
+
+def test_jobs_are_of_one_runtime() -> None:
+    """What comes from the same jobs has one runtime, and so have others through them, to the end."""
+    two = replace(ONE, outputs={"out": CapioOutput("o"), "gated": CapioOutput("g")})
+    streamed, gated = edge(), edge(port="gated", delivery=Delivery.GATE, mode="update", start="producer")
+    other = edge("/c", "/b")
+    mapping = map_to_capio([streamed, gated, other], {"/a": two, "/b": ONE, "/c": ONE})
+    assert mapping.served == ()
+    assert "comes from the same jobs" in mapping.refused[streamed]
+    assert "is held at the gate" in mapping.refused[other]
+
+
+def test_what_is_delivered_at_termination_needs_nobody() -> None:
+    late = replace(edge(), delivery=Delivery.TERMINATION, by_element=True)
+    mapping = map_to_capio([edge(), late], {"/a": ONE})
+    assert mapping.served == (edge(),)
+    assert mapping.refused == {}
+
+
+def test_the_configuration_says_that_no_file_is_committed_before_us() -> None:
+    mapping = map_to_capio([edge(), edge(consumer="/s/c"), edge("/b", "/d")], {"/a": ONE, "/b": ONE})
+    configuration = capio_configuration("name", "/run/d", mapping)
+    assert [(f.path, f.producers, f.consumers) for f in configuration.files] == [
+        ("/run/d/a-*/*", ("a",), ("b", "s.c")),
+        ("/run/d/b-*/*", ("b",), ("d",)),
+    ]
+    assert {(f.committed.closes, f.mode, f.permanent) for f in configuration.files} == {
+        (COMMIT_CLOSES, "no_update", False)
+    }
+    assert read_capio_cl(write_capio_cl(configuration, "1.0"), "capio-cl.json") == configuration
+
+
+@pytest.mark.parametrize(
+    ("first_line", "name"),
+    [
+        ("#!/bin/sh", "sh"),
+        ("#!/usr/bin/env bash", "bash"),
+        ("#! /usr/bin/env -S python3 -I", "python3"),
+        ("\x7fELF", "tool"),
+        ("", "tool"),
+    ],
+)
+def test_a_script_is_what_its_interpreter_is(tmp_path: Path, first_line: str, name: str) -> None:
+    (tool := tmp_path / "tool").write_text(f"{first_line}\nexit 0\n")
+    assert program_name(str(tool)) == name
+    assert program_name("/nowhere/gzip") == "gzip"
+    assert program_name("$(inputs.tool)") is None
+    assert program_name(None) is None
