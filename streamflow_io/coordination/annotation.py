@@ -20,7 +20,7 @@ from .claims import Claim, Covered, FindDependency, claim, covers, dependency_gl
 from .configuration import Configuration, CoordinatedFile
 from .graph import Input, Output, OutputKind, Route
 from .known_jobs import KnownJobs, instance
-from .matching import Relation, StepNames, fit, includes
+from .matching import Relation, StepNames, components, fit, includes
 from .merging import AnnotatedRule, Unexpressed, merge
 
 
@@ -207,7 +207,9 @@ class _Annotator:
             if covered is None or output in self.results or output.kind is OutputKind.OTHER:
                 continue
             # A name says nothing of an output of which no name is known.
-            if covered.fit.literal or any(includes(file.path, glob) for of_job in globs for glob in of_job):
+            if covered.fit.literal or any(
+                includes(components(file.path), components(glob)) for of_job in globs for glob in of_job
+            ):
                 yield Claim(output, file.path, "kept", permanent=True)
 
     def _unknown_readers(self, file: CoordinatedFile, outputs: Sequence[Output]) -> None:
