@@ -3,7 +3,7 @@
 A path of the configuration means an output of the step that its application is
 (:class:`~streamflow_io.coordination.matching.StepNames`): the one whose glob has the longest common end with it
 (:func:`~streamflow_io.coordination.matching.fit`). What hints cannot say is told as :class:`Unexpressed`, never
-dropped: without a rule a file is committed at termination, which is late but right.
+dropped: it stays as the workflow has it, which is at termination if there is no hint.
 """
 
 from __future__ import annotations
