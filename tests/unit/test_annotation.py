@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.coordination.annotation import Annotation, annotate
@@ -260,6 +260,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6
 
 
 @settings(deadline=None)
+@example("?0", "?0")
 @given(names, names)
 def test_the_text_is_the_annotations_file(name: str, dep: str) -> None:
     given = file(f"all/{name}", "on_file", file_deps=(f"x/{dep}",), producers=("make", name), in_memory=True)
