@@ -3,7 +3,7 @@
 A path of the configuration means an output of the step that its application is
 (:class:`~streamflow_io.coordination.matching.StepNames`): the one whose glob has the longest common end with it
 (:func:`~streamflow_io.coordination.matching.fit`). What hints cannot say is told as :class:`Unexpressed`, never
-dropped: without a rule a file is committed at termination, which is late but right.
+dropped: it stays as the workflow has it, which is at termination if there is no hint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .claims import Claim, Covered, FindDependency, claim, covers, dependency_gl
 from .configuration import Configuration, CoordinatedFile
 from .graph import Input, Output, OutputKind, Route
 from .known_jobs import KnownJobs, instance
-from .matching import Relation, StepNames, fit, includes
+from .matching import Relation, StepNames, components, fit, includes
 from .merging import AnnotatedRule, Unexpressed, merge
 
 
@@ -207,7 +207,9 @@ class _Annotator:
             if covered is None or output in self.results or output.kind is OutputKind.OTHER:
                 continue
             # A name says nothing of an output of which no name is known.
-            if covered.fit.literal or any(includes(file.path, glob) for of_job in globs for glob in of_job):
+            if covered.fit.literal or any(
+                includes(components(file.path), components(glob)) for of_job in globs for glob in of_job
+            ):
                 yield Claim(output, file.path, "kept", permanent=True)
 
     def _unknown_readers(self, file: CoordinatedFile, outputs: Sequence[Output]) -> None:

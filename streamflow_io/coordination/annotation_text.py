@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -13,6 +14,7 @@ from streamflow_io.hints.models import StreamingRule
 from .annotation import Annotation
 from .merging import AnnotatedRule
 
+_PLAIN = re.compile(r"[A-Za-z0-9_/][A-Za-z0-9_./-]*")
 _MOST_PATHS = 3
 _FRONT_TO_BACK = "the tool must read it front to back, once"
 
@@ -66,8 +68,8 @@ def _rule(rule: StreamingRule) -> CommentedMap:
 
 
 def _scalar(text: str) -> str:
-    # In other styles ruamel.yaml writes some characters that it does not read again.
-    return text if text.isascii() and text.isprintable() else DoubleQuotedScalarString(text)
+    # In other styles ruamel.yaml writes some texts that it does not read again, as `?.txt` in a list.
+    return text if _PLAIN.fullmatch(text) else DoubleQuotedScalarString(text)
 
 
 def _first(paths: tuple[str, ...]) -> str:

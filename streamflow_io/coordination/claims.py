@@ -89,7 +89,7 @@ def covers(
     if best.relation is Relation.ENTRY:
         return Covered((best.entry,), best)
     several = output.kind is OutputKind.FILES and best.relation is Relation.SAME
-    if several and not any(all(includes(path, glob) for glob in of_job) for of_job in globs):
+    if several and not any(all(includes(components(path), components(glob)) for glob in of_job) for of_job in globs):
         return Covered((tail(path, nearest),), best)
     return Covered((), best)
 

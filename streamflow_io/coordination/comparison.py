@@ -83,15 +83,16 @@ def compare(workflow: Configuration, file: Configuration, steps: Iterable[str]) 
     """
     names = StepNames(steps)
     ours = _files(workflow, names)
-    theirs = PathIndex((other.file.path, other) for other in _files(file, names))
+    theirs = _files(file, names)
     pairs = _pairs(ours, theirs)
+    index = PathIndex((other.file.path, other) for other in theirs)
     findings = [
         *_unknown_applications(file, names),
         *(finding for other in pairs.theirs for finding in _unknown_edges(other, pairs)),
     ]
     for one in ours:
         findings += [
-            *_missing_edges(one, theirs, pairs.ours[one]),
+            *_missing_edges(one, index, pairs.ours[one]),
             *_kept(one, pairs),
             *_excluded(one, pairs.ours[one]),
         ]
@@ -151,12 +152,19 @@ class _Pairs:
     theirs: Mapping[_File, Mapping[_File, Fit]]
 
 
-def _pairs(ours: Iterable[_File], theirs: PathIndex[_File]) -> _Pairs:
+def _pairs(ours: Sequence[_File], theirs: Sequence[_File]) -> _Pairs:
+    same = {one.file.path for one in ours} & {other.file.path for other in theirs}
+    by_path = {other.file.path: other for other in theirs}
+    index = PathIndex((other.file.path, other) for other in theirs)
+    without_same = PathIndex((other.file.path, other) for other in theirs if other.file.path not in same)
     by_ours: dict[_File, dict[_File, Fit]] = {}
-    by_theirs: dict[_File, dict[_File, Fit]] = {other: {} for other in theirs.near("*")}
+    by_theirs: dict[_File, dict[_File, Fit]] = {other: {} for other in theirs}
     for one in ours:
         by_ours[one] = {}
-        for other in theirs.near(one.file.path):
+        path = one.file.path
+        # A path that both have is no other file of theirs that is also ours.
+        near = [by_path[path], *without_same.near(path)] if path in same else index.near(path)
+        for other in near:
             if (found := _related(one, other)) is not None:
                 by_ours[one][other] = by_theirs[other][one] = found
     return _Pairs(by_ours, by_theirs)

@@ -129,11 +129,18 @@ class PathIndex(Generic[T]):
         return [self._all[index] for index in sorted(found)]
 
 
-def includes(path: str, glob: str) -> bool:
-    """Whether the end of a path surely matches all that a glob matches."""
-    pattern = tail(path, glob)
+def includes(path: Sequence[str], glob: Sequence[str]) -> bool:
+    """Whether the end of a path surely matches all that a glob matches.
+
+    :param path: its components
+    :param glob: its components
+    """
+    end = path[-len(glob) :]
+    if len(end) > 1 and not all(map(_meet, end, glob[-len(end) :])):
+        return False
+    pattern, text = "/".join(end), "/".join(glob)
     # The wildcards of the glob are taken as characters: only `*` may stand for them.
-    return pattern == glob or (not {"?", "["} & set(pattern) and matches(pattern, glob))
+    return pattern == text or (not {"?", "["} & set(pattern) and matches(pattern, text))
 
 
 def tail(path: str, glob: str) -> str:
@@ -149,7 +156,7 @@ def components(path: str) -> tuple[str, ...]:
 
 def _meet(one: str, other: str) -> bool:
     """Whether there can be a name that two components both match."""
-    if one == other:
+    if one == other or "*" in (one, other):
         return True
     start, end = _ends(one)
     other_start, other_end = _ends(other)
@@ -173,7 +180,7 @@ def _common_end(one: Sequence[str], other: Sequence[str], relation: Relation, en
         count += 1
         literal += _in_common(a, b)
     inner = other[1:] or other
-    if literal or count >= max(len(inner), 1) or (count and includes("/".join(one), "/".join(inner))):
+    if literal or count >= max(len(inner), 1) or (count and is_pattern(one[-1]) and includes(one, inner)):
         return Fit(literal, count, relation, entry)
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamflow_io.hints.commit import CommitRule
@@ -57,9 +57,7 @@ def merge(outputs: Sequence[tuple[Output, Sequence[Claim]]]) -> tuple[tuple[Anno
         kept, contradictions = _without_contradictions(claims)
         problems += contradictions
         groups, around = _groups(output, kept)
-        if len(unlike := [group for group in groups if group[0].part == "entries"]) > 1 and any(
-            claim.files == _ALL_ENTRIES for group in unlike for claim in group
-        ):
+        if _too_many(groups):
             paths = ", ".join(claim.path for group in groups for claim in group)
             problems.append(Unexpressed(paths, f"more rules for the same entries of {output.name} than hints can have"))
             groups = []
@@ -70,8 +68,15 @@ def merge(outputs: Sequence[tuple[Output, Sequence[Claim]]]) -> tuple[tuple[Anno
     for claim in (claim for _, claims in outputs for claim in claims):
         if claim.part == "around" and claim.path not in taken and not claim.is_default:
             problems.append(Unexpressed(claim.path, f"a directory around {claim.output.name}: rules are for outputs"))
-    parameters = {output.port: Parameter(output.port, frozenset(), None, output.globs) for output, _ in outputs}
-    while (cycle := find_cycle(parameters, [each.rule for each in rules])) is not None:
+    valid, cycles = _without_cycles(rules, {o.port: Parameter(o.port, frozenset(), None, o.globs) for o, _ in outputs})
+    return valid, [*problems, *cycles]
+
+
+def _without_cycles(
+    rules: Sequence[AnnotatedRule], outputs: Mapping[str, Parameter]
+) -> tuple[tuple[AnnotatedRule, ...], list[Unexpressed]]:
+    problems = []
+    while (cycle := find_cycle(outputs, [each.rule for each in rules])) is not None:
         for index in sorted(set(cycle)):
             paths = ", ".join(rules[index].origins)
             problems.append(Unexpressed(paths, "on_file: rules that wait for each other are never complete"))
@@ -123,6 +128,12 @@ def _groups(output: Output, claims: Sequence[Claim]) -> tuple[list[_Group], _Gro
     kept = [claim for claim in claims if claim.part == "kept"]
     groups = [group for group in (whole, *entries.values()) if group]
     return groups or ([kept] if kept else []), around
+
+
+def _too_many(groups: Sequence[_Group]) -> bool:
+    """Whether all entries of a Directory have a rule that is not that of the whole, and some have yet another."""
+    entries = [group for group in groups if group[0].part == "entries"]
+    return len(entries) > 1 and any(claim.files == _ALL_ENTRIES for group in entries for claim in group)
 
 
 def _counted(whole: _Group, around: _Group) -> tuple[_Group, _Group]:

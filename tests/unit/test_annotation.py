@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.coordination.annotation import Annotation, annotate
@@ -148,6 +148,31 @@ def test_entries_with_one_rule_are_one_rule() -> None:
     ]
 
 
+def test_more_rules_for_entries_than_hints_have() -> None:
+    annotation = annotated(
+        file("all/*", "on_close:2"), file("all/a"), file("all", "on_n_files", n_files=2, is_directory=True)
+    )
+    assert rules(annotation) == []
+    assert [told.reason for told in annotation.unexpressed] == [
+        "more rules for the same entries of /c/make/all than hints can have"
+    ]
+
+
+def test_a_directory_and_its_entries_are_one_rule() -> None:
+    directory = file("all", "on_termination", is_directory=True)
+    assert rules(annotated(directory, file("all/*"))) == [{"port": "all", "committed": "on_close"}]
+    (rule,) = annotated(directory, file("all/*")).rules["/c/make"]
+    assert rule.rule.start == "producer"
+    counted = replace(directory, committed=parse_commit_rule("on_n_files"), n_files=2)
+    assert rules(annotated(counted, file("all/*"))) == [{"port": "all", "committed": "on_n_files", "nFiles": 2}]
+
+
+def test_when_consumers_start_stays_as_the_workflow_has_it() -> None:
+    hinted = replace(LOG, rules=(StreamingRule(port="log", start="producer"),))
+    (rule,) = annotated(file("log.txt"), outputs=[hinted]).rules["/c/make"]
+    assert rule.rule == StreamingRule(port="log", committed=parse_commit_rule("on_close"), start="producer")
+
+
 def test_defaults_are_written_where_they_replace_a_hint() -> None:
     given = file("log.txt", "on_termination")
     assert not annotated(given)
@@ -235,6 +260,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6
 
 
 @settings(deadline=None)
+@example("?0", "?0")
 @given(names, names)
 def test_the_text_is_the_annotations_file(name: str, dep: str) -> None:
     given = file(f"all/{name}", "on_file", file_deps=(f"x/{dep}",), producers=("make", name), in_memory=True)
