@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -46,7 +45,7 @@ class Coordination:
     def show(self, console: Console) -> None:
         # Not by the console: what it prints is for people, and is folded at the width of their terminal.
         if self.output is None:
-            sys.stdout.write(self.text)
+            console.file.write(self.text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -230,7 +230,7 @@ class Execution:
             )
         if exit_event.reason == "producer":
             for token, attempt in producers:
-                if token.source.job == exit_event.input and await attempt.succeeded:
+                if token.source.job == exit_event.input and await asyncio.shield(attempt.succeeded):
                     raise UnrecoverableWorkflowException(
                         f"FAILED Job {self._job.name}: job {token.source.job} has ended without {token.source.path}"
                     )
