@@ -207,6 +207,8 @@ fn open_alive(directory: &Path) -> Result<File, String> {
 
 /// Blocks the signals that are handled. Those that this process was told to ignore stay ignored.
 fn take_signals() -> nix::Result<(SignalFd, SigSet)> {
+    // Where it is ignored, nobody learns how a child ended.
+    sys::set_default(Signal::SIGCHLD);
     let mut handled = SigSet::empty();
     let cancelling = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
     for signal in cancelling.into_iter().chain(PASSED_ON).filter(|signal| !sys::is_ignored(*signal)) {

@@ -188,7 +188,7 @@ impl<'a> Supervisor<'a> {
     pub fn supervise(mut self) -> Ended {
         while !self.childless {
             let now = self.now();
-            let nap = if self.is_fed() { None } else { self.holder.rest(now) };
+            let nap = if self.is_awaited() { None } else { self.holder.rest(now) };
             let news = self.wait(nap);
             // First of all: a writer that died may be seen for some microseconds only.
             self.take_notices();
@@ -257,9 +257,9 @@ impl<'a> Supervisor<'a> {
         news || self.watcher.is_none() || !matches!(ready, Ok(1..))
     }
 
-    /// Whether the command waits for what this process does.
-    fn is_fed(&self) -> bool {
-        !self.job.inputs.is_empty() || !self.job.gates.is_empty()
+    /// Whether the command, or who observes it, waits for what this process does.
+    fn is_awaited(&self) -> bool {
+        !self.job.inputs.is_empty() || !self.job.gates.is_empty() || self.job.observed.is_some()
     }
 
     fn timeout(&self) -> Option<Duration> {

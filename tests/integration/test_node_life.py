@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -113,6 +114,13 @@ def test_other_signals_are_passed_on(runtime: Node, name: str) -> None:
     wait_for(ready.exists, "the trap")
     job.process.send_signal(signal.Signals["SIG" + name])
     assert job.wait() == 7
+    assert job.exit()["reason"] == "exited"
+
+
+def test_a_job_whose_parent_ignores_the_end_of_children(runtime: Node) -> None:
+    ignoring = "import os, sys; from signal import *; signal(SIGCHLD, SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    job = runtime.shell("j", "exit 3", wrapper=[sys.executable, "-ISc", ignoring])
+    assert job.wait() == 3
     assert job.exit()["reason"] == "exited"
 
 
