@@ -6,7 +6,7 @@ import pytest
 
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 
-WRITE_EARLY = "note start; echo data > out.txt; sleep 3; note end"
+WRITE_EARLY = "note start; echo data > out.txt; sleep 2; note end"
 
 
 def consumer(kind: str = "File") -> Document:
@@ -149,8 +149,9 @@ def test_a_scatter_feeds_the_next_without_waiting_for_the_gather(bench: Bench, c
 EARLY = [streaming({"port": "out", "committed": "on_close"})]
 
 
-def producer_early() -> Document:
-    return tool(WRITE_EARLY, {}, {"out": found("out.txt")}, EARLY)
+def producer_early(stays: int = 2) -> Document:
+    """:param stays: the seconds that it runs on after the commit"""
+    return tool(WRITE_EARLY.replace("sleep 2", f"sleep {stays}"), {}, {"out": found("out.txt")}, EARLY)
 
 
 def inner() -> Document:
@@ -173,7 +174,8 @@ def inner() -> Document:
     ids=["subworkflow", "subworkflow-when", "when", "valueFrom", "linkMerge", "default"],
 )
 def test_a_commit_reaches_the_consumer_through(bench: Bench, second: Document) -> None:
-    steps = {"a": {"run": producer_early(), "in": {}}, "b": second}
+    # A condition is evaluated by Node.js, which takes its time to start.
+    steps = {"a": {"run": producer_early(4 if "when" in second else 2), "in": {}}, "b": second}
     _, ours = bench.run_both(workflow({}, steps, {"out": "b/out"}))
     assert_early(ours)
 
