@@ -53,6 +53,12 @@ install_rust() {
     return 1
 }
 
+# What belongs to the distribution's rustc that is used: rustfmt and rust-clippy, rustfmt-web and rust-web-clippy, ...
+install_rust_lint() {
+    package=$(dpkg -S "$(readlink -f "$(command -v rustc)")" 2>/dev/null | cut -d: -f1) || return 1
+    [ -n "$package" ] && apt_install "rustfmt${package#rustc}" "rust${package#rustc}-clippy"
+}
+
 command -v "$python" >/dev/null || apt_install python3 || missing Python python3
 "$python" -c 'import ensurepip' 2>/dev/null || apt_install python3-venv || missing "Python's venv" python3-venv
 command -v cc >/dev/null || apt_install gcc libc6-dev || missing "a C compiler" "gcc libc6-dev"
@@ -70,6 +76,15 @@ if [ -z "$version" ] || ! at_least "$rust_minimum" "$version"; then
         exit 1
     }
 fi
+
+case ",${2:-}," in
+    *,lint,*)
+        { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1 || install_rust_lint || {
+            echo "setup: rustfmt and clippy are missing: rustup component add rustfmt clippy" >&2
+            exit 1
+        }
+        ;;
+esac
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 echo "setup: installing StreamFlow and StreamFlow-IO into $venv (about a minute; it builds sfio-node)"
