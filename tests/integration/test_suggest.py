@@ -157,7 +157,7 @@ def test_results_are_the_same_whatever_the_workflow(bench: Bench) -> None:
         "join": {"run": join, "in": {"files": "each/out", "indexed": "split/indexed"}},
         "never": {"run": never, "in": {"file": "join/out"}, "when": "$(false)"},
     }
-    document = workflow({}, steps, {"each": "each/out", "out": "join/out", "err": "join/err", "never": "never/out"})
+    document = workflow({}, steps, {"out": "join/out", "err": "join/err", "never": "never/out"})
     bench.run_both(document, config=OBSERVE)
     records = bench.telemetry()
     outputs = {(one["job"], one["port"], one["path"]): one for one in records if one["event"] == "output"}
