@@ -18,7 +18,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc::seccomp_notif;
@@ -39,6 +40,8 @@ use crate::watch::Watcher;
 
 /// So many calls may wait before those that were interrupted are looked for.
 const CROWD: usize = 64;
+/// All threads that answer calls are stuck when none was answered for so long.
+const STUCK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 enum Place {
@@ -73,10 +76,12 @@ pub struct Gates {
 /// Where calls are answered.
 #[derive(Debug)]
 struct Desk {
-    board: Mutex<Board>,
+    board: Board,
     observer: Option<Observer>,
     /// Threads that wait for a call.
     idle: AtomicUsize,
+    /// Calls that were looked at.
+    served: AtomicUsize,
 }
 
 impl Gates {
@@ -85,14 +90,14 @@ impl Gates {
     /// # Errors
     /// A message that names the input.
     pub fn new(job: &Job) -> Result<Self, String> {
-        let mut board = Board::default();
+        let board = Board::default();
         let mut gates = Vec::new();
         for spec in &job.gates {
-            let place = stage(spec, &mut board)
+            let place = stage(spec, &board)
                 .map_err(|error| format!("input {}: cannot make {}: {error}", spec.name, spec.target.display()))?;
             gates.push(Gate { spec: spec.clone(), producer: Producer::of_gate(spec), place, open: false });
         }
-        let desk = Desk { board: Mutex::new(board), observer: Observer::of(job), idle: AtomicUsize::new(0) };
+        let desk = Desk { board, observer: Observer::of(job), idle: AtomicUsize::new(0), served: AtomicUsize::new(0) };
         Ok(Self { gates, desk: Arc::new(desk), listener: None })
     }
 
@@ -124,8 +129,7 @@ impl Gates {
             changed |= gate.advance(&self.desk.board).map_err(|failure| (gate.spec.name.clone(), failure))?;
         }
         if let (true, Some(listener)) = (changed, &self.listener) {
-            let released = lock(&self.desk.board).released();
-            for (id, answer) in released {
+            for (id, answer) in self.desk.board.released() {
                 self.desk.release(listener, id, answer);
             }
         }
@@ -137,6 +141,8 @@ impl Gates {
         seccomp::wake_in_place(&listener);
         let listener = Arc::new(listener);
         serve_beside(&listener, &self.desk)?;
+        let (own, desk) = (Arc::clone(&listener), Arc::clone(&self.desk));
+        std::thread::Builder::new().name("relief".into()).stack_size(64 << 10).spawn(move || relieve(&own, &desk))?;
         self.listener = Some(listener);
         Ok(())
     }
@@ -159,7 +165,7 @@ impl Gates {
     }
 }
 
-fn stage(spec: &job::Gate, board: &mut Board) -> io::Result<Place> {
+fn stage(spec: &job::Gate, board: &Board) -> io::Result<Place> {
     staging::clear(&spec.target)?;
     if spec.kind == Kind::Directory && staging::same_file_system(&spec.path, &spec.target) {
         let (tree, root) = Tree::new(&spec.path, &spec.target, spec.delivers)?;
@@ -175,20 +181,16 @@ fn stage(spec: &job::Gate, board: &mut Board) -> io::Result<Place> {
     Ok(Place::Link { directory, name: name.to_owned() })
 }
 
-fn arrive(board: &mut Board, tree: usize, arrival: Arrival) {
+fn arrive(board: &Board, tree: usize, arrival: Arrival) {
     match arrival {
         Arrival::Directory { path, own } => board.add_directory(tree, &path, own),
         Arrival::Entry { directory, entry } => board.add_entry(directory, entry),
     }
 }
 
-fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
-    board.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Gate {
     /// Whether anything has come.
-    fn advance(&mut self, board: &Mutex<Board>) -> Result<bool, Failure> {
+    fn advance(&mut self, board: &Board) -> Result<bool, Failure> {
         self.producer.read();
         let (target, path) = (&self.spec.target, &self.spec.path);
         let at = |error: io::Error| Failure::Producer(format!("cannot place {}: {error}", target.display()));
@@ -210,10 +212,9 @@ impl Gate {
             _ => {}
         }
         let changed = complete || !fresh.is_empty();
-        let mut board = lock(board);
         match &self.place {
             Place::Tree { number, .. } => {
-                arrivals.into_iter().for_each(|arrival| arrive(&mut board, *number, arrival));
+                arrivals.into_iter().for_each(|arrival| arrive(board, *number, arrival));
                 if complete {
                     board.complete_tree(*number);
                 }
@@ -227,49 +228,61 @@ impl Gate {
 }
 
 fn serve_beside(listener: &Arc<OwnedFd>, desk: &Arc<Desk>) -> io::Result<()> {
-    let (listener, desk) = (Arc::clone(listener), Arc::clone(desk));
-    std::thread::Builder::new().name("gate".into()).stack_size(256 << 10).spawn(move || serve(&listener, &desk))?;
+    let (listener, own) = (Arc::clone(listener), Arc::clone(desk));
+    desk.idle.fetch_add(1, Ordering::Relaxed);
+    std::thread::Builder::new().name("gate".into()).stack_size(256 << 10).spawn(move || serve(&listener, &own))?;
     Ok(())
 }
 
 /// Answers calls as long as there is somebody to call.
-fn serve(listener: &Arc<OwnedFd>, desk: &Arc<Desk>) {
+fn serve(listener: &OwnedFd, desk: &Desk) {
     loop {
-        desk.idle.fetch_add(1, Ordering::Relaxed);
-        let received = seccomp::receive(listener);
-        let alone = desk.idle.fetch_sub(1, Ordering::Relaxed) == 1;
-        let notice = match received {
+        let notice = match seccomp::receive(listener) {
             Ok(notice) => notice,
             Err(Errno::EINTR) => continue,
             Err(Errno::ENOENT) if has_callers(listener) => continue,
             Err(_) => return,
         };
-        // To look at a file may take a process of this very job, as one that serves a FUSE mount: its calls are answered
-        // meanwhile.
-        if alone && desk.observer.is_some() {
-            let _ = serve_beside(listener, desk);
-        }
+        desk.idle.fetch_sub(1, Ordering::Relaxed);
         desk.serve(listener, notice);
+        desk.served.fetch_add(1, Ordering::Relaxed);
+        desk.idle.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Lets one more thread answer calls whenever all of them are stuck. To look at a file may take a process of this very job, as
+/// one that serves a FUSE mount, and that one may wait for the answer to a call of its own. Two threads from the start would
+/// cost half as much again for each call.
+fn relieve(listener: &Arc<OwnedFd>, desk: &Arc<Desk>) {
+    let mut served = desk.served.load(Ordering::Relaxed);
+    while desk.observer.is_some() || !desk.board.is_open() {
+        std::thread::sleep(STUCK);
+        let before = std::mem::replace(&mut served, desk.served.load(Ordering::Relaxed));
+        if served == before && desk.idle.load(Ordering::Relaxed) == 0 && serve_beside(listener, desk).is_err() {
+            return;
+        }
     }
 }
 
 impl Desk {
     fn serve(&self, listener: &OwnedFd, notice: seccomp_notif) {
         let (request, call) = (Request::from(notice), Call::from(notice));
-        let mut board = lock(&self.board);
         // The numbers of other calls are not those that the board knows.
-        let answer = if call.is_native() { board.ask(request) } else { Some(Answer::Continue) };
+        let answer =
+            if call.is_native() { self.board.ask(request, || self.hold(call)) } else { Some(Answer::Continue) };
         if let Some(answer) = answer {
-            drop(board);
             self.answer(listener, request.id, Some(call), answer);
             return;
         }
-        self.observer.iter().for_each(|observer| observer.hold(call));
-        if board.waiting() % CROWD == 0 {
+        if self.board.waiting() % CROWD == 0 {
             let is_waiting = |id| seccomp::is_waiting(listener, id);
-            board.prune(is_waiting);
+            self.board.prune(is_waiting);
             self.observer.iter().for_each(|observer| observer.prune(is_waiting));
         }
+    }
+
+    fn hold(&self, call: Call) {
+        self.observer.iter().for_each(|observer| observer.hold(call));
     }
 
     /// Answers a call that has waited.

@@ -1,4 +1,4 @@
-"""A job that serves a FUSE mount to itself, as an AppImage or an image of Apptainer does, can be observed."""
+"""A job that serves a FUSE mount to itself, as an image of Apptainer does, can be observed, and gated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.node_support import Node
+from tests.node_support import Node, output
 
 #: Serves one file, `f`, with the content of a file that it opens and reads for each request, to four readers at once.
 SERVER = """
@@ -61,3 +61,26 @@ def test_a_job_that_serves_files_to_itself(runtime: Node) -> None:
     assert job.wait() == 0
     [used] = job.named("used")
     assert "read at a position" in str(used["reasons"])
+
+
+@pytest.mark.skipif(not may_mount(), reason="no FUSE")
+def test_a_job_that_serves_files_to_itself_at_a_gate(runtime: Node) -> None:
+    backing, place, target = (runtime.base / "in" / name for name in ("f", "mount", "gated"))
+    backing.write_text("content\n")
+    place.mkdir()
+    done = runtime.base / "done"
+    producer = runtime.shell(
+        "p",
+        f"until [ -e {done} ]; do sleep 0.02; done; echo > {runtime.base}/out/x",
+        outputs=[output(runtime.base / "out", "x")],
+    )
+    gate = {
+        "name": "x", "port": "out", "path": str(runtime.base / "out" / "x"), "target": str(target), "kind": "file",
+        "events": str(runtime.run / "jobs" / "p" / "events.jsonl"),
+    }  # fmt: skip
+    words = ["unshare", "-m", sys.executable, "-ISc", SERVER, backing, place]
+    job = runtime.start("j", words, gates=[gate], stdout=subprocess.PIPE)
+    assert job.process.communicate(timeout=10)[0] == b"content\n" * 4
+    assert job.wait() == 0
+    done.touch()
+    assert producer.wait() == 0

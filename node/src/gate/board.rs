@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::libc::seccomp_notif;
@@ -41,15 +43,24 @@ pub struct Request {
 
 const PASS: Option<Answer> = Some(Answer::Continue);
 
+/// It may be asked by several threads at once. Nothing is locked while the file system is looked at: that may take a process
+/// of the very job, as one that serves a FUSE mount, whose own calls are asked about meanwhile.
 #[derive(Debug, Default)]
 pub struct Board {
+    state: Mutex<State>,
+    /// Somebody may find other files by the same paths.
+    elsewhere: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
     directories: HashMap<Identity, Held>,
     trees: Vec<Tree>,
     /// Files and trees that are not committed.
     closed: usize,
     waiting: Vec<Request>,
-    /// Somebody may find other files by the same paths.
-    elsewhere: bool,
+    /// How often something has come.
+    arrivals: u64,
 }
 
 impl From<seccomp_notif> for Request {
@@ -60,22 +71,28 @@ impl From<seccomp_notif> for Request {
 }
 
 impl Board {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Holds a name in a directory.
-    pub fn hold_file(&mut self, directory: Identity, name: &OsStr) {
-        self.closed += 1;
-        match self.directories.entry(directory).or_insert_with(|| Held::Files(Vec::new())) {
+    pub fn hold_file(&self, directory: Identity, name: &OsStr) {
+        let mut state = self.state();
+        state.closed += 1;
+        match state.directories.entry(directory).or_insert_with(|| Held::Files(Vec::new())) {
             Held::Files(names) => names.push(name.to_owned()),
             Held::Tree { .. } => {}
         }
     }
 
     /// The name is there.
-    pub fn open_file(&mut self, directory: Identity, name: &OsStr) {
-        self.closed -= 1;
-        if let Some(Held::Files(names)) = self.directories.get_mut(&directory) {
+    pub fn open_file(&self, directory: Identity, name: &OsStr) {
+        let mut state = self.state();
+        state.closed -= 1;
+        if let Some(Held::Files(names)) = state.directories.get_mut(&directory) {
             names.retain(|held| held != name);
             if names.is_empty() {
-                self.directories.remove(&directory);
+                state.directories.remove(&directory);
             }
         }
     }
@@ -84,69 +101,90 @@ impl Board {
     ///
     /// # Arguments
     /// * `delivers` - a listing delivers entries as they come; else it waits until all are there
-    pub fn hold_tree(&mut self, delivers: bool) -> usize {
-        self.closed += 1;
-        self.trees.push(Tree { complete: false, delivers });
-        self.trees.len() - 1
+    pub fn hold_tree(&self, delivers: bool) -> usize {
+        let mut state = self.state();
+        state.closed += 1;
+        state.trees.push(Tree { complete: false, delivers });
+        state.trees.len() - 1
     }
 
     /// A directory of a tree, the root or one below, is there, with what lists it and what is above it.
-    pub fn add_directory(&mut self, tree: usize, path: &Path, own: [Entry; 2]) {
+    pub fn add_directory(&self, tree: usize, path: &Path, own: [Entry; 2]) {
         if let Some(found) = identity(path) {
-            self.directories.insert(found, Held::Tree { tree, path: path.to_owned(), entries: own.to_vec() });
+            self.state().directories.insert(found, Held::Tree { tree, path: path.to_owned(), entries: own.to_vec() });
         }
     }
 
     /// An entry of a directory of a tree is there.
-    pub fn add_entry(&mut self, directory: Identity, entry: Entry) {
-        if let Some(Held::Tree { entries, .. }) = self.directories.get_mut(&directory) {
+    pub fn add_entry(&self, directory: Identity, entry: Entry) {
+        if let Some(Held::Tree { entries, .. }) = self.state().directories.get_mut(&directory) {
             entries.push(entry);
         }
     }
 
     /// All of a tree is there.
-    pub fn complete_tree(&mut self, number: usize) {
-        self.closed -= 1;
-        self.trees[number].complete = true;
-        if !self.trees[number].delivers {
-            self.directories.retain(|_, held| !matches!(held, Held::Tree { tree, .. } if *tree == number));
+    pub fn complete_tree(&self, number: usize) {
+        let mut state = self.state();
+        state.closed -= 1;
+        state.trees[number].complete = true;
+        if !state.trees[number].delivers {
+            state.directories.retain(|_, held| !matches!(held, Held::Tree { tree, .. } if *tree == number));
         }
     }
 
     /// Whether nothing is held any more.
     pub fn is_open(&self) -> bool {
-        self.closed == 0
+        self.state().closed == 0
     }
 
     /// What a call gets now; one that is to wait gets nothing, and is kept.
-    pub fn ask(&mut self, request: Request) -> Option<Answer> {
-        self.elsewhere |= named(request.number) == Some(Named::Elsewhere);
-        let answer = self.decide(&request);
-        if answer.is_none() {
-            self.waiting.push(request);
+    ///
+    /// # Arguments
+    /// * `on_hold` - called before anybody can release it
+    pub fn ask(&self, request: Request, on_hold: impl FnOnce()) -> Option<Answer> {
+        if named(request.number) == Some(Named::Elsewhere) {
+            self.elsewhere.store(true, Ordering::Relaxed);
         }
-        answer
-    }
-
-    /// Those that waited and need not any more, after something has come.
-    pub fn released(&mut self) -> Vec<(u64, Answer)> {
-        let mut released = Vec::new();
-        for request in std::mem::take(&mut self.waiting) {
-            match self.decide(&request) {
-                Some(answer) => released.push((request.id, answer)),
-                None => self.waiting.push(request),
+        loop {
+            let seen = self.state().arrivals;
+            if let Some(answer) = self.decide(&request) {
+                return Some(answer);
+            }
+            let mut state = self.state();
+            // Else it may be just what has come meanwhile.
+            if state.arrivals == seen {
+                on_hold();
+                state.waiting.push(request);
+                return None;
             }
         }
+    }
+
+    /// Something has come: those that waited and need not any more. For one thread, which tells of all that comes.
+    pub fn released(&self) -> Vec<(u64, Answer)> {
+        let waiting = {
+            let mut state = self.state();
+            state.arrivals += 1;
+            std::mem::take(&mut state.waiting)
+        };
+        let (mut released, mut held) = (Vec::new(), Vec::new());
+        for request in waiting {
+            match self.decide(&request) {
+                Some(answer) => released.push((request.id, answer)),
+                None => held.push(request),
+            }
+        }
+        self.state().waiting.append(&mut held);
         released
     }
 
     /// Forgets those that were interrupted.
-    pub fn prune(&mut self, is_waiting: impl Fn(u64) -> bool) {
-        self.waiting.retain(|request| is_waiting(request.id));
+    pub fn prune(&self, is_waiting: impl Fn(u64) -> bool) {
+        self.state().waiting.retain(|request| is_waiting(request.id));
     }
 
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.state().waiting.len()
     }
 
     /// None: it has to wait.
@@ -161,12 +199,13 @@ impl Board {
         };
         // A process whose memory cannot be read finds no file that is not committed.
         let Some(path) = memory::read_path(request.thread, arguments[path]) else { return PASS };
-        let (caller, follow) = (Caller { thread: request.thread, elsewhere: self.elsewhere }, follow.holds(arguments));
+        let elsewhere = self.elsewhere.load(Ordering::Relaxed);
+        let (caller, follow) = (Caller { thread: request.thread, elsewhere }, follow.holds(arguments));
         // What is held is not there.
         if exists(caller, base, &path, follow) {
             return PASS;
         }
-        let concerned = |directory| self.directories.contains_key(&directory);
+        let concerned = |directory| self.state().directories.contains_key(&directory);
         match locate(caller, base, &path, follow, concerned) {
             Some((directory, name)) if self.is_held(directory, &name) => None,
             _ => PASS,
@@ -174,50 +213,53 @@ impl Board {
     }
 
     fn is_held(&self, directory: Identity, name: &OsStr) -> bool {
-        match self.directories.get(&directory) {
-            Some(Held::Files(names)) => names.iter().any(|held| held == name),
-            Some(Held::Tree { tree, path, .. }) => {
-                !self.trees[*tree].complete && path.join(name).symlink_metadata().is_err()
+        let path = {
+            let state = self.state();
+            match state.directories.get(&directory) {
+                Some(Held::Files(names)) => return names.iter().any(|held| held == name),
+                Some(Held::Tree { tree, path, .. }) if !state.trees[*tree].complete => path.join(name),
+                Some(Held::Tree { .. }) | None => return false,
             }
-            None => false,
-        }
+        };
+        path.symlink_metadata().is_err()
     }
 
     fn list(&self, request: &Request) -> Option<Answer> {
         let descriptor = request.arguments[0] as i32;
         let open = PathBuf::from(format!("/proc/{}/fd/{descriptor}", request.thread));
-        let held = identity(&open).and_then(|directory| self.directories.get(&directory));
-        let (tree, entries) = match held {
+        let Some(directory) = identity(&open) else { return PASS };
+        let state = self.state();
+        let (tree, entries) = match state.directories.get(&directory) {
             Some(Held::Tree { tree, entries, .. }) => (tree, entries),
             // What is held here has no entry yet.
             Some(Held::Files(_)) => return None,
             None => return PASS,
         };
-        let tree = &self.trees[*tree];
+        let tree = &state.trees[*tree];
         if !tree.delivers {
             return PASS.filter(|_| tree.complete);
         }
         if request.number != nix::libc::SYS_getdents64 {
             return Some(Answer::Error(Errno::ENOSYS));
         }
-        match self.deliver(request, descriptor, entries) {
+        match deliver(request, descriptor, entries) {
             Ok(0) if !tree.complete => None,
             Ok(count) => Some(Answer::Value(count as i64)),
             Err(error) => Some(Answer::Error(error)),
         }
     }
+}
 
-    /// Gives a process the next entries of a directory. Its position is that of the open directory itself, so that
-    /// whatever moves it or shares it does so here.
-    fn deliver(&self, request: &Request, descriptor: i32, entries: &[Entry]) -> nix::Result<usize> {
-        let open = memory::borrow_descriptor(request.thread, descriptor)?;
-        let capacity = request.arguments[2] as usize;
-        let position = usize::try_from(nix::unistd::lseek(&open, 0, nix::unistd::Whence::SeekCur)?).unwrap_or(0);
-        let (bytes, next) = encode(entries, position, capacity).ok_or(Errno::EINVAL)?;
-        memory::write(request.thread, request.arguments[1], &bytes)?;
-        nix::unistd::lseek(&open, next as i64, nix::unistd::Whence::SeekSet)?;
-        Ok(bytes.len())
-    }
+/// Gives a process the next entries of a directory. Its position is that of the open directory itself, so that
+/// whatever moves it or shares it does so here.
+fn deliver(request: &Request, descriptor: i32, entries: &[Entry]) -> nix::Result<usize> {
+    let open = memory::borrow_descriptor(request.thread, descriptor)?;
+    let capacity = request.arguments[2] as usize;
+    let position = usize::try_from(nix::unistd::lseek(&open, 0, nix::unistd::Whence::SeekCur)?).unwrap_or(0);
+    let (bytes, next) = encode(entries, position, capacity).ok_or(Errno::EINVAL)?;
+    memory::write(request.thread, request.arguments[1], &bytes)?;
+    nix::unistd::lseek(&open, next as i64, nix::unistd::Whence::SeekSet)?;
+    Ok(bytes.len())
 }
 
 impl Base {
