@@ -281,12 +281,13 @@ class Bench:
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue
             try:
-                text = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+                command = (entry / "cmdline").read_bytes()
+                text = (entry / "environ").read_bytes() + command
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue
             if str(self.directory).encode() in text and state != "Z":
-                yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                yield int(entry.name), command.replace(b"\0", b" ").decode(errors="replace")
 
 
 def _without_places(value: Any) -> Any:

@@ -203,10 +203,12 @@ class Node:
         self.server.stdin.flush()
 
     def leave(self) -> int:
-        """Ends serve as the driver does, and returns its exit code."""
+        """Ends serve as the driver does, and returns its exit code, when all that it printed has been read."""
         assert self.server.stdin is not None
         self.server.stdin.close()
-        return self.server.wait(TIMEOUT)
+        code = self.server.wait(TIMEOUT)
+        self._reader.join(TIMEOUT)
+        return code
 
     def left_behind(self) -> list[str]:
         """Returns what should not be there when all has ended: processes, FIFOs and the run directory."""
