@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from streamflow_io.cli import main
 from tests.template_support import WORKFLOWS
 
 Document = dict[str, Any]
+Run = Callable[..., tuple[int, str]]
 RESULTS = ("sifted", "genes", "pairs", "individuals", "histograms", "frequency")
+
+
+def subcommand(name: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a subcommand of `streamflow-io`, which must print no error; the exit code, and what it prints."""
+
+    def run(*arguments: object) -> tuple[int, str]:
+        code = main([name, *map(str, arguments)])
+        printed, errors = capsys.readouterr()
+        assert errors == ""
+        return code, printed
+
+    return run
 
 
 def application(name: str, reads: str, writes: str, **rule: object) -> Document:

@@ -84,7 +84,7 @@ class _Running:
 class _Epoch:
     """The jobs that run concurrently under one constraint.
 
-    :ivar full: there are as many jobs as fit at once: from then on those that run are its members, no others join
+    :ivar full: there are as many jobs as fit at once: when those that run have ended, so many start, and no others
     """
 
     number: int
@@ -304,12 +304,8 @@ class Learner:
         epoch = self._epoch
         if epoch is None or epoch.full or self._left + len(epoch.members) < epoch.concurrency:
             return
-        epoch.full = True
-        epoch.started = now
         # Those that run started one by one, when fewer ran: they end first, uncounted. Then all start at once.
-        epoch.group = Group()
-        epoch.members = set()
-        epoch.admitted = 0
+        self._epoch = _Epoch(epoch.number, epoch.constraint, epoch.concurrency, full=True, started=now)
 
     def _end_epoch(self, now: float, no_more: bool = False) -> None:
         """End the epoch if all its jobs have ended, and begin the next one."""

@@ -132,20 +132,7 @@ class HintedRun:
                     )
                 )
         for route in self._routes:
-            self._telemetry.write(
-                RouteRecord(
-                    time=now,
-                    output=route.output,
-                    input=route.input,
-                    kind=route.kind,
-                    standard_output=route.standard_output,
-                    through=route.through,
-                    delivery=route.delivery,
-                    by_element=route.by_element,
-                    not_at_commit=route.not_at_commit,
-                    not_streamed=route.not_streamed,
-                )
-            )
+            self._telemetry.write(RouteRecord(time=now, **vars(route)))
 
 
 def _count_tokens(port: Port) -> int:

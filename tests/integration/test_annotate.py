@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streamflow_io.cli import main
 from streamflow_io.coordinating import plan_workflow
 from streamflow_io.coordination.annotation import annotate
 from streamflow_io.coordination.annotation_text import annotations_text
@@ -19,7 +17,18 @@ from streamflow_io.hints import AnnotationsFile, StreamingRule, read_annotations
 from streamflow_io.hints.files import parse, plain
 from streamflow_io.streaming.translator import Plan
 from streamflow_io.validation import validate
-from tests.coordination_support import Document, app, genomes, genomes_file, rule, variants, variants_file, write
+from tests.coordination_support import (
+    Document,
+    Run,
+    app,
+    genomes,
+    genomes_file,
+    rule,
+    subcommand,
+    variants,
+    variants_file,
+    write,
+)
 from tests.cwl import found, tool, workflow
 from tests.template_support import WORKFLOWS
 
@@ -95,20 +104,9 @@ def test_inputs_become_streamable(tmp_path: Path) -> None:
     assert [(edge.delivery.value, edge.fallback) for edge in again.edges] == [("stream", None)]
 
 
-Run = Callable[..., tuple[int, str]]
-
-
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command; the exit code, and what it prints."""
-
-    def command(*arguments: object) -> tuple[int, str]:
-        code = main(["annotate", *map(str, arguments)])
-        printed, errors = capsys.readouterr()
-        assert errors == ""
-        return code, printed
-
-    return command
+    return subcommand("annotate", capsys)
 
 
 def test_the_command(run: Run, tmp_path: Path) -> None:

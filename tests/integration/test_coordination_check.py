@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from streamflow_io.cli import main
 from streamflow_io.coordinating import plan_workflow
 from streamflow_io.coordination.capio_cl import write_capio_cl
 from streamflow_io.coordination.comparison import compare
@@ -20,11 +19,13 @@ from streamflow_io.hints import HintErrors
 from streamflow_io.streaming.translator import Plan
 from tests.coordination_support import (
     Document,
+    Run,
     app,
     application,
     genomes,
     genomes_file,
     rule,
+    subcommand,
     variants,
     variants_file,
     write,
@@ -125,20 +126,9 @@ def test_a_file_that_lets_readers_in_too_early(plans: dict[str, Plan], tmp_path:
     ]
 
 
-Run = Callable[..., tuple[int, str]]
-
-
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command; the exit code, and what it prints."""
-
-    def command(*arguments: object) -> tuple[int, str]:
-        code = main(["coordination", *map(str, arguments)])
-        printed, errors = capsys.readouterr()
-        assert errors == ""
-        return code, printed
-
-    return command
+    return subcommand("coordination", capsys)
 
 
 def test_the_command(run: Run, tmp_path: Path) -> None:
