@@ -9,16 +9,17 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import JsonValue
 
 from streamflow_io.hints.errors import HintError, HintErrors, Loc, Source, field_name
 from streamflow_io.hints.parsing import parse_model
 
-from .capio_documents import Document, StreamingItem
-from .capio_paper import from_paper, is_of_the_paper
 from .configuration import Configuration, CoordinatedFile, HomeNode
+
+if TYPE_CHECKING:
+    from .capio_documents import Document, StreamingItem
 
 Version = Literal["1.0", "1.1"]
 _RULE_FIELDS = ("is_directory", "committed", "mode", "file_deps", "n_files")
@@ -139,6 +140,10 @@ def read_capio_cl(document: JsonValue, file: str, lines: Mapping[Loc, int] | Non
     :param lines: its lines, from 1, by the way to a value
     :raises HintErrors: with all mistakes in it; also if it says two things of one file
     """
+    # Imported here: each run writes, and few people read.
+    from .capio_documents import Document
+    from .capio_paper import from_paper, is_of_the_paper
+
     source = Source(file, lines or {})
     if not isinstance(document, dict):
         raise HintErrors([HintError(file, source.line(), "CAPIO-CL", "no JSON object", "name, IO_Graph, ...")])
