@@ -36,10 +36,12 @@ def candidates(
     """
     if not partners:
         return [location for location in fitting if free_cores(location) >= together] or list(fitting)
-    near = [location for location, _ in Counter(partners).most_common() if location in fitting]
-    roomy = [location for location in fitting if free_cores(location) >= cores]
-    meeting = [location for location in near if location in roomy]
-    return meeting[:1] or roomy or near[:1] or list(fitting)
+    fits = set(fitting)
+    near = [location for location, _ in Counter(partners).most_common() if location in fits]
+    for location in near:
+        if free_cores(location) >= cores:
+            return [location]
+    return [location for location in fitting if free_cores(location) >= cores] or near[:1] or list(fitting)
 
 
 class BorrowedCores:
