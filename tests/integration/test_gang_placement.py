@@ -13,6 +13,7 @@ from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement
 from streamflow.core.workflow import Job, Status, Token, Workflow
 from streamflow.deployment.connector.local import LocalConnector
+from streamflow.ext.utils import load_extensions
 from streamflow.main import build_context
 from typing_extensions import Self
 
@@ -72,6 +73,7 @@ class Cluster:
         annotations: Mapping[str, StepAnnotations] | None = None,
         **config: Any,
     ) -> None:
+        load_extensions()
         self.context = build_context(
             {
                 "path": str(directory / "streamflow.yml"),
