@@ -141,6 +141,15 @@ async def test_a_neighbour_where_no_core_is_free(tmp_path: Path) -> None:
     assert [await cluster.start(name) for name in ("/a/2", "/alone/0")] == ["n1", "n1"]
 
 
+async def test_gangs_are_not_parted_where_they_cannot_read(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, TWO, WIDE)
+    assert await cluster.start("/a/0") == "n1"
+    assert await cluster.start("/b/0", "/a/0") == "n1"
+    assert await cluster.start("/c/0", "/a/0") == "n2"
+    cluster.scheduler.keep_together("/c/0", "/a/0")
+    assert await cluster.start("/c/1", "/a/0") == "n1"
+
+
 async def test_with_its_producer_where_no_core_is_free_at_all(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, {"hosts": {"n1": 1, "n2": 1}})
     assert [await cluster.start(f"/a/{number}") for number in range(2)] == ["n1", "n2"]
