@@ -159,7 +159,7 @@ class _Examination:
     async def commit(self) -> str:
         """A file is known to be committed while its job goes on."""
         directory = self._make("commit")
-        producer = self._runtime.create_job("commit")
+        producer = await self._runtime.create_job("commit")
         process = await self._start(
             producer, f"echo '{_TEXT}' > file; sleep 60", directory, outputs=[_output(directory)]
         )
@@ -177,7 +177,7 @@ class _Examination:
     async def stream(self) -> str:
         """A file is read while it is written."""
         directory = self._make("stream")
-        producer, consumer = self._runtime.create_job("producer"), self._runtime.create_job("consumer")
+        producer, consumer = await self._runtime.create_job("producer"), await self._runtime.create_job("consumer")
         fifo = directory / "fifo"
         stream = InputStream(
             name="producer", port="file", path=str(directory / "file"), events=str(producer.events_path),
@@ -194,7 +194,7 @@ class _Examination:
     async def gate(self) -> str:
         """A command runs, and waits for a file that is not there."""
         directory = self._make("gate")
-        producer, consumer = self._runtime.create_job("producer"), self._runtime.create_job("consumer")
+        producer, consumer = await self._runtime.create_job("producer"), await self._runtime.create_job("consumer")
         target = directory / "gated"
         gate = GatedInput(
             name="producer", port="file", path=str(directory / "file"), events=str(producer.events_path),
@@ -228,7 +228,7 @@ class _Examination:
             name=job.identifier, outputs=tuple(outputs or ()), inputs=tuple(inputs or ()), gates=tuple(gates or ())
         )
         return await asyncio.create_subprocess_exec(
-            *job.wrap(spec), "sh", "-c", script, cwd=directory, stdin=asyncio.subprocess.DEVNULL,
+            *await job.wrap(spec), "sh", "-c", script, cwd=directory, stdin=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
 
