@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .examination import Finding, ThisMachine, examine
@@ -53,7 +54,7 @@ class Diagnosis:
         words = {True: "yes", False: "[bold red]no[/bold red]", None: "[yellow]no[/yellow]"}
         for finding in self.findings:
             without = f"\n{finding.otherwise}" if finding.works is not True and finding.otherwise else ""
-            table.add_row(finding.name, words[finding.works], f"{finding.detail}{without}")
+            table.add_row(escape(finding.name), words[finding.works], escape(f"{finding.detail}{without}"))
         console.print(table)
 
 

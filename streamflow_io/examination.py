@@ -175,7 +175,7 @@ class _Examination:
         producer = await self._place.runtime.create_job("commit")
         spec = JobSpec(name="commit", outputs=(_output(directory),))
         running = asyncio.ensure_future(
-            self._place.run(producer, spec, f"echo '{_TEXT}' > file; sleep {self._place.seconds:.0f}", directory)
+            self._run(producer, spec, f"echo '{_TEXT}' > file; sleep {self._place.seconds:.0f}", directory)
         )
         committed = asyncio.ensure_future(_wait_for_commit(producer))
         try:
@@ -236,11 +236,19 @@ class _Examination:
         create = self._place.runtime.create_job
         return await create("producer"), await create("consumer")
 
+    async def _run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:
+        try:
+            await self._place.run(job, spec, script, directory)
+        except BrokenError:
+            if not await job.has_started():
+                job.abandon()
+            raise
+
     async def _finish(
         self, producer: tuple[NodeJob, JobSpec, str], consumer: tuple[NodeJob, JobSpec, str], directory: PurePosixPath
     ) -> None:
         """Run both until they end; the consumer is to have copied what the producer wrote."""
-        running = [asyncio.ensure_future(self._place.run(*job, directory)) for job in (producer, consumer)]
+        running = [asyncio.ensure_future(self._run(*job, directory)) for job in (producer, consumer)]
         try:
             await asyncio.gather(*running)
         finally:
