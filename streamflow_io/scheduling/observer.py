@@ -208,7 +208,9 @@ class JobObserver:
         if not self._can_measure:
             return
         try:
-            self._node_jobs[job_name] = (await self._scheduler.node_runtime()).create_job(job_name)
+            location = self._scheduler.get_locations(job_name)[0]
+            runtime = await self._scheduler.node_runtime(location)
+            self._node_jobs[job_name] = await runtime.create_job(job_name)
         except NodeRuntimeError as error:
             self._can_measure = False
             what = "Nothing is observed" if self._observes else "The bytes of I/O tasks are not measured"
@@ -217,10 +219,10 @@ class JobObserver:
     async def _usage(self, job_name: str, status: Status) -> Usage | None:
         exit_event = self._exits.pop(job_name, None)
         if (node_job := self._node_jobs.pop(job_name, None)) is not None:
-            if not node_job.has_started():
-                node_job.abandon()
-                return None
             try:
+                if not await node_job.has_started():
+                    node_job.abandon()
+                    return None
                 if status is Status.CANCELLED:
                     await node_job.cancel()
                 exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)

@@ -5,7 +5,6 @@ StreamFlow imports every plugin in every run: what only our own runs need is imp
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
 from contextvars import ContextVar
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import Connector, Target
+from streamflow.core.deployment import Connector, ExecutionLocation, Target
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from streamflow_io.coordination.possible import PossibleRoute
     from streamflow_io.hints import SchedulerConfig, StepAnnotations
-    from streamflow_io.runtime import EmbeddedRuntime, ExitEvent, JobSpec
+    from streamflow_io.runtime import ExitEvent, JobSpec, NodeRuntime, NodeRuntimes
     from streamflow_io.runtime.capio import CapioRuntime
     from streamflow_io.runtime.protocol import Event
 
@@ -67,7 +66,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self.capio: CapioRuntime | None = None
         self._without_cores: dict[str, float] = {}
         self._connectors: dict[str, Connector] = {}
-        self._runtime: asyncio.Task[EmbeddedRuntime] | None = None
+        self._runtimes: NodeRuntimes | None = None
         self._run: HintedRun | None = None
 
     @cached_property
@@ -153,25 +152,24 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if self._run is not None:
             self._run.observer.happened(job_name, event)
 
-    async def node_runtime(self) -> EmbeddedRuntime:
-        """The node runtime of this run, started when first needed.
+    async def node_runtime(self, location: ExecutionLocation) -> NodeRuntime:
+        """The node runtime of this run at a location, started when first needed.
 
         :raises NodeRuntimeError: if it cannot be started
         """
-        from streamflow_io.runtime import EmbeddedRuntime
+        from streamflow_io.runtime import NodeRuntimes
 
-        if self._runtime is None:
-            self._runtime = asyncio.create_task(EmbeddedRuntime.start())
-        return await asyncio.shield(self._runtime)
+        if self._runtimes is None:
+            self._runtimes = NodeRuntimes(self.context)
+        return await self._runtimes.at(location)
 
     async def close(self) -> None:
         if self._run is not None:
             await self._run.close()
         if self.capio is not None:
             await self.capio.close()
-        if self._runtime is not None:
-            with contextlib.suppress(Exception):
-                await (await self._runtime).close()
+        if self._runtimes is not None:
+            await self._runtimes.close()
         await super().close()
 
     @contextlib.contextmanager

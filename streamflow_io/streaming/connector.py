@@ -61,7 +61,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
             command = [
                 "exec",
-                *self._node_job.wrap(self._redirected(output_directory, stdin, stdout, stderr)),
+                *await self._node_job.wrap(self._redirected(output_directory, stdin, stdout, stderr)),
                 *command,
             ]
             stdin, stdout, stderr = None, asyncio.subprocess.STDOUT, asyncio.subprocess.STDOUT

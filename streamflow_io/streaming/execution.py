@@ -18,7 +18,7 @@ from streamflow.data.remotepath import StreamFlowPath
 from streamflow.log_handler import logger
 
 from streamflow_io.coordination.graph import OutputKind
-from streamflow_io.runtime import ExitEvent, JobSpec, NodeJob, NodeRuntimeError
+from streamflow_io.runtime import EmbeddedRuntime, ExitEvent, JobSpec, NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import (
     ChangedEvent,
     ClosedEvent,
@@ -115,7 +115,8 @@ class Execution:
         spec = self._spec([producer for producer in producers if producer[0].source.runtime != "capio"])
         self._publisher.begin({output.port: output.globs for output in spec.outputs})
         spec = spec.model_copy(update={"outputs": outputs_in_file_system(self._step, spec.outputs)})
-        node_job = (await self._scheduler.node_runtime()).create_job(self._job.name)
+        location = self._scheduler.get_locations(self._job.name)[0]
+        node_job = await (await self._scheduler.node_runtime(location)).create_job(self._job.name)
         directory = None if capio is None else capio.directory
         attempt = record.begin(Path(self._job.output_directory), node_job.events_path, directory)
         following = asyncio.gather(
@@ -149,7 +150,7 @@ class Execution:
     async def _check(
         self, node_job: NodeJob, output: CommandOutput, producers: list[tuple[StreamToken, Attempt]]
     ) -> None:
-        if not node_job.has_started():
+        if not await node_job.has_started():
             node_job.abandon()
             raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
         exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
@@ -196,7 +197,11 @@ class Execution:
 
     async def _begin_capio(self, producers: list[tuple[StreamToken, Attempt]]) -> CapioJob | None:
         runtime = self._scheduler.capio
-        server = None if runtime is None else await runtime.server(await self._scheduler.node_runtime())
+        server = None
+        if runtime is not None:
+            embedded = await self._scheduler.node_runtime(self._scheduler.get_locations(self._job.name)[0])
+            # CAPIO serves what runs on the driver's node.
+            server = await runtime.server(embedded) if isinstance(embedded, EmbeddedRuntime) else None
         return await begin_capio_job(self._step, runtime, server, producers)
 
     async def _execute(

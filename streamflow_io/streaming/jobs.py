@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 
 class ProducerFailedError(Exception):
@@ -31,7 +31,7 @@ class Attempt:
     job: str
     number: int
     output_directory: Path
-    events: Path
+    events: PurePath
     capio: Path | None = None
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     committed: set[tuple[str, str | None]] = field(default_factory=set)
@@ -90,7 +90,7 @@ class StreamingJob:
     def is_running(self) -> bool:
         return not self._closed
 
-    def begin(self, output_directory: Path, events: Path, capio: Path | None = None) -> Attempt:
+    def begin(self, output_directory: Path, events: PurePath, capio: Path | None = None) -> Attempt:
         """Register a new attempt; the one before has ended."""
         attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, events, capio)
         self._attempts.append(attempt)
