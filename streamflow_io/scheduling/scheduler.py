@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streamflow_io.runtime import ExitEvent, JobSpec, NodeRuntime, NodeRuntimes
     from streamflow_io.runtime.capio import CapioRuntime
     from streamflow_io.runtime.protocol import Event
+    from streamflow_io.streaming.reach import Reach
 
     from .coordination_record import CoordinationRecord
     from .run import HintedRun
@@ -54,6 +55,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     requirement.
 
     :ivar streaming_jobs: the jobs that stream to others
+    :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar capio: CAPIO, if it serves a part of this run
     """
 
@@ -156,6 +158,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if self._runtimes is None:
             self._runtimes = NodeRuntimes(self.context)
         return await self._runtimes.at(location)
+
+    @cached_property
+    def reach(self) -> Reach:
+        from streamflow_io.streaming.reach import Reach
+
+        return Reach(self.node_runtime)
 
     async def close(self) -> None:
         if self._run is not None:

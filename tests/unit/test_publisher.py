@@ -25,7 +25,8 @@ def publisher(delivered: list[str], **fields: Any) -> Publisher:
 
     output = EarlyOutput(port="out", rules=(StreamingRule(port="out", mode="no_update"),), **fields)
     processors = {"out": CWLCommandOutputProcessor("out", cast(Any, None))}
-    step = SimpleNamespace(deliver=deliver, output_processors=processors)
+    workflow = SimpleNamespace(context=None)
+    step = SimpleNamespace(deliver=deliver, output_processors=processors, workflow=workflow)
     job = Job("/a/0", 1, {}, "/in", "/out", "/tmp")
     return Publisher(cast(Any, step), job, [output], {})
 

@@ -1,0 +1,56 @@
+"""Where there are node runtimes, and which job can read the stream of which; each obstacle is told once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.log_handler import logger
+
+from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
+
+from .jobs import Attempt
+from .token import StreamToken
+
+
+class Reach:
+    """The fallbacks of a run.
+
+    Without a node runtime a job runs as with plain StreamFlow, and delivers all at its end. A job that cannot read a
+    stream gets the file when it is final.
+
+    :param start: gives the node runtime at a location, or raises NodeRuntimeError
+    """
+
+    def __init__(self, start: Callable[[ExecutionLocation], Awaitable[NodeRuntime]]) -> None:
+        self._start = start
+        self._told: set[str] = set()
+
+    async def runtime(self, location: ExecutionLocation) -> NodeRuntime | None:
+        """The node runtime at a location; None: there is none."""
+        try:
+            return await self._start(location)
+        except NodeRuntimeError as error:
+            self._warn(str(location), f"On {location} nothing streams, all is as with plain StreamFlow: {error}")
+            return None
+
+    async def can_read(self, location: ExecutionLocation, token: StreamToken, attempt: Attempt) -> bool:
+        """Whether a job at a location can read the stream of another.
+
+        :param attempt: any one of the other job: all of them run at the same location
+        """
+        if attempt.node_job is None or (reader := await self.runtime(location)) is None:
+            return False
+        producer = attempt.node_job.runtime
+        if reader is producer:
+            return True
+        obstacle = "files at the gate do not leave it" if token.source.gate else await reader.obstacle(producer)
+        if obstacle is not None:
+            pair = f"{producer.location} -> {reader.location}"
+            self._warn(pair, f"{pair}: files are read when they are complete, not while they are written: {obstacle}")
+        return obstacle is None
+
+    def _warn(self, about: str, message: str) -> None:
+        if about not in self._told:
+            self._told.add(about)
+            logger.warning(message)
