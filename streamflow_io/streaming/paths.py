@@ -13,7 +13,7 @@ from streamflow.core.workflow import Job
 from streamflow.data.remotepath import RemoteStreamFlowPath, StreamFlowPath, get_inner_path
 
 # As `Path.rglob` and `Path.is_file`: links to files count, links to directories are not followed.
-_FILES = ("\\(", "-type", "f", "-o", "-type", "l", "-exec", "test", "-f", "{}", "\\;", "\\)")
+_FILES = "\\( -type f -o -type l -exec test -f {} \\; \\)"
 
 
 def job_path(context: StreamFlowContext, job: Job, path: str) -> StreamFlowPath:
@@ -34,7 +34,7 @@ async def checksums_below(directory: StreamFlowPath) -> dict[str, str]:
     root = _innermost(directory)
     if isinstance(root, RemoteStreamFlowPath):
         # sha1sum begins a line with a backslash where a name has an odd character.
-        lines = [line.removeprefix("\\") for line in await _find(root, "-exec", "sha1sum", "{}", "+")]
+        lines = [line.removeprefix("\\") for line in await _find(root, "-exec sha1sum {} +")]
         return {posixpath.relpath(line[42:], root): line[:40] for line in lines}
     return await asyncio.to_thread(_checksums_below, Path(root))
 
@@ -44,8 +44,10 @@ def _innermost(path: StreamFlowPath) -> StreamFlowPath:
     return get_inner_path(path, recursive=True) or path
 
 
-async def _find(root: RemoteStreamFlowPath, *action: str) -> list[str]:
-    command = ["find", shlex.quote(f"{root}/"), *_FILES, *action, "2>/dev/null"]
+async def _find(root: RemoteStreamFlowPath, action: str) -> list[str]:
+    script = f"find {shlex.quote(str(root))}/ {_FILES} {action} 2>/dev/null"
+    # Connectors put what they want of the standard error behind a command.
+    command = ["sh", "-c", shlex.quote(script)]
     result, _ = await root.connector.run(location=root.location, command=command, capture_output=True)
     return [line for line in str(result).splitlines() if line]
 

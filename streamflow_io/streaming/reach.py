@@ -46,8 +46,8 @@ class Reach:
             return True
         obstacle = "files at the gate do not leave it" if token.source.gate else await reader.obstacle(producer)
         if obstacle is not None:
-            pair = f"{producer.location} -> {reader.location}"
-            self._warn(pair, f"{pair}: files are read when they are complete, not while they are written: {obstacle}")
+            pair = f"{reader.location} reads files of {producer.location}"
+            self._warn(pair, f"{pair} when they are complete, not while they are written: {obstacle}")
         return obstacle is None
 
     def _warn(self, about: str, message: str) -> None:

@@ -20,7 +20,7 @@ SMALL = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
 # The number of this attempt, counted by what earlier ones noted.
 ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
 # What a run says that falls back.
-FALLBACKS = ("delivered at", "nothing streams", "not while they are written", "is not measured", "are not measured")
+FALLBACKS = ("delivered at", "othing streams", "not while they are written", "is not measured", "are not measured")
 
 
 def wait_for(name: str) -> str:
