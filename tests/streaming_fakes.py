@@ -114,8 +114,8 @@ class FakeScheduler:
     def get_connector(self, job_name: str) -> Connector:
         return self.connectors[job_name]
 
-    def get_hardware(self, job_name: str) -> Any:
-        return SimpleNamespace(cores=1.0, memory=1.0, storage={})
+    def get_hardware(self, job_name: str) -> None:
+        return None
 
     @contextlib.contextmanager
     def connected(self, job_name: str, connector: Connector) -> Iterator[None]:
