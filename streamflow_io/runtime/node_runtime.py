@@ -8,7 +8,7 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from typing import Literal
 
 from pydantic import ValidationError
@@ -35,7 +35,7 @@ class NodeJob:
     def __init__(self, runtime: NodeRuntime, identifier: str) -> None:
         self.runtime = runtime
         self.identifier = identifier
-        self.directory = runtime.directory / "jobs" / identifier
+        self.directory = PurePosixPath(runtime.directory, "jobs", identifier)
         self.exit: asyncio.Future[ExitEvent] = asyncio.get_running_loop().create_future()
         self._launched = False
         self._has_spoken = False
@@ -96,11 +96,16 @@ class NodeJob:
         self._launched = False
 
     async def cancel(self) -> None:
-        """End the job's process tree; returns when it has ended. Does nothing for a job that does not run."""
+        """End the job's process tree; returns when it has ended. Does nothing for a job that does not run.
+
+        One that still waits in a queue ends when it is started, before its command.
+        """
         if self.exit.done() or not self._launched:
             return
         with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
             await self.runtime.request_cancel(self)
+            if self.runtime.wrapper == "run" and not await self.has_started():
+                return
             await asyncio.wait_for(asyncio.shield(self.exit), self.runtime.stop_seconds)
 
     def receive(self, event: Event) -> None:
@@ -129,14 +134,14 @@ class NodeRuntime(ABC):
     :ivar binary: `sfio-node` at the location
     :ivar directory: the run directory, at the location
     :ivar address: where its links listen; None: its streams are not read from elsewhere
-    :ivar wrapper: the command of `sfio-node` that runs a job
+    :ivar wrapper: the command of `sfio-node` that runs a job; `run`: on a node that a queue manager chooses
     :ivar stop_seconds: how long a job may take to end when it is cancelled
     """
 
     wrapper: Literal["exec", "run"] = "exec"
     stop_seconds = 15.0
 
-    def __init__(self, location: str, binary: str, directory: PurePosixPath, address: str | None = None) -> None:
+    def __init__(self, location: str, binary: str, directory: PurePath, address: str | None = None) -> None:
         self.location = location
         self.binary = binary
         self.directory = directory
@@ -148,7 +153,7 @@ class NodeRuntime(ABC):
     @property
     def key_path(self) -> PurePosixPath:
         """The file with the key of the run; there is one where there is an address."""
-        return self.directory / "key"
+        return PurePosixPath(self.directory, "key")
 
     async def create_job(self, name: str) -> NodeJob:
         """Begin a new job.

@@ -117,6 +117,19 @@ class JobSpec(_Message):
     observed: tuple[ObservedInput, ...] | None = None
 
 
+class ReadyEvent(BaseModel):
+    """The first that `serve` prints.
+
+    :ivar address: `IP:PORT` where its links listen, if it was to
+    :ivar message: why there is none, if it was to
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    event: Literal["ready"]
+    address: str | None = None
+    message: str | None = None
+
+
 class _Event(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
     job: str
