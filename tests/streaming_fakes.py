@@ -100,10 +100,11 @@ class FakeScheduler:
         self.places: dict[str, str] = {}
         self.connectors: dict[str, Connector] = {}
         self.streaming_jobs = StreamingJobs()
-        self.reach = Reach(self.node_runtime)
+        self.reach = Reach(cast(Any, self))
         self.capio = None
 
-    async def node_runtime(self, location: ExecutionLocation) -> NodeRuntime:
+    async def node_runtime(self, job_name: str) -> NodeRuntime:
+        (location,) = self.get_locations(job_name)
         if location.name not in self.runtimes:
             raise NodeRuntimeError("not for this architecture")
         return self.runtimes[location.name]

@@ -225,7 +225,7 @@ class JobObserver:
         if not self._can_measure or str(location) in self._unmeasured:
             return
         try:
-            runtime = await self._scheduler.node_runtime(location)
+            runtime = await self._scheduler.node_runtime(job_name)
             self._node_jobs[job_name] = await runtime.create_job(job_name)
         except NodeRuntimeError as error:
             if str(location) not in self._unmeasured:

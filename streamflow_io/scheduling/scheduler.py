@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import Connector, ExecutionLocation, Target
+from streamflow.core.deployment import Connector, Target
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
@@ -149,8 +149,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if self._run is not None:
             self._run.observer.happened(job_name, event)
 
-    async def node_runtime(self, location: ExecutionLocation) -> NodeRuntime:
-        """The node runtime of this run at a location, started when first needed.
+    async def node_runtime(self, job_name: str) -> NodeRuntime:
+        """The node runtime of this run where a job runs that has been scheduled; started when first needed.
 
         :raises NodeRuntimeError: if it cannot be started
         """
@@ -158,13 +158,13 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         if self._runtimes is None:
             self._runtimes = NodeRuntimes(self.context)
-        return await self._runtimes.at(location)
+        return await self._runtimes.at(self.get_locations(job_name)[0], self.job_allocations[job_name].target.workdir)
 
     @cached_property
     def reach(self) -> Reach:
         from streamflow_io.streaming.reach import Reach
 
-        return Reach(self.node_runtime)
+        return Reach(self)
 
     async def close(self) -> None:
         if self._run is not None:

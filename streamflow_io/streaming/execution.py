@@ -95,8 +95,7 @@ class Execution:
         producers = [(token, await self._producer(token, gave_way)) for token in self._streams]
         if record.attempts > 0:
             await self._new_directory()
-        location = self._scheduler.get_locations(self._job.name)[0]
-        if (runtime := await self._scheduler.reach.runtime(location)) is None:
+        if (runtime := await self._scheduler.reach.runtime(self._job.name)) is None:
             await self._run_without(record, producers)
         else:
             await self._run_under(runtime, record, producers)

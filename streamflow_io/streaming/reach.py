@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from streamflow.core.deployment import ExecutionLocation
 from streamflow.log_handler import logger
 
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
@@ -12,34 +11,36 @@ from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from .jobs import Attempt
 from .token import StreamToken
 
+if TYPE_CHECKING:
+    from streamflow_io.scheduling.scheduler import IOAwareScheduler
+
 
 class Reach:
     """The fallbacks of a run.
 
     Without a node runtime a job runs as with plain StreamFlow, and delivers all at its end. A job that cannot read a
     stream gets the file when it is final.
-
-    :param start: gives the node runtime at a location, or raises NodeRuntimeError
     """
 
-    def __init__(self, start: Callable[[ExecutionLocation], Awaitable[NodeRuntime]]) -> None:
-        self._start = start
+    def __init__(self, scheduler: IOAwareScheduler) -> None:
+        self._scheduler = scheduler
         self._told: set[str] = set()
 
-    async def runtime(self, location: ExecutionLocation) -> NodeRuntime | None:
-        """The node runtime at a location; None: there is none."""
+    async def runtime(self, job_name: str) -> NodeRuntime | None:
+        """The node runtime where a job runs that has been scheduled; None: there is none."""
         try:
-            return await self._start(location)
+            return await self._scheduler.node_runtime(job_name)
         except NodeRuntimeError as error:
+            location = self._scheduler.get_locations(job_name)[0]
             self._warn(str(location), f"On {location} nothing streams, all is as with plain StreamFlow: {error}")
             return None
 
-    async def can_read(self, location: ExecutionLocation, token: StreamToken, attempt: Attempt) -> bool:
-        """Whether a job at a location can read the stream of another.
+    async def can_read(self, job_name: str, token: StreamToken, attempt: Attempt) -> bool:
+        """Whether a job that has been scheduled can read the stream of another.
 
         :param attempt: any one of the other job: all of them run at the same location
         """
-        if attempt.node_job is None or (reader := await self.runtime(location)) is None:
+        if attempt.node_job is None or (reader := await self.runtime(job_name)) is None:
             return False
         producer = attempt.node_job.runtime
         if reader is producer:

@@ -160,8 +160,7 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         scheduler = self.workflow.context.scheduler
         try:
             producer = scheduler.streaming_jobs.get(token.source.job)
-            location = scheduler.get_locations(job.name)[0]
-            if not producer.attempts or await scheduler.reach.can_read(location, token, producer.latest):
+            if not producer.attempts or await scheduler.reach.can_read(job.name, token, producer.latest):
                 return None
             final = await producer.final(token.source.port, token.source.path)
         except ProducerFailedError:

@@ -20,12 +20,13 @@ from streamflow_io.streaming import connector, ending, execution
 from streamflow_io.streaming.connector import JobConnector
 from streamflow_io.streaming.inputs import gated_input, input_stream
 from streamflow_io.streaming.jobs import Attempt, ProducerFailedError, StreamingJob
+from streamflow_io.streaming.reach import Reach
 from streamflow_io.streaming.step import StreamingTransferStep
 from streamflow_io.streaming.token import StreamToken
 from tests.streaming_fakes import FakeConnector, FakeRuntime, FakeScheduler, FakeStep, stream_token, until
 
 OUT = PurePosixPath("/out")
-HERE, THERE = ExecutionLocation("here", "site"), ExecutionLocation("there", "site")
+HERE = ExecutionLocation("here", "site")
 
 
 async def never(_: int) -> int:
@@ -50,29 +51,33 @@ async def attempt_at(runtime: FakeRuntime, scheduler: FakeScheduler | None = Non
 
 
 async def test_a_location_without_a_runtime_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    reach = FakeScheduler(here=FakeRuntime("here")).reach
-    assert await reach.runtime(HERE) is not None
+    scheduler = FakeScheduler(here=FakeRuntime("here"))
+    scheduler.places["/c/0"] = "there"
+    reach = scheduler.reach
+    assert await reach.runtime("/b/0") is not None
     with caplog.at_level(logging.WARNING):
-        assert await reach.runtime(THERE) is None
-        assert await reach.runtime(THERE) is None
-        assert not await reach.can_read(THERE, stream_token(), await attempt_at(FakeRuntime("here")))
+        assert await reach.runtime("/c/0") is None
+        assert await reach.runtime("/c/0") is None
+        assert not await reach.can_read("/c/0", stream_token(), await attempt_at(FakeRuntime("here")))
     (told,) = caplog.messages
     assert "not for this architecture" in told
-    assert str(THERE) in told
+    assert "site/there" in told
 
 
 async def test_who_can_read_what(caplog: pytest.LogCaptureFixture) -> None:
     here, there = FakeRuntime("here"), FakeRuntime("there")
-    reach = FakeScheduler(here=here, there=there).reach
+    scheduler = FakeScheduler(here=here, there=there)
+    scheduler.places["/c/0"] = "there"
+    reach = scheduler.reach
     attempt = await attempt_at(here)
-    assert await reach.can_read(HERE, stream_token(), attempt)
-    assert await reach.can_read(HERE, stream_token(gate="file"), attempt)
-    assert await reach.can_read(THERE, stream_token(), attempt)
+    assert await reach.can_read("/b/0", stream_token(), attempt)
+    assert await reach.can_read("/b/0", stream_token(gate="file"), attempt)
+    assert await reach.can_read("/c/0", stream_token(), attempt)
     with caplog.at_level(logging.WARNING):
-        assert not await reach.can_read(THERE, stream_token(gate="file"), attempt)
+        assert not await reach.can_read("/c/0", stream_token(gate="file"), attempt)
         there.obstacles["here"] = "connection refused"
-        assert not await FakeScheduler(here=here, there=there).reach.can_read(THERE, stream_token(), attempt)
-        assert not await reach.can_read(THERE, stream_token(), Attempt("/a/0", 1, OUT))
+        assert not await Reach(cast(Any, scheduler)).can_read("/c/0", stream_token(), attempt)
+        assert not await reach.can_read("/c/0", stream_token(), Attempt("/a/0", 1, OUT))
     assert len(caplog.messages) == 2
     assert "connection refused" in caplog.messages[1]
 
