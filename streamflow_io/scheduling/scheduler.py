@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import Connector, ExecutionLocation, Target
+from streamflow.core.deployment import Connector, Target
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streamflow_io.runtime import ExitEvent, JobSpec, NodeRuntime, NodeRuntimes
     from streamflow_io.runtime.capio import CapioRuntime
     from streamflow_io.runtime.protocol import Event
+    from streamflow_io.streaming.reach import Reach
 
     from .coordination_record import CoordinationRecord
     from .run import HintedRun
@@ -54,6 +55,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     requirement. Of several locations, the jobs of a gang get the same, as far as its cores allow.
 
     :ivar streaming_jobs: the jobs that stream to others
+    :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar capio: CAPIO, if it serves a part of this run
     """
 
@@ -152,8 +154,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if self._run is not None:
             self._run.observer.happened(job_name, event)
 
-    async def node_runtime(self, location: ExecutionLocation) -> NodeRuntime:
-        """The node runtime of this run at a location, started when first needed.
+    async def node_runtime(self, job_name: str) -> NodeRuntime:
+        """The node runtime of this run where a job runs that has been scheduled; started when first needed.
 
         :raises NodeRuntimeError: if it cannot be started
         """
@@ -161,7 +163,13 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         if self._runtimes is None:
             self._runtimes = NodeRuntimes(self.context)
-        return await self._runtimes.at(location)
+        return await self._runtimes.at(self.get_locations(job_name)[0], self.job_allocations[job_name].target.workdir)
+
+    @cached_property
+    def reach(self) -> Reach:
+        from streamflow_io.streaming.reach import Reach
+
+        return Reach(self)
 
     async def close(self) -> None:
         if self._run is not None:
