@@ -12,7 +12,7 @@ use crate::watch::Watcher;
 
 #[derive(Debug)]
 pub enum Origin {
-    File(Source),
+    File(Box<Source>),
     Link(Reader),
 }
 
@@ -21,7 +21,10 @@ impl Origin {
     /// When there can be no pipe or thread for the link.
     pub fn new(input: &Input) -> io::Result<Self> {
         match &input.access {
-            Access::Events(events) => Ok(Self::File(Source::new(&input.port, input.path.clone(), events.clone()))),
+            Access::Events(events) => {
+                let source = Source::new(&input.port, input.path.clone(), events.clone());
+                Ok(Self::File(Box::new(source)))
+            }
             Access::Link(link) => Reader::new(link, &input.port, &input.path).map(Self::Link),
         }
     }
