@@ -126,7 +126,7 @@ class Job:
 class Node:
     """A serve and its jobs."""
 
-    def __init__(self, binary: Path, base: Path) -> None:
+    def __init__(self, binary: Path, base: Path, options: Sequence[str] = ()) -> None:
         self.binary = binary
         self.base = base
         self.run = base / "run"
@@ -134,7 +134,7 @@ class Node:
         self.printed: list[Event] = []
         self.arrived: list[float] = []
         self.server = subprocess.Popen(
-            [binary, "serve", "--directory", self.run],
+            [binary, "serve", "--directory", self.run, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -143,7 +143,10 @@ class Node:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         wait_for(lambda: self.printed, "ready")
-        assert self.printed[0] == {"event": "ready"}
+        ready = self.printed[0]
+        #: Where it listens, for links from other nodes; empty without the option ``--listen``.
+        self.address = str(ready.get("address", ""))
+        assert ready == {"event": "ready", **({"address": self.address} if self.address else {})}
 
     def _read(self) -> None:
         assert self.server.stdout is not None
@@ -196,6 +199,27 @@ class Node:
         where: dict[str, object] = {"stdin": True} if target is None else {"fifo": str(target)}
         return {"name": name, "port": port, "path": str(path), "events": str(events), "target": where}
 
+    def set_key(self, key: str) -> None:
+        """Writes the key of the run."""
+        path = self.run / "key"
+        path.touch(mode=0o600)
+        path.write_text(key)
+
+    def link(
+        self,
+        producer: Job | str,
+        path: Path,
+        target: Path | None,
+        address: str,
+        name: str = "in",
+        port: str = "out",
+    ) -> Event:
+        """Returns an entry of ``inputs``: as ``stream``, but from the node that listens at ``address``."""
+        source = producer if isinstance(producer, str) else producer.name
+        where: dict[str, object] = {"stdin": True} if target is None else {"fifo": str(target)}
+        link = {"address": address, "job": source, "key": str(self.run / "key")}
+        return {"name": name, "port": port, "path": str(path), "link": link, "target": where}
+
     def request(self, text: str) -> None:
         """Sends a line to serve."""
         assert self.server.stdin is not None
@@ -219,14 +243,14 @@ class Node:
 
 
 @contextmanager
-def node(base: Path) -> Iterator[Node]:
-    """Runs a serve; in the end everything has to be gone.
+def node(base: Path, *options: str) -> Iterator[Node]:
+    """Runs a serve, with these options; in the end everything has to be gone.
 
     :raises AssertionError: when a process, a FIFO or the run directory is left.
     """
     binary = node_binary()
     assert binary is not None, "sfio-node is not built: cargo build --release in node/"
-    running = Node(binary, base)
+    running = Node(binary, base, options)
     try:
         yield running
         if running.server.poll() is None:

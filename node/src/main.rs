@@ -11,6 +11,7 @@ mod io_time;
 mod job;
 mod json;
 mod keep;
+mod link;
 mod observe;
 mod outputs;
 mod pattern;
@@ -19,6 +20,7 @@ mod producer;
 mod retire;
 mod rights;
 mod serve;
+mod source;
 mod spots;
 mod stamp;
 mod supervise;
@@ -39,6 +41,10 @@ fn interface() -> Command {
     };
     let words = || Arg::new("command").last(true).required(true).num_args(1..).value_parser(value_parser!(OsString));
     let socket = Arg::new("socket").long("socket").required(true).value_parser(value_parser!(i32));
+    let listen =
+        Arg::new("listen").long("listen").value_name("ADDRESS").num_args(0..=1).default_missing_value("").help(
+            "Stream to other machines, from this address [default: the one under which SSH has reached this machine]",
+        );
     let purpose = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     Command::new("sfio-node")
         .about("The node runtime of StreamFlow-IO")
@@ -47,7 +53,14 @@ fn interface() -> Command {
         .subcommand(
             Command::new("serve")
                 .about("Serve the jobs of one driver: pass on what happens in them, and end them with the driver")
-                .arg(path("directory", "The run directory, which must not exist; it is removed in the end")),
+                .arg(path("directory", "The run directory, which must not exist; it is removed in the end"))
+                .arg(listen),
+        )
+        .subcommand(
+            Command::new("reach")
+                .about("Try whether a serve that knows the key answers at an address")
+                .arg(Arg::new("address").required(true).value_name("IP:PORT").help("Where it listens"))
+                .arg(path("key", "The file with the key of the run")),
         )
         .subcommand(
             Command::new("exec")
@@ -63,13 +76,18 @@ fn interface() -> Command {
         )
 }
 
+fn text<'m>(matches: &'m ArgMatches, name: &str) -> Option<&'m str> {
+    matches.get_one::<String>(name).map(String::as_str)
+}
+
 fn main() -> ExitCode {
     let path = |matches: &ArgMatches, name: &str| matches.get_one::<PathBuf>(name).cloned().unwrap_or_default();
     let words = |matches: &ArgMatches| -> Vec<OsString> {
         matches.get_many("command").into_iter().flatten().cloned().collect()
     };
     let code = match interface().get_matches().subcommand() {
-        Some(("serve", matches)) => serve::run(&path(matches, "directory")),
+        Some(("serve", matches)) => serve::run(&path(matches, "directory"), text(matches, "listen")),
+        Some(("reach", matches)) => link::reach(text(matches, "address").unwrap_or_default(), &path(matches, "key")),
         Some(("enter", matches)) => {
             let socket = matches.get_one("socket").copied().unwrap_or(-1);
             let purpose = gate::Purpose { holds: matches.get_flag("hold"), observes: matches.get_flag("observe") };

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -26,7 +27,7 @@ use crate::json::{Json, Writer};
 use crate::keep::Keeper;
 use crate::pipe::remove_fifo;
 use crate::watch::Watcher;
-use crate::{retire, sys, tree};
+use crate::{link, retire, sys, tree};
 
 /// How long jobs may take to end when the driver is gone.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -62,9 +63,9 @@ struct Server {
     heard: bool,
 }
 
-/// Serves until the driver is gone.
-pub fn run(directory: &Path) -> i32 {
-    match take_signals().and_then(|signals| Server::new(directory)?.serve(&signals)) {
+/// Serves until the driver is gone; with `listen`, streams to other machines, too (see `link::listen`).
+pub fn run(directory: &Path, listen: Option<&str>) -> i32 {
+    match take_signals().and_then(|signals| Server::new(directory)?.serve(&signals, listen)) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("sfio-node: serve {}: {error}", directory.display());
@@ -117,8 +118,9 @@ impl Server {
         })
     }
 
-    fn serve(mut self, signals: &SignalFd) -> io::Result<()> {
-        self.print("{\"event\":\"ready\"}\n");
+    fn serve(mut self, signals: &SignalFd, listen: Option<&str>) -> io::Result<()> {
+        let ready = ready(listen.map(|address| link::listen(address, &self.directory)));
+        self.print(&ready);
         let stdin = io::stdin();
         while self.heard {
             let mut descriptors = [
@@ -307,6 +309,18 @@ impl Server {
             }
         }
     }
+}
+
+/// The first line that is printed; `listening` is where links are, or why they cannot be.
+fn ready(listening: Option<Result<SocketAddr, String>>) -> String {
+    let mut writer = Writer::new();
+    writer.text("event", b"ready");
+    match listening {
+        Some(Ok(address)) => writer.text("address", address.to_string().as_bytes()),
+        Some(Err(message)) => writer.text("message", message.as_bytes()),
+        None => &mut writer,
+    };
+    writer.finish() + "\n"
 }
 
 /// The line that is printed for a job's event.
