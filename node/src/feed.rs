@@ -17,6 +17,7 @@ use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
 use crate::event::{now, Event};
+use crate::fresh;
 use crate::job::{Input, Target};
 use crate::keep::Keep;
 use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, move_bytes, remove_fifo, widen};
@@ -335,7 +336,7 @@ impl Feeder {
         if self.producer.state == State::Silent {
             return Ok(false);
         }
-        match File::open(&self.input.path) {
+        match fresh::open(&self.input.path) {
             Ok(file) => {
                 self.source = Some(file);
                 Ok(true)
@@ -347,8 +348,9 @@ impl Feeder {
 
     /// Everything that the file holds was fed: is that all?
     fn at_end(&mut self) -> Result<Need, Failure> {
-        let Some(file) = self.source.as_ref().and_then(|source| source.metadata().ok()) else { return Ok(Need::Data) };
         let path = &self.input.path;
+        self.source.iter().for_each(|source| fresh::refresh(source, path));
+        let Some(file) = self.source.as_ref().and_then(|source| source.metadata().ok()) else { return Ok(Need::Data) };
         if file.len() < self.fed {
             return Err(Failure::Rewritten(format!(
                 "{} was cut after {} bytes of it were streamed",

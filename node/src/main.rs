@@ -5,6 +5,7 @@ mod event;
 mod exec;
 mod feed;
 mod follow;
+mod fresh;
 mod gate;
 mod hold;
 mod io_time;
@@ -18,6 +19,7 @@ mod pipe;
 mod producer;
 mod retire;
 mod rights;
+mod run;
 mod serve;
 mod spots;
 mod stamp;
@@ -30,6 +32,7 @@ mod watch;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{value_parser, Arg, ArgAction, ArgMatches, Command};
 
@@ -39,7 +42,7 @@ fn interface() -> Command {
     };
     let words = || Arg::new("command").last(true).required(true).num_args(1..).value_parser(value_parser!(OsString));
     let socket = Arg::new("socket").long("socket").required(true).value_parser(value_parser!(i32));
-    let purpose = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     Command::new("sfio-node")
         .about("The node runtime of StreamFlow-IO")
         .version(env!("CARGO_PKG_VERSION"))
@@ -47,7 +50,12 @@ fn interface() -> Command {
         .subcommand(
             Command::new("serve")
                 .about("Serve the jobs of one driver: pass on what happens in them, and end them with the driver")
-                .arg(path("directory", "The run directory, which must not exist; it is removed in the end")),
+                .arg(path("directory", "The run directory, which must not exist; it is removed in the end"))
+                .arg(
+                    switch("remote")
+                        .help("The driver is on another machine: end with DIRECTORY/end, or with who reads"),
+                )
+                .arg(switch("shared").requires("remote").help("The jobs are on other machines, which share DIRECTORY")),
         )
         .subcommand(
             Command::new("exec")
@@ -56,10 +64,24 @@ fn interface() -> Command {
                 .arg(words()),
         )
         .subcommand(
+            Command::new("run")
+                .about("Run a command as a job on a machine that shares the run directory, and end as it ends")
+                .arg(path("job", "The directory of the job, with job.json"))
+                .arg(
+                    Arg::new("patience")
+                        .long("patience")
+                        .value_name("SECONDS")
+                        .value_parser(value_parser!(u64).range(1..))
+                        .default_value("60")
+                        .help("How long the driver may give no sign of life before the job is cancelled"),
+                )
+                .arg(words()),
+        )
+        .subcommand(
             Command::new("enter")
                 .hide(true)
                 .about("What exec starts where a command has gates, or is observed")
-                .args([socket, purpose("hold"), purpose("observe"), words()]),
+                .args([socket, switch("hold"), switch("observe"), words()]),
         )
 }
 
@@ -69,7 +91,14 @@ fn main() -> ExitCode {
         matches.get_many("command").into_iter().flatten().cloned().collect()
     };
     let code = match interface().get_matches().subcommand() {
-        Some(("serve", matches)) => serve::run(&path(matches, "directory")),
+        Some(("serve", matches)) => {
+            let options = serve::Options { remote: matches.get_flag("remote"), shared: matches.get_flag("shared") };
+            serve::run(&path(matches, "directory"), options)
+        }
+        Some(("run", matches)) => {
+            let patience = Duration::from_secs(matches.get_one("patience").copied().unwrap_or(60));
+            run::run(&path(matches, "job"), &words(matches), patience)
+        }
         Some(("enter", matches)) => {
             let socket = matches.get_one("socket").copied().unwrap_or(-1);
             let purpose = gate::Purpose { holds: matches.get_flag("hold"), observes: matches.get_flag("observe") };
