@@ -1,0 +1,73 @@
+"""How long decisions take, how evenly, and in which functions."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+
+_SAMPLED = 64
+_NANOSECONDS = 1e9
+
+
+class Meter:
+    """Times decisions: what is done inside of `with meter`. Each 64th is profiled instead, which would falsify its time.
+
+    :ivar count: all decisions
+    :ivar seconds: of those that were timed
+    :ivar longest: seconds of the longest of them
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+        self.longest = 0.0
+        self._timed = 0
+        self._by_bits: Counter[int] = Counter()
+        self._profiler = cProfile.Profile()
+        self._begin = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+        if self.count % _SAMPLED == 0:
+            self._profiler.enable()
+        self._begin = time.perf_counter_ns()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        nanoseconds = time.perf_counter_ns() - self._begin
+        if self.count % _SAMPLED == 0:
+            self._profiler.disable()
+            return
+        self._timed += 1
+        self.seconds += nanoseconds / _NANOSECONDS
+        self.longest = max(self.longest, nanoseconds / _NANOSECONDS)
+        self._by_bits[nanoseconds.bit_length()] += 1
+
+    @property
+    def mean(self) -> float:
+        """Seconds of a decision."""
+        return self.seconds / max(self._timed, 1)
+
+    def at_most(self, part: float) -> float:
+        """Seconds that so large a part of the decisions did not exceed, rounded up to a power of two of nanoseconds."""
+        seen = 0
+        for bits in sorted(self._by_bits):
+            seen += self._by_bits[bits]
+            if seen >= part * self._timed:
+                return float(2**bits) / _NANOSECONDS
+        return 0.0
+
+    def shares(self) -> dict[str, float]:
+        """The part of the time of decisions that is spent in each function itself, as `file.py:function`."""
+        if self.count < _SAMPLED:
+            return {}
+        # The type stubs do not know of `stats`; its key is (file, line, function), its value begins with calls, calls, own.
+        stats: dict[tuple[str, int, str], tuple[int, int, float]] = vars(pstats.Stats(self._profiler))["stats"]
+        own: Counter[str] = Counter()
+        for (file, _, function), (_, _, seconds, *_) in stats.items():
+            own[f"{Path(file).name}:{function}" if file != "~" else function] += seconds  # type: ignore[assignment]
+        total = sum(own.values()) or 1.0
+        return {name: seconds / total for name, seconds in own.most_common()}
