@@ -110,7 +110,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _size(text: str) -> Size:
     nodes, _, jobs = text.partition(":")
-    return Size(_positive(nodes), _positive(jobs))
+    try:
+        return Size(_positive(nodes), _positive(jobs))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NODES:JOBS, two whole numbers from 1") from None
 
 
 def _positive(text: str) -> int:

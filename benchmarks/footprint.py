@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from streamflow_io.hints.bandwidth import StaticConstraint
@@ -31,7 +32,8 @@ def _admission() -> dict[str, float]:
 
     def submit() -> None:
         for number in range(JOBS):
-            admission.submit(Request(f"/step/0.{number}", demand), 0.0)
+            # A demand of its own for each job, as the adapter makes it.
+            admission.submit(Request(f"/step/0.{number}", replace(demand)), 0.0)
 
     def start() -> None:
         assert len(admission.decide(0.0)) == JOBS

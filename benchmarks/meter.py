@@ -5,23 +5,27 @@ from __future__ import annotations
 import cProfile
 import pstats
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from types import TracebackType
 
-_SAMPLED = 64
+SAMPLED = 64
 _NANOSECONDS = 1e9
+# By (file, line, function): calls but for recursive ones, calls, seconds in the function itself, ...
+_Stats = dict[tuple[str, int, str], tuple[int, int, float, float, object]]
 
 
 class Meter:
-    """Times decisions: what is done inside of `with meter`. Each 64th is profiled instead, which would falsify its time.
+    """Times decisions: what is done inside of `with meter`. Some are profiled instead, which would falsify their time.
 
+    :param sampled: each so manieth decision is profiled
     :ivar count: all decisions
     :ivar seconds: of those that were timed
     :ivar longest: seconds of the longest of them
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sampled: int = SAMPLED) -> None:
+        self._sampled = sampled
         self.count = 0
         self.seconds = 0.0
         self.longest = 0.0
@@ -32,13 +36,13 @@ class Meter:
 
     def __enter__(self) -> None:
         self.count += 1
-        if self.count % _SAMPLED == 0:
+        if self.count % self._sampled == 0:
             self._profiler.enable()
         self._begin = time.perf_counter_ns()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         nanoseconds = time.perf_counter_ns() - self._begin
-        if self.count % _SAMPLED == 0:
+        if self.count % self._sampled == 0:
             self._profiler.disable()
             return
         self._timed += 1
@@ -60,14 +64,22 @@ class Meter:
                 return float(2**bits) / _NANOSECONDS
         return 0.0
 
+    def calls(self) -> float:
+        """Calls of functions in a decision: as many for equal decisions, whatever else the machine does."""
+        profiled = self.count // self._sampled
+        return sum(calls for _, calls, *_ in self._stats().values()) / profiled if profiled else 0.0
+
     def shares(self) -> dict[str, float]:
         """The part of the time of decisions that is spent in each function itself, as `file.py:function`."""
-        if self.count < _SAMPLED:
-            return {}
-        # The type stubs do not know of `stats`; its key is (file, line, function), its value begins with calls, calls, own.
-        stats: dict[tuple[str, int, str], tuple[int, int, float]] = vars(pstats.Stats(self._profiler))["stats"]
-        own: Counter[str] = Counter()
-        for (file, _, function), (_, _, seconds, *_) in stats.items():
-            own[f"{Path(file).name}:{function}" if file != "~" else function] += seconds  # type: ignore[assignment]
+        own: defaultdict[str, float] = defaultdict(float)
+        for (file, _, function), (_, _, seconds, *_) in self._stats().items():
+            own[f"{Path(file).name}:{function}" if file != "~" else function] += seconds
         total = sum(own.values()) or 1.0
-        return {name: seconds / total for name, seconds in own.most_common()}
+        return {name: own[name] / total for name in sorted(own, key=lambda name: -own[name])}
+
+    def _stats(self) -> _Stats:
+        if self.count < self._sampled:
+            return {}
+        # The type stubs do not know of `stats`.
+        stats: _Stats = vars(pstats.Stats(self._profiler))["stats"]
+        return stats

@@ -1,10 +1,11 @@
-"""How the driver's decisions grow with the cluster and the run: simulated; and what else it does for a job: measured."""
+"""How the driver's decisions grow with the cluster and the run, simulated; what else it does for a job, measured."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def scale(sizes: Sequence[Size] = SIZES) -> Workload:
 def _prepare(sizes: Sequence[Size], directory: Path) -> Sequence[Variant]:
     trivial = {jobs: _trivial(directory / f"{jobs}.cwl", jobs) for jobs in TRIVIAL_JOBS}
     return [
-        *(Variant(str(size), partial(_simulate, size)) for size in sizes),
+        *(Variant(str(size), partial(_simulate, size)) for size in _all(sizes)),
         Variant(_MEMORY, lambda _: _measured(footprints())),
         Variant(_EVENTS, lambda _: _measured({"lines_per_s": events_per_second()})),
         *(Variant(_locations(nodes), partial(_schedule, nodes)) for nodes in _nodes(sizes)),
@@ -48,7 +49,7 @@ def _prepare(sizes: Sequence[Size], directory: Path) -> Sequence[Variant]:
 
 def _simulate(size: Size, directory: Path) -> Outcome:
     # A process of its own, so that the memory is its own.
-    command = [sys.executable, "-m", "benchmarks.simulation", str(size.nodes), str(size.jobs)]
+    command = [sys.executable, "-m", "benchmarks.simulation", *map(str, astuple(size))]
     finished = run([command], directory, {"PYTHONPATH": str(_REPOSITORY)}, TIME_LIMIT)
     result = json.loads((directory / "output.0").read_text(encoding="utf-8"))
     figures: dict[str, float] = result["figures"]
@@ -107,6 +108,11 @@ def _measured(figures: Mapping[str, float]) -> Outcome:
     return Outcome(Sample(wall=0, window=0, further=dict(figures)))
 
 
+def _all(sizes: Sequence[Size]) -> list[Size]:
+    """With the smallest once more, with ten times as many steps."""
+    return [*sizes, replace(sizes[0], lanes=10 * sizes[0].lanes)]
+
+
 def _nodes(sizes: Sequence[Size]) -> list[int]:
     return sorted({1, *(size.nodes for size in sizes)})
 
@@ -116,7 +122,7 @@ def _locations(nodes: int) -> str:
 
 
 def _comparisons(sizes: Sequence[Size]) -> list[Comparison]:
-    names = [str(size) for size in sizes]
+    names = [str(size) for size in _all(sizes)]
     figures = {
         "decisions per second": "decisions_per_s",
         "us per decision, 99 % at most": "us_at_most_99_percent",
@@ -126,16 +132,19 @@ def _comparisons(sizes: Sequence[Size]) -> list[Comparison]:
         "most jobs at once": "most_running",
         "peak memory, MiB": "peak_mib",
     }
-    growth = Comparison(
-        name=f"time per decision, {names[-1]} / {names[0]}",
-        measure="us_per_decision",
-        variant=names[-1],
-        baseline=names[0],
-        at_most=GROWTH,
-    )
+    growth = [
+        Comparison(
+            name=f"time per decision, {larger} / {names[0]}",
+            measure="us_per_decision",
+            variant=larger,
+            baseline=names[0],
+            at_most=GROWTH if larger == str(sizes[-1]) else None,
+        )
+        for larger in names[1:]
+    ]
     return [
         *(_figure(f"{what}; {name}", measure, name) for what, measure in figures.items() for name in names),
-        growth,
+        *growth,
         *(
             _figure(f"bytes per {state} job", f"bytes_per_{state.replace(' ', '_')}_job", _MEMORY)
             for state in ("waiting", "running", "ended", "streaming", "ended streaming")

@@ -12,7 +12,7 @@ from streamflow_io.scheduling.demand import Demand, Placement
 
 POOL = "cluster"
 CORES_PER_NODE = 16
-LANES = 3
+STEPS_PER_LANE = 8
 _SHARED_PER_NODE = 50.0
 _SSD = 400.0
 _SSD_JOB = 200.0
@@ -22,13 +22,18 @@ _VARIATION = 0.05
 
 @dataclass(frozen=True)
 class Size:
-    """How large the simulated cluster and the run on it are."""
+    """How large the simulated cluster and the run on it are.
+
+    :ivar jobs: of all steps together; a multiple of :data:`STEPS_PER_LANE`, or some fewer are run
+    :ivar lanes: chains of steps that run side by side
+    """
 
     nodes: int
     jobs: int
+    lanes: int = 3
 
     def __str__(self) -> str:
-        return f"{self.nodes:,} nodes, {self.jobs:,} jobs"
+        return f"{self.nodes:,} nodes, {self.jobs:,} jobs, {self.lanes * STEPS_PER_LANE} steps"
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,18 @@ class Step:
     is_streamed: bool = False
 
 
-def lane(number: int, nodes: int) -> list[Step]:
-    """The steps of a lane. Those of several lanes are alike but for their constraints.
+def lanes(size: Size) -> list[Step]:
+    """The steps of all lanes, :data:`STEPS_PER_LANE` in each. Lanes are alike but for their constraints.
 
     A cluster of twice as many nodes has a shared storage of twice the bandwidth.
     """
-    total = _SHARED_PER_NODE * nodes
+    total = _SHARED_PER_NODE * size.nodes
     shared = StorageConfig(name="shared", path="/shared", write=total, read=total)
     node = StorageConfig(name="ssd", path="/ssd", scope="node", write=_SSD, read=_SSD)
+    return [step for number in range(size.lanes) for step in _lane(number, shared, node)]
 
+
+def _lane(number: int, shared: StorageConfig, node: StorageConfig) -> list[Step]:
     def step(
         name: str,
         storage: StorageConfig,
@@ -70,14 +78,14 @@ def lane(number: int, nodes: int) -> list[Step]:
         return Step(path, demand, seconds, megabytes)
 
     return [
-        step("fetch", shared, StaticConstraint(20.0 + number), "read", 1000),
+        step("fetch", shared, StaticConstraint(20.0 + number % 10), "read", 1000),
         Step(f"/lane{number}/simulate", None, 300, is_streamed=True),
         Step(f"/lane{number}/analyse", None, 5),
-        step("merge", node, StaticConstraint(30.0 + number), "write", 500, seconds=60),
+        step("merge", node, StaticConstraint(30.0 + number % 10), "write", 500, seconds=60),
         step("checkpoint", node, AutoConstraint(), "write", 2000),
         Step(f"/lane{number}/index", None, 30),
-        step("archive", shared, AutoConstraint(Bounds(5.0 + number, 60.0, 2.0)), "write", 1000),
-        step("publish", shared, StaticConstraint(10.0 + number), "both", 500),
+        step("archive", shared, AutoConstraint(Bounds(5.0 + number % 10, 60.0, 2.0)), "write", 1000),
+        step("publish", shared, StaticConstraint(10.0 + number % 10), "both", 500),
     ]
 
 

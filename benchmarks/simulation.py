@@ -1,8 +1,8 @@
 """A discrete-event simulation of a run of any size, with the real decisions of the driver.
 
 What decides is the product's: :class:`Admission` with its ledger, learners and heaps of locations, and
-:class:`StreamingJobs`. What is decided about is played: a virtual clock, cores, how long jobs take, and StreamFlow, which
-submits the jobs of a step one after the other and asks for a job that needs a core about each location that has one.
+:class:`StreamingJobs`. What is decided about is played: a virtual clock, cores, how long jobs take, and StreamFlow,
+which submits the jobs of a step one after the other, and asks for a job that needs a core about each location with one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from streamflow_io.scheduling.admission import Admission
@@ -24,7 +24,7 @@ from streamflow_io.scheduling.observations import Observation
 from streamflow_io.streaming.jobs import StreamingJobs
 
 from .meter import Meter
-from .simulated_work import CORES_PER_NODE, LANES, POOL, Durations, Size, Step, lane
+from .simulated_work import CORES_PER_NODE, POOL, STEPS_PER_LANE, Durations, Size, Step, lanes
 
 # StreamFlow asks about every location with a free core; their number is not what is measured here.
 ASKED = 4
@@ -66,8 +66,8 @@ class Simulation:
     :ivar most_running: jobs at once
     """
 
-    def __init__(self, size: Size) -> None:
-        self.meter = Meter()
+    def __init__(self, size: Size, meter: Meter | None = None) -> None:
+        self.meter = meter or Meter()
         self.events = 0
         self.now = 0.0
         self.most_running = 0
@@ -79,10 +79,8 @@ class Simulation:
         self._index = {location: index for index, location in enumerate(self._locations)}
         # A free core is the number of its node.
         self._cores = [node for _ in range(CORES_PER_NODE) for node in range(size.nodes)]
-        steps = [step for number in range(LANES) for step in lane(number, size.nodes)]
-        self._length = len(steps) // LANES
-        items = [_part(size.jobs // self._length, number) for number in range(LANES)]
-        self._queues = [_Queue(step, index, items[index // self._length]) for index, step in enumerate(steps)]
+        items = [_part(size.jobs // STEPS_PER_LANE, size.lanes, number) for number in range(size.lanes)]
+        self._queues = [_Queue(step, index, items[index // STEPS_PER_LANE]) for index, step in enumerate(lanes(size))]
         self._by_step = {queue.step.name: queue for queue in self._queues}
         self._running: dict[tuple[int, int], _Running] = {}
         # Where the job before ran, while its successor has not ended.
@@ -93,7 +91,7 @@ class Simulation:
         self._core_waiters: deque[_Queue] = deque()
         self._asking: dict[int, set[str]] = {}
         self._digest = hashlib.sha256()
-        for queue in self._queues[:: self._length]:
+        for queue in self._queues[::STEPS_PER_LANE]:
             queue.ready.extend(range(queue.left))
             self._awake.append(queue)
 
@@ -142,8 +140,10 @@ class Simulation:
             self._give_cores()
             return
         preferred = () if before is None else (self._locations[before],)
+        # Of its own for each job, as the adapter makes it.
+        request = Request(_name(queue, item), replace(demand), preferred)
         with self.meter:
-            self._admission.submit(Request(_name(queue, item), demand, preferred), self.now, len(queue.ready))
+            self._admission.submit(request, self.now, len(queue.ready))
         self._decide()
         if not demand.io_task:
             self._asking[queue.index] = set()
@@ -239,7 +239,7 @@ class Simulation:
                 record.latest.commit("output", "data")
                 record.latest.end(True)
                 record.close()
-        elif (queue.index + 1) % self._length:
+        elif (queue.index + 1) % STEPS_PER_LANE:
             self._arrive(self._queues[queue.index + 1], item)
         else:
             del self._places[queue.index, item]
@@ -295,9 +295,9 @@ def _name(queue: _Queue, item: int) -> str:
     return f"{queue.step.name}/0.{item}"
 
 
-def _part(total: int, number: int) -> int:
-    """The size of one of the lanes' parts of a total."""
-    return total // LANES + (number < total % LANES)
+def _part(total: int, parts: int, number: int) -> int:
+    """The size of one of the parts of a total."""
+    return total // parts + (number < total % parts)
 
 
 def _remove_last(values: list[int], value: int) -> None:
@@ -314,4 +314,4 @@ def _peak_mebibytes() -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(figures(Size(int(sys.argv[1]), int(sys.argv[2])))))
+    print(json.dumps(figures(Size(*map(int, sys.argv[1:])))))
