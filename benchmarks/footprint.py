@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,12 +43,8 @@ def _admission() -> dict[str, float]:
         for number in range(JOBS):
             admission.release(f"/step/0.{number}", 1.0, Observation(1.0))
 
-    waiting, taken, ended = (_allocated(action) for action in (submit, start, end))
-    return {
-        "bytes_per_waiting_job": waiting / JOBS,
-        "bytes_per_running_job": (waiting + taken) / JOBS,
-        "bytes_per_ended_job": (waiting + taken + ended) / JOBS,
-    }
+    waiting, running, ended = _allocated(submit, start, end)
+    return {"bytes_per_waiting_job": waiting, "bytes_per_running_job": running, "bytes_per_ended_job": ended}
 
 
 async def _streaming() -> dict[str, float]:
@@ -65,17 +62,19 @@ async def _streaming() -> dict[str, float]:
             record.latest.end(True)
             record.close()
 
-    begun, ended = (_allocated(action) for action in (begin, end))
-    return {"bytes_per_streaming_job": begun / JOBS, "bytes_per_ended_streaming_job": (begun + ended) / JOBS}
+    begun, ended = _allocated(begin, end)
+    return {"bytes_per_streaming_job": begun, "bytes_per_ended_streaming_job": ended}
 
 
-def _allocated(action: Callable[[], None]) -> int:
-    """Bytes that an action allocates and does not free."""
+def _allocated(*actions: Callable[[], None]) -> list[float]:
+    """Bytes for a job after each of the actions."""
+    after: list[float] = []
     tracemalloc.start()
     try:
-        before, _ = tracemalloc.get_traced_memory()
-        action()
-        after, _ = tracemalloc.get_traced_memory()
+        for action in actions:
+            action()
+            gc.collect()
+            after.append(tracemalloc.get_traced_memory()[0] / JOBS)
     finally:
         tracemalloc.stop()
-    return after - before
+    return after

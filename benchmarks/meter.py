@@ -16,7 +16,7 @@ _Stats = dict[tuple[str, int, str], tuple[int, int, float, float, object]]
 
 
 class Meter:
-    """Times decisions: what is done inside of `with meter`. Some are profiled instead, which would falsify their time.
+    """Measures the CPU time of decisions: of what is done inside of `with meter`. Some are profiled instead, which would falsify their time.
 
     :param sampled: each so manieth decision is profiled
     :ivar count: all decisions
@@ -38,10 +38,10 @@ class Meter:
         self.count += 1
         if self.count % self._sampled == 0:
             self._profiler.enable()
-        self._begin = time.perf_counter_ns()
+        self._begin = time.thread_time_ns()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        nanoseconds = time.perf_counter_ns() - self._begin
+        nanoseconds = time.thread_time_ns() - self._begin
         if self.count % self._sampled == 0:
             self._profiler.disable()
             return

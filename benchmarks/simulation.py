@@ -263,14 +263,14 @@ class Simulation:
 
 
 def figures(size: Size) -> dict[str, object]:
-    """Simulate a run, and say what the decisions took.
+    """Simulate a run, and say what the decisions took; times are CPU times.
 
     :return: `figures`: numbers, by name; `shares`: of the functions that take most; `digest`
     """
     simulation = Simulation(size)
-    begin = time.perf_counter()
+    begin = time.process_time()
     asyncio.run(simulation.run())
-    seconds, meter = time.perf_counter() - begin, simulation.meter
+    seconds, meter = time.process_time() - begin, simulation.meter
     return {
         "figures": {
             "seconds": seconds,
