@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -42,12 +42,14 @@ class Cluster:
 
     nodes: int
     deployment_name: str = DEPLOYMENT
-    _hardware: Hardware = field(default_factory=lambda: Hardware(_CORES, _MEMORY))
+
+    def __post_init__(self) -> None:
+        names, hardware = [f"node{number:05d}" for number in range(self.nodes)], Hardware(_CORES, _MEMORY)
+        self._locations = {name: AvailableLocation(name, DEPLOYMENT, name, hardware=hardware) for name in names}
 
     async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
-        """New objects for each call, as by StreamFlow's SSH connector; without its task for each host."""
-        names = (f"node{number:05d}" for number in range(self.nodes))
-        return {name: AvailableLocation(name, DEPLOYMENT, name, hardware=self._hardware) for name in names}
+        """What a connector needs to find them out is not measured: that of SSH starts a task for each host."""
+        return dict(self._locations)
 
 
 def streamflow_scheduler_ms(nodes: int, jobs: int) -> float:
