@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -33,18 +32,27 @@ _MEMORY = 1e6
 EVENT_SECONDS = 0.5
 
 
-@dataclass
 class Cluster:
-    """A connector of which nothing but the locations is asked.
+    """A deployment of which nothing but its locations is asked.
 
-    :ivar nodes: how many hosts it has
+    :ivar context: StreamFlow's, with nothing but this deployment
     """
 
-    nodes: int
-    deployment_name: str = DEPLOYMENT
+    deployment_name = DEPLOYMENT
 
-    def __post_init__(self) -> None:
-        names, hardware = [f"node{number:05d}" for number in range(self.nodes)], Hardware(_CORES, _MEMORY)
+    def __init__(self, nodes: int) -> None:
+        self.resize(nodes)
+        self.context = cast(
+            StreamFlowContext,
+            SimpleNamespace(
+                deployment_manager=SimpleNamespace(get_connector=lambda _: self),
+                data_manager=SimpleNamespace(get_data_locations=lambda _: []),
+            ),
+        )
+
+    def resize(self, nodes: int) -> None:
+        """Let it have so many hosts."""
+        names, hardware = [f"node{number:05d}" for number in range(nodes)], Hardware(_CORES, _MEMORY)
         self._locations = {name: AvailableLocation(name, DEPLOYMENT, name, hardware=hardware) for name in names}
 
     async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
@@ -56,14 +64,14 @@ def streamflow_scheduler_ms(nodes: int, jobs: int) -> float:
     """CPU time of StreamFlow's own scheduler for a job from its submission to its end, with so many locations; ms."""
 
     async def measure() -> float:
-        scheduler = DefaultScheduler(_context(nodes))
-        binding = BindingConfig([_target()])
+        scheduler = DefaultScheduler(Cluster(nodes).context)
+        binding = BindingConfig([target()])
 
         async def one(number: int) -> None:
-            job = _job(number)
-            await scheduler.schedule(job, binding, None)
-            await scheduler.notify_status(job.name, Status.RUNNING)
-            await scheduler.notify_status(job.name, Status.COMPLETED)
+            name = f"{STEP}/0.{number}"
+            await scheduler.schedule(job(number), binding, None)
+            await scheduler.notify_status(name, Status.RUNNING)
+            await scheduler.notify_status(name, Status.COMPLETED)
 
         return await _mean_ms(one, jobs)
 
@@ -74,29 +82,45 @@ def storage_admission_ms(nodes: int, jobs: int) -> float:
     """CPU time of our adapter for an I/O task from its submission to its end, with so many locations; ms."""
 
     async def measure() -> float:
-        storage = StorageConfig(name="ssd", path="/", scope="node", write=1000)
-        config = SchedulerConfig(storages=(storage,))
-        source = Source("")
-        bandwidth = StorageBandwidth(storageBW=10)
-        annotations = StepAnnotations(
-            STEP,
-            io_task=Located(IOTask(), Level.TOOL, "", source),
-            storage_bandwidth=Located(bandwidth, Level.TOOL, "", source),
-        )
-        remembered = RememberedLimits(Path("/nonexistent"), {})
-        admission = StorageAdmission(
-            _context(nodes), config, {STEP: annotations}, remembered, lambda _: True, lambda _: 1, lambda _: None
-        )
-        targets = [_target()]
+        admission, targets = io_task_admission(Cluster(nodes)), [target()]
 
         async def one(number: int) -> None:
-            job = _job(number)
-            await admission.admit(job, targets)
-            admission.release(job.name, None)
+            await admission.admit(job(number), targets)
+            admission.release(f"{STEP}/0.{number}", None)
 
         return await _mean_ms(one, jobs)
 
     return asyncio.run(measure())
+
+
+def io_task_admission(cluster: Cluster) -> StorageAdmission:
+    """Our adapter for a step of I/O tasks on a storage that each location has."""
+    storage = StorageConfig(name="ssd", path="/", scope="node", write=1000)
+    bandwidth = StorageBandwidth.model_validate({"storageBW": 10})
+    annotations = StepAnnotations(
+        STEP,
+        io_task=Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("step.cwl")),
+        storage_bandwidth=Located(bandwidth, Level.TOOL, "sfio:StorageBandwidth", Source("step.cwl")),
+    )
+    return StorageAdmission(
+        cluster.context,
+        SchedulerConfig(storages=(storage,)),
+        {STEP: annotations},
+        RememberedLimits(Path(), {}),
+        more_jobs=lambda _: True,
+        arrived=lambda _: 1,
+        record=lambda _: None,
+    )
+
+
+def job(number: int) -> Job:
+    """A job of the step, which has no input."""
+    return Job(f"{STEP}/0.{number}", 0, {}, None, None, None)
+
+
+def target() -> Target:
+    """The cluster."""
+    return Target(DeploymentConfig(DEPLOYMENT, "ssh", {}), workdir="/scratch")
 
 
 def events_per_second() -> float:
@@ -123,23 +147,6 @@ def events_per_second() -> float:
             EVENT.validate_json(line)
         count += len(lines)
     return count / seconds
-
-
-def _context(nodes: int) -> StreamFlowContext:
-    cluster = Cluster(nodes)
-    context = SimpleNamespace(
-        deployment_manager=SimpleNamespace(get_connector=lambda _: cluster),
-        data_manager=SimpleNamespace(get_data_locations=lambda _: []),
-    )
-    return cast(StreamFlowContext, context)
-
-
-def _target() -> Target:
-    return Target(DeploymentConfig(DEPLOYMENT, "ssh", {}), workdir="/scratch")
-
-
-def _job(number: int) -> Job:
-    return Job(f"{STEP}/0.{number}", 0, {}, None, None, None)
 
 
 async def _mean_ms(action: Callable[[int], Awaitable[None]], jobs: int) -> float:

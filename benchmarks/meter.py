@@ -16,7 +16,9 @@ _Stats = dict[tuple[str, int, str], tuple[int, int, float, float, object]]
 
 
 class Meter:
-    """Measures the CPU time of decisions: of what is done inside of `with meter`. Some are profiled instead, which would falsify their time.
+    """Measures the CPU time of decisions: of what is done inside of `with meter`.
+
+    Some are profiled instead, which would falsify their time.
 
     :param sampled: each so manieth decision is profiled
     :ivar count: all decisions

@@ -86,7 +86,6 @@ def _run_trivial(runs: Mapping[int, StreamFlowRun], directory: Path) -> Outcome:
 
 
 def _trivial(path: Path, jobs: int) -> StreamFlowRun:
-    number = {"number": {"type": "int", "inputBinding": {}}}
     return StreamFlowRun(
         write_workflow(
             path,
@@ -94,7 +93,7 @@ def _trivial(path: Path, jobs: int) -> StreamFlowRun:
             outputs={},
             steps={
                 "one": {
-                    "run": tool(["true"], number, {}, cores=0),
+                    "run": tool(["true"], {"number": {"type": "int", "inputBinding": {}}}, {}, cores=0),
                     "scatter": "number",
                     "in": {"number": "numbers"},
                     "out": [],

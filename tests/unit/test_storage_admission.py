@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 
 import pytest
-from streamflow.core.context import StreamFlowContext
 
 from benchmarks.driver_parts import Cluster, io_task_admission, job, target
 from streamflow_io.scheduling.admission import Admission
@@ -28,18 +26,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 async def test_locations_are_told_when_they_change(told: list[list[str]]) -> None:
     cluster = Cluster(2)
-    admission = io_task_admission(context(cluster))
+    admission = io_task_admission(cluster)
     for number in range(3):
         await admission.admit(job(number), [target()])
     assert told == [["cluster/node00000", "cluster/node00001"]]
-    cluster.nodes = 3
-    cluster.__post_init__()
+    cluster.resize(3)
     await admission.admit(job(3), [target()])
     assert told[1:] == [["cluster/node00000", "cluster/node00001", "cluster/node00002"]]
-
-
-def context(cluster: Cluster) -> StreamFlowContext:
-    return SimpleNamespace(
-        deployment_manager=SimpleNamespace(get_connector=lambda _: cluster),
-        data_manager=SimpleNamespace(get_data_locations=lambda _: []),
-    )
