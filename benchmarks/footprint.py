@@ -7,7 +7,6 @@ import gc
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
@@ -15,6 +14,8 @@ from streamflow_io.scheduling.admission import Admission
 from streamflow_io.scheduling.demand import Demand, Placement, Request
 from streamflow_io.scheduling.observations import Observation
 from streamflow_io.streaming.jobs import StreamingJobs
+
+from .simulated_work import begin_streaming, end_streaming
 
 JOBS = 2_000
 _POOL = "cluster"
@@ -52,15 +53,11 @@ async def _streaming() -> dict[str, float]:
 
     def begin() -> None:
         for number in range(JOBS):
-            directory = Path(f"/scratch/step/0.{number}")
-            jobs.open(f"/step/0.{number}").begin(directory, directory / "events.jsonl")
+            begin_streaming(jobs, f"/step/0.{number}")
 
     def end() -> None:
         for number in range(JOBS):
-            record = jobs.get(f"/step/0.{number}")
-            record.latest.commit("output", "data")
-            record.latest.end(True)
-            record.close()
+            end_streaming(jobs, f"/step/0.{number}")
 
     begun, ended = _allocated(begin, end)
     return {"bytes_per_streaming_job": begun, "bytes_per_ended_streaming_job": ended}

@@ -33,7 +33,7 @@ class Meter:
         self.longest = 0.0
         self._timed = 0
         self._by_bits: Counter[int] = Counter()
-        self._profiler = cProfile.Profile()
+        self._profiler = cProfile.Profile(time.thread_time)
         self._begin = 0
 
     def __enter__(self) -> None:

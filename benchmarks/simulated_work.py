@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 from streamflow_io.scheduling.demand import Demand, Placement
+from streamflow_io.streaming.jobs import StreamingJobs
 
 POOL = "cluster"
 CORES_PER_NODE = 16
@@ -87,6 +89,20 @@ def _lane(number: int, shared: StorageConfig, node: StorageConfig) -> list[Step]
         step("archive", shared, AutoConstraint(Bounds(5.0 + number % 10, 60.0, 2.0)), "write", 1000),
         step("publish", shared, StaticConstraint(10.0 + number % 10), "both", 500),
     ]
+
+
+def begin_streaming(jobs: StreamingJobs, name: str) -> None:
+    """The first attempt of a job that others read from begins."""
+    directory = Path("/scratch", name[1:])
+    jobs.open(name).begin(directory, directory / "events.jsonl")
+
+
+def end_streaming(jobs: StreamingJobs, name: str) -> None:
+    """It has committed its file, and succeeded."""
+    job = jobs.get(name)
+    job.latest.commit("output", "data")
+    job.latest.end(True)
+    job.close()
 
 
 class Durations:

@@ -24,7 +24,17 @@ from streamflow_io.scheduling.observations import Observation
 from streamflow_io.streaming.jobs import StreamingJobs
 
 from .meter import Meter
-from .simulated_work import CORES_PER_NODE, POOL, STEPS_PER_LANE, Durations, Size, Step, lanes
+from .simulated_work import (
+    CORES_PER_NODE,
+    POOL,
+    STEPS_PER_LANE,
+    Durations,
+    Size,
+    Step,
+    begin_streaming,
+    end_streaming,
+    lanes,
+)
 
 # StreamFlow asks about every location with a free core; their number is not what is measured here.
 ASKED = 4
@@ -213,10 +223,8 @@ class Simulation:
         self._at(ends, self._end, queue, item)
 
     def _stream(self, queue: _Queue, item: int) -> None:
-        name = _name(queue, item)
-        directory = Path("/scratch", name[1:])
         with self.meter:
-            self._streaming.open(name).begin(directory, directory / "events.jsonl")
+            begin_streaming(self._streaming, _name(queue, item))
         self._at(self.now + _OPENED_AFTER, self._open, queue, item)
 
     def _open(self, queue: _Queue, item: int) -> None:
@@ -235,10 +243,7 @@ class Simulation:
             self._cores.append(ended.location)
         if queue.step.is_streamed:
             with self.meter:
-                record = self._streaming.get(_name(queue, item))
-                record.latest.commit("output", "data")
-                record.latest.end(True)
-                record.close()
+                end_streaming(self._streaming, _name(queue, item))
         elif (queue.index + 1) % STEPS_PER_LANE:
             self._arrive(self._queues[queue.index + 1], item)
         else:
