@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import cProfile
+import gc
 import pstats
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -85,3 +88,25 @@ class Meter:
         # The type stubs do not know of `stats`.
         stats: _Stats = vars(pstats.Stats(self._profiler))["stats"]
         return stats
+
+
+@contextlib.contextmanager
+def longest_collection() -> Iterator[Callable[[], float]]:
+    """Measure Python's collections of garbage, which make a decision wait.
+
+    :return: the CPU time of the longest so far, s
+    """
+    longest = begin = 0.0
+
+    def notice(phase: str, _: Mapping[str, int]) -> None:
+        nonlocal longest, begin
+        if phase == "start":
+            begin = time.thread_time()
+        else:
+            longest = max(longest, time.thread_time() - begin)
+
+    gc.callbacks.append(notice)
+    try:
+        yield lambda: longest
+    finally:
+        gc.callbacks.remove(notice)

@@ -126,6 +126,7 @@ def _comparisons(sizes: Sequence[Size]) -> list[Comparison]:
         "decisions per second": "decisions_per_s",
         "us per decision, 99 % at most": "us_at_most_99_percent",
         "ms, longest decision": "ms_longest_decision",
+        "ms, longest collection of garbage": "ms_longest_collection",
         "ms of decisions per job": "ms_of_decisions_per_job",
         "events per second": "events_per_s",
         "most jobs at once": "most_running",

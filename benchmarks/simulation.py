@@ -23,7 +23,7 @@ from streamflow_io.scheduling.demand import Demand, Grant, Request
 from streamflow_io.scheduling.observations import Observation
 from streamflow_io.streaming.jobs import StreamingJobs
 
-from .meter import Meter
+from .meter import Meter, longest_collection
 from .simulated_work import (
     CORES_PER_NODE,
     POOL,
@@ -274,7 +274,8 @@ def figures(size: Size) -> dict[str, object]:
     """
     simulation = Simulation(size)
     begin = time.process_time()
-    asyncio.run(simulation.run())
+    with longest_collection() as collected:
+        asyncio.run(simulation.run())
     seconds, meter = time.process_time() - begin, simulation.meter
     return {
         "figures": {
@@ -284,6 +285,7 @@ def figures(size: Size) -> dict[str, object]:
             "us_per_decision": 1e6 * meter.mean,
             "us_at_most_99_percent": 1e6 * meter.at_most(0.99),
             "ms_longest_decision": 1e3 * meter.longest,
+            "ms_longest_collection": 1e3 * collected(),
             "ms_of_decisions_per_job": 1e3 * meter.mean * meter.count / size.jobs,
             "events": simulation.events,
             "events_per_s": simulation.events / seconds,
