@@ -31,7 +31,7 @@ class Site(Bench):
     :ivar shared: a directory that the driver and all its nodes have; for what the jobs note
     :ivar others: further deployments, that this one needs
     :ivar steps: those that run there
-    :ivar elsewhere: further steps, each with that of the others on which it runs
+    :ivar elsewhere: of these, or further ones, those that run on one of the others
     """
 
     laboratory: Laboratory = field(kw_only=True)
@@ -49,9 +49,8 @@ class Site(Bench):
 
     def bound(self, workflow: Mapping[str, Any]) -> Document:
         """A workflow of a StreamFlow file, with its steps on the deployment."""
-        deployments = {**dict.fromkeys(self.steps, self.name), **self.elsewhere}
-        bindings = [{"step": step, "target": {"deployment": name}} for step, name in deployments.items()]
-        return {**workflow, "bindings": bindings}
+        places = {**dict.fromkeys(self.steps, self.name), **self.elsewhere}
+        return {**workflow, "bindings": [{"step": s, "target": {"deployment": name}} for s, name in places.items()]}
 
     def write(
         self,
