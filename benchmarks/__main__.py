@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .chain import CHAIN
+from .cluster import CLUSTER
 from .demo import run_demo
 from .fanout import FANOUT
 from .feeder import FEEDER
@@ -41,6 +42,7 @@ WORKLOADS = {
         THOUSAND_GENOMES_DIRECTORIES,
         VARIANT_CALLING,
         SCALE,
+        CLUSTER,
     )
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from .model import Comparison
@@ -16,50 +17,79 @@ from .tools import MEBIBYTE
 from .workflows import JSON, TOOL, run_bash, streamflow, tool, write_workflow
 from .workload import Variant, Workload
 
-CHUNKS = 64
-CHUNK_BYTES = 8 * MEBIBYTE
-WORK_SECONDS = 0.05
-
-_SOURCE = [*TOOL, "chain-source", str(CHUNKS), str(CHUNK_BYTES), str(WORK_SECONDS)]
-_TRANSFORM = [*TOOL, "chain-transform", str(CHUNK_BYTES), str(WORK_SECONDS)]
-_SUM = [*TOOL, "chain-sum", str(CHUNK_BYTES), str(WORK_SECONDS)]
 _FILE_NAME = "data"
 _FILE: JSON = {"type": "File", "streamable": True}
 _STDOUT: JSON = {"type": "File", "streamable": True, "outputBinding": {"glob": _FILE_NAME}}
 
 
+@dataclass(frozen=True)
+class Chain:
+    """Steps `a`, `b` and `c`; each hands its chunks to the next.
+
+    :ivar chunks: how many
+    :ivar chunk_bytes: bytes of each
+    :ivar work: of each step on each chunk, in the words of `tools.py`
+    :ivar program: the words that run `tools.py` where the steps run
+    """
+
+    chunks: int
+    chunk_bytes: int
+    work: str
+    program: Sequence[str] = TOOL
+
+    @property
+    def source(self) -> list[str]:
+        """The command of `a`."""
+        return [*self.program, "chain-source", str(self.chunks), str(self.chunk_bytes), self.work]
+
+    @property
+    def transform(self) -> list[str]:
+        """The command of `b`."""
+        return [*self.program, "chain-transform", str(self.chunk_bytes), self.work]
+
+    @property
+    def sum(self) -> list[str]:
+        """The command of `c`."""
+        return [*self.program, "chain-sum", str(self.chunk_bytes), self.work]
+
+    def write(self, path: Path) -> Path:
+        """Write it as a workflow whose result is the file `sum.txt`."""
+        return write_workflow(
+            path,
+            inputs={},
+            outputs={"sum": {"type": "File", "outputSource": "c/sum"}},
+            steps={
+                "a": {"run": tool(self.source, {}, {"data": _STDOUT}, stdout=_FILE_NAME), "in": {}, "out": ["data"]},
+                "b": {
+                    "run": tool(
+                        self.transform,
+                        {"data": _FILE},
+                        {"transformed": _STDOUT},
+                        stdin="$(inputs.data.path)",
+                        stdout=_FILE_NAME,
+                    ),
+                    "in": {"data": "a/data"},
+                    "out": ["transformed"],
+                },
+                "c": {
+                    "run": tool(
+                        self.sum,
+                        {"transformed": _FILE},
+                        {"sum": "stdout"},
+                        stdin="$(inputs.transformed.path)",
+                        stdout="sum.txt",
+                    ),
+                    "in": {"transformed": "b/transformed"},
+                    "out": ["sum"],
+                },
+            },
+        )
+
+
 def _prepare(directory: Path) -> Sequence[Variant]:
-    workflow = write_workflow(
-        directory / "chain.cwl",
-        inputs={},
-        outputs={"sum": {"type": "File", "outputSource": "c/sum"}},
-        steps={
-            "a": {"run": tool(_SOURCE, {}, {"data": _STDOUT}, stdout=_FILE_NAME), "in": {}, "out": ["data"]},
-            "b": {
-                "run": tool(
-                    _TRANSFORM,
-                    {"data": _FILE},
-                    {"transformed": _STDOUT},
-                    stdin="$(inputs.data.path)",
-                    stdout=_FILE_NAME,
-                ),
-                "in": {"data": "a/data"},
-                "out": ["transformed"],
-            },
-            "c": {
-                "run": tool(
-                    _SUM,
-                    {"transformed": _FILE},
-                    {"sum": "stdout"},
-                    stdin="$(inputs.transformed.path)",
-                    stdout="sum.txt",
-                ),
-                "in": {"transformed": "b/transformed"},
-                "out": ["sum"],
-            },
-        },
-    )
-    pipe = " | ".join(map(shlex.join, (_SOURCE, _TRANSFORM, _SUM))) + " > result/sum.txt"
+    chain = Chain(chunks=64, chunk_bytes=8 * MEBIBYTE, work="0.05")
+    workflow = chain.write(directory / "chain.cwl")
+    pipe = " | ".join(map(shlex.join, (chain.source, chain.transform, chain.sum))) + " > result/sum.txt"
     return (
         Variant("bash pipe", lambda run: run_bash(run, pipe)),
         streamflow("plain", workflow),

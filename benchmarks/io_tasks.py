@@ -20,7 +20,7 @@ from streamflow_io.telemetry.runs import TELEMETRY_FILE
 
 from .disk import CongestedDisk, Curve
 from .model import Comparison
-from .workflows import JSON, TOOL, StreamFlowRun, tool, workflow, write_workflow
+from .workflows import JSON, TOOL, Site, StreamFlowRun, tool, workflow, write_workflow
 from .workload import Outcome, Variant, Workload
 
 TASKS = 64
@@ -82,7 +82,8 @@ def _limited(storage_bw: float | str) -> JSON:
 
 def _run(document: Path, disk: CongestedDisk, scheduler: dict[str, JSON] | None, directory: Path) -> Outcome:
     with disk.mounted() as limited:
-        outcome = StreamFlowRun(document, scheduler, workdir=disk.directory).run(directory)
+        here: JSON = {"type": "local", "config": {}, "workdir": str(disk.directory)}
+        outcome = StreamFlowRun(document, scheduler, site=Site({"here": here}, {"/": "here"})).run(directory)
     further = {**outcome.sample.further, _REMEMBERED: float(is_remembered(directory))}
     return dataclasses.replace(
         outcome,

@@ -1,7 +1,8 @@
 """The programs that the workloads run, as `python tools.py NAME [ARGUMENT...]`; needs the standard library only.
 
 They read and write front to back, in pieces. "Work" is CPU time of the process, not time that passes: two programs that
-share a core need twice as long, so that a gain by overlap is one that real programs would have.
+share a core need twice as long, so that a gain by overlap is one that real programs would have. Only for jobs of which
+each has a node of its own in reality, and here has not, `chain` can wait instead.
 """
 
 from __future__ import annotations
@@ -15,34 +16,36 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 MEBIBYTE = 2**20
+WAIT = "wait:"
 _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
 _PIECE_BYTES = 2**18
 _CALLS_AT_A_TIME = 100
 
 
-def chain_source(chunks: int, chunk_bytes: int, work: float) -> None:
-    """Write chunks to standard output, each after `work` CPU seconds."""
+def chain_source(chunks: int, chunk_bytes: int, work: Callable[[], None]) -> None:
+    """Write chunks to standard output, each after some work."""
     for index in range(chunks):
-        use_cpu(work)
+        work()
         _write(chunk(index, chunk_bytes))
 
 
-def chain_transform(chunk_bytes: int, work: float) -> None:
-    """Copy standard input to standard output with every byte changed; `work` CPU seconds for each chunk."""
+def chain_transform(chunk_bytes: int, work: Callable[[], None]) -> None:
+    """Copy standard input to standard output with every byte changed; some work for each chunk."""
     table = bytes(value ^ 0x5A for value in range(256))
     while chunk := sys.stdin.buffer.read(chunk_bytes):
-        use_cpu(work)
+        work()
         _write(chunk.translate(table))
 
 
-def chain_sum(chunk_bytes: int, work: float) -> None:
-    """Print size and SHA-256 of standard input; `work` CPU seconds for each chunk."""
+def chain_sum(chunk_bytes: int, work: Callable[[], None]) -> None:
+    """Print size and SHA-256 of standard input; some work for each chunk."""
     digest, size = hashlib.sha256(), 0
     while chunk := sys.stdin.buffer.read(chunk_bytes):
-        use_cpu(work)
+        work()
         digest.update(chunk)
         size += len(chunk)
     print(size, digest.hexdigest())
@@ -197,6 +200,13 @@ def use_cpu(seconds: float) -> None:
         pass
 
 
+def work_of(text: str) -> Callable[[], None]:
+    """Work on a chunk: `SECONDS` of CPU time, or, with `wait:SECONDS`, time that passes."""
+    if text.startswith(WAIT):
+        return partial(time.sleep, float(text.removeprefix(WAIT)))
+    return partial(use_cpu, float(text))
+
+
 def chunk(index: int, size: int) -> bytes:
     """Bytes that differ from chunk to chunk."""
     return _repeat(hashlib.shake_128(index.to_bytes(8, "big")).digest(min(size, MEBIBYTE // 16)), size)
@@ -215,11 +225,11 @@ def _write(data: bytes | bytearray, descriptor: int = _STANDARD_OUTPUT) -> None:
 def main(arguments: list[str]) -> None:
     match arguments:
         case ["chain-source", chunks, chunk_bytes, work]:
-            chain_source(int(chunks), int(chunk_bytes), float(work))
+            chain_source(int(chunks), int(chunk_bytes), work_of(work))
         case ["chain-transform", chunk_bytes, work]:
-            chain_transform(int(chunk_bytes), float(work))
+            chain_transform(int(chunk_bytes), work_of(work))
         case ["chain-sum", chunk_bytes, work]:
-            chain_sum(int(chunk_bytes), float(work))
+            chain_sum(int(chunk_bytes), work_of(work))
         case ["fanout-source", files, file_bytes, interval]:
             fanout_source(int(files), int(file_bytes), float(interval))
         case ["fanout-sum", path, work]:

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ from .workload import Outcome, Variant
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
+RESULT = "result"  # the name of the output of a run
 _NAME = "benchmark"
 _DATABASE = "streamflow.db"
 _PLAIN_STREAMFLOW = Path(__file__).with_name("plain_streamflow.py")
@@ -63,6 +64,22 @@ def write_workflow(
 
 
 @dataclass(frozen=True)
+class Site:
+    """Where the jobs of a workflow run, if not on the driver's node with directories in that for temporary files.
+
+    :ivar deployments: those of the StreamFlow file
+    :ivar bindings: the deployment of each step; `/` are all steps
+    :ivar prefix: what is put before the command `streamflow`
+    :ivar environment: more of its environment
+    """
+
+    deployments: Mapping[str, JSON]
+    bindings: Mapping[str, str]
+    prefix: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class StreamFlowRun:
     """`streamflow run` on a workflow, with database, output and work directories of its own.
 
@@ -70,7 +87,7 @@ class StreamFlowRun:
     :ivar deliveries: how each stream edge must be delivered, for :meth:`verify`
     :ivar settings: the job file
     :ivar digest: of the output directory; equal digests mean identical outputs
-    :ivar workdir: where jobs have their directories; none: the directory for temporary files
+    :ivar site: where it runs; none: here
     """
 
     workflow: Path
@@ -78,7 +95,7 @@ class StreamFlowRun:
     deliveries: Sequence[str] = ()
     settings: Path | None = None
     digest: Callable[[Path], str] | None = None
-    workdir: Path | None = None
+    site: Site | None = None
 
     def run(self, directory: Path) -> Outcome:
         """Run it below an empty directory.
@@ -90,9 +107,13 @@ class StreamFlowRun:
         temporary.mkdir()
         program = Path(sys.executable).with_name("streamflow")
         launch = [str(program)] if self.scheduler is not None else [sys.executable, str(_PLAIN_STREAMFLOW)]
-        command = [*launch, "run", str(self._write_file(directory)), "--outdir", str(output)]
-        finished = run([command], directory, {"TMPDIR": str(temporary), "XDG_DATA_HOME": str(directory / "data")})
-        return _outcome(finished, _window(directory / _DATABASE), (self.digest or tree_digest)(output))
+        prefix, environment = (self.site.prefix, self.site.environment) if self.site is not None else ((), {})
+        command = [*prefix, *launch, "run", str(self._write_file(directory)), "--outdir", str(output)]
+        places = {"TMPDIR": str(temporary), "XDG_DATA_HOME": str(directory / "data")}
+        finished = run([command], directory, {**places, **environment})
+        jobs = job_times(directory)
+        window = max(job.end for job in jobs) - min(job.start for job in jobs)
+        return _outcome(finished, window, (self.digest or tree_digest)(output))
 
     def verify(self, directory: Path) -> None:
         """Ask `streamflow-io plan` whether all is delivered as wanted: an edge that falls back would not be measured.
@@ -107,7 +128,10 @@ class StreamFlowRun:
         edges = plan["workflows"][_NAME]["edges"]
         deliveries = [edge["delivery"] for edge in edges]
         if deliveries != list(self.deliveries):
-            raise CommandError(f"edges are delivered as {deliveries}, not {list(self.deliveries)}: {edges}")
+            reasons = [f"{edge['output']} -> {edge['input']}: {edge['fallback']}" for edge in edges if edge["fallback"]]
+            raise CommandError(
+                "\n".join([f"edges are delivered as {deliveries}, not {list(self.deliveries)}", *reasons])
+            )
 
     def _write_file(self, directory: Path) -> Path:
         config: dict[str, JSON] = {"file": str(self.workflow)}
@@ -118,9 +142,11 @@ class StreamFlowRun:
             "database": {"type": "default", "config": {"connection": str(directory / _DATABASE)}},
         }
         entry: dict[str, JSON] = {"type": "cwl", "config": config}
-        if self.workdir is not None:
-            document["deployments"] = {"here": {"type": "local", "config": {}, "workdir": str(self.workdir)}}
-            entry["bindings"] = [{"step": "/", "target": {"deployment": "here"}}]
+        if self.site is not None:
+            document["deployments"] = self.site.deployments
+            entry["bindings"] = [
+                {"step": step, "target": {"deployment": deployment}} for step, deployment in self.site.bindings.items()
+            ]
         document["workflows"] = {_NAME: entry}
         if self.scheduler is not None:
             document["scheduling"] = {"scheduler": {"type": "io-aware", "config": self.scheduler}}
@@ -155,7 +181,7 @@ def run_bash(directory: Path, script: str, arguments: Sequence[str] = ()) -> Out
 
 def _outcome(finished: Finished, window: float, digest: str) -> Outcome:
     sample = Sample(wall=finished.seconds, window=window, further={"cpu_s": finished.cpu_seconds})
-    return Outcome(sample, {"result": digest})
+    return Outcome(sample, {RESULT: digest})
 
 
 def tree_digest(directory: Path) -> str:
@@ -168,9 +194,26 @@ def tree_digest(directory: Path) -> str:
     return digest.hexdigest()
 
 
-def _window(database: Path) -> float:
-    with closing(sqlite3.connect(database)) as connection:
-        first, last = connection.execute("SELECT min(start_time), max(end_time) FROM execution").fetchone()
-    if first is None or last is None:
+@dataclass(frozen=True)
+class JobTimes:
+    """When the command of a job ran, as seen by StreamFlow; seconds since the epoch."""
+
+    step: str
+    start: float
+    end: float
+
+
+def job_times(directory: Path) -> list[JobTimes]:
+    """The jobs of a :meth:`StreamFlowRun.run` below a directory, in the order of their starts.
+
+    :raises CommandError: if there are none
+    """
+    query = (
+        "SELECT step.name, execution.start_time / 1e9, execution.end_time / 1e9 "
+        "FROM execution JOIN step ON execution.step = step.id ORDER BY execution.start_time"
+    )
+    with closing(sqlite3.connect(directory / _DATABASE)) as connection:
+        jobs = [JobTimes(*row) for row in connection.execute(query)]
+    if not jobs:
         raise CommandError("StreamFlow ran no command")
-    return float(last - first) / 1e9
+    return jobs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.laboratory import Laboratory, laboratory, missing_programs, obstacle
+from laboratories.laboratory import Laboratory, missing_programs, obstacle, slurm_obstacle, start_hosts, start_slurm
 from tests.e2e.support import Site, hosts_site, login_site, slurm_site
 
 
@@ -28,10 +28,9 @@ def require_laboratories() -> None:
 def slurm_laboratory() -> Iterator[Laboratory]:
     """A real Slurm with 4 nodes of 2 cores, one for each process that runs tests."""
     require_laboratories()
-    cgroups = Path("/sys/fs/cgroup")
-    if not cgroups.is_dir() or not any(cgroups.iterdir()):
-        pytest.skip(f"slurmd starts only where cgroups are mounted, and {cgroups} is empty")
-    with laboratory("-m", "tests.e2e.slurm") as running:
+    if (reason := slurm_obstacle()) is not None:
+        pytest.skip(reason)
+    with start_slurm() as running:
         yield running
 
 
@@ -39,7 +38,7 @@ def slurm_laboratory() -> Iterator[Laboratory]:
 def hosts_laboratory() -> Iterator[Laboratory]:
     """Two SSH hosts, a pair for each process that runs tests."""
     require_laboratories()
-    with laboratory("-m", "tests.e2e.hosts") as running:
+    with start_hosts() as running:
         yield running
 
 

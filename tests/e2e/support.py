@@ -11,10 +11,11 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from laboratories.deployments import slurm_deployment, slurm_environment, ssh_deployment
+from laboratories.hosts import ADDRESSES
+from laboratories.laboratory import Laboratory
+from laboratories.slurm import LOGIN
 from tests.cwl import Bench, Document, Run
-from tests.e2e.hosts import ADDRESSES
-from tests.e2e.laboratory import Laboratory
-from tests.e2e.slurm import LOGIN
 from tests.template_support import BIN, Template, contents, load, run
 
 COMMAND = (sys.executable, "-m", "streamflow_io.cli")
@@ -30,7 +31,7 @@ class Site(Bench):
     :ivar shared: a directory that the driver and all its nodes have; for what the jobs note
     :ivar others: further deployments, that this one needs
     :ivar steps: those that run there
-    :ivar elsewhere: of these, those that run on one of the others
+    :ivar elsewhere: of these, or further ones, those that run on one of the others
     """
 
     laboratory: Laboratory = field(kw_only=True)
@@ -118,14 +119,10 @@ def slurm_site(laboratory: Laboratory, directory: Path) -> Site:
     return Site(
         directory,
         laboratory.prefix,
-        {"SLURM_CONF": str(laboratory.directory / "slurm.conf")},
+        slurm_environment(laboratory),
         laboratory=laboratory,
         name="hpc",
-        deployment={
-            "type": "slurm",
-            "config": {"maxConcurrentJobs": 16, "pollingInterval": 1},
-            "workdir": str(directory / "work"),
-        },
+        deployment=slurm_deployment(directory / "work"),
         shared=directory,
     )
 
@@ -134,7 +131,7 @@ def login_site(laboratory: Laboratory, directory: Path) -> Site:
     """The same Slurm from elsewhere: all that the driver does goes through SSH to the login node."""
     site = slurm_site(laboratory, directory)
     site.deployment["wraps"] = "login"
-    site.others["login"] = ssh(laboratory, LOGIN)
+    site.others["login"] = ssh_deployment(laboratory, LOGIN)
     return replace(site, environment={})
 
 
@@ -145,23 +142,22 @@ def hosts_site(laboratory: Laboratory, directory: Path) -> Site:
         laboratory.prefix,
         laboratory=laboratory,
         name="hosts",
-        deployment={**ssh(laboratory, *ADDRESSES), "workdir": "/scratch"},
+        deployment={**ssh_deployment(laboratory, *ADDRESSES), "workdir": "/scratch"},
         shared=laboratory.directory / "shared",
     )
 
 
-def ssh(laboratory: Laboratory, *addresses: str) -> Document:
-    """A deployment."""
-    return {
-        "type": "ssh",
-        "config": {
-            "nodes": list(addresses),
-            "username": "root",
-            "sshKey": str(laboratory.directory / "key"),
-            "checkHostKey": False,
-            "maxConcurrentSessions": 50,
-        },
-    }
+def apart_site(laboratory: Laboratory, directory: Path) -> Site:
+    """Steps `a` and `b`, each on another SSH host."""
+    one, other = ({**ssh_deployment(laboratory, address), "workdir": "/scratch"} for address in ADDRESSES)
+    return replace(
+        hosts_site(laboratory, directory),
+        name="one",
+        deployment=one,
+        others={"other": other},
+        steps=("/a",),
+        elsewhere={"/b": "other"},
+    )
 
 
 def at_once(run: Run, start: str = "start", end: str = "end") -> int:

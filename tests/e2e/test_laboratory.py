@@ -8,13 +8,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from laboratories.hosts import ADDRESSES
+from laboratories.laboratory import Laboratory, LaboratoryError, laboratory, start_hosts, start_slurm
 from tests.e2e.conftest import require_laboratories
-from tests.e2e.hosts import ADDRESSES
-from tests.e2e.laboratory import Laboratory, LaboratoryError, laboratory
 
 SUITE = """
 import os, signal, subprocess, sys
@@ -57,7 +59,7 @@ def test_pytest_ends(tmp_path: Path, number: signal.Signals) -> None:
 
 
 def test_its_keeper_is_killed() -> None:
-    with laboratory("-m", "tests.e2e.hosts") as running:
+    with start_hosts() as running:
         os.kill(parent(running.pid), signal.SIGKILL)
         end = time.monotonic() + 20
         while Path(f"/proc/{running.pid}").exists():
@@ -66,11 +68,13 @@ def test_its_keeper_is_killed() -> None:
     check_gone(running.directory)
 
 
-@pytest.mark.parametrize("module", ["slurm", "hosts"])
-def test_it_does_not_start_in_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str) -> None:
+@pytest.mark.parametrize("start", [start_slurm, start_hosts])
+def test_it_does_not_start_in_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, start: Callable[[], AbstractContextManager[Laboratory]]
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("tests.e2e.laboratory.START_SECONDS", 0.1)
-    with pytest.raises(LaboratoryError, match="not ready in"), laboratory("-m", f"tests.e2e.{module}"):
+    monkeypatch.setattr("laboratories.laboratory.START_SECONDS", 0.1)
+    with pytest.raises(LaboratoryError, match="not ready in"), start():
         pytest.fail("so soon?")
     assert list(tmp_path.iterdir()) == []
     check_gone(tmp_path)
@@ -103,10 +107,7 @@ def test_links_of_hosts_are_shaped(hosts_laboratory: Laboratory) -> None:
 
 
 def login(running: Laboratory, address: str, command: str) -> str:
-    options = [
-        f"-o{option}" for option in ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
-    ]
-    return running.run("ssh", "-i", running.directory / "key", *options, f"root@{address}", command)
+    return running.run(*running.login(address, command))
 
 
 def parent(pid: int) -> int:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from laboratories.hosts import ADDRESSES
 from tests.cwl import Document
-from tests.e2e.hosts import ADDRESSES
 from tests.e2e.support import COMMAND, Site
 from tests.e2e.test_laboratory import login as log_in
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from laboratories.hosts import ADDRESSES
 from tests.cwl import Document, found, streamable, streaming, tool, workflow
-from tests.e2e.hosts import ADDRESSES
 from tests.e2e.support import Site
 
 # A host has the cores of this machine: two such jobs fill it.

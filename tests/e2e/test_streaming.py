@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
+from laboratories.deployments import ssh_deployment
+from laboratories.hosts import ADDRESSES
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
-from tests.e2e.hosts import ADDRESSES
-from tests.e2e.support import Site, ssh
+from tests.e2e.support import Site
 from tests.e2e.test_laboratory import login
 from tests.template_support import Template
 
@@ -69,8 +70,8 @@ READER = (
 
 def apart(hosts: Site) -> Site:
     """The first host for all steps but /b, and the second for that."""
-    hosts.deployment = {**ssh(hosts.laboratory, ADDRESSES[0]), "workdir": "/scratch"}
-    hosts.others = {"second": {**ssh(hosts.laboratory, ADDRESSES[1]), "workdir": "/scratch"}}
+    hosts.deployment = {**ssh_deployment(hosts.laboratory, ADDRESSES[0]), "workdir": "/scratch"}
+    hosts.others = {"second": {**ssh_deployment(hosts.laboratory, ADDRESSES[1]), "workdir": "/scratch"}}
     hosts.elsewhere = {"/b": "second"}
     return hosts
 

@@ -1,4 +1,4 @@
-"""Laboratories: real clusters on this machine, in namespaces of their own, so that nothing of them can stay behind."""
+"""Start laboratories: real clusters in namespaces of their own, so that nothing of them can stay behind."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.keeper import NAMESPACES
+from laboratories.keeper import NAMESPACES
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[1]
 START_SECONDS = 60.0
+LINK_MEGABITS = 200
 _SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PATH = f"{os.environ['PATH']}:{_SYSTEM}"
 _DAEMONS = ("slurmctld", "slurmd", "munged", "sshd")
@@ -50,6 +52,12 @@ class Laboratory:
     def prefix(self) -> tuple[str, ...]:
         """What is put before a command that is to run in its network, and not longer than we do."""
         return ("setpriv", "--pdeathsig", "KILL", "nsenter", f"--net=/proc/{self.pid}/ns/net", "--")
+
+    def login(self, address: str, command: str) -> tuple[str, ...]:
+        """The words, without the prefix, that run a shell's command where one logs in by SSH."""
+        options = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
+        words = (word for option in options for word in ("-o", option))
+        return ("ssh", "-i", str(self.directory / "key"), *words, f"root@{address}", command)
 
     def run(self, *command: object, **environment: str) -> str:
         """Run a command in its network, and return what it prints.
@@ -89,6 +97,27 @@ def obstacle() -> str | None:
     return f"the kernel, or the container, does not let us: {reason}" if attempt.returncode else None
 
 
+def slurm_obstacle() -> str | None:
+    """Why there can be no Slurm on this machine although there can be laboratories, if so."""
+    cgroups = Path("/sys/fs/cgroup")
+    if not cgroups.is_dir() or not any(cgroups.iterdir()):
+        return f"slurmd starts only where cgroups are mounted, and {cgroups} is empty"
+    return None
+
+
+def start_slurm() -> AbstractContextManager[Laboratory]:
+    """A Slurm: :mod:`laboratories.slurm`. Raises as :func:`laboratory`."""
+    return laboratory("-m", "laboratories.slurm")
+
+
+def start_hosts(megabits: int = LINK_MEGABITS) -> AbstractContextManager[Laboratory]:
+    """SSH hosts: :mod:`laboratories.hosts`. Raises as :func:`laboratory`.
+
+    :param megabits: what the link of each host carries in a second, in each direction
+    """
+    return laboratory("-m", "laboratories.hosts", str(megabits))
+
+
 @contextlib.contextmanager
 def laboratory(*program: str) -> Iterator[Laboratory]:
     """Start a laboratory and wait until it is ready; remove it at the end.
@@ -100,7 +129,7 @@ def laboratory(*program: str) -> Iterator[Laboratory]:
     directory.chmod(0o755)  # munged looks at it
     python = (sys.executable, "-S", "-E")  # starts in a few milliseconds
     keeper = subprocess.Popen(
-        [*python, "-m", "tests.e2e.keeper", directory, *python, *program, directory],
+        [*python, "-m", "laboratories.keeper", directory, *python, *program, directory],
         cwd=REPOSITORY,
         env={**os.environ, "PATH": _PATH},
         stdin=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """Process 1 of a laboratory with a real Slurm: munged, slurmctld, a slurmd for each node, and the sshd of a login node.
 
-    python -S -E -m tests.e2e.slurm DIRECTORY
+    python -S -E -m laboratories.slurm DIRECTORY
 
 The configuration is DIRECTORY/slurm.conf, the logs are beside it. One logs in as root at LOGIN, with the key
 DIRECTORY/key.
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.e2e.hosts import SSHD_CONFIGURATION, generate_key
+from laboratories.hosts import SSHD_CONFIGURATION, generate_key
 
 NODES = 4
 CPUS = 2  # of each node; they need not exist

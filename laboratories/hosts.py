@@ -1,10 +1,10 @@
 """Process 1 of a laboratory with SSH hosts, each with a network, processes and a file system of its own.
 
-    python -S -E -m tests.e2e.hosts DIRECTORY
+    python -S -E -m laboratories.hosts MEGABITS DIRECTORY
 
-They hang on one bridge, by links of RATE in both directions. A host sees the system's programs, /scratch, which is its
-own, and DIRECTORY/shared, which is the same for all of them and for whoever wants the laboratory; nothing else of that.
-Its login is root, with the key DIRECTORY/key.
+They hang on one bridge, by links of MEGABITS per second in both directions. A host sees the system's programs,
+/scratch, which is its own, and DIRECTORY/shared, which is the same for all of them and for whoever wants the
+laboratory; nothing else of that. Its login is root, with the key DIRECTORY/key.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import sys
 import time
 from pathlib import Path
 
-from tests.e2e.keeper import NAMESPACES
+from laboratories.keeper import NAMESPACES
 
 NETWORK = "10.77.0"
 ADDRESSES = (f"{NETWORK}.11", f"{NETWORK}.12")
-RATE = "200mbit"
-SHAPE = f"root tbf rate {RATE} burst 256kb latency 50ms"
+BURST_SECONDS = 0.01
 HERE = Path(__file__).parent
 SSHD_CONFIGURATION = HERE / "sshd_config"
 
 
-def main(directory: Path) -> None:
+def main(megabits: int, directory: Path) -> None:
     (directory / "shared").mkdir()
     generate_key(directory / "key")
     call("ip link set lo up")
     call("ip link add bridge type bridge forward_delay 0")
     call(f"ip addr add {NETWORK}.1/24 dev bridge")
     call("ip link set bridge up")
-    hosts = [start_host(directory, f"host{number}", address) for number, address in enumerate(ADDRESSES, 1)]
+    shape = link_shape(megabits)
+    hosts = [start_host(directory, f"host{number}", address, shape) for number, address in enumerate(ADDRESSES, 1)]
     for host, address in zip(hosts, ADDRESSES, strict=True):
         while not is_listening(address):
             if host.poll() is not None:
@@ -44,7 +44,13 @@ def main(directory: Path) -> None:
         os.wait()
 
 
-def start_host(directory: Path, name: str, address: str) -> subprocess.Popen[bytes]:
+def link_shape(megabits: int) -> str:
+    """The queueing discipline at each end of a link, for `tc`."""
+    burst = int(megabits * 1e6 / 8 * BURST_SECONDS)
+    return f"root tbf rate {megabits}mbit burst {burst}b latency 50ms"
+
+
+def start_host(directory: Path, name: str, address: str, shape: str) -> subprocess.Popen[bytes]:
     """Start a host; its first process waits for the link."""
     (directory / name).mkdir()
     generate_key(directory / f"{name}.key")
@@ -60,9 +66,9 @@ def start_host(directory: Path, name: str, address: str) -> subprocess.Popen[byt
         time.sleep(0.01)
     inside = f"nsenter --net={network} --"
     call(f"ip link add {name} type veth peer name eth0 netns {host.pid}")
-    call(f"tc qdisc add dev {name} {SHAPE}")
+    call(f"tc qdisc add dev {name} {shape}")
     call(f"ip link set {name} master bridge up")
-    call(f"{inside} tc qdisc add dev eth0 {SHAPE}")
+    call(f"{inside} tc qdisc add dev eth0 {shape}")
     call(f"{inside} ip addr add {address}/24 dev eth0")
     call(f"{inside} ip link set lo up")
     call(f"{inside} ip link set eth0 up")
@@ -86,4 +92,4 @@ def call(command: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(int(sys.argv[1]), Path(sys.argv[2]))

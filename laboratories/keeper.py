@@ -1,6 +1,6 @@
 """Keeps a laboratory for as long as the process that wants it, and then removes it, whatever happened to that process.
 
-    python -S -E -m tests.e2e.keeper DIRECTORY COMMAND...
+    python -S -E -m laboratories.keeper DIRECTORY COMMAND...
 
 The command is process 1 of namespaces of its own (network, mounts, processes, host name, IPC). When our standard input
 ends, because the other process has closed it or is dead, we kill the command: the kernel then kills all that has

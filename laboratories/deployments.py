@@ -1,0 +1,32 @@
+"""Laboratories as deployments of a StreamFlow file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from laboratories.laboratory import Laboratory
+
+
+def ssh_deployment(laboratory: Laboratory, *addresses: str) -> dict[str, Any]:
+    """Where one logs in by SSH: hosts, or the login node of a Slurm."""
+    return {
+        "type": "ssh",
+        "config": {
+            "nodes": list(addresses),
+            "username": "root",
+            "sshKey": str(laboratory.directory / "key"),
+            "checkHostKey": False,
+            "maxConcurrentSessions": 50,
+        },
+    }
+
+
+def slurm_deployment(workdir: Path) -> dict[str, Any]:
+    """A Slurm; its commands need :func:`slurm_environment`."""
+    return {"type": "slurm", "config": {"maxConcurrentJobs": 16, "pollingInterval": 1}, "workdir": str(workdir)}
+
+
+def slurm_environment(laboratory: Laboratory) -> dict[str, str]:
+    """What the commands of Slurm need to find their daemons."""
+    return {"SLURM_CONF": str(laboratory.directory / "slurm.conf")}
