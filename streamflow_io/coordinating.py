@@ -16,7 +16,7 @@ from .coordination.capio_cl import Version, write_capio_cl
 from .coordination.dot import write_dot
 from .coordination_files import write_atomically
 from .hints import HintError, HintErrors
-from .planning import plan_file
+from .planning import plan_file, site_to_json
 from .streaming.translator import Plan
 
 _CAPIO_CL = "capio-cl-"
@@ -100,6 +100,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
     """The configuration of a workflow for programs, and what differs in it from what the hints ask for."""
     return {
         **configuration_to_json(plan.configuration),
+        "sites": {path: site_to_json(step.site) for path, step in plan.steps.items()},
         "gangs": [list(gang.steps) for gang in plan.gangs],
         "fallbacks": [_fallback(edge) for edge in plan.edges if edge.fallback is not None],
         "stricter": [{"output": output, "why": why} for output, why in plan.stricter.items()],

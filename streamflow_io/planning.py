@@ -24,7 +24,7 @@ from streamflow.ext.utils import load_extensions
 from streamflow.log_handler import logger
 from streamflow.main import build_context
 
-from .coordination import Delivery, Gang, StreamEdge
+from .coordination import Delivery, Gang, Site, SiteKind, Step, StreamEdge
 from .hints import HintError, HintErrors, SchedulerConfig, read_scheduler_config
 from .runtime import EmbeddedRuntime, NodeRuntimeError
 from .scheduling.checks import StepStorage, StepStorages
@@ -51,7 +51,9 @@ class Plans:
             "inactive": self.inactive,
             "workflows": {
                 name: {
-                    "steps": {path: {"cores": step.cores} for path, step in plan.steps.items()},
+                    "steps": {
+                        path: {"cores": step.cores, **site_to_json(step.site)} for path, step in plan.steps.items()
+                    },
                     "edges": [_edge_to_json(edge) for edge in plan.edges],
                     "gangs": [vars(gang) for gang in plan.gangs],
                     "storages": [vars(step) for step in plan.storages.steps] if plan.storages else [],
@@ -64,6 +66,8 @@ class Plans:
     def show(self, console: Console) -> None:
         for name, plan in self.plans.items():
             console.print(f"[bold]{name}[/bold]: {len(plan.steps)} steps, {len(plan.edges)} stream edges")
+            if any(step.site.kind is not SiteKind.LOCAL for step in plan.steps.values()):
+                console.print(_sites(plan.steps))
             if plan.edges:
                 console.print(_edges(plan.edges))
             if plan.gangs:
@@ -178,6 +182,14 @@ def _located(name: str, streamflow_file: Path) -> str:
     return name if "://" in name else str(streamflow_file.parent / name)
 
 
+def site_to_json(site: Site) -> dict[str, Any]:
+    """Where a step runs, for programs."""
+    return {
+        "site": None if site.kind is None else site.kind.value,
+        "deployments": [deployment.name for deployment in site.deployments],
+    }
+
+
 def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
     return {
         "output": edge.route.output.name,
@@ -212,6 +224,24 @@ def _edges(edges: tuple[StreamEdge, ...]) -> Table:
             _DELIVERY[edge.delivery] + element,
             edge.fallback or "",
         )
+    return table
+
+
+_EARLY = {
+    SiteKind.LOCAL: "streams, gate, commits",
+    SiteKind.HOSTS: "streams, commits",
+    SiteKind.QUEUE: "streams, gate, commits",
+}
+
+
+def _sites(steps: Mapping[str, Step]) -> Table:
+    table = Table(title="Where steps run", title_justify="left")
+    for column in ("on", "steps", "early between them"):
+        table.add_column(column, overflow="fold")
+    for site in dict.fromkeys(step.site for step in steps.values()):
+        here = sorted(path for path, step in steps.items() if step.site == site)
+        early = "nothing" if site.unwatched else "commits" if site.kind is None else _EARLY[site.kind]
+        table.add_row(str(site), "\n".join(here), early)
     return table
 
 

@@ -7,11 +7,13 @@ from .graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, Ste
 from .known_jobs import KnownJobs
 from .plan import plan_edges
 from .possible import PossibleRoute, possible_routes
+from .sites import Deployment, Site, SiteKind
 
 __all__ = [
     "Configuration",
     "CoordinatedFile",
     "Delivery",
+    "Deployment",
     "Gang",
     "HomeNode",
     "Hop",
@@ -22,6 +24,8 @@ __all__ = [
     "OutputKind",
     "PossibleRoute",
     "Route",
+    "Site",
+    "SiteKind",
     "Step",
     "StreamEdge",
     "configure",

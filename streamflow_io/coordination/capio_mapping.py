@@ -15,6 +15,7 @@ from streamflow_io.hints.commit import CommitRule
 from .configuration import Configuration, CoordinatedFile
 from .graph import Delivery, OutputKind, StreamEdge
 from .names import application_name
+from .sites import SiteKind
 
 # They ask CAPIO for a file that they are about to make, and wait for it for ever, or map files into memory.
 HANGING_PROGRAMS = frozenset({"cp", "gzip", "gunzip", "install", "mv", "samtools", "zcat"})
@@ -129,6 +130,9 @@ def _obstacle(edge: StreamEdge, steps: Mapping[str, CapioStep]) -> str | None:
     """Why an edge by itself is not for CAPIO."""
     output, consumer = edge.route.output, edge.route.consumer
     assert consumer is not None
+    for step, site in ((output.step, output.site), (consumer.step, consumer.site)):
+        if site.kind is not SiteKind.LOCAL:
+            return f"{step} runs on {site}: CAPIO serves only jobs of the driver's node"
     if edge.delivery is Delivery.COMMIT:
         return "CAPIO keeps a file in memory: who waits for its commit in the file system would not see it"
     if edge.delivery is Delivery.GATE:

@@ -12,6 +12,8 @@ from enum import Enum
 
 from streamflow_io.hints.models import StreamingRule
 
+from .sites import DRIVERS_NODE, Site
+
 
 class OutputKind(str, Enum):
     """What an output is, as far as rules differ."""
@@ -64,10 +66,12 @@ class Step:
 
     :ivar path: the StreamFlow step path
     :ivar cores: cores of a job; None if only an expression tells, at run time
+    :ivar site: where its jobs run
     """
 
     path: str
     cores: float | None = 1.0
+    site: Site = DRIVERS_NODE
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class Output:
     :ivar obstacle: why it is known only when the job has ended, if so
     :ivar stream_obstacle: why a consumer cannot have it before commit, if so
     :ivar globs: where it is, relative to the job's output directory; `*` where that is known only at run time
+    :ivar site: where the jobs of the step run
     """
 
     step: str
@@ -89,6 +94,7 @@ class Output:
     obstacle: str | None = None
     stream_obstacle: str | None = None
     globs: tuple[str, ...] = ("*",)
+    site: Site = DRIVERS_NODE
 
     @property
     def name(self) -> str:
@@ -101,12 +107,14 @@ class Input:
 
     :ivar streamable: read once, front to back
     :ivar obstacle: why the whole file is needed before the step starts, if so
+    :ivar site: where the jobs of the step run
     """
 
     step: str
     port: str
     streamable: bool = False
     obstacle: str | None = None
+    site: Site = DRIVERS_NODE
 
     @property
     def name(self) -> str:

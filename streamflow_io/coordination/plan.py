@@ -8,6 +8,7 @@ from dataclasses import replace
 from streamflow_io.hints.models import StreamingRule
 
 from .graph import Delivery, Hop, HopKind, OutputKind, Route, StreamEdge
+from .sites import not_joined
 
 _NOT_EARLY_THROUGH = {
     HopKind.SCATTER: "a list is scattered as a whole here",
@@ -94,6 +95,8 @@ def _by_element(route: Route, rule: StreamingRule) -> tuple[bool, bool]:
 def _no_commit(route: Route) -> str | None:
     if route.output.obstacle is not None:
         return route.output.obstacle
+    if route.output.site.unwatched is not None:
+        return f"{route.output.step} {route.output.site.unwatched}"
     for hop in route.hops:
         if hop.kind in _NO_COMMIT_THROUGH:
             return f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})"
@@ -116,6 +119,9 @@ def _not_early(route: Route, rule: StreamingRule, by_element: bool) -> str | Non
             "only a File, a Directory, or a File[] into a scatter, can be had before its commit; "
             f"{output.name} is a {output.kind.value}"
         )
+    gate = _early_delivery(route, rule) is Delivery.GATE
+    if (reason := not_joined((output.step, output.site), (consumer.step, consumer.site), gate=gate)) is not None:
+        return reason
     scatters = 0
     for hop in route.hops:
         if hop.obstacle is not None:

@@ -20,6 +20,7 @@ from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
 from streamflow_io.telemetry.writer import TelemetryWriter
 
 from .coordination_record import CoordinationRecord
+from .gang_placement import GangPlacement
 from .observer import JobObserver
 from .remembered import RememberedLimits
 from .storage_admission import StorageAdmission
@@ -33,6 +34,7 @@ class HintedRun:
 
     :ivar observer: follows its jobs
     :ivar storages: keeps jobs back until their storage has room
+    :ivar gangs: lets the jobs of gangs meet
 
     :param annotations: of all its tools, by step path
     :param tools: the digests of the tools whose limits are learned, by step path
@@ -40,6 +42,7 @@ class HintedRun:
     :param file: the CWL file
     :param coordination: its coordination configuration, kept with the telemetry
     :param routes: what reaches what, if the run is observed
+    :param gangs: the cores of the whole gang of each step that is of one
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class HintedRun:
         file: str,
         coordination: CoordinationRecord,
         routes: Iterable[PossibleRoute] = (),
+        gangs: Mapping[str, float] | None = None,
     ) -> None:
         self._workflow = workflow
         self._coordination = coordination
@@ -63,6 +67,7 @@ class HintedRun:
         self._telemetry = TelemetryWriter(self._locate)
         self._remembered = RememberedLimits(scheduler.learned_path, tools)
         self.observer = JobObserver(scheduler, annotations, streaming, self._record)
+        self.gangs = GangPlacement(scheduler, gangs or {})
         self.storages = StorageAdmission(
             scheduler.context,
             scheduler.config,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamflow.core.config import BindingConfig
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import Connector, ExecutionLocation, Target
+from streamflow.core.deployment import Connector, Target
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streamflow_io.runtime import ExitEvent, JobSpec, NodeRuntime, NodeRuntimes
     from streamflow_io.runtime.capio import CapioRuntime
     from streamflow_io.runtime.protocol import Event
+    from streamflow_io.streaming.reach import Reach
 
     from .coordination_record import CoordinationRecord
     from .run import HintedRun
@@ -51,9 +52,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     A job that reads from a running job: what it uses is bounded by its stream, as in a shell pipe. With
     `oversubscribe: never` it starts when a core is free: nothing is lost, for the file that it reads is on disk.
     An I/O task: what it uses is bounded by the storage's bandwidth and by the I/O executors. Both keep their memory
-    requirement.
+    requirement. Of several locations, the jobs of a gang get the same, as far as its cores allow.
 
     :ivar streaming_jobs: the jobs that stream to others
+    :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar capio: CAPIO, if it serves a part of this run
     """
 
@@ -122,11 +124,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         file: str,
         coordination: CoordinationRecord,
         routes: Iterable[PossibleRoute] = (),
+        gangs: Mapping[str, float] | None = None,
     ) -> None:
         """Serve the hints of a workflow that is about to run; see :class:`HintedRun`."""
         from .run import HintedRun
 
-        self._run = HintedRun(self, workflow, annotations, tools, streaming, file, coordination, routes)
+        self._run = HintedRun(self, workflow, annotations, tools, streaming, file, coordination, routes, gangs)
 
     def is_measured(self, job_name: str) -> bool:
         """Whether the time that a job spends in I/O is wanted."""
@@ -146,8 +149,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if self._run is not None:
             self._run.observer.happened(job_name, event)
 
-    async def node_runtime(self, location: ExecutionLocation) -> NodeRuntime:
-        """The node runtime of this run at a location, started when first needed.
+    async def node_runtime(self, job_name: str) -> NodeRuntime:
+        """The node runtime of this run where a job runs that has been scheduled; started when first needed.
 
         :raises NodeRuntimeError: if it cannot be started
         """
@@ -155,7 +158,13 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
 
         if self._runtimes is None:
             self._runtimes = NodeRuntimes(self.context)
-        return await self._runtimes.at(location)
+        return await self._runtimes.at(self.get_locations(job_name)[0], self.job_allocations[job_name].target.workdir)
+
+    @cached_property
+    def reach(self) -> Reach:
+        from streamflow_io.streaming.reach import Reach
+
+        return Reach(self)
 
     async def close(self) -> None:
         if self._run is not None:
@@ -195,6 +204,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             await super().schedule(job, binding_config, hardware_requirement)
             return
         self._run.observer.submitted(job.name)
+        binding_config = self._run.gangs.ordered(job, binding_config)
         try:
             if (storages := self._storages_of(job.name)) is None:
                 await self._schedule(job, binding_config, hardware_requirement, self._is_member(job))
@@ -213,6 +223,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def _schedule(
         self, job: Job, binding_config: BindingConfig, requirement: HardwareRequirement | None, without_cores: bool
     ) -> None:
+        self._without_cores.pop(job.name, None)
         if requirement is not None and without_cores:
             requirement = CorelessRequirement(requirement, self._without_cores)
         await super().schedule(job, binding_config, requirement)
@@ -224,6 +235,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             elif status is not Status.FIREABLE:
                 observation = await self._run.observer.ended(job_name, status)
                 self._run.storages.release(job_name, observation)
+                self._run.gangs.ended(job_name)
         # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
         await super().notify_status(job_name, status)
 
@@ -256,6 +268,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         scheduling_policy: Policy,
         available_locations: MutableMapping[str, AvailableLocation],
     ) -> MutableSequence[AvailableLocation]:
+        if self._run is not None and locations == 1:
+            cores = self._without_cores.get(job.name, hardware_requirement.cores)
+            available_locations = self._run.gangs.narrow(job, cores, available_locations)
         selected: MutableSequence[AvailableLocation] = await super()._get_locations(
             job, hardware_requirement, locations, scheduling_policy, available_locations
         )
@@ -276,6 +291,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         super()._allocate_job(job, hardware, connector, selected_locations, target)
         if (storages := self._storages_of(job.name)) is not None:
             storages.start(job.name, target, selected_locations)
+        is_io_task = storages is not None and storages.is_io_task(job.name)
+        if self._run is not None and job.name in self._without_cores and not is_io_task:
+            self._run.gangs.started(job.name, self._without_cores[job.name], selected_locations)
 
     def _storages_of(self, job_name: str) -> StorageAdmission | None:
         """The storages, if a job is to be admitted by them."""

@@ -39,11 +39,13 @@ from streamflow.workflow.step import (
 
 from streamflow_io.coordination import graph
 from streamflow_io.coordination.graph import Hop, HopKind, Input, Output, OutputKind, Route
+from streamflow_io.coordination.sites import Site
 from streamflow_io.hints import StepAnnotations, StreamingRule
 
 from .foresight import known_globs
 from .globs import file_processor, kind_of
 from .obstacles import expressions, listed, processor_obstacle, whole_file_use, whole_self_use, with_inner
+from .sites import site_of
 
 COLLECTOR = "-collector-transformer"
 
@@ -77,7 +79,7 @@ class WorkflowGraph:
             for name, port in step.input_ports.items():
                 self.readers[port].append((step, name))
         tools = [step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)]
-        self.steps = {step.name: graph.Step(step.name, self._cores(step)) for step in tools}
+        self.steps = {step.name: graph.Step(step.name, self._cores(step), self._site(step)) for step in tools}
         self.inputs = {
             (step.name, name): self._input(step, name)
             for step in tools
@@ -107,6 +109,9 @@ class WorkflowGraph:
         cores = getattr(requirement, "cores", 1)
         return None if isinstance(cores, str) else float(cores)
 
+    def _site(self, step: CWLExecuteStep) -> Site:
+        return site_of(self.schedule_step(step).binding_config)
+
     def _outputs(self, step: CWLExecuteStep) -> Iterator[Output]:
         annotations = self._annotations.get(step.name)
         for port, processor in step.output_processors.items():
@@ -117,7 +122,8 @@ class WorkflowGraph:
                     yield self._output(step, port, file_processor(processor), rules, streamable)
                 else:
                     collector = file_processor(processor)
-                    yield Output(step.name, port, kind_of(collector), globs=known_globs(step, collector))
+                    globs = known_globs(step, collector)
+                    yield Output(step.name, port, kind_of(collector), globs=globs, site=self.steps[step.name].site)
 
     def _output(
         self,
@@ -141,8 +147,6 @@ class WorkflowGraph:
             obstacle = f"{name} has secondaryFiles, which are complete only when the job has ended"
         elif processor.target is not None:
             obstacle = f"{name} is bound to another location in the StreamFlow file"
-        elif (where := self._not_local(step)) is not None:
-            obstacle = where
         elif processor.load_contents:
             stream_obstacle = f"{name} has loadContents"
         elif kind is OutputKind.DIRECTORY and listed(processor):
@@ -150,28 +154,21 @@ class WorkflowGraph:
         elif processor.file_format is not None and is_expression(processor.file_format):
             stream_obstacle = f"the format of {name} is an expression"
         globs = known_globs(step, processor)
-        return Output(step.name, port, kind, rules, streamable, obstacle, stream_obstacle, globs)
-
-    def _not_local(self, step: CWLExecuteStep) -> str | None:
-        for target in self.schedule_step(step).binding_config.targets:
-            if target.deployment.type != "local":
-                where = f"{target.deployment.name} ({target.deployment.type})"
-                return f"{step.name} runs on {where}: only local jobs stream yet"
-        return None
+        site = self.steps[step.name].site
+        return Output(step.name, port, kind, rules, streamable, obstacle, stream_obstacle, globs, site)
 
     def _input(self, step: CWLExecuteStep, name: str) -> Input:
         annotations = self._annotations.get(step.name)
         streamable = annotations is not None and name in annotations.streamable_inputs
         # Not looked for where nobody starts with his producer.
         wanted = streamable or self._starts_with_producers or self._all_obstacles
-        return Input(step.name, name, streamable, self._input_obstacle(step, name) if wanted else None)
+        obstacle = self._input_obstacle(step, name) if wanted else None
+        return Input(step.name, name, streamable, obstacle, self.steps[step.name].site)
 
     def _input_obstacle(self, step: CWLExecuteStep, name: str) -> str | None:
         shown = f"{step.name.rstrip('/')}/{name}"
         if not isinstance(step.command, CWLCommand):
             return f"{step.name} is an ExpressionTool"
-        if (where := self._not_local(step)) is not None:
-            return where
         transformer = self._workflow.steps.get(posixpath.join(step.name, name + "-token-transformer"))
         if (
             isinstance(transformer, CWLTokenTransformer)

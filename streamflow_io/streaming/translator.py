@@ -100,6 +100,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         from streamflow_io.coordination import KnownJobs, find_gangs, plan_edges, possible_routes
         from streamflow_io.hints import tool_digests
         from streamflow_io.scheduling.coordination_record import CoordinationRecord
+        from streamflow_io.scheduling.placement import gang_cores
 
         from .foresight import foresee
         from .inspect import WorkflowGraph
@@ -122,7 +123,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         for edge in edges:
             if edge.fallback is not None:
                 logger.warning(f"{edge_name(edge)} is delivered at {edge.delivery.value}: {edge.fallback}")
-        if scheduler.streams_here(any(not edge.is_plain for edge in edges)):
+        if streams := scheduler.streams_here(any(not edge.is_plain for edge in edges)):
             in_capio: frozenset[tuple[str, str]] = frozenset()
             if scheduler.config.runtime == "capio":
                 from .capio_choice import choose_capio
@@ -134,7 +135,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             file = str(self.cwl_definition.loadingOptions.fileuri or "")
             coordination = CoordinationRecord(workflow, outputs, jobs, self.plan.configure)
             possible = possible_routes(graph.routes, edges, graph.standard_outputs) if observes else ()
-            scheduler.begin(workflow, annotations, tools, streaming, file, coordination, possible)
+            together = gang_cores(gangs, graph.steps) if streams else {}
+            scheduler.begin(workflow, annotations, tools, streaming, file, coordination, possible, together)
         if observes:
             observe_jobs(workflow)
         # Modules and the translated graph live as long as the run: the collector need not look at them again and again.

@@ -1,0 +1,99 @@
+"""On which of two SSH hosts the jobs of gangs run, and I/O tasks with them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.cwl import Document, found, streamable, streaming, tool, workflow
+from tests.e2e.hosts import ADDRESSES
+from tests.e2e.support import Site
+
+# A host has the cores of this machine: two such jobs fill it.
+HALF = len(os.sched_getaffinity(0)) / 2
+STREAMED = {"port": "out", "mode": "no_update"}
+
+
+def cores(number: float) -> list[Document]:
+    return [{"class": "ResourceRequirement", "coresMin": number, "ramMin": 16}]
+
+
+def writer(rule: Document, awaited: str, number: int, needed: float = HALF) -> Document:
+    """Runs until something has been noted so often, or for half a minute."""
+    waiting = f'until [ $(grep -c {awaited} "$TRACE") -ge {number} ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done'
+    return tool(
+        f"note write; echo $part; i=0; {waiting}; note end; echo $part",
+        {"part": "int"},
+        {"out": "stdout"},
+        [streaming(rule)],
+        stdout="out.txt",
+        requirements=cores(needed),
+    )
+
+
+def reader(*hints: Document, needed: float = HALF) -> Document:
+    return tool(
+        "note read; cat $file > copy.txt",
+        {"file": streamable()},
+        {"out": found("copy.txt")},
+        list(hints),
+        requirements=cores(needed),
+    )
+
+
+def places(site: Site) -> dict[str, str]:
+    """The host of each job of the last run."""
+    return {record["job"]: record["location"].rpartition("/")[2] for record in site.records("started")}
+
+
+@pytest.mark.parametrize("io_task", [False, True])
+def test_gangs_are_on_one_host_each(hosts: Site, io_task: bool) -> None:
+    """StreamFlow alone fills the first host with producers, and sends their consumers to the other."""
+    hints = [{"class": "sfio:IOTask"}, {"class": "sfio:StorageBandwidth", "storageBW": 10}] if io_task else []
+    config: dict[str, Any] = {"storages": [hosts.storage(100, path="/scratch", scope="node")]} if io_task else {}
+    steps = {
+        "a": {"run": writer(STREAMED, "read", 2), "scatter": "part", "in": {"part": "parts"}},
+        "b": {"run": reader(*hints), "scatter": "file", "in": {"file": "a/out"}},
+    }
+    ours = hosts.run(workflow({"parts": "int[]"}, steps, {"out": "b/out"}), {"parts": [1, 2]}, config=config)
+    assert ours.ok, ours.errors
+    assert sorted(ours.files.values()) == [b"1\n1\n", b"2\n2\n"]
+    assert max(ours.times("read")) < min(ours.times("end"))
+    where = places(hosts)
+    assert where["/a/0.0"] != where["/a/0.1"]
+    assert [where["/b/0.0"], where["/b/0.1"]] == [where["/a/0.0"], where["/a/0.1"]]
+    assert hosts.leftovers() == []
+
+
+def test_a_gang_that_is_too_large_for_a_host_has_the_neighbour(hosts: Site) -> None:
+    steps = {
+        "a": {"run": writer(STREAMED, "read", 2), "in": {"part": "part"}},
+        "b": {"run": reader(), "in": {"file": "a/out"}},
+        "c": {"run": reader(), "in": {"file": "a/out"}},
+    }
+    ours = hosts.run(workflow({"part": "int"}, steps, {"one": "b/out", "other": "c/out"}), {"part": 1})
+    assert ours.ok, ours.errors
+    assert set(ours.files.values()) == {b"1\n1\n"}
+    assert max(ours.times("read")) < min(ours.times("end"))
+    where = places(hosts)
+    assert where["/a/0"] in (where["/b/0"], where["/c/0"])
+    assert where["/b/0"] != where["/c/0"]
+    assert hosts.leftovers() == []
+
+
+def test_without_streams_consumers_follow_their_data(hosts: Site) -> None:
+    """As with StreamFlow alone. The rule, which asks for no more than that, makes the run one of ours."""
+    steps = {
+        "a": {"run": writer({"port": "out"}, "write", 4, HALF - 0.2), "scatter": "part", "in": {"part": "parts"}},
+        "b": {"run": reader(needed=0.1), "scatter": "file", "in": {"file": "a/out"}},
+    }
+    ours = hosts.run(workflow({"parts": "int[]"}, steps, {"out": "b/out"}), {"parts": [1, 2, 3, 4]})
+    assert ours.ok, ours.errors
+    assert sorted(ours.files.values()) == [b"1\n1\n", b"2\n2\n", b"3\n3\n", b"4\n4\n"]
+    assert max(ours.times("write")) < min(ours.times("end"))
+    where = places(hosts)
+    assert Counter(where[f"/a/0.{part}"] for part in range(4)) == dict.fromkeys(ADDRESSES, 2)
+    assert all(where[f"/b/0.{part}"] == where[f"/a/0.{part}"] for part in range(4))

@@ -1,0 +1,176 @@
+"""StreamFlow's scheduler as ours extends it, on hosts that there are not: where the jobs of gangs are put."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamflow.core.config import BindingConfig
+from streamflow.core.deployment import DeploymentConfig, Target
+from streamflow.core.persistence import Database, DatabaseLoadingContext
+from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement
+from streamflow.core.workflow import Job, Status, Token, Workflow
+from streamflow.deployment.connector.local import LocalConnector
+from streamflow.main import build_context
+from typing_extensions import Self
+
+from streamflow_io.coordination import Configuration, Gang, KnownJobs, Step
+from streamflow_io.hints import StepAnnotations
+from streamflow_io.scheduling.coordination_record import CoordinationRecord
+from streamflow_io.scheduling.placement import gang_cores
+from streamflow_io.scheduling.scheduler import IOAwareScheduler
+from streamflow_io.streaming.token import StreamSource, StreamToken, file_value
+
+
+class Hosts(LocalConnector):  # type: ignore[misc]
+    """A deployment with hosts of so many cores; nothing is run on them."""
+
+    def __init__(self, name: str, cores: Mapping[str, float]) -> None:
+        super().__init__(name, "")
+        self._cores = cores
+
+    async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
+        return {
+            name: AvailableLocation(
+                name=name, deployment=self.deployment_name, hostname=name, hardware=Hardware(cores, 1000.0)
+            )
+            for name, cores in self._cores.items()
+        }
+
+
+class Cores(HardwareRequirement):  # type: ignore[misc]
+    def __init__(self, cores: float, memory: float = 0.0) -> None:
+        self.cores = cores
+        self.memory = memory
+
+    def eval(self, job: Job) -> Hardware:
+        return Hardware(self.cores, self.memory)
+
+    @classmethod
+    async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
+        raise NotImplementedError
+
+    async def _save_additional_params(self, database: Database) -> MutableMapping[str, Any]:
+        raise NotImplementedError
+
+
+STEPS = {path: Step(path) for path in ("/a", "/b", "/c", "/alone")}
+GANG = Gang(("/a", "/b"), ("/a",), 1)
+WIDE = Gang(("/a", "/b", "/c"), ("/a",), 1)
+
+
+class Cluster:
+    """A scheduler and its deployments."""
+
+    def __init__(
+        self,
+        directory: Path,
+        deployments: Mapping[str, Mapping[str, float]],
+        gang: Gang = GANG,
+        annotations: Mapping[str, StepAnnotations] | None = None,
+        **config: Any,
+    ) -> None:
+        self.context = build_context(
+            {
+                "path": str(directory / "streamflow.yml"),
+                "database": {"type": "default", "config": {"connection": ":memory:"}},
+                "scheduling": {"scheduler": {"type": "io-aware", "config": {"oversubscribe": "gangs", **config}}},
+            }
+        )
+        scheduler = self.context.scheduler
+        assert isinstance(scheduler, IOAwareScheduler)
+        self.scheduler = scheduler
+        workflow = Workflow(self.context, {}, "main")
+        record = CoordinationRecord(workflow, (), KnownJobs(), lambda _: Configuration("main", (), ()))
+        scheduler.begin(workflow, annotations or {}, {}, (), "", record, (), gang_cores([gang], STEPS))
+        self.targets = []
+        for name, hosts in deployments.items():
+            self.context.deployment_manager.deployments_map[name] = Hosts(name, hosts)
+            self.targets.append(Target(DeploymentConfig(name, "ssh", {})))
+
+    async def start(self, name: str, *producers: str, cores: float = 1, memory: float = 0) -> str:
+        """Start a job that reads from others that run; return its host."""
+        inputs = {producer: stream(producer) for producer in producers}
+        job = Job(name, 1, inputs, "/in", "/out", "/tmp")
+        await self.scheduler.schedule(job, BindingConfig(list(self.targets)), Cores(cores, memory))
+        self.scheduler.streaming_jobs.open(name)
+        await self.scheduler.notify_status(name, Status.RUNNING)
+        (location,) = self.scheduler.get_locations(name)
+        return str(location.name)
+
+    async def end(self, name: str, status: Status = Status.COMPLETED) -> None:
+        self.scheduler.streaming_jobs.get(name).close()
+        await self.scheduler.notify_status(name, status)
+
+
+def stream(producer: str) -> Token:
+    return StreamToken(file_value("/out/a.txt", None), StreamSource(producer, "out", "a.txt"))
+
+
+@pytest.fixture(autouse=True)
+def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+TWO = {"hosts": {"n1": 2, "n2": 2}}
+
+
+async def test_gangs_are_on_one_host_each(tmp_path: Path) -> None:
+    """StreamFlow alone fills the first host with heads, and sends their consumers to the other."""
+    cluster = Cluster(tmp_path, TWO)
+    assert [await cluster.start("/a/0.0"), await cluster.start("/a/0.1")] == ["n1", "n2"]
+    assert await cluster.start("/b/0.1", "/a/0.1") == "n2"
+    assert await cluster.start("/b/0.0", "/a/0.0") == "n1"
+
+
+async def test_a_neighbour_where_no_core_is_free(tmp_path: Path) -> None:
+    """Members hold no cores, but use them: what they use is counted for those that come later."""
+    cluster = Cluster(tmp_path, TWO, WIDE)
+    assert await cluster.start("/a/0") == "n1"
+    assert await cluster.start("/b/0", "/a/0") == "n1"
+    assert await cluster.start("/c/0", "/b/0") == "n2"
+    # They are given back.
+    await cluster.end("/b/0")
+    assert await cluster.start("/c/1", "/a/0") == "n1"
+    for name in ("/a/0", "/c/0", "/c/1"):
+        await cluster.end(name)
+    assert [await cluster.start(name) for name in ("/a/2", "/alone/0")] == ["n1", "n1"]
+
+
+async def test_with_its_producer_where_no_core_is_free_at_all(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, {"hosts": {"n1": 1, "n2": 1}})
+    assert [await cluster.start(f"/a/{number}") for number in range(2)] == ["n1", "n2"]
+    assert await cluster.start("/b/1", "/a/1") == "n2"
+    assert await cluster.start("/b/0", "/a/0") == "n1"
+
+
+async def test_a_member_goes_where_its_memory_is(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, TWO)
+    assert await cluster.start("/a/0", memory=600) == "n1"
+    assert await cluster.start("/b/0", "/a/0", memory=600) == "n2"
+
+
+async def test_without_oversubscription_a_member_takes_a_free_core(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, TWO, WIDE, oversubscribe="never")
+    assert await cluster.start("/a/0") == "n1"
+    assert await cluster.start("/b/0", "/a/0") == "n1"
+    assert await cluster.start("/c/0", "/a/0") == "n2"
+
+
+async def test_of_several_deployments_that_of_its_producer(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, {"one": {"n1": 2}, "other": {"n2": 2}})
+    cluster.targets.reverse()
+    assert await cluster.start("/a/0") == "n2"
+    cluster.targets.reverse()
+    assert await cluster.start("/b/0", "/a/0") == "n2"
+    assert await cluster.start("/alone/0", "/a/0") == "n1"
+
+
+async def test_a_job_that_fails_gives_back_what_it_used(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, TWO)
+    assert await cluster.start("/a/0") == "n1"
+    for number in range(5):
+        assert await cluster.start(f"/b/{number}", "/a/0") == "n1"
+        await cluster.end(f"/b/{number}", Status.FAILED)
