@@ -193,6 +193,17 @@ def test_a_connection_that_is_cut_is_resumed(nodes: Pair) -> None:
     proxy.close()
 
 
+@pytest.mark.parametrize("told", [0, 4, 12])
+def test_an_end_that_was_sent_but_not_seen_is_told_again(nodes: Pair, told: int) -> None:
+    assert nodes.write(1, 10_000, 0.0).wait() == 0
+    # The sender's part of the greeting, the data, and so many bytes of the end.
+    proxy = Proxy(nodes.one.address, [2 * (5 + 32) + 5 + 10_000 + told] * 2)
+    assert nodes.read(address=proxy.address).wait() == 0
+    assert nodes.has_read_all()
+    assert len(proxy.said) == 2
+    proxy.close()
+
+
 def test_a_rewrite_is_seen_across_connections(nodes: Pair) -> None:
     proxy = Proxy(nodes.one.address, [150_000])
     seen = nodes.one.base / "seen"

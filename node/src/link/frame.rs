@@ -38,9 +38,11 @@ pub enum Kind {
     /// There will be no end: why, in JSON.
     Failed,
     Keepalive,
+    /// Of the reader, its last word: it has seen how the stream ended, or wants no more.
+    Done,
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind::Hello,
     Kind::Challenge,
     Kind::Proof,
@@ -51,6 +53,7 @@ const KINDS: [Kind; 10] = [
     Kind::Committed,
     Kind::Failed,
     Kind::Keepalive,
+    Kind::Done,
 ];
 
 impl Kind {
@@ -60,7 +63,7 @@ impl Kind {
         match self {
             Self::Hello => exactly(MAGIC.len() as u32 + secret),
             Self::Challenge | Self::Proof | Self::Welcome => exactly(secret),
-            Self::Refused | Self::Keepalive => exactly(0),
+            Self::Refused | Self::Keepalive | Self::Done => exactly(0),
             Self::Request | Self::Failed => 2..=LARGEST_TEXT,
             Self::Data => 1..=LARGEST_DATA,
             Self::Committed => exactly(8),
@@ -179,7 +182,7 @@ mod tests {
                 assert!(Header::parse(Header { kind, length }.bytes()).is_err(), "{kind:?} {length}");
             }
         }
-        for kind in [0, 11, 255, b'G'] {
+        for kind in [0, 12, 255, b'G'] {
             for length in [0, 8, 32, 40] {
                 assert!(Header::parse([kind, 0, 0, 0, length]).is_err(), "{kind} {length}");
             }

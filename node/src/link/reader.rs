@@ -2,7 +2,7 @@
 //!
 //! As long as a connection cannot be had, the stream waits: only the producer's `serve` says how it ends.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -15,7 +15,7 @@ use nix::fcntl::{splice, OFlag, SpliceFFlags};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::unistd::pipe2;
 
-use super::frame::{read_header, read_payload, Kind};
+use super::frame::{read_header, read_payload, record, Kind};
 use super::listener::spawn;
 use super::request::{decode_failure, Request, Wanted};
 use super::secret::random;
@@ -177,24 +177,31 @@ impl Fetcher {
         let stream = greeting::connect(&self.link.address, &self.link.key)?;
         greeting::ask(&stream, &self.request)?;
         stream.set_read_timeout(Some(self.times.quiet))?;
+        let brought = self.bring(&stream, progress)?;
+        let _ = (&stream).write_all(&record(Kind::Done, b""));
+        Ok(brought)
+    }
+
+    fn bring(&mut self, stream: &TcpStream, progress: &mut bool) -> Result<Brought, Trouble> {
+        let mut from = stream;
         loop {
             if !has_reader(&self.sink) {
                 return Ok(Brought::Unread);
             }
-            let header = read_header(&mut &stream)?;
+            let header = read_header(&mut from)?;
             match header.kind {
                 Kind::Data => {
-                    if !self.receive(&stream, header.length as usize, progress)? {
+                    if !self.receive(stream, header.length as usize, progress)? {
                         return Ok(Brought::Unread);
                     }
                 }
                 Kind::Keepalive => *progress = true,
                 Kind::Committed => {
-                    let size = read_payload(&mut &stream, header)?;
+                    let size = read_payload(&mut from, header)?;
                     return Ok(Brought::End(self.compare(&size)));
                 }
                 Kind::Failed => {
-                    let failure = decode_failure(&read_payload(&mut &stream, header)?);
+                    let failure = decode_failure(&read_payload(&mut from, header)?);
                     return Ok(Brought::End(Err(failure)));
                 }
                 other => return Err(Trouble::Broken(format!("{other:?} came instead of data"))),
@@ -260,12 +267,10 @@ impl Fetcher {
 mod tests {
     use super::*;
     use std::fs::File;
-    use std::io::{Read, Write};
+    use std::io::Read;
     use std::net::{SocketAddr, TcpListener};
     use std::path::PathBuf;
     use std::thread::JoinHandle;
-
-    use crate::link::frame::record;
 
     const HASTY: Times = Times {
         quiet: Duration::from_millis(50),

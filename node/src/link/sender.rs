@@ -1,7 +1,7 @@
 //! One connection of one stream: sends what the producer writes as it grows, and how it ends.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{send, setsockopt, sockopt, MsgFlags};
 
-use super::frame::{record, Header, Kind, LARGEST_DATA};
+use super::frame::{read_header, record, Header, Kind, LARGEST_DATA};
 use super::listener::Listener;
 use super::notifier::Bell;
 use super::request::{encode_failure, Request};
@@ -22,6 +22,8 @@ const TICK: u16 = 100;
 const SLOW_TICK: u16 = 1000;
 /// A reader that hears nothing for some time thinks that the connection is broken.
 const SILENCE: Duration = Duration::from_secs(5);
+/// A record of which the beginning has come is complete after so long.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Serves a request, to the end of the stream or of the connection.
 pub fn serve(listener: &Listener, stream: TcpStream, request: Request) {
@@ -30,13 +32,13 @@ pub fn serve(listener: &Listener, stream: TcpStream, request: Request) {
     let Ok(known) = listener.streams.take(wanted, &stream) else { return };
     let mut source = known.unwrap_or_else(|| listener.source(wanted));
     let mut sender = Sender { outlet: Outlet::new(stream), bell: listener.bell() };
-    let seen_to_the_end = if source.resume(request.offset) {
+    let done = if source.resume(request.offset) {
         sender.send_all(&mut source)
     } else {
         // It was abandoned, and what was sent of it can no longer be compared with the file.
         sender.conclude(Kind::Failed, &encode_failure(&Failure::Producer("the stream was abandoned".into())))
     };
-    listener.streams.give_back(wanted, (seen_to_the_end != Ok(true)).then_some(source));
+    listener.streams.give_back(wanted, (done != Ok(true)).then_some(source));
 }
 
 struct Sender {
@@ -45,7 +47,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Returns whether the reader has seen how the stream ended.
+    /// Returns whether the reader has seen how the stream ended, or wants no more of it: it said so.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -56,7 +58,11 @@ impl Sender {
             match self.send_some(source) {
                 Err(failure) => return self.fail(&failure),
                 Ok(Step::Moved) => spoken = Instant::now(),
-                Ok(Step::Full) => self.wait(source, PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK)?,
+                Ok(Step::Full) => {
+                    if self.wait(source, PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK)? {
+                        return Ok(true);
+                    }
+                }
                 Ok(Step::Unread) => return Err(Errno::EPIPE),
                 // The file has become shorter than the record that was begun: another connection will see why.
                 Ok(Step::Waiting | Step::Complete) if self.outlet.left > 0 => return Err(Errno::EPIPE),
@@ -70,7 +76,9 @@ impl Sender {
                         spoken = Instant::now();
                         self.outlet.keep_alive()?;
                     }
-                    self.wait(source, PollFlags::POLLIN, TICK)?;
+                    if self.wait(source, PollFlags::POLLIN, TICK)? {
+                        return Ok(true);
+                    }
                 }
             }
         }
@@ -85,8 +93,8 @@ impl Sender {
         }
     }
 
-    /// Waits for the reader, or for news of the file.
-    fn wait(&mut self, source: &mut Source, events: PollFlags, milliseconds: u16) -> nix::Result<()> {
+    /// Waits for the reader, or for news of the file; true: the reader wants no more.
+    fn wait(&mut self, source: &mut Source, events: PollFlags, milliseconds: u16) -> nix::Result<bool> {
         let bell = self.bell.iter().map(|bell| PollFd::new(bell.as_fd(), PollFlags::POLLIN));
         let mut descriptors: Vec<PollFd> =
             std::iter::once(PollFd::new(self.outlet.stream.as_fd(), events)).chain(bell).collect();
@@ -95,9 +103,10 @@ impl Sender {
         if self.bell.as_ref().is_some_and(Bell::rang) {
             source.growth_notice();
         }
-        // A reader says nothing any more.
         if found.difference(PollFlags::POLLOUT).is_empty() {
-            Ok(())
+            Ok(false)
+        } else if self.outlet.is_dismissed(Some(LAST_WORD)) {
+            Ok(true)
         } else {
             Err(Errno::EPIPE)
         }
@@ -112,12 +121,10 @@ impl Sender {
         self.conclude(Kind::Failed, &encode_failure(failure))
     }
 
-    /// Says the last word, and waits until the reader has heard it.
+    /// Says how the stream ended, and waits until the reader has heard it.
     fn conclude(&mut self, kind: Kind, payload: &[u8]) -> nix::Result<bool> {
         self.outlet.say(kind, payload)?;
-        let _ = self.outlet.stream.set_nonblocking(false);
-        let _ = self.outlet.stream.set_read_timeout(None);
-        Ok(matches!((&self.outlet.stream).read(&mut [0]), Ok(0)))
+        Ok(self.outlet.is_dismissed(None))
     }
 }
 
@@ -197,6 +204,14 @@ impl Outlet {
         self.stream.set_write_timeout(None).map_err(broken)?;
         (&self.stream).write_all(&record(kind, payload)).map_err(broken)?;
         self.stream.set_nonblocking(true).map_err(broken)
+    }
+
+    /// Whether the reader says that it is done, within `limit`. That the connection was closed in good order says
+    /// nothing: that may have been somebody on the way.
+    fn is_dismissed(&self, limit: Option<Duration>) -> bool {
+        let _ = self.stream.set_nonblocking(false);
+        let _ = self.stream.set_read_timeout(limit);
+        matches!(read_header(&mut &self.stream), Ok(Header { kind: Kind::Done, .. }))
     }
 
     /// Ends the connection at once, and what the reader has not taken of it.
