@@ -79,7 +79,7 @@ class RemoteNode(Node):
         options = ("--remote", "--shared") if shared else ("--remote",)
         super().__init__(binary, base, options, wrapper)
 
-    def start(
+    def start(  # type: ignore[override]  # the options of its superclass are passed on
         self,
         name: str,
         command: Sequence[str | bytes | Path],

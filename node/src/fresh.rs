@@ -1,7 +1,8 @@
 //! Files that another machine writes.
 //!
 //! NFS and its like answer from memory, for a minute at times: that there is no file of this name, how large a file is.
-//! They ask their server when something is opened (close-to-open consistency, nfs(5)).
+//! They ask their server when something is opened (close-to-open consistency, nfs(5)), and send it what is written when
+//! they like to, unless they are asked.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -39,9 +40,25 @@ pub fn is_missing(path: &Path) -> bool {
 
 /// Makes an open file show what others have written to it. Costs little where that is always so.
 pub fn refresh(file: &File, path: &Path) {
-    if fstatfs(file).is_ok_and(|found| REMEMBERING.contains(&(i128::from(found.filesystem_type().0) & 0xFFFF_FFFF))) {
+    if is_remembered(file) {
         drop(File::open(path));
     }
+}
+
+/// Makes others see what was written to an open file, which costs little where they always do.
+///
+/// # Errors
+/// When the server refuses it, for lack of space for instance.
+pub fn publish(file: &File) -> io::Result<()> {
+    if is_remembered(file) {
+        file.sync_data()
+    } else {
+        Ok(())
+    }
+}
+
+fn is_remembered(file: &File) -> bool {
+    fstatfs(file).is_ok_and(|found| REMEMBERING.contains(&(i128::from(found.filesystem_type().0) & 0xFFFF_FFFF)))
 }
 
 #[cfg(test)]
@@ -58,5 +75,6 @@ mod tests {
         std::fs::write(&path, "text").unwrap();
         assert!(exists(&path) && !is_missing(&path) && is_missing(&path.join("below")));
         refresh(&open(&path).unwrap(), &path);
+        publish(&open(&path).unwrap()).unwrap();
     }
 }

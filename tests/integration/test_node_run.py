@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node_support import output, wait_for
+from tests.node_support import built, output, wait_for
 from tests.remote_support import (
     TREE,
     RemoteNode,
@@ -240,3 +240,21 @@ def test_kill(shared: RemoteNode, killed: Sequence[str], stream: bool) -> None:
     else:
         assert (job.exit()["reason"], job.exit()["success"]) == ("lost" if "exec" in killed else "driver", False)
         wait_for(lambda: job.served()[-1]["event"] == "exit", "exit printed")
+
+
+def test_no_space_for_events(tmp_path: Path) -> None:
+    """A success that nobody hears of is none: in a run directory that is full, in a mount that only the job sees."""
+    script = """
+    mount -t tmpfs -o size=64k tmpfs "$1" && mkdir -p "$1/run/jobs/j" && echo '{"name": "j"}' > "$1/run/jobs/j/job.json"
+    dd if=/dev/zero of="$1/full" 2> "$1.said"; exec "$0" run --job "$1/run/jobs/j" -- true
+    """
+    full = tmp_path / "full"
+    full.mkdir()
+    words = ["unshare", "--mount", "sh", "-c", script, str(built()), str(full)]
+    if os.geteuid() != 0 or subprocess.run([*words[:3], "-c", "true"], check=False).returncode:
+        pytest.skip("needs root, and a namespace for mounts")
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    result = subprocess.run(words, capture_output=True, check=False, timeout=30, env=environment)
+    assert result.returncode == 75
+    assert b"No space left" in result.stderr
+    assert not list(tmp_path.glob("streamflow-io-*"))

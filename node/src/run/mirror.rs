@@ -6,10 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-
 use crate::event::{Event, Exit, Seen};
 use crate::follow::Follower;
+use crate::fresh;
 
 /// How long the last events may fail to be written.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -26,6 +25,8 @@ pub struct Mirror {
     started: bool,
     ended: bool,
     failure: Option<String>,
+    /// The failure is for ever.
+    broken: bool,
 }
 
 impl Mirror {
@@ -42,7 +43,7 @@ impl Mirror {
             ));
         }
         let (unwritten, path) = (Vec::new(), path.to_owned());
-        Ok(Self { path, shared, source: None, unwritten, started: false, ended: false, failure: None })
+        Ok(Self { path, shared, source: None, unwritten, started: false, ended: false, failure: None, broken: false })
     }
 
     /// Says where the events come from; the file need not exist yet.
@@ -79,7 +80,7 @@ impl Mirror {
         self.take(line.trim_end().as_bytes());
         self.write();
         let deadline = Instant::now() + LAST_WORDS;
-        while self.failure.is_some() && self.path.exists() && Instant::now() < deadline {
+        while self.failure.is_some() && !self.broken && self.path.exists() && Instant::now() < deadline {
             std::thread::sleep(PAUSE);
             self.write();
         }
@@ -97,10 +98,14 @@ impl Mirror {
     }
 
     fn write(&mut self) {
-        if self.unwritten.is_empty() {
+        if self.unwritten.is_empty() || self.broken {
             return;
         }
         self.failure = self.append().err().map(|error| format!("{}: {error}", self.path.display()));
+        if self.unwritten.is_empty() && self.failure.is_some() {
+            // What was lost on the way is unknown, and nothing may follow a gap.
+            self.broken = true;
+        }
     }
 
     fn append(&mut self) -> io::Result<()> {
@@ -111,11 +116,7 @@ impl Mirror {
                 Err(error) => return Err(error),
             }
         }
-        // NFS sends what is written when it likes to, unless it is asked; only then it says that there is no space.
-        match nix::unistd::fdatasync(&self.shared) {
-            Err(error @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EIO)) => Err(error.into()),
-            _ => Ok(()),
-        }
+        fresh::publish(&self.shared)
     }
 }
 
