@@ -20,6 +20,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::AddWatchFlags;
 use nix::sys::signal::{kill, SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::{umask, Mode};
 use nix::unistd::Pid;
 
 use self::lifeline::Lifeline;
@@ -103,6 +104,8 @@ fn take_signals() -> io::Result<SignalFd> {
 
 impl Server {
     fn new(directory: &Path, options: Options) -> io::Result<Self> {
+        // Whatever it makes is the user's alone; it starts no programs, who would inherit this.
+        let _ = umask(Mode::S_IRWXG | Mode::S_IRWXO);
         DirBuilder::new().mode(0o700).create(directory)?;
         let directory = directory.canonicalize()?;
         let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };
