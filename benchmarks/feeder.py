@@ -85,7 +85,7 @@ def _feeder(case: Case, files: Sequence[Path], events: Path) -> Variant:
             commands = []
             for number in range(case.consumers):
                 (into := directory / f"fifos.{number}").mkdir()
-                commands.append(_wrap(runtime, into, files, events) + bash_readers(reader, files, into))
+                commands.append(await _wrap(runtime, into, files, events) + bash_readers(reader, files, into))
             return await asyncio.to_thread(run, commands, directory)
 
         return with_runtime(directory, action)
@@ -111,14 +111,14 @@ def bash_readers(reader: str, files: Sequence[Path], into: Path = Path()) -> lis
     return ["bash", "-euo", "pipefail", "-c", script, "bash", str(into), *map(str, files)]
 
 
-def _wrap(runtime: EmbeddedRuntime, into: Path, files: Sequence[Path], events: Path) -> list[str]:
+async def _wrap(runtime: EmbeddedRuntime, into: Path, files: Sequence[Path], events: Path) -> list[str]:
     inputs = tuple(
         InputStream(
             name=file.name, port="data", path=str(file), events=str(events), target={"fifo": str(into / file.name)}
         )
         for file in files
     )
-    return runtime.create_job("consumer").wrap(JobSpec(name="consumer", inputs=inputs))
+    return await (await runtime.create_job("consumer")).wrap(JobSpec(name="consumer", inputs=inputs))
 
 
 def _write_files(directory: Path, case: Case) -> list[Path]:

@@ -103,8 +103,8 @@ def _measure(make_job: MakeJob, directory: Path) -> Outcome:
     native, _ = _times([], _write(native_directory / _FILE), native_directory)
 
     async def action(runtime: EmbeddedRuntime) -> tuple[dict[str, float], float]:
-        job = runtime.create_job(spec.name)
-        running = asyncio.create_task(asyncio.to_thread(_times, job.wrap(spec), path, directory))
+        job = await runtime.create_job(spec.name)
+        running = asyncio.create_task(asyncio.to_thread(_times, await job.wrap(spec), path, directory))
         warned = asyncio.create_task(first_warning(job))
         await asyncio.wait({running, warned}, return_when=asyncio.FIRST_COMPLETED)
         if warned.done() and (warning := warned.result()) is not None:

@@ -63,8 +63,8 @@ def measure_wrapper(directory: Path) -> Sample:
     true, sleep = (_absolute(name) for name in ("true", "sleep"))
 
     async def measure(runtime: EmbeddedRuntime) -> Sample:
-        wrapped = [[*_wrap(runtime, directory, number), true] for number in range(WRAPPED_JOBS)]
-        sleeping = [*_wrap(runtime, directory, WRAPPED_JOBS), sleep, str(_SLEEP_SECONDS)]
+        wrapped = [[*await _wrap(runtime, directory, number), true] for number in range(WRAPPED_JOBS)]
+        sleeping = [*await _wrap(runtime, directory, WRAPPED_JOBS), sleep, str(_SLEEP_SECONDS)]
         return await asyncio.to_thread(_measure, [true], wrapped, sleeping)
 
     return with_runtime(directory, measure)
@@ -78,13 +78,13 @@ def _measure(bare: Sequence[str], wrapped: Sequence[Sequence[str]], sleeping: Se
     return Sample(wall=wall, window=wall, further=further)
 
 
-def _wrap(runtime: EmbeddedRuntime, directory: Path, number: int) -> list[str]:
+async def _wrap(runtime: EmbeddedRuntime, directory: Path, number: int) -> list[str]:
     root = directory / "jobs" / str(number)
     root.mkdir(parents=True)
     globs = ("*.txt",)
     rule = OutputRule(globs=globs, committed="on_close")
     output = WatchedOutput(port="output", root=str(root), globs=globs, kind="file", rules=(rule,))
-    return runtime.create_job(str(number)).wrap(JobSpec(name=str(number), outputs=(output,)))
+    return await (await runtime.create_job(str(number))).wrap(JobSpec(name=str(number), outputs=(output,)))
 
 
 def _absolute(program: str) -> str:

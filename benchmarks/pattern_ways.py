@@ -115,24 +115,29 @@ class _Run:
         self._pattern = pattern
         self._way = way
         self._directory = directory
-        self._producers = [runtime.create_job("producer") for _ in pattern.producers]
-        self._consumers = [runtime.create_job("consumer") for _ in pattern.consumers]
-        self._producer_commands = [
-            [*job.wrap(_producer_spec(pattern, number, directory)), *command]
-            for number, (job, command) in enumerate(zip(self._producers, _producers(pattern, directory), strict=True))
-        ]
-        self._consumer_commands = [self._consumer(number) for number in range(len(pattern.consumers))]
+        self._runtime = runtime
+        self._producers: list[NodeJob] = []
+        self._consumers: list[NodeJob] = []
 
     async def run(self) -> Outcome:
+        self._producers = [await self._runtime.create_job("producer") for _ in self._pattern.producers]
+        self._consumers = [await self._runtime.create_job("consumer") for _ in self._pattern.consumers]
+        producer_commands = [
+            [*await job.wrap(_producer_spec(self._pattern, number, self._directory)), *command]
+            for number, (job, command) in enumerate(
+                zip(self._producers, _producers(self._pattern, self._directory), strict=True)
+            )
+        ]
+        consumer_commands = [await self._consumer(number) for number in range(len(self._pattern.consumers))]
         producing, consuming = _make(self._directory, "producing"), _make(self._directory, "consuming")
         start = time.monotonic()
-        producers = asyncio.create_task(asyncio.to_thread(run, self._producer_commands, producing))
+        producers = asyncio.create_task(asyncio.to_thread(run, producer_commands, producing))
         if self._way.delivery == "commit":
             committed = await asyncio.gather(*(self._is_complete(job) for job in self._producers))
             if not all(committed):
                 await producers
                 raise CommandError("a producer has ended without having committed its outputs")
-        await asyncio.gather(producers, asyncio.to_thread(run, self._consumer_commands, consuming))
+        await asyncio.gather(producers, asyncio.to_thread(run, consumer_commands, consuming))
         seconds = time.monotonic() - start
         for job in self._consumers:
             if (warning := await first_warning(job)) is not None:
@@ -148,19 +153,19 @@ class _Run:
                     return True
         return False
 
-    def _consumer(self, number: int) -> list[str]:
+    async def _consumer(self, number: int) -> list[str]:
         consumer, job = self._pattern.consumers[number], self._consumers[number]
         inputs = list(self._pattern.inputs(consumer))
         command = consumer.listing if self._way.listing else consumer.command
         if self._way.delivery == "commit":
-            return [*job.wrap(JobSpec(name="consumer")), *_consume(self._pattern, consumer, self._directory)]
+            return [*await job.wrap(JobSpec(name="consumer")), *_consume(self._pattern, consumer, self._directory)]
         into = _make(self._directory, f"consumer.{number}")
         targets = [into / f"{producer}.{output.name}" for producer, output in inputs]
         if self._way.delivery == "stream":
             spec = JobSpec(name="consumer", inputs=tuple(map(self._stream, inputs, targets)))
         else:
             spec = JobSpec(name="consumer", gates=tuple(map(self._gate, inputs, targets)))
-        return [*job.wrap(spec), *command, *map(str, targets)]
+        return [*await job.wrap(spec), *command, *map(str, targets)]
 
     def _stream(self, source: tuple[int, Output], target: Path) -> InputStream:
         producer, output = source

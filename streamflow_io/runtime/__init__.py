@@ -1,7 +1,9 @@
 """The driver's side of the node runtimes: starting jobs under `sfio-node` and following what happens to them."""
 
-from .embedded import EmbeddedRuntime, NodeJob, NodeRuntimeError, find_sfio_node
-from .protocol import Event, ExitEvent, GatedInput, InputStream, JobSpec, OutputRule, WatchedOutput
+from .embedded import EmbeddedRuntime, find_sfio_node
+from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from .node_runtimes import NodeRuntimes
+from .protocol import Event, ExitEvent, GatedInput, InputStream, JobSpec, Link, OutputRule, WatchedOutput
 
 __all__ = [
     "EmbeddedRuntime",
@@ -10,8 +12,11 @@ __all__ = [
     "GatedInput",
     "InputStream",
     "JobSpec",
+    "Link",
     "NodeJob",
+    "NodeRuntime",
     "NodeRuntimeError",
+    "NodeRuntimes",
     "OutputRule",
     "WatchedOutput",
     "find_sfio_node",

@@ -23,7 +23,8 @@ from streamflow_io.coordination.capio_mapping import job_directory
 from streamflow_io.coordination.configuration import Configuration
 
 from .capio_installation import SERVER, CapioError, Installation
-from .embedded import EmbeddedRuntime, NodeJob, NodeRuntimeError
+from .embedded import EmbeddedRuntime
+from .node_runtime import NodeJob, NodeRuntimeError
 from .protocol import JobSpec
 
 logger = logging.getLogger("streamflow")
@@ -72,11 +73,11 @@ class CapioServer:
     def __init__(self, installation: Installation, runtime: EmbeddedRuntime, name: str, job: NodeJob) -> None:
         self.installation = installation
         self.name = name
-        self.directory = job.directory / "d"
+        self.directory = Path(job.directory) / "d"
         self.version: str | None = None
         self._runtime = runtime
         self._job = job
-        self._log = job.directory / "capio.log"
+        self._log = Path(job.directory) / "capio.log"
         self._number = 0
 
     @classmethod
@@ -95,15 +96,15 @@ class CapioServer:
         from streamflow_io.coordination.capio_cl import write_capio_cl
 
         name = f"{_PREFIX}-{os.getpid()}-{os.urandom(4).hex()}"
-        job = runtime.create_job("capio")
+        job = await runtime.create_job("capio")
         server = cls(installation, runtime, name, job)
         server.directory.mkdir()
-        configuration = job.directory / "capio-cl.json"
+        configuration = Path(job.directory) / "capio-cl.json"
         document = write_capio_cl(configure(name, str(server.directory)), "1.0")
         configuration.write_text(json.dumps(document, indent=1), encoding="utf-8")
         command = ["/bin/sh", "-c", _SUPERVISOR, "capio", name, str(installation.server), "-c", str(configuration)]
         spec = JobSpec(name="capio_server", stdout=str(server._log), stderr=str(server._log))
-        await _spawn(job, spec, command, {**os.environ, **server._environment()}, job.directory)
+        await _spawn(job, spec, command, {**os.environ, **server._environment()}, Path(job.directory))
         try:
             await server._wait_until_ready()
         except BaseException:
@@ -162,7 +163,7 @@ class CapioServer:
 
     async def start_client(self, *arguments: str, application: str, stdout: Path | None = None) -> NodeJob:
         """Start it, and do not wait for its end."""
-        job = self._runtime.create_job(f"capio-{arguments[0]}")
+        job = await self._runtime.create_job(f"capio-{arguments[0]}")
         said = str(job.directory / "said")
         command = [*self.application(application), sys.executable, "-I", "-S", str(_CLIENT), *arguments]
         spec = JobSpec(name=arguments[0], stdout=said if stdout is None else str(stdout), stderr=said)
@@ -184,7 +185,7 @@ class CapioServer:
         if not job.exit.done():
             raise CapioError(self.why_ended() if self.has_ended else f"CAPIO does not answer ({what})")
         if not (event := job.exit.result()).success:
-            said = job.directory / "said"
+            said = Path(job.directory) / "said"
             text = said.read_text(errors="replace").strip() if said.exists() else ""
             raise CapioError(f"with CAPIO's library, `{what}` fails: {text[-500:] or event}")
 
@@ -286,7 +287,7 @@ async def _spawn(
     job: NodeJob, spec: JobSpec, command: Sequence[str], environment: Mapping[str, str], directory: Path
 ) -> None:
     await asyncio.create_subprocess_exec(
-        *job.wrap(spec),
+        *await job.wrap(spec),
         *command,
         cwd=directory,
         env=dict(environment),

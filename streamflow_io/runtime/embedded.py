@@ -6,29 +6,19 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from .protocol import EVENT, Event, ExitEvent, JobSpec, StartedEvent
+from .node_runtime import ENDED, NodeJob, NodeRuntime, NodeRuntimeError
 
 logger = logging.getLogger("streamflow")
 
 _START_SECONDS = 10.0
-_STOP_SECONDS = 15.0
 _LINE_LIMIT = 2**20
-_ENDED = "sfio-node serve has ended"
-
-
-class NodeRuntimeError(Exception):
-    """The node runtime cannot be used; says why."""
 
 
 def find_sfio_node() -> Path:
@@ -49,110 +39,18 @@ def find_sfio_node() -> Path:
     )
 
 
-class NodeJob:
-    """A job under `sfio-node exec`, as the driver sees it.
-
-    :ivar directory: its directory in the run directory
-    :ivar exit: its last event, when it has come
-    """
-
-    def __init__(self, runtime: EmbeddedRuntime, identifier: str, directory: Path) -> None:
-        self.identifier = identifier
-        self.directory = directory
-        self.exit: asyncio.Future[ExitEvent] = asyncio.get_running_loop().create_future()
-        self._runtime = runtime
-        self._launched = False
-        self._pid: int | None = None
-        self._events: asyncio.Queue[Event | NodeRuntimeError] = asyncio.Queue()
-
-    @property
-    def events_path(self) -> Path:
-        return self.directory / "events.jsonl"
-
-    @property
-    def pid(self) -> int | None:
-        """The process of its `sfio-node exec`, when it runs."""
-        return self._pid
-
-    def wrap(self, spec: JobSpec) -> list[str]:
-        """Write `job.json` and give the words to put before the command that shall run as this job."""
-        self._launched = True
-        text = spec.model_dump_json(by_alias=True, exclude_none=True)
-        (self.directory / "job.json").write_text(text, encoding="utf-8")
-        return [str(self._runtime.binary), "exec", "--job", str(self.directory), "--"]
-
-    async def events(self) -> AsyncIterator[Event]:
-        """The events of the job, in order; ends after the exit event. For one reader.
-
-        :raises NodeRuntimeError: if the node runtime ends before the job
-        """
-        while True:
-            event = await self._events.get()
-            if isinstance(event, NodeRuntimeError):
-                raise event
-            yield event
-            if isinstance(event, ExitEvent):
-                return
-
-    def has_started(self) -> bool:
-        """Whether the wrapper of the job has come to run.
-
-        :raises NodeRuntimeError: if the node runtime has ended, and what tells is gone
-        """
-        if not self.directory.exists():
-            raise NodeRuntimeError(_ENDED)
-        return self.events_path.exists()
-
-    def abandon(self) -> None:
-        """Its command has ended without the wrapper, or will never be started."""
-        self._launched = False
-
-    async def cancel(self) -> None:
-        """End the job's process tree; returns when it has ended. Does nothing for a job that does not run."""
-        if self.exit.done() or not self._launched:
-            return
-        try:
-            # Found by a wrapper that is about to start, too.
-            (self.directory / "cancel").touch()
-        except OSError:
-            # No space, or the run directory is gone.
-            self._terminate()
-        with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
-            await asyncio.wait_for(asyncio.shield(self.exit), _STOP_SECONDS)
-
-    def _terminate(self) -> None:
-        if self._pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGTERM)
-
-    def receive(self, event: Event) -> None:
-        if isinstance(event, StartedEvent):
-            self._pid = event.pid
-        self._events.put_nowait(event)
-        if isinstance(event, ExitEvent) and not self.exit.done():
-            self.exit.set_result(event)
-
-    def lose(self, reason: str) -> None:
-        error = NodeRuntimeError(reason)
-        self._events.put_nowait(error)
-        if not self.exit.done():
-            self.exit.set_exception(error)
-            self.exit.exception()  # It may be that nobody waits for it.
-
-
-class EmbeddedRuntime:
+class EmbeddedRuntime(NodeRuntime):
     """The node runtime of this driver on its own node.
 
     The run directory and every process of every job end with the driver, however it ends: `sfio-node serve` sees its
     standard input close.
     """
 
+    directory: Path
+
     def __init__(self, binary: Path, directory: Path, process: asyncio.subprocess.Process) -> None:
-        self.binary = binary
-        self.directory = directory
+        super().__init__("the driver's node", str(binary), directory)
         self._process = process
-        self._jobs: dict[str, NodeJob] = {}
-        self._count = 0
         self._readers = asyncio.gather(self._read(), self._log())
 
     @staticmethod
@@ -201,28 +99,36 @@ class EmbeddedRuntime:
             raise NodeRuntimeError(f"{binary} serve does not start: {message or 'it says nothing'}")
         return cls(binary, directory, process)
 
-    def create_job(self, name: str) -> NodeJob:
-        """Make the directory of a new job.
-
-        :param name: for people who read it; need not be unique
-        :raises NodeRuntimeError: if the runtime has ended
-        """
+    async def create_job(self, name: str) -> NodeJob:
         if self._process.returncode is not None:
-            raise NodeRuntimeError(_ENDED)
-        self._count += 1
-        readable = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80]
-        identifier = f"{self._count:06d}-{readable}"
-        directory = self.directory / "jobs" / identifier
-        directory.mkdir(mode=0o700)
-        job = self._jobs[identifier] = NodeJob(self, identifier, directory)
+            raise NodeRuntimeError(ENDED)
+        job = await super().create_job(name)
+        Path(job.directory).mkdir(mode=0o700)
         return job
 
+    async def write_spec(self, job: NodeJob, text: str) -> None:
+        Path(job.directory, "job.json").write_text(text, encoding="utf-8")
+
+    async def has_events(self, job: NodeJob) -> bool:
+        if not Path(job.directory).exists():
+            raise NodeRuntimeError(ENDED)
+        return Path(job.events_path).exists()
+
+    async def request_cancel(self, job: NodeJob) -> None:
+        try:
+            # Found by a wrapper that is about to start, too.
+            Path(job.directory, "cancel").touch()
+        except OSError:
+            # No space, or the run directory is gone.
+            if job.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(job.pid, signal.SIGTERM)
+
     async def close(self) -> None:
-        """End all jobs and the runtime; nothing is left. May be called twice."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+            await asyncio.wait_for(self._process.wait(), self.stop_seconds)
         except asyncio.TimeoutError:
             logger.warning(f"sfio-node serve (process {self._process.pid}) does not end: killing it")
             with contextlib.suppress(ProcessLookupError):
@@ -235,19 +141,9 @@ class EmbeddedRuntime:
         assert self._process.stdout is not None
         with contextlib.suppress(asyncio.CancelledError):
             async for line in self._process.stdout:
-                try:
-                    event = EVENT.validate_json(line)
-                except ValidationError as error:
-                    logger.error(f"sfio-node says what is not understood: {line!r}: {error}")
-                    continue
-                if (job := self._jobs.get(event.job)) is not None:
-                    job.receive(event)
-                    if isinstance(event, ExitEvent):
-                        del self._jobs[event.job]
+                self.receive(line)
         # What is left will not be told how it ends.
-        for job in self._jobs.values():
-            job.lose(_ENDED)
-        self._jobs.clear()
+        self.lose(ENDED)
 
     async def _log(self) -> None:
         assert self._process.stderr is not None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 from pydantic.alias_generators import to_camel
+from typing_extensions import Self
 
 
 class _Message(BaseModel):
@@ -32,19 +33,40 @@ class WatchedOutput(_Message):
     rules: tuple[OutputRule, ...]
 
 
+class Link(_Message):
+    """Where the streams of a job on another host are read.
+
+    :ivar address: `IP:PORT` of the `serve` that the producer's job belongs to; IPv6 in brackets
+    :ivar job: the producer's job there
+    :ivar key: the file with the key of the run, on the host of the reader
+    """
+
+    address: str
+    job: str
+    key: str
+
+
 class InputStream(_Message):
     """A file that is fed to the command while its producer writes it.
 
-    :ivar path: the file
-    :ivar events: the events of the producer's job, in which `port` names the output
+    :ivar path: the file, where its producer writes it
+    :ivar events: the events of the producer's job, in which `port` names the output; or
+    :ivar link: how they are had from another host: one of the two
     :ivar target: `{"fifo": PATH}`, or `{"stdin": True}`
     """
 
     name: str
     port: str
     path: str
-    events: str
+    events: str | None = None
+    link: Link | None = None
     target: dict[str, str | bool]
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if (self.events is None) == (self.link is None):
+            raise ValueError("a stream has either events or a link")
+        return self
 
 
 class GatedInput(_Message):
@@ -93,6 +115,19 @@ class JobSpec(_Message):
     gates: tuple[GatedInput, ...] = ()
     measure: bool = False
     observed: tuple[ObservedInput, ...] | None = None
+
+
+class ReadyEvent(BaseModel):
+    """The first that `serve` prints.
+
+    :ivar address: `IP:PORT` where its links listen, if it was to
+    :ivar message: why there is none, if it was to
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    event: Literal["ready"]
+    address: str | None = None
+    message: str | None = None
 
 
 class _Event(BaseModel):

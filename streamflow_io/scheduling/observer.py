@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from streamflow.core.deployment import Connector
+from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Status
 from streamflow.log_handler import logger
@@ -42,9 +44,9 @@ _STATUSES: dict[Status, EndStatus] = {
 class JobObserver:
     """Follows the jobs of annotated workflows.
 
-    Jobs of I/O tasks, and those with a storageBW, run under the node runtime if they are local: it measures them.
-    Without it the driver's times are taken. With `observe: true` all local jobs do, and what they do with their files
-    is recorded.
+    Jobs of I/O tasks, and those with a storageBW, run under the node runtime where there is one: it measures them.
+    Without it the driver's times are taken. With `observe: true` all jobs do, and what they do with their files is
+    recorded.
 
     :param annotations: by step path: the steps to observe
     :param streaming: the steps whose jobs run under the node runtime anyway; they tell :meth:`measured` of it
@@ -70,10 +72,12 @@ class JobObserver:
         self._specs: dict[str, JobSpec] = {}
         self._files: dict[str, JobFiles] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
-        # By the output directory of a job, its name.
-        self._origins: dict[str, str] = {}
+        # By location and output directory of a job, its name.
+        self._origins: dict[tuple[str, str], str] = {}
         self._warnings: set[str] = set()
         self._can_measure = scheduler.config.runtime != "off"
+        # Locations without a node runtime.
+        self._unmeasured: set[str] = set()
         if self._observes and not self._can_measure:
             logger.warning("Nothing is observed in this run: `runtime: off`")
 
@@ -94,8 +98,8 @@ class JobObserver:
                 time=self._open[job_name], job=job_name, step=step, location=f"{location.deployment}/{location.name}"
             )
         )
-        if location.local and step not in self._streaming and self._is_measured(step):
-            await self._create_node_job(job_name)
+        if step not in self._streaming and self._is_measured(step):
+            await self._create_node_job(job_name, location)
 
     async def ended(self, job_name: str, status: Status) -> Observation | None:
         """A job has ended, however.
@@ -142,9 +146,9 @@ class JobObserver:
             return spec
         from streamflow_io.streaming.spec import observed
 
-        if not self._scheduler.get_locations(job.name)[0].local:
-            return spec
-        self._origins[os.path.realpath(job.output_directory)] = job.name
+        if job.name not in self._node_jobs and get_job_step_name(job.name) not in self._streaming:
+            return spec  # There is no node runtime.
+        self._origins[_place(self._scheduler.get_locations(job.name)[0], job.output_directory)] = job.name
         spec = self._specs[job.name] = observed(spec, step, job)
         self._files[job.name] = JobFiles(spec)
         if (node_job := self._node_jobs.get(job.name)) is not None:
@@ -171,16 +175,29 @@ class JobObserver:
         of, now = Identity(job_name, get_job_step_name(job_name)), time.time()
         for output in files.outputs(of, now, usage.ended):
             self._record(output)
-        for used in files.inputs(of, now, self._origin):
+        for used in files.inputs(of, now, partial(self._origin, job_name)):
             self._record(used)
 
-    def _origin(self, path: str) -> tuple[str | None, str]:
-        """The job whose output a file is, and its path relative to the output directory."""
-        real = os.path.realpath(path)
-        directory = real
-        while (job_name := self._origins.get(directory)) is None and directory != "/":
-            directory = os.path.dirname(directory)
-        return (None, real) if job_name is None else (job_name, os.path.relpath(real, directory))
+    def _origin(self, reader: str, path: str) -> tuple[str | None, str]:
+        """The job whose output a file is, and its path relative to the output directory.
+
+        :param reader: the job that has read it, with this path
+        """
+        for location, found in self._places(self._scheduler.get_locations(reader)[0], path):
+            directory = found
+            while (job_name := self._origins.get((location, directory))) is None and directory != "/":
+                directory = os.path.dirname(directory)
+            if job_name is not None:
+                return job_name, os.path.relpath(found, directory)
+        return None, _place(self._scheduler.get_locations(reader)[0], path)[1]
+
+    def _places(self, location: ExecutionLocation, path: str) -> Iterator[tuple[str, str]]:
+        """Where a file is, by another path or on another location; as far as StreamFlow has put it there."""
+        yield _place(location, path)
+        if not location.local:
+            for known in (PurePosixPath(path), *PurePosixPath(path).parents):
+                for data in self._scheduler.context.data_manager.get_data_locations(str(known)):
+                    yield _place(data.location, os.path.join(data.path, PurePosixPath(path).relative_to(known)))
 
     def _is_measured(self, step: str) -> bool:
         if self._observes:
@@ -195,7 +212,7 @@ class JobObserver:
         if (node_job := self._node_jobs.get(job_name)) is None:
             return connector
         spec = self._specs.get(job_name) or JobSpec(name=job_name, measure=True)
-        return JobConnector(connector, job_name, node_job, spec)
+        return JobConnector(connector, job_name, node_job, spec, confirms=True)
 
     def _end(self, job_name: str, status: EndStatus, usage: Usage | None = None) -> None:
         # The run may have ended while its last jobs were being ended.
@@ -204,25 +221,30 @@ class JobObserver:
         step = get_job_step_name(job_name)
         self._record(EndedRecord(time=time.time(), job=job_name, step=step, status=status, usage=usage))
 
-    async def _create_node_job(self, job_name: str) -> None:
-        if not self._can_measure:
+    async def _create_node_job(self, job_name: str, location: ExecutionLocation) -> None:
+        if not self._can_measure or str(location) in self._unmeasured:
             return
         try:
-            self._node_jobs[job_name] = (await self._scheduler.node_runtime()).create_job(job_name)
+            runtime = await self._scheduler.node_runtime(job_name)
+            self._node_jobs[job_name] = await runtime.create_job(job_name)
         except NodeRuntimeError as error:
-            self._can_measure = False
-            what = "Nothing is observed" if self._observes else "The bytes of I/O tasks are not measured"
-            logger.warning(f"{what} in this run: {error}")
+            if str(location) not in self._unmeasured:
+                self._unmeasured.add(str(location))
+                what = "Nothing is observed" if self._observes else "The bytes of I/O tasks are not measured"
+                where = "in this run" if location.local else f"on {location}"
+                logger.warning(f"{what} {where}: {error}")
 
     async def _usage(self, job_name: str, status: Status) -> Usage | None:
         exit_event = self._exits.pop(job_name, None)
         if (node_job := self._node_jobs.pop(job_name, None)) is not None:
-            if not node_job.has_started():
-                node_job.abandon()
-                return None
             try:
-                if status is Status.CANCELLED:
+                if not await node_job.has_started():
+                    node_job.abandon()
+                    return None
+                if status is not Status.COMPLETED:
                     await node_job.cancel()
+                    if not node_job.exit.done():
+                        return None
                 exit_event = await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
                 if (following := self._following.get(job_name)) is not None:
                     await following
@@ -246,3 +268,8 @@ class JobObserver:
     def _direction(self, step: str) -> Direction:
         bandwidth = self._annotations[step].storage_bandwidth
         return "write" if bandwidth is None else bandwidth.value.direction
+
+
+def _place(location: ExecutionLocation, path: str) -> tuple[str, str]:
+    """A path on a location; what is here is known by its real path."""
+    return ("", os.path.realpath(path)) if location.local else (str(location), os.path.normpath(path))

@@ -5,7 +5,6 @@ StreamFlow imports every plugin in every run: what only our own runs need is imp
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
 from contextvars import ContextVar
@@ -33,9 +32,10 @@ if TYPE_CHECKING:
 
     from streamflow_io.coordination.possible import PossibleRoute
     from streamflow_io.hints import SchedulerConfig, StepAnnotations
-    from streamflow_io.runtime import EmbeddedRuntime, ExitEvent, JobSpec
+    from streamflow_io.runtime import ExitEvent, JobSpec, NodeRuntime, NodeRuntimes
     from streamflow_io.runtime.capio import CapioRuntime
     from streamflow_io.runtime.protocol import Event
+    from streamflow_io.streaming.reach import Reach
 
     from .coordination_record import CoordinationRecord
     from .run import HintedRun
@@ -55,6 +55,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     requirement. Of several locations, the jobs of a gang get the same, as far as its cores allow.
 
     :ivar streaming_jobs: the jobs that stream to others
+    :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar capio: CAPIO, if it serves a part of this run
     """
 
@@ -67,7 +68,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self.capio: CapioRuntime | None = None
         self._without_cores: dict[str, float] = {}
         self._connectors: dict[str, Connector] = {}
-        self._runtime: asyncio.Task[EmbeddedRuntime] | None = None
+        self._runtimes: NodeRuntimes | None = None
         self._run: HintedRun | None = None
 
     @cached_property
@@ -153,25 +154,30 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if self._run is not None:
             self._run.observer.happened(job_name, event)
 
-    async def node_runtime(self) -> EmbeddedRuntime:
-        """The node runtime of this run, started when first needed.
+    async def node_runtime(self, job_name: str) -> NodeRuntime:
+        """The node runtime of this run where a job runs that has been scheduled; started when first needed.
 
         :raises NodeRuntimeError: if it cannot be started
         """
-        from streamflow_io.runtime import EmbeddedRuntime
+        from streamflow_io.runtime import NodeRuntimes
 
-        if self._runtime is None:
-            self._runtime = asyncio.create_task(EmbeddedRuntime.start())
-        return await asyncio.shield(self._runtime)
+        if self._runtimes is None:
+            self._runtimes = NodeRuntimes(self.context)
+        return await self._runtimes.at(self.get_locations(job_name)[0], self.job_allocations[job_name].target.workdir)
+
+    @cached_property
+    def reach(self) -> Reach:
+        from streamflow_io.streaming.reach import Reach
+
+        return Reach(self)
 
     async def close(self) -> None:
         if self._run is not None:
             await self._run.close()
         if self.capio is not None:
             await self.capio.close()
-        if self._runtime is not None:
-            with contextlib.suppress(Exception):
-                await (await self._runtime).close()
+        if self._runtimes is not None:
+            await self._runtimes.close()
         await super().close()
 
     @contextlib.contextmanager

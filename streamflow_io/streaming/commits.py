@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal
 
+from streamflow.core.context import StreamFlowContext
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.workflow import Job, Token
 from streamflow.log_handler import logger
@@ -17,6 +15,7 @@ from streamflow_io.coordination.graph import Delivery, OutputKind
 
 from .jobs import Attempt
 from .outputs import EarlyOutput, relative
+from .paths import checksums_below, files_below, job_path
 
 
 class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]
@@ -30,7 +29,8 @@ class Commits:
     :ivar lists: the outputs of type File[] that were committed as a whole
     """
 
-    def __init__(self, job: Job, outputs: Mapping[str, EarlyOutput]) -> None:
+    def __init__(self, context: StreamFlowContext, job: Job, outputs: Mapping[str, EarlyOutput]) -> None:
+        self._context = context
         self._job = job
         self._outputs = outputs
         self.files: dict[str, dict[str, Token]] = {port: {} for port in outputs}
@@ -49,7 +49,7 @@ class Commits:
 
     async def add_directory(self, port: str, token: Token) -> None:
         """A Directory is committed as a whole. Reads all of its files."""
-        self._directories[port] = await asyncio.to_thread(_tree, token)
+        self._directories[port] = await self._checksums(token)
 
     def add_list(self, port: str, tokens: list[Token]) -> None:
         """A File[] is committed as a whole, with these files."""
@@ -71,9 +71,9 @@ class Commits:
         """
         for port, file in attempt.committed:
             if file is not None and self._is_streamed(port) and (port, file) not in self._changed:
-                path = attempt.output_directory / file
-                if path.is_file() and file not in self._kept[port]:
-                    self._kept[port][file] = f"sha1${await asyncio.to_thread(_checksum, path)}"
+                path = job_path(self._context, self._job, str(attempt.output_directory / file))
+                if file not in self._kept[port] and (checksum := await path.checksum()):
+                    self._kept[port][file] = f"sha1${checksum}"
 
     def _is_streamed(self, port: str) -> bool:
         output = self._outputs[port]
@@ -129,7 +129,7 @@ class Commits:
         committed = self._directories.get(output.port)
         if committed is None or final.value is None:
             return
-        now = await asyncio.to_thread(_tree, final)
+        now = await self._checksums(final)
         changed = sorted(file for file in committed.keys() | now.keys() if committed.get(file) != now.get(file))
         if changed:
             raise CommitChangedError(
@@ -158,7 +158,7 @@ class Commits:
         if not counting or final.value is None:
             return
         if output.kind is OutputKind.DIRECTORY:
-            files = await asyncio.to_thread(_files_below, Path(final.value["path"]))
+            files = await files_below(job_path(self._context, self._job, final.value["path"]))
         else:
             files = [self.path_of(token) for token in final.value] if isinstance(final, ListToken) else []
         for rule in counting:
@@ -169,24 +169,10 @@ class Commits:
                     f"`{rule.committed}`, but {len(found)} are there at the end: {_some(sorted(found))}"
                 )
 
+    async def _checksums(self, token: Token) -> dict[str, str]:
+        """The files below a Directory, with their checksums. Reads them all."""
+        return await checksums_below(job_path(self._context, self._job, token.value["path"]))
+
 
 def _some(files: list[str]) -> str:
     return ", ".join(files[:5]) + (", ..." if len(files) > 5 else "")
-
-
-def _files_below(root: Path) -> list[str]:
-    return [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
-
-
-def _tree(token: Token) -> dict[str, str]:
-    """The files below a Directory, with their checksums. Reads them all."""
-    root = Path(token.value["path"])
-    return {file: _checksum(root / file) for file in _files_below(root)}
-
-
-def _checksum(path: Path) -> str:
-    digest = hashlib.sha1(usedforsecurity=False)  # As StreamFlow's own
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()

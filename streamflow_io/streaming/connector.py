@@ -11,27 +11,44 @@ from typing import TYPE_CHECKING
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.deployment.wrapper import ConnectorWrapper
 
-from streamflow_io.runtime import InputStream, JobSpec, NodeJob
+from streamflow_io.runtime import InputStream, JobSpec, NodeJob, NodeRuntimeError
 
 if TYPE_CHECKING:
     from .capio import CapioJob
 
+# How long the last event of a job may take, when its command has ended.
+EXIT_SECONDS = 60.0
+# The exit code of a command of which it is not known how it ended: that of ssh.
+_UNKNOWN = 255
+
 
 class JobConnector(ConnectorWrapper):  # type: ignore[misc]
-    """Runs the command of one job under `sfio-node exec`; everything else goes to the inner connector as it is.
+    """Runs the command of one job under `sfio-node`; everything else goes to the inner connector as it is.
 
     Redirections are done by the node runtime, not by the shell: a FIFO would block the shell, and what the shell opens
     cannot be watched from the start.
+
+    :param confirms: let a command on a queue manager count as successful only if the node runtime says so, too: for
+        some of them a job that was killed has ended with 0
     """
 
     def __init__(
-        self, inner: Connector, job_name: str, node_job: NodeJob, spec: JobSpec, capio: CapioJob | None = None
+        self,
+        inner: Connector,
+        job_name: str,
+        node_job: NodeJob,
+        spec: JobSpec,
+        capio: CapioJob | None = None,
+        *,
+        confirms: bool = False,
     ) -> None:
         super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
         self._job_name = job_name
         self._node_job = node_job
         self._spec = spec
         self._capio = capio
+        self._is_queued = node_job.runtime.wrapper == "run"
+        self._confirms = confirms and self._is_queued
 
     @classmethod
     def get_schema(cls) -> str:
@@ -61,10 +78,14 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
             command = [
                 "exec",
-                *self._node_job.wrap(self._redirected(output_directory, stdin, stdout, stderr)),
+                *await self._node_job.wrap(self._redirected(output_directory, stdin, stdout, stderr)),
                 *command,
             ]
+            redirected = isinstance(stdout, str) and isinstance(stderr, str)
             stdin, stdout, stderr = None, asyncio.subprocess.STDOUT, asyncio.subprocess.STDOUT
+            if self._is_queued and redirected:
+                # Else there is a file of the queue manager among the outputs that is not there with plain StreamFlow.
+                stdout = stderr = str(self._node_job.directory / "printed")
         result: tuple[str, int] | None = await self.connector.run(
             location=location,
             command=command,
@@ -77,12 +98,30 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             timeout=timeout,
             job_name=job_name,
         )
-        if wrapped and result is not None and result[1] < 0:
-            # What a shell says of a command that a signal ended.
-            result = (result[0], 128 - result[1])
+        if wrapped and result is not None:
+            result = await self._judged(*result)
         if wrapped and result is not None and self._capio is not None and result[1] in self._spec.success_codes:
             await self._capio.collect(output_directory)
         return result
+
+    async def _judged(self, said: str, code: int | None) -> tuple[str, int]:
+        """What the command has printed, and its exit code.
+
+        :param code: as the inner connector has it; none: it does not know
+        """
+        if code is None:
+            return said, _UNKNOWN
+        if code < 0:
+            return said, 128 - code  # What a shell says of a command that a signal ended.
+        if self._confirms and code in self._spec.success_codes and not await self._has_succeeded():
+            return f"{said or ''}\n\t(it was killed, or its node has failed)", _UNKNOWN
+        return said, code
+
+    async def _has_succeeded(self) -> bool:
+        try:
+            return (await asyncio.wait_for(asyncio.shield(self._node_job.exit), EXIT_SECONDS)).success
+        except (asyncio.TimeoutError, NodeRuntimeError):
+            return False
 
     def _opens_itself(self, path: str) -> bool:
         """Whether the command has to open its standard input: only then it is held at the gate, or sees CAPIO."""

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from streamflow_io.runtime import GatedInput, InputStream
+from streamflow_io.runtime import GatedInput, InputStream, NodeRuntime
 
 from .jobs import Attempt
 from .token import StreamToken
 
 
-def input_stream(token: StreamToken, attempt: Attempt) -> InputStream:
-    """An input whose bytes are fed to the job as one attempt of its producer writes them."""
+def input_stream(token: StreamToken, attempt: Attempt, reader: NodeRuntime) -> InputStream:
+    """An input whose bytes are fed to the job as one attempt of its producer writes them.
+
+    :param reader: where the job runs that reads; it reaches the producer's runtime
+    """
+    assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"
+    link = attempt.node_job.link_to(reader)
     return InputStream(
         name=token.source.job,
         port=token.source.port,
         path=str(attempt.output_directory / token.source.path),
-        events=str(attempt.events),
+        events=str(attempt.node_job.events_path) if link is None else None,
+        link=link,
         target={"fifo": token.value["path"]},
     )
 
 
 def gated_input(token: StreamToken, attempt: Attempt) -> GatedInput:
-    """An input that the job is held at until one attempt of its producer has committed it."""
+    """An input that the job is held at until one attempt of its producer has committed it, under the same runtime."""
     assert token.source.gate is not None
+    assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"
     return GatedInput(
         name=token.source.job,
         port=token.source.port,
         path=str(attempt.output_directory / token.source.path),
-        events=str(attempt.events),
+        events=str(attempt.node_job.events_path),
         target=token.value["path"],
         kind=token.source.gate,
         mode=token.source.listing if token.source.gate == "directory" else None,

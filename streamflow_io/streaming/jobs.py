@@ -7,8 +7,15 @@ when that one failed. Nothing here knows StreamFlow.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamflow.core.workflow import Token
+
+    from streamflow_io.runtime import NodeJob
 
 
 class ProducerFailedError(Exception):
@@ -20,22 +27,37 @@ class Attempt:
     """One run of a job.
 
     :ivar number: from 1
-    :ivar output_directory: where it writes
-    :ivar events: the file with its events
+    :ivar output_directory: where it writes, at its location
+    :ivar node_job: what it is for the node runtime where it runs; None: there is none, and it runs without
     :ivar capio: its directory in CAPIO, if it has one; nobody sees what is there without CAPIO's library
     :ivar succeeded: whether the job, and every job it streams from, has succeeded
+    :ivar gave_way: it was ended to free the node for a job that it reads from, which waited in the queue
     :ivar committed: (port, path relative to the output directory) of what was committed before the job ended; without a
         path the output as a whole
     """
 
     job: str
     number: int
-    output_directory: Path
-    events: Path
+    output_directory: PurePosixPath
+    node_job: NodeJob | None = None
     capio: Path | None = None
+    gave_way: bool = False
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     committed: set[tuple[str, str | None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _has_started: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def start(self) -> None:
+        """Its command runs; until then it may wait in the queue of a queue manager."""
+        self._has_started.set()
+
+    @property
+    def has_started(self) -> bool:
+        return self._has_started.is_set()
+
+    async def started(self) -> None:
+        """Wait until its command runs, or it has ended."""
+        await self._has_started.wait()
 
     def commit(self, port: str, path: str | None = None) -> None:
         self.committed.add((port, path))
@@ -48,6 +70,7 @@ class Attempt:
     def end(self, succeeded: bool) -> None:
         if not self.succeeded.done():
             self.succeeded.set_result(succeeded)
+            self._has_started.set()
             self._wake()
 
     async def settled(self, port: str, path: str) -> bool:
@@ -68,10 +91,14 @@ class Attempt:
 
 
 class StreamingJob:
-    """A job whose outputs are delivered before it ends, or that reads such an output."""
+    """A job whose outputs are delivered before it ends, or that reads such an output.
 
-    def __init__(self, name: str) -> None:
+    :param collect: gives the token of a file or directory that is final, by its port and path
+    """
+
+    def __init__(self, name: str, collect: Callable[[str, str], Awaitable[Token]]) -> None:
         self.name = name
+        self._collect = collect
         self._attempts: list[Attempt] = []
         self._closed = False
         self._changed = asyncio.Event()
@@ -90,9 +117,11 @@ class StreamingJob:
     def is_running(self) -> bool:
         return not self._closed
 
-    def begin(self, output_directory: Path, events: Path, capio: Path | None = None) -> Attempt:
+    def begin(
+        self, output_directory: PurePosixPath, node_job: NodeJob | None = None, capio: Path | None = None
+    ) -> Attempt:
         """Register a new attempt; the one before has ended."""
-        attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, events, capio)
+        attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, node_job, capio)
         self._attempts.append(attempt)
         self._changed.set()
         return attempt
@@ -119,6 +148,15 @@ class StreamingJob:
             self._changed.clear()
             await self._changed.wait()
 
+    async def final(self, port: str, path: str) -> Token:
+        """The token of a file or directory, when it is final; over as many attempts as that takes.
+
+        :raises ProducerFailedError: if it never will be
+        """
+        while not await (await self.attempt()).settled(port, path):
+            pass
+        return await self._collect(port, path)
+
 
 class StreamingJobs:
     """All of them, by name."""
@@ -126,9 +164,9 @@ class StreamingJobs:
     def __init__(self) -> None:
         self._jobs: dict[str, StreamingJob] = {}
 
-    def open(self, name: str) -> StreamingJob:
+    def open(self, name: str, collect: Callable[[str, str], Awaitable[Token]]) -> StreamingJob:
         """A new job; one of the same name from a former run of the step is forgotten."""
-        job = self._jobs[name] = StreamingJob(name)
+        job = self._jobs[name] = StreamingJob(name, collect)
         return job
 
     def get(self, name: str) -> StreamingJob:

@@ -10,11 +10,11 @@ from copy import copy
 from typing import TYPE_CHECKING, Literal
 
 from streamflow.core.deployment import Connector
+from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.processor import CommandOutputProcessor
 from streamflow.core.utils import get_tag, make_future
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.processor import CWLCommandOutput, CWLCommandOutputProcessor
-from streamflow.data.remotepath import StreamFlowPath
 from streamflow.workflow.token import ListToken
 
 from streamflow_io.coordination.graph import Delivery, OutputKind
@@ -22,6 +22,7 @@ from streamflow_io.coordination.graph import Delivery, OutputKind
 from .commits import Commits
 from .globs import certain_path, collects_only_files, directory_of, file_processor
 from .outputs import EarlyOutput, early_port, element_port, relative
+from .paths import job_path
 from .token import StreamSource, StreamToken, directory_value, file_value
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Publisher:
         self._delivered: set[str] = set()
         self._places: dict[str, dict[str, int]] = {output: {} for output in self._outputs}
         self._elements: dict[str, dict[str, Token]] = defaultdict(dict)
-        self.commits = Commits(job, self._outputs)
+        self._final: Mapping[str, Token] = {}
+        self.commits = Commits(step.workflow.context, job, self._outputs)
 
     def begin(self, globs: Mapping[str, tuple[str, ...]]) -> None:
         """An attempt begins.
@@ -59,12 +61,20 @@ class Publisher:
         """
         self._globs = globs
 
+    async def submitted(self) -> None:
+        """The job is in the queue of a queue manager: what has a certain name lets its readers be in it, too."""
+        for delivery in (Delivery.STREAM, Delivery.GATE):
+            await self._deliver_certain(delivery)
+
     async def started(self) -> None:
         """The job runs: deliver to those at the gate what has a certain name."""
+        await self._deliver_certain(Delivery.GATE)
+
+    async def _deliver_certain(self, delivery: Delivery) -> None:
         for port, output in self._outputs.items():
             path = certain_path(self._step.output_processors[port], self._globs[port])
-            if Delivery.GATE in output.deliveries and path is not None:
-                await self._deliver(Delivery.GATE, port, self._early_token(output, Delivery.GATE, path))
+            if delivery in output.deliveries and path is not None:
+                await self._deliver(delivery, port, self._early_token(output, delivery, path))
 
     async def opened(self, port: str, path: str) -> None:
         """A file of an output is there: deliver it to those that start with its producer."""
@@ -132,9 +142,7 @@ class Publisher:
         return found
 
     async def _is_unchanged(self, port: str, file: str, token: Token) -> bool:
-        context = self._step.workflow.context
-        location = context.scheduler.get_locations(self._job.name)[0]
-        path = StreamFlowPath(self._job.output_directory, file, context=context, location=location)
+        path = job_path(self._step.workflow.context, self._job, f"{self._job.output_directory}/{file}")
         return (
             collects_only_files(self._step.output_processors[port])
             and token.value["path"] == str(path)  # in a later attempt it is not
@@ -147,6 +155,7 @@ class Publisher:
 
         :param tokens: the same, which were checked
         """
+        self._final = tokens
         for port, output in self._outputs.items():
             if (final := tokens.get(port)) is None:
                 continue
@@ -159,6 +168,27 @@ class Publisher:
                 token = self._list_of(output, final.value)
             for delivery in output.deliveries:
                 await self._deliver(delivery, port, token.update(token.value))
+
+    async def final(self, port: str, path: str) -> Token:
+        """The token of a file or directory that is final, for a reader that cannot have it before.
+
+        :param path: relative to the output directory of the job
+        :raises UnrecoverableWorkflowException: if the job has succeeded without it
+        """
+        output = self._outputs[port]
+        if (final := self._final.get(port)) is not None:
+            for token in final.value if isinstance(final, ListToken) else [final]:
+                if token.value is not None and self.commits.path_of(token) == path:
+                    return token
+            raise UnrecoverableWorkflowException(f"Job {self._job.name} has ended without {path}")
+        if output.kind is OutputKind.DIRECTORY:
+            token = await self._process(self._step.output_processors[port], port)
+            if not self.commits.has_directory(port):
+                await self.commits.add_directory(port, token)
+            return token
+        commits = self.commits.files[port]
+        token = commits[path] = commits.get(path) or await self._file_token(port, path)
+        return token
 
     async def _deliver(self, delivery: Delivery, port: str, token: Token) -> None:
         """Deliver an output, once."""
@@ -218,7 +248,7 @@ class Publisher:
 
     async def _process(self, processor: CommandOutputProcessor, port: str) -> Token:
         token: Token = await processor.process(
-            self._job,
+            copy(self._job),  # A later attempt has another output directory.
             make_future(CWLCommandOutput(None, Status.COMPLETED)),
             self._connectors.get(port),
             self._step.is_recoverable(self._job),

@@ -30,6 +30,7 @@ class Site(Bench):
     :ivar shared: a directory that the driver and all its nodes have; for what the jobs note
     :ivar others: further deployments, that this one needs
     :ivar steps: those that run there
+    :ivar elsewhere: of these, those that run on one of the others
     """
 
     laboratory: Laboratory = field(kw_only=True)
@@ -38,6 +39,7 @@ class Site(Bench):
     shared: Path = field(kw_only=True)
     others: Document = field(default_factory=dict, kw_only=True)
     steps: tuple[str, ...] = field(default=("/",), kw_only=True)
+    elsewhere: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
     def settings(self) -> Document:
@@ -46,7 +48,8 @@ class Site(Bench):
 
     def bound(self, workflow: Mapping[str, Any]) -> Document:
         """A workflow of a StreamFlow file, with its steps on the deployment."""
-        return {**workflow, "bindings": [{"step": step, "target": {"deployment": self.name}} for step in self.steps]}
+        places = {**dict.fromkeys(self.steps, self.name), **self.elsewhere}
+        return {**workflow, "bindings": [{"step": s, "target": {"deployment": name}} for s, name in places.items()]}
 
     def write(
         self,

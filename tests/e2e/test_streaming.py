@@ -1,22 +1,110 @@
-"""Streams on Slurm and on SSH hosts: not yet. All falls back, says so, and gives the results of plain StreamFlow."""
+"""Streams and commits on Slurm and on SSH hosts: results are plain StreamFlow's, and nothing is left."""
 
 from __future__ import annotations
 
-from collections import Counter
+import signal
+import subprocess
+import time
+from collections.abc import Callable
 
 import pytest
 
-from tests.cwl import found, streaming, tool, workflow
-from tests.e2e.support import Site
+from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
+from tests.e2e.hosts import ADDRESSES
+from tests.e2e.support import Site, ssh
+from tests.e2e.test_laboratory import login
 from tests.template_support import Template
 
-STREAMS = (
-    ("individuals/carriers", "individuals_merge/parts"),
-    ("individuals_merge/merged", "mutation_overlap/merged"),
-    ("individuals_merge/merged", "frequency/merged"),
-    ("sifting/sifted", "mutation_overlap/sifted"),
-    ("sifting/sifted", "frequency/sifted"),
+RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+SMALL = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
+# The number of this attempt, counted by what earlier ones noted.
+ATTEMPT = 'note try; attempt=$(grep -c " try$" "$TRACE"); '
+# What a run says that falls back.
+FALLBACKS = ("delivered at", "othing streams", "not while they are written", "is not measured", "are not measured")
+
+
+def wait_for(name: str) -> str:
+    """Shell: wait until a job has made a file beside the trace; half a minute at most."""
+    return f'i=0; until [ -e "$TRACE.{name}" ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; '
+
+
+def mark(name: str) -> str:
+    return f'touch "$TRACE.{name}"; '
+
+
+def producer(script: str, rule: Document) -> Document:
+    return tool(script, {}, {"out": found("out.txt")}, [streaming({"port": "out", **rule})], requirements=SMALL)
+
+
+def consumer(script: str, **fields: Document) -> Document:
+    return tool(
+        script,
+        {"file": streamable()},
+        {"out": found("copy.txt"), "host": found("host.txt")},
+        requirements=SMALL,
+        **fields,
+    )
+
+
+def chain(first: Document, second: Document) -> Document:
+    """a, then b with what a writes; c has the result of b, and only that is a result."""
+    last = tool("note last; cat $file > last.txt", {"file": "File"}, {"out": found("last.txt")}, requirements=SMALL)
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": second, "in": {"file": "a/out"}},
+        "c": {"run": last, "in": {"file": "b/out"}},
+    }
+    return workflow({}, steps, {"out": "c/out", "host": "b/host"})
+
+
+def read_while_written(end: str = "note end") -> Document:
+    """A producer that writes its second half when the first has been read."""
+    return producer(f"exec > out.txt; echo first; {wait_for('first')}echo second; {end}", {"mode": "no_update"})
+
+
+READER = (
+    f"hostname > host.txt; {{ read line; note $line; {mark('first')}echo $line; cat; }} < $file > copy.txt; note all"
 )
+
+
+def apart(hosts: Site) -> Site:
+    """The first host for all steps but /b, and the second for that."""
+    hosts.deployment = {**ssh(hosts.laboratory, ADDRESSES[0]), "workdir": "/scratch"}
+    hosts.others = {"second": {**ssh(hosts.laboratory, ADDRESSES[1]), "workdir": "/scratch"}}
+    hosts.elsewhere = {"/b": "second"}
+    return hosts
+
+
+@pytest.fixture(params=["slurm", "hosts", "apart"])
+def place(request: pytest.FixtureRequest) -> Site:
+    """Slurm; two hosts; two hosts with what streams between them."""
+    if request.param == "apart":
+        return apart(request.getfixturevalue("hosts"))
+    site: Site = request.getfixturevalue(request.param)
+    return site
+
+
+def check_nothing_fell_back(log: str) -> None:
+    told = [line for line in log.splitlines() if "WARNING" in line and any(words in line for words in FALLBACKS)]
+    assert told == []
+
+
+def check_gone(site: Site) -> None:
+    """No process, run directory, FIFO or socket is left, here or on the hosts."""
+    end = time.monotonic() + 20
+    while left := [*site.leftovers(), *left_on_hosts(site)]:
+        assert time.monotonic() < end, left
+        time.sleep(0.2)
+
+
+def left_on_hosts(site: Site) -> list[str]:
+    if site.is_slurm:
+        return []
+    look = (
+        "find /tmp /scratch \\( -name 'streamflow-io-*' -o -type p -o -type s \\) ! -path '*/.streamflow-io/*'; "
+        "for p in /proc/[0-9]*; do tr '\\0' ' ' 2>&- < $p/cmdline | grep -a -e sfio-node -e 'TRACE'; done; true"
+    )
+    return [f"{a}: {line}" for a in ADDRESSES for line in login(site.laboratory, a, look).splitlines() if line]
 
 
 def test_the_1000genome_template(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -28,30 +116,142 @@ def test_the_1000genome_template(site: Site, tmp_path_factory: pytest.TempPathFa
     ours, log = site.run_template(template, "streamflow-io.yml", "generated/tiny/job.yml")
     assert len(plain) == 7
     assert ours == plain
-    warnings = Counter(line.rpartition("WARNING")[2].strip() for line in log.splitlines() if "delivered at" in line)
-    assert len(warnings) == len(STREAMS), log
-    for producer, consumer in STREAMS:
-        (told,) = (line for line in warnings if f"/{producer} -> " in line and f"/{consumer} " in line)
-        assert "only local jobs stream yet" in told
-        assert warnings[told] == 1
-    assert site.leftovers() == []
+    check_nothing_fell_back(log)
+    check_gone(site)
+
+
+def test_bytes_are_read_while_they_are_written(place: Site) -> None:
+    ours = place.run(chain(read_while_written(), consumer(READER)))
+    assert ours.ok, ours.errors
+    assert ours.time("first") < ours.time("end") < ours.time("all") < ours.time("last")
+    assert ours.files["last.txt"] == b"first\nsecond\n"
+    if place.elsewhere:
+        assert ours.files["host.txt"] == b"host2\n"
+    check_nothing_fell_back(ours.log)
+    check_gone(place)
+
+
+def test_a_large_stream_is_the_same(place: Site) -> None:
+    """32 MB, into standard input, over a link of 200 Mbit/s."""
+    script = "i=0; while [ $i -lt 64 ]; do i=$((i+1)); head -c 500000 /dev/zero | tr '\\0' $((i % 10)); done > out.txt"
+    second = consumer("hostname > host.txt; sha1sum > copy.txt", stdin="$(inputs.file.path)")
+    document = chain(producer(script, {"mode": "no_update"}), second)
+    plain = place.run(document, io=False)
+    assert plain.ok, plain.errors
+    ours = place.run(document)
+    assert ours.ok, ours.errors
+    assert ours.files["last.txt"] == plain.files["last.txt"]
+    check_nothing_fell_back(ours.log)
+    check_gone(place)
+
+
+def test_a_file_is_delivered_at_its_commit(place: Site) -> None:
+    first = producer(f"echo early > out.txt; {wait_for('read')}note end", {"committed": "on_close"})
+    second = consumer(f"note read; {mark('read')}hostname > host.txt; cat $file > copy.txt")
+    ours = place.run(chain(first, second))
+    assert ours.ok, ours.errors
+    assert ours.time("read") < ours.time("end")
+    assert ours.files["last.txt"] == b"early\n"
+    check_nothing_fell_back(ours.log)
+    check_gone(place)
+
+
+def test_the_gate_on_slurm(slurm: Site) -> None:
+    """The consumer runs on another node, and is held until the file is committed."""
+    rule = {"committed": "on_close", "start": "producer"}
+    first = producer(f"{wait_for('started')}note write; echo done > out.txt", rule)
+    second = consumer(f"note started; {mark('started')}hostname > host.txt; cat $file > copy.txt; note read")
+    ours = slurm.run(chain(first, second))
+    assert ours.ok, ours.errors
+    assert ours.time("started") < ours.time("write") < ours.time("read")
+    assert ours.files["last.txt"] == b"done\n"
+    check_nothing_fell_back(ours.log)
+    check_gone(slurm)
+
+
+@pytest.mark.parametrize("death", ["exit 3", "kill -9 $$"])
+def test_a_failed_producer_never_looks_like_an_end_of_file(place: Site, death: str) -> None:
+    ours = place.run(chain(read_while_written(death), consumer(READER)))
+    assert not ours.ok
+    assert ours.files == {}
+    assert len(ours.times("first")) == 1
+    assert ours.times("all") == ours.times("last") == []
+    check_gone(place)
+
+
+def test_a_gang_is_retried_as_one_in_place(place: Site) -> None:
+    first = read_while_written("[ $attempt -ge 2 ] || exit 3; note end")
+    first["baseCommand"][2] = first["baseCommand"][2].replace("exec >", f"{ATTEMPT}exec >")
+    ours = place.run(chain(first, consumer(READER)), **RETRY)
+    assert ours.ok, ours.errors
+    assert (len(ours.times("try")), len(ours.times("all")), len(ours.times("last"))) == (2, 1, 1)
+    assert ours.files["last.txt"] == b"first\nsecond\n"
+    check_gone(place)
+
+
+def test_a_job_that_slurm_has_killed_has_failed(slurm: Site) -> None:
+    """Plain StreamFlow takes its outputs for complete."""
+    run = interrupted(slurm, lambda _: slurm.cancel_jobs())
+    assert not run.ok
+    assert run.files == {}
+    assert run.times("last") == []
+    check_gone(slurm)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_when_the_driver_ends(place: Site, number: signal.Signals) -> None:
+    if place.is_slurm and number is signal.SIGKILL:
+        pytest.skip("a driver that is dead cancels nothing; its jobs notice after a minute")
+    run = interrupted(place, lambda driver: driver.send_signal(number))
+    assert not run.ok
+    assert run.times("all") == []
+    if place.is_slurm:
+        place.cancel_jobs()
+    check_gone(place)
+
+
+def interrupted(site: Site, act: Callable[[subprocess.Popen[str]], object]) -> Run:
+    """A run to which something is done when a stream is read; its producer would write on for a minute."""
+    end = "i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.1; done; note end"
+    path = site.write(chain(read_while_written(end), consumer(READER)), {}, io=True)
+    driver = site.start(path)
+    trace = path.parent / "trace"
+    limit = time.monotonic() + 40
+    while not (trace.exists() and "first" in trace.read_text()):
+        assert time.monotonic() < limit, (path.parent / "stderr").read_text()
+        assert driver.poll() is None, (path.parent / "stderr").read_text()
+        time.sleep(0.1)
+    act(driver)
+    return site.finish(driver, path, 60)
+
+
+def test_bytes_of_io_tasks_are_measured(site: Site) -> None:
+    """By the node runtime where they run."""
+    hints = [{"class": "sfio:IOTask"}, {"class": "sfio:StorageBandwidth", "storageBW": 10}]
+    write = tool("head -c 3000000 /dev/zero > out.bin", {}, {"out": found("out.bin")}, hints, requirements=SMALL)
+    document = workflow({}, {"a": {"run": write, "in": {}}}, {"out": "a/out"})
+    ours = site.run(document, config={"storages": [site.storage(100)]})
+    assert ours.ok, ours.errors
+    (ended,) = site.records("ended")
+    assert 3_000_000 <= ended["usage"]["bytesWritten"] < 4_000_000
+    check_nothing_fell_back(ours.log)
+    check_gone(site)
 
 
 def test_a_host_gets_a_local_file_at_its_commit(hosts: Site) -> None:
     """While the producer still runs, because its other output is not complete."""
-    producer = tool(
-        'echo early > early.txt; i=0; until [ -e "$TRACE.read" ] || [ $i = 300 ]; do i=$((i+1)); sleep 0.1; done; '
-        "note end; echo late > late.txt",
+    first = tool(
+        f"echo early > early.txt; {wait_for('read')}note end; echo late > late.txt",
         {},
         {"early": found("early.txt"), "late": found("late.txt")},
         [streaming({"port": "early", "committed": "on_close"})],
     )
-    consumer = tool(
-        'note read; touch "$TRACE.read"; cat $file > copy.txt; hostname >> copy.txt',
+    second = tool(
+        f"note read; {mark('read')}cat $file > copy.txt; hostname >> copy.txt",
         {"file": "File"},
         {"out": found("copy.txt")},
     )
-    steps = {"a": {"run": producer, "in": {}}, "b": {"run": consumer, "in": {"file": "a/early"}}}
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"file": "a/early"}}}
     document = workflow({}, steps, {"late": "a/late", "copy": "b/out"})
     hosts.steps = ("/b",)
     ours = hosts.run(document)
@@ -60,4 +260,4 @@ def test_a_host_gets_a_local_file_at_its_commit(hosts: Site) -> None:
     copied = ours.files["copy.txt"].decode().split()
     assert copied[0] == "early"
     assert copied[1] in ("host1", "host2")
-    assert hosts.leftovers() == []
+    check_gone(hosts)

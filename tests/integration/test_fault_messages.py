@@ -45,13 +45,13 @@ async def test_a_runtime_that_is_gone_is_not_a_job_that_never_started(tmp_path: 
     """When `serve` is killed, the last job removes the run directory, maybe before the driver knows."""
     runtime = await EmbeddedRuntime.start(tmp_path)
     try:
-        job = runtime.create_job("/a/0")
-        assert not job.has_started()
-        job.events_path.touch()
-        assert job.has_started()
+        job = await runtime.create_job("/a/0")
+        assert not await job.has_started()
+        Path(job.events_path).touch()
+        assert await job.has_started()
         shutil.rmtree(runtime.directory)
         with pytest.raises(NodeRuntimeError, match="sfio-node serve has ended"):
-            job.has_started()
+            await job.has_started()
     finally:
         await runtime.close()
 
@@ -60,12 +60,12 @@ async def test_a_job_is_ended_also_when_its_cancel_file_cannot_be_written(tmp_pa
     """As on a full disk."""
     runtime = await EmbeddedRuntime.start(tmp_path)
     try:
-        job = runtime.create_job("/a/0")
-        command = job.wrap(JobSpec(name="/a/0", success_codes=(0,), outputs=(), inputs=()))
+        job = await runtime.create_job("/a/0")
+        command = await job.wrap(JobSpec(name="/a/0", success_codes=(0,), outputs=(), inputs=()))
         process = await asyncio.create_subprocess_exec(*command, "sleep", "60")
         async for _ in job.events():
             break
-        (job.directory / "cancel").symlink_to(tmp_path / "nowhere" / "cancel")
+        Path(job.directory, "cancel").symlink_to(tmp_path / "nowhere" / "cancel")
         await job.cancel()
         assert job.exit.done()
         assert job.exit.result().reason == "cancelled"

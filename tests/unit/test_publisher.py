@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.workflow import Job, Token
 from streamflow.cwl.processor import CWLCommandOutputProcessor
+from streamflow.workflow.token import ListToken
 
 from streamflow_io.coordination.graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
@@ -25,7 +27,8 @@ def publisher(delivered: list[str], **fields: Any) -> Publisher:
 
     output = EarlyOutput(port="out", rules=(StreamingRule(port="out", mode="no_update"),), **fields)
     processors = {"out": CWLCommandOutputProcessor("out", cast(Any, None))}
-    step = SimpleNamespace(deliver=deliver, output_processors=processors)
+    workflow = SimpleNamespace(context=None)
+    step = SimpleNamespace(deliver=deliver, output_processors=processors, workflow=workflow)
     job = Job("/a/0", 1, {}, "/in", "/out", "/tmp")
     return Publisher(cast(Any, step), job, [output], {})
 
@@ -50,3 +53,32 @@ async def test_a_cancelled_attempt_delivers_what_it_has_begun_to(fields: dict[st
     assert len(delivered) == 1
     await tested.opened("out", "/out/file")
     assert len(delivered) == 1
+
+
+def file_token(name: str) -> Token:
+    return Token({"class": "File", "path": f"/out/{name}", "checksum": "sha1$0"})
+
+
+async def test_what_is_committed_is_had_before_the_end_and_checked_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    tested = publisher([], kind=OutputKind.FILE, deliveries=(Delivery.STREAM,))
+    made = []
+
+    async def make(_publisher: Publisher, port: str, file: str) -> Token:
+        made.append(file)
+        return file_token(file)
+
+    monkeypatch.setattr(Publisher, "_file_token", make)
+    token = await tested.final("out", "file")
+    assert await tested.final("out", "file") is token
+    assert made == ["file"]
+    with pytest.raises(UnrecoverableWorkflowException, match="was written again afterwards"):
+        await tested.commits.check({"out": token.update({**token.value, "checksum": "sha1$1"})})
+
+
+async def test_what_is_final_at_the_end_is_the_regular_token() -> None:
+    tested = publisher([], kind=OutputKind.FILES, elements=(Delivery.STREAM,))
+    elements = [file_token("x"), file_token("deep/y")]
+    await tested.finish({"out": ListToken(elements)})
+    assert await tested.final("out", "deep/y") is elements[1]
+    with pytest.raises(UnrecoverableWorkflowException, match="Job /a/0 has ended without z"):
+        await tested.final("out", "z")

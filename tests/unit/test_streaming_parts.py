@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from streamflow.core.workflow import Token
 from streamflow.cwl.processor import CWLCommandOutputProcessor
 
 from streamflow_io.coordination.graph import Delivery, OutputKind
@@ -17,36 +18,40 @@ from streamflow_io.streaming.jobs import ProducerFailedError, StreamingJobs
 from streamflow_io.streaming.obstacles import whole_file_use, whole_self_use
 from streamflow_io.streaming.outputs import EarlyOutput
 
-HERE = Path("/somewhere")
+HERE = PurePosixPath("/somewhere")
+
+
+async def collect(port: str, path: str) -> Token:
+    raise NotImplementedError
 
 
 async def test_a_reader_gets_the_attempt_that_runs() -> None:
     jobs = StreamingJobs()
-    job = jobs.open("/a/0")
+    job = jobs.open("/a/0", collect)
     waiting = asyncio.create_task(job.attempt())
     await asyncio.sleep(0)
     assert not waiting.done()
-    first = job.begin(HERE, HERE)
+    first = job.begin(HERE)
     assert await waiting is first
     assert jobs.is_running("/a/0")
 
 
 async def test_a_reader_of_a_failed_attempt_gets_the_next() -> None:
-    job = StreamingJobs().open("/a/0")
-    first = job.begin(HERE, HERE)
+    job = StreamingJobs().open("/a/0", collect)
+    first = job.begin(HERE)
     first.end(False)
     waiting = asyncio.create_task(job.attempt())
     await asyncio.sleep(0)
     assert not waiting.done()
-    second = job.begin(HERE, HERE)
+    second = job.begin(HERE)
     assert await waiting is second
     assert second.number == 2
 
 
 async def test_a_reader_of_a_job_that_is_given_up_is_told() -> None:
     jobs = StreamingJobs()
-    job = jobs.open("/a/0")
-    job.begin(HERE, HERE).end(False)
+    job = jobs.open("/a/0", collect)
+    job.begin(HERE).end(False)
     waiting = asyncio.create_task(job.attempt())
     await asyncio.sleep(0)
     job.close()
@@ -58,8 +63,8 @@ async def test_a_reader_of_a_job_that_is_given_up_is_told() -> None:
 
 
 async def test_a_reader_of_a_job_that_has_succeeded_still_gets_its_file() -> None:
-    job = StreamingJobs().open("/a/0")
-    first = job.begin(HERE, HERE)
+    job = StreamingJobs().open("/a/0", collect)
+    first = job.begin(HERE)
     first.end(True)
     job.close()
     assert await job.attempt() is first
@@ -67,7 +72,7 @@ async def test_a_reader_of_a_job_that_has_succeeded_still_gets_its_file() -> Non
 
 @pytest.mark.parametrize("succeeded", [True, False])
 async def test_what_is_not_committed_is_settled_by_the_end(succeeded: bool) -> None:
-    attempt = StreamingJobs().open("/a/0").begin(HERE, HERE)
+    attempt = StreamingJobs().open("/a/0", collect).begin(HERE)
     attempt.commit("out", "committed")
     waiting = asyncio.create_task(attempt.settled("out", "open"))
     assert await attempt.settled("out", "committed")
@@ -79,7 +84,7 @@ async def test_what_is_not_committed_is_settled_by_the_end(succeeded: bool) -> N
 
 
 async def test_what_is_complete_is_settled_as_a_whole() -> None:
-    attempt = StreamingJobs().open("/a/0").begin(HERE, HERE)
+    attempt = StreamingJobs().open("/a/0", collect).begin(HERE)
     waiting = asyncio.create_task(attempt.settled("out", "directory"))
     attempt.commit("out", "directory/file")
     attempt.commit("other")
@@ -90,7 +95,7 @@ async def test_what_is_complete_is_settled_as_a_whole() -> None:
 
 
 async def test_an_attempt_ends_once() -> None:
-    attempt = StreamingJobs().open("/a/0").begin(HERE, HERE)
+    attempt = StreamingJobs().open("/a/0", collect).begin(HERE)
     attempt.end(True)
     attempt.end(False)
     assert await attempt.succeeded

@@ -1,0 +1,149 @@
+"""What the driver does at a location that is not its own: small commands, files, a program whose output it reads.
+
+All through StreamFlow's connectors, so that it is the same over SSH, on login nodes and in containers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from contextlib import AsyncExitStack
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from .node_runtime import NodeRuntimeError
+
+if TYPE_CHECKING:
+    from streamflow.core.data import StreamWrapper
+    from streamflow.core.deployment import Connector, ExecutionLocation
+
+#: What StreamFlow does there meanwhile, as copying large files, may come first.
+SECONDS = 600.0
+_WRITE_SECONDS = 60.0
+_SLOWEST = 50_000  # bytes per second that a connection carries at least
+_READ_SIZE = 2**16
+# Waits until the file has all its bytes: that a writer has ended is not told by all connectors, nor how.
+_PLACE = (
+    'i=0; until test "$(wc -c < {part})" -eq {size}; '
+    "do i=$((i+1)); test $i -lt 100 || exit 1; sleep 0.1 || sleep 1; done 2>/dev/null; {finish}mv -f {part} {path}"
+)
+
+
+class Access:
+    """A location, as its connector lets one in.
+
+    :ivar name: what it is called in messages
+
+    :param verbatim: the connector hands the words of a command on as they are; others have a shell read them
+    """
+
+    def __init__(self, connector: Connector, location: ExecutionLocation, verbatim: bool = False) -> None:
+        self.name = str(location)
+        self._connector = connector
+        self._location = location
+        self._verbatim = verbatim
+        self._running: set[asyncio.Task[tuple[str, int] | None]] = set()
+
+    async def run(self, script: str, seconds: float = SECONDS) -> tuple[str, int]:
+        """Run a script of the POSIX shell.
+
+        :return: what it printed, and its exit code
+        :raises NodeRuntimeError: if it cannot be run, or takes longer
+        """
+        command = ["sh", "-c", shlex.quote(script)]
+        task = asyncio.ensure_future(self._connector.run(self._location, command, capture_output=True))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        # Never cancelled: what is left of its output would be taken for that of StreamFlow's next command there.
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            task.add_done_callback(_forget)
+            raise NodeRuntimeError(f"{self.name} does not answer within {seconds:.0f} s")
+        try:
+            result = task.result()
+        except Exception as error:  # Each connector has its own.
+            raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
+        assert result is not None
+        return result
+
+    async def write(self, path: PurePosixPath, data: bytes, executable: bool = False, parent: bool = False) -> None:
+        """Write a file, for its owner alone; it is there with all its content, or not at all.
+
+        What is in it is on no command line.
+
+        :param executable: for all to read and to run
+        :param parent: make its directory, whose own parent is there
+        :raises NodeRuntimeError: if it cannot be written
+        """
+        target, part = shlex.quote(str(path)), shlex.quote(f"{path}.part")
+        make = f"mkdir -m 700 {shlex.quote(str(path.parent))}; " if parent else ""
+        await self.pour(f"umask 077; {make}cat > {part}", data)
+        finish = f"chmod 755 {part} && " if executable else ""
+        said, code = await self.run(_PLACE.format(part=part, path=target, size=len(data), finish=finish))
+        if code != 0:
+            raise NodeRuntimeError(f"{self.name}: {path} cannot be written{f': {said}' if said else ''}")
+
+    async def pour(self, script: str, data: bytes) -> None:
+        """Run a script with a standard input, whatever else is run there; how it ends is not told.
+
+        :raises NodeRuntimeError: if it cannot be run, or not in time
+        """
+        try:
+            await asyncio.wait_for(self._pour(script, data), _WRITE_SECONDS + len(data) / _SLOWEST)
+        except Exception as error:
+            raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
+
+    async def start(self, script: str) -> Output:
+        """Start a program whose output is read.
+
+        :raises NodeRuntimeError: if it cannot be started
+        """
+        stack = AsyncExitStack()
+        try:
+            manager = await self._connector.get_stream_reader(self._words(script), self._location)
+            stream = await stack.enter_async_context(manager)
+        except Exception as error:
+            raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
+        # One that hands words on verbatim gives nothing before it has as much as was asked for.
+        return Output(stack, stream, 1 if self._verbatim else _READ_SIZE)
+
+    async def _pour(self, script: str, data: bytes) -> None:
+        async with await self._connector.get_stream_writer(self._words(script), self._location) as stream:
+            for begin in range(0, len(data), self._connector.transferBufferSize):
+                await stream.write(data[begin : begin + self._connector.transferBufferSize])
+
+    def _words(self, script: str) -> list[str]:
+        return ["sh", "-c", script if self._verbatim else shlex.quote(script)]
+
+
+class Output:
+    """The lines that a program prints."""
+
+    def __init__(self, stack: AsyncExitStack, stream: StreamWrapper, size: int) -> None:
+        self._stack = stack
+        self._stream = stream
+        self._size = size
+        self._text = bytearray()
+
+    async def line(self) -> bytes | None:
+        """The next one, without its end; None: there are no more.
+
+        :raises Exception: any, if the connection is lost
+        """
+        while (end := self._text.find(b"\n")) < 0:
+            more = await self._stream.read(self._size)
+            if not more:
+                return None
+            self._text += more
+        line = bytes(self._text[:end])
+        del self._text[: end + 1]
+        return line
+
+    async def close(self) -> None:
+        """Read no more. The program is to have ended; connectors may wait for that."""
+        await self._stack.aclose()
+
+
+def _forget(task: asyncio.Task[tuple[str, int] | None]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,105 @@
+"""Brings `sfio-node` to a location: the static binary, once, under a name that tells its content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from .access import Access
+from .node_runtime import NodeRuntimeError
+
+DIRECTORY = ".streamflow-io"
+# e_machine of an ELF file, and what `uname -m` says there.
+_MACHINES = {3: "i686", 22: "s390x", 21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+_SAID = re.compile(r"^sfio:(\w+)=(.*)$", re.MULTILINE)
+# Marked, because what starts a shell may print, too. In a directory of somebody else there could be any program.
+_EXAMINE = """
+say() {{ printf 'sfio:%s=%s\\n' "$1" "$2"; }}
+say system "$(uname -s)"; say machine "$(uname -m)"
+say temporary "$(cd "${{TMPDIR:-/tmp}}" && pwd -P)"
+mkdir -p {workdir} && cd {workdir} || exit 1
+test -d {name} || mkdir -m 755 {name} 2>/dev/null || test -d {name} || mkdir -m 755 {name} || exit 1
+cd {name} || exit 1
+say directory "$(pwd -P)"
+test -O . || say foreign yes
+if test -x {binary}; then say version "$(./{binary} --version 2>&1)"; fi
+""".strip()
+
+
+@dataclass(frozen=True)
+class Binary:
+    """`sfio-node` as it is here.
+
+    :ivar machine: what it runs on, as `uname -m` says it; None: unknown
+    """
+
+    content: bytes
+    machine: str | None
+
+    @classmethod
+    def load(cls, path: Path) -> Binary:
+        """:raises NodeRuntimeError: if it cannot be read"""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise NodeRuntimeError(f"{path} cannot be read: {error.strerror}") from None
+        is_elf = content[:4] == b"\x7fELF"
+        return cls(content, _MACHINES.get(int.from_bytes(content[18:20], "little")) if is_elf else None)
+
+    @property
+    def name(self) -> str:
+        """The name of its file elsewhere."""
+        return f"sfio-node-{hashlib.sha256(self.content).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """`sfio-node` at a location.
+
+    :ivar directory: ours in the work directory of the deployment; absolute, without links
+    :ivar temporary: the directory for temporary files there; absolute, without links
+    """
+
+    binary: PurePosixPath
+    directory: PurePosixPath
+    temporary: PurePosixPath
+
+
+async def deliver(access: Access, workdir: str, binary: Binary) -> Delivered:
+    """Bring the binary to a location, if it is not there.
+
+    :param workdir: of the deployment; made if it is missing
+    :raises NodeRuntimeError: if it cannot be brought there, or does not run there, with one reason
+    """
+    delivered, version = await _examine(access, workdir, binary)
+    if version is None:
+        # Two drivers may do this at once.
+        part = delivered.binary.with_name(f"{binary.name}.{os.urandom(4).hex()}")
+        await access.write(part, binary.content, executable=True)
+        await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
+        delivered, version = await _examine(access, workdir, binary)
+    if version is None or not version.startswith("sfio-node "):
+        raise NodeRuntimeError(f"{access.name}: {delivered.binary} cannot be run: {version or 'it is not there'}")
+    return delivered
+
+
+async def _examine(access: Access, workdir: str, binary: Binary) -> tuple[Delivered, str | None]:
+    """Where things are, and what `--version` prints if the binary is there."""
+    words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name}
+    text, code = await access.run(_EXAMINE.format(**{word: shlex.quote(value) for word, value in words.items()}))
+    said = dict(_SAID.findall(text))
+    machine = f"{said.get('system')} {said.get('machine')}"
+    if "machine" in said and (said["system"] != "Linux" or binary.machine not in (None, said["machine"])):
+        raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
+    if code != 0 or not {"temporary", "directory"} <= said.keys():
+        why = "; ".join(line for line in text.splitlines() if not line.startswith("sfio:"))
+        raise NodeRuntimeError(f"{access.name}: {workdir} cannot be used: {why or f'exit code {code}'}")
+    if "foreign" in said:
+        raise NodeRuntimeError(f"{access.name}: {said['directory']} belongs to another user: take another workdir")
+    directory = PurePosixPath(said["directory"])
+    where = Delivered(directory / binary.name, directory, PurePosixPath(said["temporary"] or "/tmp"))
+    return where, said.get("version")

@@ -1,0 +1,99 @@
+"""What the node runtimes have to know of StreamFlow's deployments, and ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from streamflow.core.deployment import Connector, DeploymentConfig, DeploymentManager, ExecutionLocation, Target
+from streamflow.deployment.connector.base import BatchConnector
+from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
+from streamflow.deployment.connector.queue_manager import QueueManagerConnector
+from streamflow.deployment.connector.ssh import SSHConnector
+
+from .access import Access
+from .node_runtime import NodeRuntimeError
+from .remote import Manner
+
+if TYPE_CHECKING:
+    from streamflow.core.context import StreamFlowContext
+
+_HOLDER = "streamflow-io"
+_LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a file
+
+
+class Deployments:
+    """Those of a run, and which of them are still needed when it ends."""
+
+    def __init__(self, context: StreamFlowContext) -> None:
+        self._manager: DeploymentManager = context.deployment_manager
+        self._held: set[str] = set()
+
+    def access(self, location: ExecutionLocation) -> Access:
+        """:raises NodeRuntimeError: if its deployment is not deployed"""
+        connector = self._connector(location)
+        return Access(connector, location, verbatim=isinstance(connector, KubernetesBaseConnector))
+
+    def manner(self, location: ExecutionLocation) -> Manner:
+        """How a node runtime is to run at a location.
+
+        :raises NodeRuntimeError: if there can be none
+        """
+        connector = self._connector(location)
+        is_queue_manager, is_host = (isinstance(connector, kind) for kind in (QueueManagerConnector, SSHConnector))
+        if isinstance(connector, BatchConnector) and not is_queue_manager:
+            raise NodeRuntimeError(f"it is not known how {location.deployment} runs jobs")
+        if is_host and self._config(location).config.get("dataTransferConnection") is not None:
+            raise NodeRuntimeError(f"{location.deployment} has a dataTransferConnection, which may lead elsewhere")
+        for inner in _chain(location):
+            config = {} if inner.local else self._config(inner).config
+            sessions = config.get("maxConcurrentSessions", _LEAST_SESSIONS) * config.get("maxConnections", 1)
+            if sessions < _LEAST_SESSIONS:
+                raise NodeRuntimeError(f"maxConcurrentSessions of {inner.deployment} is less than {_LEAST_SESSIONS}")
+        return Manner(shared=is_queue_manager, listen=is_host)
+
+    def workdir(self, location: ExecutionLocation) -> str:
+        """The work directory of its deployment.
+
+        :raises NodeRuntimeError: if there is no such deployment in this run
+        """
+        return str(Target(self._config(location)).workdir)
+
+    def hold(self, location: ExecutionLocation) -> None:
+        """Keep its deployment, and what that wraps, until :meth:`release`.
+
+        StreamFlow ends all parts of a run at once. They are kept as by a deployment that wraps them.
+        """
+        for inner in _chain(location):
+            if inner.deployment in self._manager.dependency_graph:
+                self._manager.dependency_graph[inner.deployment].add(_HOLDER)
+                self._held.add(inner.deployment)
+
+    async def release(self) -> None:
+        """Let go, and end those that StreamFlow has wanted to end meanwhile."""
+        graph = self._manager.dependency_graph
+        for deployment in self._held & graph.keys():
+            graph[deployment].discard(_HOLDER)
+        for deployment in self._held:
+            if deployment in graph and not graph[deployment]:
+                await self._manager.undeploy(deployment)
+        self._held.clear()
+
+    def _connector(self, location: ExecutionLocation) -> Connector:
+        if (connector := self._manager.get_connector(location.deployment)) is None:
+            raise NodeRuntimeError(f"{location.deployment} is not deployed")
+        return connector
+
+    def _config(self, location: ExecutionLocation) -> DeploymentConfig:
+        configs: Mapping[str, DeploymentConfig] = self._manager.config_map
+        if (config := configs.get(location.deployment)) is None:
+            raise NodeRuntimeError(f"{location.deployment} is not deployed")
+        return config
+
+
+def _chain(location: ExecutionLocation) -> Iterator[ExecutionLocation]:
+    """A location, and those that it is in."""
+    inner: ExecutionLocation | None = location
+    while inner is not None:
+        yield inner
+        inner = inner.wraps

@@ -1,0 +1,223 @@
+"""A node runtime as the driver sees it, wherever it runs: jobs, their events, and what reads streams of what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from pathlib import PurePath, PurePosixPath
+from typing import Literal
+
+from pydantic import ValidationError
+
+from .protocol import EVENT, Event, ExitEvent, JobSpec, Link, StartedEvent
+
+logger = logging.getLogger("streamflow")
+
+ENDED = "sfio-node serve has ended"
+
+
+class NodeRuntimeError(Exception):
+    """The node runtime cannot be used; says why."""
+
+
+class NodeJob:
+    """A job under `sfio-node`, as the driver sees it.
+
+    :ivar runtime: where it runs
+    :ivar directory: its directory in the run directory; at the location of the runtime, as all paths here
+    :ivar exit: its last event, when it has come
+    """
+
+    def __init__(self, runtime: NodeRuntime, identifier: str) -> None:
+        self.runtime = runtime
+        self.identifier = identifier
+        self.directory = PurePosixPath(runtime.directory, "jobs", identifier)
+        self.exit: asyncio.Future[ExitEvent] = asyncio.get_running_loop().create_future()
+        self._launched = False
+        self._has_spoken = False
+        self._pid: int | None = None
+        self._events: asyncio.Queue[Event | NodeRuntimeError] = asyncio.Queue()
+
+    @property
+    def events_path(self) -> PurePosixPath:
+        return self.directory / "events.jsonl"
+
+    @property
+    def pid(self) -> int | None:
+        """The process of its `sfio-node exec`, when it runs; on the node where it runs."""
+        return self._pid
+
+    def link_to(self, consumer: NodeRuntime) -> Link | None:
+        """How a job under another runtime reads the streams of this one; None: under the same, from its events.
+
+        :raises NodeRuntimeError: if this job's runtime has no address; see :meth:`NodeRuntime.obstacle`
+        """
+        if consumer is self.runtime:
+            return None
+        if self.runtime.address is None:
+            raise NodeRuntimeError(f"sfio-node at {self.runtime.location} cannot be reached from elsewhere")
+        return Link(address=self.runtime.address, job=self.identifier, key=str(consumer.key_path))
+
+    async def wrap(self, spec: JobSpec) -> list[str]:
+        """Write `job.json` and give the words to put before the command that shall run as this job.
+
+        :raises NodeRuntimeError: if it cannot be written
+        """
+        self._launched = True
+        await self.runtime.write_spec(self, spec.model_dump_json(by_alias=True, exclude_none=True))
+        return [self.runtime.binary, self.runtime.wrapper, "--job", str(self.directory), "--"]
+
+    async def events(self) -> AsyncIterator[Event]:
+        """The events of the job, in order; ends after the exit event. For one reader.
+
+        :raises NodeRuntimeError: if the node runtime ends before the job
+        """
+        while True:
+            event = await self._events.get()
+            if isinstance(event, NodeRuntimeError):
+                raise event
+            yield event
+            if isinstance(event, ExitEvent):
+                return
+
+    async def has_started(self) -> bool:
+        """Whether the wrapper of the job has come to run.
+
+        :raises NodeRuntimeError: if the node runtime has ended, and what tells is gone
+        """
+        return self._has_spoken or await self.runtime.has_events(self)
+
+    def abandon(self) -> None:
+        """Its command has ended without the wrapper, or will never be started."""
+        self._launched = False
+
+    async def cancel(self) -> None:
+        """End the job's process tree; returns when it has ended. Does nothing for a job that does not run.
+
+        One that still waits in a queue ends when it is started, before its command.
+        """
+        if self.exit.done() or not self._launched:
+            return
+        with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
+            await self.runtime.request_cancel(self)
+            if self.runtime.wrapper == "run" and not await self.has_started():
+                return
+            await asyncio.wait_for(asyncio.shield(self.exit), self.runtime.stop_seconds)
+
+    def receive(self, event: Event) -> None:
+        self._has_spoken = True
+        if isinstance(event, StartedEvent):
+            self._pid = event.pid
+        self._events.put_nowait(event)
+        if isinstance(event, ExitEvent) and not self.exit.done():
+            self.exit.set_result(event)
+
+    def lose(self, reason: str) -> None:
+        """Nothing more will be told of it."""
+        error = NodeRuntimeError(reason)
+        self._events.put_nowait(error)
+        if not self.exit.done():
+            self.exit.set_exception(error)
+            self.exit.exception()  # It may be that nobody waits for it.
+
+
+class NodeRuntime(ABC):
+    """`sfio-node serve` at one location, for as long as the driver wants it.
+
+    Guarantee: when the driver is gone, however it ended, all jobs of the runtime end, and nothing of it is left there.
+
+    :ivar location: what it is called in messages
+    :ivar binary: `sfio-node` at the location
+    :ivar directory: the run directory, at the location
+    :ivar address: where its links listen; None: its streams are not read from elsewhere
+    :ivar wrapper: the command of `sfio-node` that runs a job; `run`: on a node that a queue manager chooses
+    :ivar stop_seconds: how long a job may take to end when it is cancelled
+    """
+
+    wrapper: Literal["exec", "run"] = "exec"
+    stop_seconds = 15.0
+
+    def __init__(self, location: str, binary: str, directory: PurePath, address: str | None = None) -> None:
+        self.location = location
+        self.binary = binary
+        self.directory = directory
+        self.address = address
+        self._jobs: dict[str, NodeJob] = {}
+        self._count = 0
+        self._lost: str | None = None
+
+    @property
+    def key_path(self) -> PurePosixPath:
+        """The file with the key of the run; there is one where there is an address."""
+        return PurePosixPath(self.directory, "key")
+
+    async def create_job(self, name: str) -> NodeJob:
+        """Begin a new job.
+
+        :param name: for people who read it; need not be unique
+        :raises NodeRuntimeError: if the runtime has ended
+        """
+        if self._lost is not None:
+            raise NodeRuntimeError(self._lost)
+        self._count += 1
+        readable = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80]
+        identifier = f"{self._count:06d}-{readable}"
+        job = self._jobs[identifier] = NodeJob(self, identifier)
+        return job
+
+    async def reaches(self, other: NodeRuntime) -> bool:
+        """Whether a job here can read streams of a job there."""
+        return await self.obstacle(other) is None
+
+    async def obstacle(self, other: NodeRuntime) -> str | None:
+        """Why a job here cannot read streams of a job there; None: it can. Tried once, and remembered."""
+        return None if other is self else f"{self.location} and {other.location} have no link"
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End all jobs and the runtime; nothing is left. May be called twice."""
+
+    @abstractmethod
+    async def write_spec(self, job: NodeJob, text: str) -> None:
+        """Write its `job.json`.
+
+        :raises NodeRuntimeError: if that cannot be done
+        """
+
+    @abstractmethod
+    async def has_events(self, job: NodeJob) -> bool:
+        """Whether there is a file with its events.
+
+        :raises NodeRuntimeError: if that cannot be told
+        """
+
+    @abstractmethod
+    async def request_cancel(self, job: NodeJob) -> None:
+        """Tell its wrapper to end it; returns when that has been told.
+
+        :raises NodeRuntimeError: if that cannot be done
+        """
+
+    def receive(self, line: bytes) -> None:
+        """Hand one line of what `serve` prints to its job."""
+        try:
+            event = EVENT.validate_json(line)
+        except ValidationError as error:
+            logger.error(f"sfio-node at {self.location} says what is not understood: {line!r}: {error}")
+            return
+        if (job := self._jobs.get(event.job)) is not None:
+            job.receive(event)
+            if isinstance(event, ExitEvent):
+                del self._jobs[event.job]
+
+    def lose(self, reason: str) -> None:
+        """Nothing more will come; no job can be created any more."""
+        if self._lost is None:
+            self._lost = reason
+        for job in self._jobs.values():
+            job.lose(reason)
+        self._jobs.clear()

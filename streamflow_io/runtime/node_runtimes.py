@@ -1,0 +1,72 @@
+"""The node runtimes of one run: one for each location where a job needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from typing import TYPE_CHECKING
+
+from .embedded import EmbeddedRuntime, find_sfio_node
+from .node_runtime import NodeRuntime
+
+if TYPE_CHECKING:
+    from streamflow.core.context import StreamFlowContext
+    from streamflow.core.deployment import ExecutionLocation
+
+    from .deployments import Deployments
+
+_LOCAL = ("", "")
+
+
+class NodeRuntimes:
+    """Starts them when they are first needed, and ends them together."""
+
+    def __init__(self, context: StreamFlowContext) -> None:
+        self._context = context
+        self._key = secrets.token_hex(32)
+        self._deployments: Deployments | None = None
+        self._runtimes: dict[tuple[str, str], asyncio.Task[NodeRuntime]] = {}
+
+    async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime:
+        """The node runtime at a location.
+
+        :param workdir: of the job that needs it first; None: that of the deployment
+        :raises NodeRuntimeError: if there can be none, with one reason. It is remembered, and not tried again
+        """
+        key = _LOCAL if location.local else (location.deployment, location.name)
+        if key not in self._runtimes:
+            self._runtimes[key] = asyncio.create_task(self._start(location, workdir))
+        return await asyncio.shield(self._runtimes[key])
+
+    async def close(self) -> None:
+        """End all of them; nothing is left."""
+        await asyncio.gather(*map(_close, self._runtimes.values()))
+        if self._deployments is not None:
+            await self._deployments.release()
+
+    async def _start(self, location: ExecutionLocation, workdir: str | None) -> NodeRuntime:
+        if location.local:
+            return await EmbeddedRuntime.start()
+        # Here: they need more of StreamFlow than most commands.
+        from .delivery import Binary
+        from .deployments import Deployments
+        from .remote import RemoteRuntime
+
+        if self._deployments is None:
+            self._deployments = Deployments(self._context)
+        manner = self._deployments.manner(location)
+        binary = Binary.load(find_sfio_node())
+        self._deployments.hold(location)
+        return await RemoteRuntime.start(
+            self._deployments.access(location),
+            workdir or self._deployments.workdir(location),
+            binary,
+            self._key,
+            manner,
+        )
+
+
+async def _close(starting: asyncio.Task[NodeRuntime]) -> None:
+    with contextlib.suppress(Exception):
+        await (await starting).close()

@@ -1,0 +1,68 @@
+"""What is in the directories of a job, at the location where it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import posixpath
+import shlex
+from pathlib import Path
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.workflow import Job
+from streamflow.data.remotepath import RemoteStreamFlowPath, StreamFlowPath, get_inner_path
+
+# As `Path.rglob` and `Path.is_file`: links to files count, links to directories are not followed.
+_FILES = "\\( -type f -o -type l -exec test -f {} \\; \\)"
+
+
+def job_path(context: StreamFlowContext, job: Job, path: str) -> StreamFlowPath:
+    """A path at the location of a job that has been scheduled."""
+    return StreamFlowPath(path, context=context, location=context.scheduler.get_locations(job.name)[0])
+
+
+async def files_below(directory: StreamFlowPath) -> list[str]:
+    """The files below a directory, relative to it; none if it is not there. One command where that is elsewhere."""
+    root = _innermost(directory)
+    if isinstance(root, RemoteStreamFlowPath):
+        return [posixpath.relpath(line, root) for line in await _find(root, "-print")]
+    return await asyncio.to_thread(_files_below, Path(root))
+
+
+async def checksums_below(directory: StreamFlowPath) -> dict[str, str]:
+    """The files below a directory, relative to it, with their checksums. Reads them all, where they are."""
+    root = _innermost(directory)
+    if isinstance(root, RemoteStreamFlowPath):
+        # sha1sum begins a line with a backslash where a name has an odd character.
+        lines = [line.removeprefix("\\") for line in await _find(root, "-exec sha1sum {} +")]
+        return {posixpath.relpath(line[42:], root): line[:40] for line in lines}
+    return await asyncio.to_thread(_checksums_below, Path(root))
+
+
+def _innermost(path: StreamFlowPath) -> StreamFlowPath:
+    """The same path nearest to the driver: what is on its own file system, as a queue manager's, needs no command."""
+    return get_inner_path(path, recursive=True) or path
+
+
+async def _find(root: RemoteStreamFlowPath, action: str) -> list[str]:
+    script = f"find {shlex.quote(str(root))}/ {_FILES} {action} 2>/dev/null"
+    # Connectors put what they want of the standard error behind a command.
+    command = ["sh", "-c", shlex.quote(script)]
+    result, _ = await root.connector.run(location=root.location, command=command, capture_output=True)
+    return [line for line in str(result).splitlines() if line]
+
+
+def _files_below(root: Path) -> list[str]:
+    return [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+
+
+def _checksums_below(root: Path) -> dict[str, str]:
+    return {file: _checksum(root / file) for file in _files_below(root)}
+
+
+def _checksum(path: Path) -> str:
+    digest = hashlib.sha1(usedforsecurity=False)  # As StreamFlow's own
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()

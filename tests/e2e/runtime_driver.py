@@ -1,0 +1,90 @@
+"""Uses the node runtimes of a deployment, in the network of a laboratory, and prints what happened as JSON.
+
+    python -m tests.e2e.runtime_driver FILE DEPLOYMENT [killed]
+
+FILE has the deployments, as a StreamFlow file. With `killed` it kills itself while jobs run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Connector, ExecutionLocation
+
+from streamflow_io.doctor_location import deployed
+from streamflow_io.runtime import JobSpec, NodeJob, NodeRuntime, NodeRuntimes, OutputRule, WatchedOutput
+from streamflow_io.runtime.protocol import StartedEvent
+
+
+async def main(file: str, deployment: str, killed: bool) -> list[dict[str, Any]]:
+    config = json.loads(Path(file).read_text())
+    async with deployed(Path(file), config, deployment) as (context, locations):
+        runtimes = NodeRuntimes(context)
+        try:
+            return [await use(context, runtimes, location, killed) for location in locations]
+        finally:
+            await runtimes.close()
+
+
+async def use(
+    context: StreamFlowContext, runtimes: NodeRuntimes, location: ExecutionLocation, killed: bool
+) -> dict[str, Any]:
+    """A job that writes a file, and one that is cancelled."""
+    connector = context.deployment_manager.get_connector(location.deployment)
+    runtime = await runtimes.at(location)
+    directory = str(runtime.directory.parent)
+    events, result = await small(connector, location, runtime, directory)
+    slow = await runtime.create_job("slow")
+    running = asyncio.create_task(run(connector, location, slow, JobSpec(name="slow"), "sleep 300", directory))
+    async for event in slow.events():
+        if isinstance(event, StartedEvent):
+            break
+    if killed:
+        print(json.dumps([{"directory": str(runtime.directory), "binary": runtime.binary}]), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    await slow.cancel()
+    return {
+        "location": location.name,
+        "directory": str(runtime.directory),
+        "binary": runtime.binary,
+        "events": events,
+        "result": result,
+        "cancelled": slow.exit.result().reason,
+        "result of the cancelled": await running,
+    }
+
+
+async def small(
+    connector: Connector, location: ExecutionLocation, runtime: NodeRuntime, directory: str
+) -> tuple[list[str], tuple[str, int] | None]:
+    job = await runtime.create_job("small")
+    rule = OutputRule(globs=(), committed="on_close")
+    output = WatchedOutput(port="out", root=directory, globs=(f"{job.identifier}.out",), kind="file", rules=(rule,))
+    script = f"echo text > {job.identifier}.out; sleep 0.3; rm {job.identifier}.out; echo said; exit 3"
+    spec = JobSpec(name="small", success_codes=(3,), outputs=(output,))
+    result = await run(connector, location, job, spec, script, directory)
+    assert await job.has_started()
+    return [event.event async for event in job.events()], result
+
+
+async def run(
+    connector: Connector, location: ExecutionLocation, job: NodeJob, spec: JobSpec, script: str, directory: str
+) -> tuple[str, int] | None:
+    """As StreamFlow runs the command of a job."""
+    command = ["exec", *await job.wrap(spec), "sh", "-c", shlex.quote(script)]
+    result: tuple[str, int] | None = await connector.run(
+        location, command, workdir=directory, capture_output=True, job_name=job.identifier
+    )
+    return result
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(main(sys.argv[1], sys.argv[2], "killed" in sys.argv[3:]))))

@@ -1,0 +1,97 @@
+"""Node runtimes on SSH hosts and on a Slurm: jobs run, one is cancelled, nothing is left however the driver ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cwl import Document
+from tests.e2e.hosts import ADDRESSES
+from tests.e2e.support import COMMAND, Site
+from tests.e2e.test_laboratory import login as log_in
+from tests.node_support import wait_for
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["slurm", "login", "hosts"])
+def place(request: pytest.FixtureRequest) -> Site:
+    found: Site = request.getfixturevalue(request.param)
+    return found
+
+
+def start(site: Site, *words: object) -> subprocess.CompletedProcess[str]:
+    """Run Python in the network of the laboratory."""
+    file = site.directory / "streamflow.yml"
+    file.write_text(json.dumps({"version": "v1.0", "workflows": {}, **site.settings}))
+    environment = {**os.environ, **site.environment, "PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"}
+    return subprocess.run(
+        [*site.prefix, sys.executable, "-m", *map(str, words)],
+        env={**environment, "TMPDIR": str(site.directory), "XDG_DATA_HOME": str(site.directory)},
+        cwd=site.directory,
+        capture_output=True,
+        timeout=90,
+        text=True,
+        check=False,
+    )
+
+
+def drive(site: Site, *options: str) -> tuple[int, list[Document]]:
+    ended = start(site, "tests.e2e.runtime_driver", "streamflow.yml", site.name, *options)
+    assert ended.stdout, ended.stderr
+    return ended.returncode, json.loads(ended.stdout)
+
+
+def left(site: Site, used: list[Document]) -> list[str]:
+    """Processes and files of node runtimes, but for the binary."""
+    names = [name for location in used for name in (location["directory"], location["binary"])]
+    if site.name != "hosts":
+        found = [str(path) for path in Path(used[0]["binary"]).parent.iterdir() if str(path) not in names[1::2]]
+        return [*found, *site.leftovers()]
+    look = "ls -d /tmp/streamflow-io-* /scratch/streamflow-io-* 2>/dev/null; pgrep -l sfio-node; true"
+    return [line for address in ADDRESSES for line in log_in(site.laboratory, address, look).splitlines()]
+
+
+def test_a_runtime_at_each_location(place: Site) -> None:
+    code, used = drive(place)
+    assert code == 0
+    assert len(used) == (2 if place.name == "hosts" else 1)
+    for location in used:
+        assert location["events"] == ["started", "opened", "committed", "complete", "changed", "exit"]
+        assert location["result"] == ["said", 3]
+        assert location["cancelled"] == "cancelled"
+        assert location["result of the cancelled"][1] != 0
+    assert left(place, used) == []
+
+
+def test_the_driver_is_killed(place: Site) -> None:
+    code, used = drive(place, "killed")
+    assert code == -signal.SIGKILL
+    wait_for(lambda: not left(place, used), "the end of all that the driver has started", timeout=60)
+
+
+def found_by_doctor(site: Site) -> dict[str, Any]:
+    ended = start(site, COMMAND[-1], "doctor", "--json", "--location", site.name, "streamflow.yml")
+    assert ended.stdout, ended.stderr
+    return {finding["name"]: finding for finding in json.loads(ended.stdout)["findings"]}
+
+
+def test_doctor_at_hosts(hosts: Site) -> None:
+    found = found_by_doctor(hosts)
+    names = [f"{name}, {host}" for host in ADDRESSES for name in ("delivery", "commit tokens", "byte streams", "gate")]
+    assert list(found) == ["connection", *names, *(f"link, {host}" for host in ADDRESSES)]
+    assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}
+    assert [found[f"link, {host}"]["detail"].rpartition(":")[0] for host in ADDRESSES] == list(ADDRESSES)
+
+
+def test_doctor_at_slurm(login: Site) -> None:
+    found = found_by_doctor(login)
+    assert list(found) == ["connection", "delivery", "commit tokens", "byte streams", "gate", "link"]
+    assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}

@@ -1,0 +1,233 @@
+"""Node runtimes through StreamFlow's connectors: which commands are run, and what they do where they are run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from streamflow.core.deployment import Connector, DeploymentConfig, ExecutionLocation, WrapsConfig
+from streamflow.deployment.connector import connector_classes
+from streamflow.deployment.connector.base import BatchConnector
+from streamflow.deployment.connector.container import DockerConnector, SingularityConnector
+from streamflow.deployment.connector.queue_manager import SlurmConnector
+from streamflow.deployment.manager import DefaultDeploymentManager
+
+from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntimeError, NodeRuntimes
+from streamflow_io.runtime.access import Access
+from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime.remote import Manner
+from streamflow_io.streaming.connector import JobConnector
+from tests.connector_support import KEY, Host, Pod, exited, say, serving, stand_in
+
+pytestmark = pytest.mark.timeout(30)
+
+# `docker exec [-i] NAME COMMAND...` and `singularity exec instance://NAME COMMAND...`, in no container.
+ENGINE = '#!/bin/sh\nshift; case $1 in -*) shift ;; esac; shift; exec "$@"\n'
+INNER = ExecutionLocation("host", "host")
+
+
+@pytest.fixture(autouse=True)
+def _engines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "tmp").mkdir()
+    for name in ("docker", "singularity"):
+        (tmp_path / "bin" / name).write_text(ENGINE)
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+
+
+def docker(inner: Host) -> tuple[Connector, ExecutionLocation]:
+    return DockerConnector("d", "/", inner, None, image="i"), ExecutionLocation("box", "d", wraps=INNER)
+
+
+def singularity(inner: Host) -> tuple[Connector, ExecutionLocation]:
+    return SingularityConnector("s", "/", inner, None, image="i"), ExecutionLocation("box", "s", wraps=INNER)
+
+
+def kubernetes(inner: Host) -> tuple[Connector, ExecutionLocation]:
+    pod = Pod()
+    pod.commands = inner.commands
+    return pod, ExecutionLocation("pod:box", "pods")
+
+
+def slurm(inner: Host) -> tuple[Connector, ExecutionLocation]:
+    connector = SlurmConnector("hpc", "/", inner, None, maxConcurrentJobs=2)
+    return connector, ExecutionLocation("host/slurmctld", "hpc", wraps=INNER)
+
+
+ENGINES = {
+    docker: ("docker exec --interactive box sh", "docker exec  box sh -c ", "docker exec -i box sh -c "),
+    singularity: (
+        "singularity exec instance://box sh",
+        "singularity exec   instance://box sh -c ",
+        "singularity exec   instance://box sh -c ",
+    ),
+    kubernetes: ("sh", "sh -c echo sfio:process", "sh -c umask 077"),
+    slurm: ("sh", "sh -c 'echo sfio:process", "sh -c 'umask 077"),
+}
+
+
+@pytest.mark.parametrize("make", ENGINES, ids=lambda make: make.__name__)
+async def test_the_same_everywhere(make: Callable[[Host], tuple[Connector, ExecutionLocation]], tmp_path: Path) -> None:
+    """It is delivered, started, told of a job, and leaves nothing."""
+    inner = Host()
+    connector, location = make(inner)
+    access = Access(connector, location, verbatim=make is kubernetes)
+    manner = Manner(shared=make is slurm, listen=True)
+    try:
+        async with serving(access, tmp_path / "it's work", manner=manner) as runtime:
+            job = await runtime.create_job("j")
+            words = await job.wrap(JobSpec(name="it's j"))
+            assert words == [runtime.binary, runtime.wrapper, "--job", str(job.directory), "--"]
+            assert JobSpec.model_validate_json(Path(job.directory, "job.json").read_text()).name == "it's j"
+            assert Path(runtime.key_path).read_text() == KEY
+            assert Path(runtime.directory, "words").read_text().split()[0] == "serve"
+            say(runtime, exited(job.identifier))
+            assert (await asyncio.wait_for(job.exit, 10)).success
+    finally:
+        await connector.undeploy(True)
+        await inner.undeploy(True)
+    assert list((tmp_path / "tmp").iterdir()) == []
+    for words_of in ENGINES[make]:
+        assert any(command.startswith(words_of) for command in inner.commands), words_of
+    assert not any(KEY in command for command in inner.commands)
+
+
+@pytest.mark.parametrize("make", [docker, singularity, kubernetes], ids=lambda make: make.__name__)
+async def test_the_command_of_a_job(
+    make: Callable[[Host], tuple[Connector, ExecutionLocation]], tmp_path: Path
+) -> None:
+    inner = Host()
+    connector, location = make(inner)
+    access = Access(connector, location, verbatim=make is kubernetes)
+    try:
+        async with serving(access, tmp_path / "work") as runtime:
+            job = await runtime.create_job("j")
+            wrapped = JobConnector(connector, "j", job, JobSpec(name="j"))
+            said = await wrapped.run(
+                location, ["echo", "done"], workdir=str(tmp_path), capture_output=True, job_name="j"
+            )
+            assert said is not None
+            assert (said[0].strip(), said[1]) == ("done", 0)
+            assert f"exec {runtime.binary} exec --job {job.directory} -- echo done" in inner.commands[-1]
+    finally:
+        await connector.undeploy(True)
+        await inner.undeploy(True)
+
+
+class Batch(Host, BatchConnector):
+    """A queue that nobody knows."""
+
+
+class Deployed:
+    """Deployments as StreamFlow keeps them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.context: Any = SimpleNamespace(config={"path": str(directory / "file"), "deployments": {}})
+        self.manager = self.context.deployment_manager = DefaultDeploymentManager(self.context)
+
+    async def deploy(self, kind: str, config: dict[str, Any] | None = None, **options: Any) -> ExecutionLocation:
+        wraps = options.pop("wraps", None)
+        await self.manager.deploy(
+            DeploymentConfig(
+                name=kind,
+                type=kind,
+                config=config or {},
+                lazy=False,
+                wraps=None if wraps is None else WrapsConfig(wraps.deployment),
+                **options,
+            )
+        )
+        return ExecutionLocation(f"node of {kind}", kind, wraps=wraps)
+
+
+@pytest.fixture
+def deployed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Deployed:
+    monkeypatch.setitem(connector_classes, "host", Host)
+    monkeypatch.setitem(connector_classes, "batch", Batch)
+    (tmp_path / "sfio-node").write_bytes(stand_in().content)
+    (tmp_path / "sfio-node").chmod(0o755)
+    monkeypatch.setenv("SFIO_NODE", str(tmp_path / "sfio-node"))
+    return Deployed(tmp_path)
+
+
+SSH = {"nodes": ["somewhere"], "username": "me"}
+
+
+async def test_the_manner_of_each(deployed: Deployed) -> None:
+    ssh = await deployed.deploy("ssh", SSH)
+    hpc = await deployed.deploy("slurm", {"maxConcurrentJobs": 2}, wraps=ssh)
+    deployments = Deployments(deployed.context)
+    assert deployments.manner(ssh) == Manner(listen=True)
+    assert deployments.manner(hpc) == Manner(shared=True)
+    assert deployments.manner(await deployed.deploy("host")) == Manner()
+    assert deployments.workdir(ssh) == "/tmp/streamflow"
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "message"),
+    [
+        ("batch", {}, "not known how batch runs jobs"),
+        ("ssh", {**SSH, "maxConcurrentSessions": 2}, "maxConcurrentSessions of ssh is less than 3"),
+        ("ssh", {**SSH, "dataTransferConnection": {"hostname": "other"}}, "ssh has a dataTransferConnection"),
+    ],
+)
+async def test_where_there_can_be_none(deployed: Deployed, kind: str, config: dict[str, Any], message: str) -> None:
+    location = await deployed.deploy(kind, config)
+    with pytest.raises(NodeRuntimeError, match=message):
+        await NodeRuntimes(deployed.context).at(location)
+
+
+async def test_where_nothing_is_deployed(deployed: Deployed) -> None:
+    with pytest.raises(NodeRuntimeError, match="missing is not deployed"):
+        await NodeRuntimes(deployed.context).at(ExecutionLocation("node", "missing"))
+
+
+async def test_what_cannot_be_started_is_not_tried_again(deployed: Deployed, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    location = await deployed.deploy("host", workdir=str(tmp_path / "file"))
+    runtimes = NodeRuntimes(deployed.context)
+    host = deployed.manager.get_connector("host")
+    assert isinstance(host, Host)
+    for _ in range(3):
+        with pytest.raises(NodeRuntimeError, match="file cannot be used"):
+            await runtimes.at(location)
+    assert len([command for command in host.commands if "uname" in command]) == 1
+    await runtimes.close()
+    await deployed.manager.undeploy_all()
+
+
+async def test_one_for_each_location_and_one_for_what_is_local(deployed: Deployed, tmp_path: Path) -> None:
+    location = await deployed.deploy("host", workdir=str(tmp_path / "work"))
+    other = ExecutionLocation("another", "host")
+    runtimes = NodeRuntimes(deployed.context)
+    found = await asyncio.gather(*(runtimes.at(where) for where in (location, other, location)))
+    assert found[0] is found[2]
+    assert found[0] is not found[1]
+    assert not isinstance(found[0], EmbeddedRuntime)
+    await runtimes.close()
+    await deployed.manager.undeploy_all()
+
+
+async def test_a_deployment_stays_until_its_runtime_has_ended(
+    deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """StreamFlow ends deployments and scheduler at once, when a run ends."""
+    location = await deployed.deploy("host", workdir=str(tmp_path / "work"))
+    runtimes = NodeRuntimes(deployed.context)
+    runtime = await runtimes.at(location)
+    undeployed: list[bool] = []
+    undeploy = Host.undeploy
+
+    async def note(host: Host, external: bool) -> None:
+        undeployed.append(Path(runtime.directory).exists())
+        await undeploy(host, external)
+
+    monkeypatch.setattr(Host, "undeploy", note)
+    await asyncio.gather(deployed.manager.undeploy_all(), runtimes.close())
+    assert undeployed == [False]

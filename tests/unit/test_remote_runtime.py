@@ -1,0 +1,267 @@
+"""The driver's side of a node runtime elsewhere: what is run there, and what is made of what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from streamflow.core.data import StreamWrapper
+
+from streamflow_io.runtime import JobSpec, NodeRuntimeError, remote
+from streamflow_io.runtime.access import Access, Output
+from streamflow_io.runtime.delivery import Binary, deliver
+from streamflow_io.runtime.protocol import ExitEvent, StartedEvent
+from streamflow_io.runtime.remote import Manner, RemoteRuntime
+from tests.connector_support import KEY, Host, event, exited, hosted, say, serving, stand_in
+from tests.node_support import wait_for
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    return Host()
+
+
+@pytest.fixture
+async def access(host: Host) -> AsyncIterator[Access]:
+    async with hosted(host) as access:
+        yield access
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Path:
+    return tmp_path / "a work directory"
+
+
+async def test_it_is_delivered_once(host: Host, access: Access, workdir: Path) -> None:
+    binary = stand_in()
+    first = await deliver(access, str(workdir), binary)
+    assert Path(first.binary).read_bytes() == binary.content
+    assert stat.S_IMODE(Path(first.binary).stat().st_mode) == 0o755
+    assert os.listdir(first.directory) == [binary.name]
+    host.commands.clear()
+    assert await deliver(access, str(workdir), binary) == first
+    assert len(host.commands) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x7fELF" + bytes(14) + b"\xf3\x00" + bytes(100), r"host is Linux \w+, and this .* for Linux riscv64"),
+        (b"#!/bin/sh\necho no such thing; exit 1", "cannot be run: no such thing"),
+        (b"\x7fELF", "cannot be run: "),
+    ],
+)
+async def test_what_does_not_run_there(
+    access: Access, workdir: Path, tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(NodeRuntimeError, match=message):
+        await deliver(access, str(workdir), Binary.load(tmp_path / "file"))
+
+
+async def test_a_work_directory_that_cannot_be_used(access: Access, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NodeRuntimeError, match=f"{tmp_path}/file cannot be used: .*mkdir"):
+        await deliver(access, str(tmp_path / "file"), stand_in())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a directory away")
+async def test_a_program_of_another_user_is_not_run(access: Access, workdir: Path) -> None:
+    delivered = await deliver(access, str(workdir), stand_in())
+    os.chown(delivered.directory, 12345, -1)
+    with pytest.raises(NodeRuntimeError, match="belongs to another user"):
+        await deliver(access, str(workdir), stand_in())
+
+
+async def test_the_life_of_a_job(access: Access, workdir: Path) -> None:
+    async with serving(access, workdir) as runtime:
+        job = await runtime.create_job("/align/0.1")
+        assert await job.wrap(JobSpec(name="/align/0.1")) == [
+            runtime.binary,
+            "exec",
+            "--job",
+            str(job.directory),
+            "--",
+        ]
+        assert json.loads(Path(job.directory, "job.json").read_text())["name"] == "/align/0.1"
+        assert stat.S_IMODE(Path(job.directory).stat().st_mode) == 0o700
+        assert stat.S_IMODE(Path(job.directory, "job.json").stat().st_mode) == 0o600
+        assert os.listdir(job.directory) == ["job.json"]
+        assert not await job.has_started()
+        started = event(job.identifier, "started", pid=7, command_pid=8)
+        say(runtime, '{"event":"alive"}', event("another", "complete", port="x"), started, exited(job.identifier))
+        assert [type(happened) for happened in [happened async for happened in job.events()]] == [
+            StartedEvent,
+            ExitEvent,
+        ]
+        assert await job.has_started()
+        assert job.pid == 7
+        assert job.exit.result().success
+
+
+async def test_a_job_has_started_when_it_has_a_file_for_its_events(access: Access, workdir: Path) -> None:
+    async with serving(access, workdir) as runtime:
+        job = await runtime.create_job("j")
+        await job.wrap(JobSpec(name="j"))
+        Path(job.events_path).touch()
+        assert await job.has_started()
+
+
+async def test_cancel(access: Access, workdir: Path) -> None:
+    async with serving(access, workdir) as runtime:
+        never, job = await runtime.create_job("never"), await runtime.create_job("j")
+        await never.cancel()
+        assert not Path(never.directory).exists()
+        await job.wrap(JobSpec(name="j"))
+        cancelling = asyncio.create_task(job.cancel())
+        await asyncio.to_thread(wait_for, Path(job.directory, "cancel").exists, "the file")
+        assert not cancelling.done()
+        say(runtime, event(job.identifier, "exit", success=False, reason="cancelled"))
+        await cancelling
+
+
+async def test_a_job_in_a_queue_is_cancelled_without_waiting_for_it(access: Access, workdir: Path) -> None:
+    async with serving(access, workdir, manner=Manner(shared=True)) as runtime:
+        job = await runtime.create_job("j")
+        await job.wrap(JobSpec(name="j"))
+        await job.cancel()
+        assert Path(job.directory, "cancel").exists()
+        assert not job.exit.done()
+
+
+async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: Path, tmp_path: Path) -> None:
+    for manner, parent, option, wrapper in (
+        (Manner(), tmp_path / "tmp", "", "exec"),
+        (Manner(shared=True), workdir / ".streamflow-io", " --shared", "run"),
+        (Manner(listen=True), tmp_path / "tmp", " --listen", "exec"),
+    ):
+        async with serving(access, workdir, manner=manner) as runtime:
+            directory = Path(runtime.directory)
+            assert directory.parent == parent.resolve()
+            assert (directory / "words").read_text() == f"serve --directory {directory} --remote{option}\n"
+            job = await runtime.create_job("j")
+            assert (await job.wrap(JobSpec(name="j")))[1] == wrapper
+
+
+async def test_the_key_is_on_no_command_line(host: Host, access: Access, workdir: Path) -> None:
+    async with serving(access, workdir, manner=Manner(listen=True)) as runtime:
+        assert Path(runtime.key_path).read_text() == KEY
+        assert stat.S_IMODE(Path(runtime.key_path).stat().st_mode) == 0o600
+        assert not any(KEY in command for command in host.commands)
+
+
+async def test_what_a_login_shell_says_is_ignored(
+    access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, start = access.run, access.start
+    monkeypatch.setattr(access, "run", lambda script, *rest: run(f"echo Welcome; {script}", *rest))
+    monkeypatch.setattr(access, "start", lambda script: start(f"echo '{{Welcome}}'; {script}"))
+    async with serving(access, workdir) as runtime:
+        job = await runtime.create_job("j")
+        say(runtime, "a warning of its own", exited(job.identifier))
+        assert (await asyncio.wait_for(job.exit, 10)).success
+
+
+async def test_a_serve_that_does_not_start(access: Access, workdir: Path, tmp_path: Path) -> None:
+    delivered = await deliver(access, str(workdir), stand_in())
+    Path(f"{delivered.binary}.broken").touch()
+    with pytest.raises(NodeRuntimeError, match="host/host: sfio-node serve does not start: it is broken"):
+        await RemoteRuntime.start(access, str(workdir), stand_in(), KEY)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+async def test_a_serve_that_ends(access: Access, workdir: Path) -> None:
+    async with serving(access, workdir) as runtime:
+        job = await runtime.create_job("j")
+        await job.wrap(JobSpec(name="j"))
+        Path(runtime.directory, "die").touch()
+        with pytest.raises(NodeRuntimeError, match="sfio-node serve has ended at host/host"):
+            await asyncio.wait_for(asyncio.shield(job.exit), 10)
+        for attempt in (job.has_started(), runtime.create_job("next")):
+            with pytest.raises(NodeRuntimeError, match="has ended"):
+                await attempt
+        # Nobody else removes what is left of it.
+        assert Path(runtime.directory).exists()
+
+
+async def test_a_serve_that_is_not_heard_of(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "SILENCE_SECONDS", 0.1)
+    async with serving(access, workdir) as runtime:
+        job = await runtime.create_job("j")
+        with pytest.raises(NodeRuntimeError, match="has not been heard of"):
+            await asyncio.wait_for(asyncio.shield(job.exit), 10)
+        runtime.stop_seconds = 0.1
+
+
+async def test_reaching_another(access: Access, workdir: Path, tmp_path: Path) -> None:
+    manner = Manner(listen=True)
+    async with (
+        serving(access, workdir, stand_in("10.0.0.1:7"), manner) as one,
+        serving(access, workdir, stand_in("10.0.0.2:1"), manner) as refusing,
+        serving(access, workdir, stand_in(), manner) as silent,
+        serving(access, workdir, stand_in()) as unlinked,
+    ):
+        assert await asyncio.gather(*(refusing.reaches(one) for _ in range(3))) == [True] * 3
+        reached = Path(f"{refusing.binary}.reached").read_text()
+        assert reached == f"reach 10.0.0.1:7 --key {refusing.key_path}\n"
+        assert await one.obstacle(refusing) == "host/host cannot reach host/host at 10.0.0.2:1: refused"
+        assert "cannot be reached from elsewhere" in str(await one.obstacle(silent))
+        assert "have no link" in str(await one.obstacle(unlinked))
+        assert "have no link" in str(await unlinked.obstacle(one))
+        assert await unlinked.reaches(unlinked)
+        job = await one.create_job("j")
+        assert job.link_to(one) is None
+        link = job.link_to(refusing)
+        assert link is not None
+        assert (link.address, link.job, link.key) == ("10.0.0.1:7", job.identifier, str(refusing.key_path))
+
+
+async def test_a_command_that_is_given_up_does_not_spoil_the_next(access: Access) -> None:
+    with pytest.raises(NodeRuntimeError, match="does not answer"):
+        await access.run("echo late; sleep 0.3; echo later", 0.05)
+    assert await access.run("echo mine") == ("mine", 0)
+
+
+async def test_a_file_that_cannot_be_written(access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from streamflow_io.runtime import access as module
+
+    monkeypatch.setattr(module, "_PLACE", module._PLACE.replace("100", "2"))
+    with pytest.raises(NodeRuntimeError, match="missing/file cannot be written"):
+        await access.write(Path(tmp_path, "missing", "file"), b"text")
+
+
+class _Chunks(StreamWrapper):  # type: ignore[misc]
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+
+    async def read(self, size: int | None = None) -> bytes:
+        return next(self._chunks, b"")
+
+    async def write(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
+
+@given(st.lists(st.binary(min_size=1, max_size=5).map(lambda chunk: chunk.replace(b"x", b"\n"))))
+def test_lines_do_not_depend_on_how_they_come(chunks: list[bytes]) -> None:
+    async def read() -> list[bytes]:
+        output, lines = Output(AsyncExitStack(), _Chunks(iter(chunks)), 5), []
+        while (line := await output.line()) is not None:
+            lines.append(line)
+        return lines
+
+    assert asyncio.run(read()) == b"".join(chunks).split(b"\n")[:-1]

@@ -1,0 +1,368 @@
+"""Streams where there is no node runtime, where it cannot be reached, and on queue managers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import PurePosixPath
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.exception import UnrecoverableWorkflowException
+from streamflow.core.workflow import Job, Token
+from streamflow.cwl.step import CWLTransferStep
+
+from streamflow_io.coordination.graph import Delivery
+from streamflow_io.runtime import JobSpec
+from streamflow_io.streaming import connector, ending, execution
+from streamflow_io.streaming.connector import JobConnector
+from streamflow_io.streaming.inputs import gated_input, input_stream
+from streamflow_io.streaming.jobs import Attempt, ProducerFailedError, StreamingJob
+from streamflow_io.streaming.reach import Reach
+from streamflow_io.streaming.step import StreamingTransferStep
+from streamflow_io.streaming.token import StreamToken
+from tests.streaming_fakes import FakeConnector, FakeRuntime, FakeScheduler, FakeStep, stream_token, until
+
+OUT = PurePosixPath("/out")
+HERE = ExecutionLocation("here", "site")
+
+
+async def never(_: int) -> int:
+    await asyncio.sleep(60)
+    return 0
+
+
+async def at_once(_: int) -> int:
+    return 0
+
+
+async def attempt_at(runtime: FakeRuntime, scheduler: FakeScheduler | None = None) -> Attempt:
+    """A producer that runs."""
+
+    async def collect(port: str, path: str) -> Token:
+        return Token({"final": (port, path)})
+
+    jobs = (scheduler or FakeScheduler()).streaming_jobs
+    attempt = jobs.open("/a/0", collect).begin(OUT, await runtime.create_job("/a/0"))
+    attempt.start()
+    return attempt
+
+
+async def test_a_location_without_a_runtime_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = FakeScheduler(here=FakeRuntime("here"))
+    scheduler.places["/c/0"] = "there"
+    reach = scheduler.reach
+    assert await reach.runtime("/b/0") is not None
+    with caplog.at_level(logging.WARNING):
+        assert await reach.runtime("/c/0") is None
+        assert await reach.runtime("/c/0") is None
+        assert not await reach.can_read("/c/0", stream_token(), await attempt_at(FakeRuntime("here")))
+    (told,) = caplog.messages
+    assert "not for this architecture" in told
+    assert "site/there" in told
+
+
+async def test_who_can_read_what(caplog: pytest.LogCaptureFixture) -> None:
+    here, there = FakeRuntime("here"), FakeRuntime("there")
+    scheduler = FakeScheduler(here=here, there=there)
+    scheduler.places["/c/0"] = "there"
+    reach = scheduler.reach
+    attempt = await attempt_at(here)
+    assert await reach.can_read("/b/0", stream_token(), attempt)
+    assert await reach.can_read("/b/0", stream_token(gate="file"), attempt)
+    assert await reach.can_read("/c/0", stream_token(), attempt)
+    with caplog.at_level(logging.WARNING):
+        assert not await reach.can_read("/c/0", stream_token(gate="file"), attempt)
+        there.obstacles["here"] = "connection refused"
+        assert not await Reach(cast(Any, scheduler)).can_read("/c/0", stream_token(), attempt)
+        assert not await reach.can_read("/c/0", stream_token(), Attempt("/a/0", 1, OUT))
+    assert len(caplog.messages) == 2
+    assert "connection refused" in caplog.messages[1]
+
+
+async def test_a_stream_is_read_from_events_or_by_a_link() -> None:
+    here, there = FakeRuntime("here"), FakeRuntime("there")
+    attempt = await attempt_at(here)
+    own = input_stream(stream_token(), attempt, here)
+    assert (own.events, own.link, own.path) == (
+        f"/run/here/jobs/{here.jobs[0].identifier}/events.jsonl",
+        None,
+        "/out/out.txt",
+    )
+    other = input_stream(stream_token(), attempt, there)
+    assert other.events is None
+    assert other.link is not None
+    assert other.link.model_dump() == {
+        "address": "10.0.0.1:7000",
+        "job": here.jobs[0].identifier,
+        "key": "/run/there/key",
+    }
+    assert gated_input(stream_token(gate="file"), attempt).events == own.events
+
+
+async def test_what_is_final_is_waited_for_over_the_attempts_of_a_job() -> None:
+    async def collect(port: str, path: str) -> Token:
+        return Token((port, path))
+
+    job = StreamingJob("/a/0", collect)
+    first = job.begin(OUT)
+    waiting = asyncio.create_task(job.final("out", "file"))
+    first.end(False)
+    await asyncio.sleep(0)
+    second = job.begin(OUT)
+    await asyncio.sleep(0.002)
+    assert not waiting.done()
+    second.commit("out", "file")
+    assert (await waiting).value == ("out", "file")
+    waiting = asyncio.create_task(job.final("out", "other"))
+    await asyncio.sleep(0)
+    job.close()
+    with pytest.raises(ProducerFailedError):
+        await waiting
+
+
+@pytest.fixture
+def transfers(monkeypatch: pytest.MonkeyPatch) -> list[Token]:
+    """What StreamFlow's own transfer was asked for."""
+    asked: list[Token] = []
+
+    async def transfer(_step: Any, _job: Job, token: Token) -> Token:
+        asked.append(token)
+        return token
+
+    async def place(_step: Any, _job: Job, token: StreamToken) -> StreamToken:
+        return token
+
+    monkeypatch.setattr(CWLTransferStep, "transfer", transfer)
+    monkeypatch.setattr(StreamingTransferStep, "_place", place)
+    return asked
+
+
+async def transfer(scheduler: FakeScheduler, location: str, token: Token) -> Token:
+    step = object.__new__(StreamingTransferStep)
+    step.workflow = cast(Any, SimpleNamespace(context=SimpleNamespace(scheduler=scheduler)))
+    scheduler.places["/b/0"] = location
+    return await step.transfer(Job("/b/0", 1, {}, "/in", "/out", "/tmp"), token)
+
+
+async def test_a_reader_that_reaches_its_producer_does_not_wait(transfers: list[Token]) -> None:
+    here = FakeRuntime("here")
+    scheduler = FakeScheduler(here=here)
+    await attempt_at(here, scheduler)
+    assert isinstance(await transfer(scheduler, "here", stream_token()), StreamToken)
+    assert transfers == []
+
+
+async def test_a_reader_that_does_not_gets_the_file_when_it_is_committed(transfers: list[Token]) -> None:
+    here = FakeRuntime("here")
+    scheduler = FakeScheduler(here=here)
+    attempt = await attempt_at(here, scheduler)
+    waiting = asyncio.create_task(transfer(scheduler, "there", stream_token().retag("0.7")))
+    await asyncio.sleep(0.002)
+    assert not waiting.done()
+    attempt.commit("out", "out.txt")
+    token = await waiting
+    assert not isinstance(token, StreamToken)
+    assert (token.value, token.tag) == ({"final": ("out", "out.txt")}, "0.7")
+    assert transfers == [token]
+
+
+async def test_a_reader_that_waits_is_told_by_its_own_job_that_its_producer_has_failed(transfers: list[Token]) -> None:
+    here = FakeRuntime("here")
+    scheduler = FakeScheduler(here=here)
+    await attempt_at(here, scheduler)
+    waiting = asyncio.create_task(transfer(scheduler, "there", stream_token()))
+    await asyncio.sleep(0.002)
+    scheduler.streaming_jobs.get("/a/0").close()
+    token = await waiting
+    assert isinstance(token, StreamToken)
+    step = FakeStep(scheduler, never)
+    with pytest.raises(UnrecoverableWorkflowException, match="job /a/0, from which it reads, has failed"):
+        await step.job("/b/0", x=token).run()
+
+
+async def test_without_a_runtime_a_job_runs_plainly_and_delivers_all_at_its_end() -> None:
+    step = FakeStep(FakeScheduler(), at_once, Delivery.STREAM)
+    await step.job("/a/0").run()
+    assert step.delivered == ["out", "__stream__out"]
+    assert not isinstance(step.tokens["__stream__out"], StreamToken)
+    (ran,) = step.connector.commands
+    assert (ran["command"], ran["stdout"]) == (["tool"], "out.txt")
+    assert await step.scheduler.streaming_jobs.get("/a/0").final("out", "out.txt") is step.tokens["out"]
+
+
+async def test_without_a_runtime_a_job_fails_plainly() -> None:
+    async def fail(_: int) -> int:
+        return 3
+
+    step = FakeStep(FakeScheduler(), fail, Delivery.STREAM)
+    with pytest.raises(UnrecoverableWorkflowException, match="FAILED Job /a/0 with error:\n\tsaid"):
+        await step.job("/a/0").run()
+    assert step.delivered == []
+
+
+def queue() -> tuple[FakeRuntime, FakeScheduler]:
+    runtime = FakeRuntime("here", "run")
+    return runtime, FakeScheduler(here=runtime)
+
+
+async def test_on_a_queue_manager_a_stream_is_delivered_before_its_job_runs() -> None:
+    _, scheduler = queue()
+    step = FakeStep(scheduler, never, Delivery.STREAM)
+    running = asyncio.create_task(step.job("/a/0").run())
+    await until(lambda: step.delivered)
+    assert step.delivered == ["__stream__out"]
+    assert isinstance(step.tokens["__stream__out"], StreamToken)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_elsewhere_it_is_delivered_when_the_file_is_there() -> None:
+    runtime = FakeRuntime("here")
+    step = FakeStep(FakeScheduler(here=runtime), never, Delivery.STREAM)
+    running = asyncio.create_task(step.job("/a/0").run())
+    await until(lambda: step.connector.commands)
+    runtime.start(runtime.jobs[0])
+    await asyncio.sleep(0.005)
+    assert step.delivered == []
+    runtime.tell(runtime.jobs[0], "opened", port="out", path="/out/out.txt")
+    await until(lambda: step.delivered)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("exits", "message"),
+    [
+        ([{"reason": "cancelled", "signal": 15}], "ended by signal 15, Terminated"),
+        ([{"reason": "cancelled", "code": 0}], "somebody has cancelled it"),
+        ([{"reason": "lost"}], "was killed"),
+        ([], "nobody knows how"),
+    ],
+    ids=["terminated", "cancelled", "lost", "silent"],
+)
+async def test_a_job_that_was_killed_in_its_queue_manager_has_failed(
+    exits: list[dict[str, Any]], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For Slurm it has ended with 0."""
+    monkeypatch.setattr(ending, "EXIT_SECONDS", 0.01)
+    runtime, scheduler = queue()
+
+    async def killed(_: int) -> int:
+        runtime.start(runtime.jobs[0])
+        for fields in exits:
+            runtime.exit(runtime.jobs[0], **fields)
+        return 0
+
+    step = FakeStep(scheduler, killed)
+    with pytest.raises(UnrecoverableWorkflowException, match=message):
+        await step.job("/a/0").run()
+    assert step.delivered == []
+
+
+async def test_a_job_that_was_killed_before_it_ran_has_failed() -> None:
+    _, scheduler = queue()
+    step = FakeStep(scheduler, at_once)
+    with pytest.raises(UnrecoverableWorkflowException, match="FAILED Job /a/0"):
+        await step.job("/a/0").run()
+
+
+@pytest.mark.parametrize(("success", "code"), [(True, 0), (False, 255), (None, 255)])
+async def test_a_measured_job_on_a_queue_manager_has_succeeded_only_if_the_runtime_says_so(
+    success: bool | None, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector, "EXIT_SECONDS", 0.01)
+    runtime, _ = queue()
+    job = await runtime.create_job("/a/0")
+
+    async def run(_: int) -> int:
+        if success is not None:
+            runtime.exit(job, success=success, reason="exited" if success else "cancelled")
+        return 0
+
+    tested = JobConnector(FakeConnector(run), "/a/0", job, JobSpec(name="/a/0"), confirms=True)
+    result = await tested.run(HERE, ["tool"], workdir="/out", job_name="/a/0")
+    assert result is not None
+    assert result[1] == code
+
+
+async def test_a_queue_manager_leaves_no_file_of_its_own_among_the_outputs() -> None:
+    runtime, _ = queue()
+    job = await runtime.create_job("/a/0")
+    inner = FakeConnector(at_once)
+    tested = JobConnector(inner, "/a/0", job, JobSpec(name="/a/0"))
+    await tested.run(HERE, ["tool"], workdir="/out", stdout="x", stderr="x", job_name="/a/0")
+    await tested.run(HERE, ["tool"], workdir="/out", job_name="/a/0")
+    assert inner.commands[0]["stdout"] == inner.commands[0]["stderr"] == f"{job.directory}/printed"
+    assert inner.commands[0]["command"][:3] == ["exec", "/bin/sfio-node", "run"]
+    assert inner.commands[1]["stdout"] == asyncio.subprocess.STDOUT
+
+
+async def test_a_job_gives_its_node_up_to_the_one_that_it_reads_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And starts again when that runs, without that as an attempt: there is none to spare here."""
+    monkeypatch.setattr(execution, "_PATIENCE_SECONDS", 0.01)
+    runtime, scheduler = queue()
+    producer = scheduler.streaming_jobs.open("/a/0", cast(Any, None)).begin(OUT, await runtime.create_job("/a/0"))
+    patient = asyncio.Event()
+
+    async def run(number: int) -> int:
+        job = runtime.jobs[number]
+        runtime.start(job)
+        if number == 2:
+            await patient.wait()
+            runtime.exit(job, success=True, code=0)
+        await asyncio.wait([job.exit])
+        return 0
+
+    monkeypatch.setattr(execution, "job_path", lambda *_: NewPath("/out-2"))
+    step = FakeStep(scheduler, run)
+    step.workflow.context.data_manager = SimpleNamespace(register_path=lambda **_: None)
+    running = asyncio.create_task(step.job("/b/0", x=stream_token()).run())
+    await until(lambda: len(runtime.jobs) == 2 and runtime.jobs[1].exit.done())
+    await asyncio.sleep(0.005)
+    assert len(step.connector.commands) == 1
+    producer.start()
+    await until(lambda: len(step.connector.commands) == 2)
+    await asyncio.sleep(0.02)
+    patient.set()
+    producer.end(True)
+    await running
+    assert step.delivered == ["out"]
+
+
+class NewPath(PurePosixPath):
+    async def exists(self) -> bool:
+        return False
+
+    async def mkdir(self, **_: Any) -> None:
+        pass
+
+
+async def test_a_job_whose_producer_fails_while_it_is_in_the_queue_starts_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runtime, scheduler = queue()
+    producer = scheduler.streaming_jobs.open("/a/0", cast(Any, None))
+    first = producer.begin(OUT, await runtime.create_job("/a/0"))
+
+    async def run(number: int) -> int:
+        if number == 1:
+            first.end(False)
+            return 0  # As if it had been taken from the queue.
+        runtime.start(runtime.jobs[-1])
+        runtime.exit(runtime.jobs[-1], success=True, code=0)
+        return 0
+
+    monkeypatch.setattr(execution, "job_path", lambda *_: NewPath("/out-2"))
+    step = FakeStep(scheduler, run)
+    step.workflow.context.data_manager = SimpleNamespace(register_path=lambda **_: None)
+    running = asyncio.create_task(step.job("/b/0", x=stream_token()).run())
+    await until(lambda: first.has_failed)
+    await asyncio.sleep(0.005)
+    assert len(step.connector.commands) == 1
+    second = producer.begin(OUT, await runtime.create_job("/a/0"))
+    second.end(True)
+    await running
+    assert step.delivered == ["out"]
