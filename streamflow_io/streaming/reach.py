@@ -49,6 +49,7 @@ class Reach:
         if obstacle is not None:
             pair = f"{reader.location} reads files of {producer.location}"
             self._warn(pair, f"{pair} when they are complete, not while they are written: {obstacle}")
+            self._scheduler.keep_together(job_name, token.source.job)
         return obstacle is None
 
     def _warn(self, about: str, message: str) -> None:
