@@ -95,6 +95,7 @@ def test_collections_are_measured() -> None:
 def test_parts_of_the_driver_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_parts, "EVENT_SECONDS", 0.01)
     assert driver_parts.events_per_second() > 0
+    assert driver_parts.job_token_ms(40) > 0
     for nodes in (1, 3):
         assert driver_parts.streamflow_scheduler_ms(nodes, 2) > 0
         assert driver_parts.storage_admission_ms(nodes, 2) > 0
