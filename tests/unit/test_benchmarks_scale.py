@@ -45,11 +45,11 @@ def test_equal_runs_decide_the_same(small: Simulation) -> None:
 def test_a_decision_takes_no_more_calls_at_eight_times_the_size(small: Simulation) -> None:
     large = simulated(EIGHT_TIMES)
     assert large.meter.count > 6 * small.meter.count
-    assert large.meter.calls() < 1.25 * small.meter.calls()
+    assert large.meter.calls() < 1.1 * small.meter.calls()
 
 
 def test_four_times_as_many_steps_do_not_take_twice_the_calls() -> None:
-    assert simulated(Size(4, 960, 12)).meter.calls() < 2 * simulated(Size(4, 960, 3)).meter.calls()
+    assert simulated(Size(4, 960, 12)).meter.calls() < 1.6 * simulated(Size(4, 960, 3)).meter.calls()
 
 
 def test_jobs_that_never_start_are_an_error() -> None:
