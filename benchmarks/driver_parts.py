@@ -16,6 +16,8 @@ from streamflow.core.deployment import DeploymentConfig, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.workflow import Job, Status
 from streamflow.scheduling.scheduler import DefaultScheduler
+from streamflow.workflow.token import JobToken
+from streamflow.workflow.utils import get_job_token
 
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
@@ -29,6 +31,7 @@ DEPLOYMENT = "cluster"
 STEP = "/step"
 _CORES = 16.0
 _MEMORY = 1e6
+_LOOKUPS = 20
 EVENT_SECONDS = 0.5
 
 
@@ -76,6 +79,16 @@ def streamflow_scheduler_ms(nodes: int, jobs: int) -> float:
         return await _mean_ms(one, jobs)
 
     return asyncio.run(measure())
+
+
+def job_token_ms(jobs: int) -> float:
+    """CPU time in which StreamFlow finds a job among those of a step of so many, which it does twice for each; ms."""
+    tokens = [JobToken(job(number)) for number in range(jobs)]
+    wanted = [f"{STEP}/0.{jobs * part // _LOOKUPS}" for part in range(_LOOKUPS)]
+    begin = time.process_time()
+    for name in wanted:
+        get_job_token(name, tokens)
+    return 1e3 * (time.process_time() - begin) / _LOOKUPS
 
 
 def storage_admission_ms(nodes: int, jobs: int) -> float:

@@ -9,7 +9,7 @@ from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
 
-from .driver_parts import events_per_second, storage_admission_ms, streamflow_scheduler_ms
+from .driver_parts import events_per_second, job_token_ms, storage_admission_ms, streamflow_scheduler_ms
 from .footprint import footprints
 from .model import Comparison, Sample
 from .processes import run
@@ -21,9 +21,11 @@ SIZES = (Size(100, 10_000), Size(1_000, 100_000), Size(10_000, 1_000_000))
 GROWTH = 3.0
 TIME_LIMIT = 1800.0
 TRIVIAL_JOBS = (100, 400)
+WIDTHS = (1_000, 10_000, 100_000)
 _REPOSITORY = Path(__file__).parents[1]
 _LOCATIONS_TIMES_JOBS = 20_000
 _MEMORY, _EVENTS, _TRIVIAL = "memory of decisions", "events of sfio-node", "StreamFlow, trivial jobs"
+_WIDE = "StreamFlow, steps of many jobs"
 
 
 def scale(sizes: Sequence[Size] = SIZES) -> Workload:
@@ -43,6 +45,7 @@ def _prepare(sizes: Sequence[Size], directory: Path) -> Sequence[Variant]:
         Variant(_MEMORY, lambda _: _measured(footprints())),
         Variant(_EVENTS, lambda _: _measured({"lines_per_s": events_per_second()})),
         *(Variant(_locations(nodes), partial(_schedule, nodes)) for nodes in _nodes(sizes)),
+        Variant(_WIDE, lambda _: _measured({f"job_token_ms_{jobs}": job_token_ms(jobs) for jobs in WIDTHS})),
         Variant(_TRIVIAL, partial(_run_trivial, trivial)),
     ]
 
@@ -157,6 +160,10 @@ def _comparisons(sizes: Sequence[Size]) -> list[Comparison]:
                 ("our storage admission", "storage_admission_ms"),
             )
             for nodes in _nodes(sizes)
+        ),
+        *(
+            _figure(f"StreamFlow, ms to find a job; step of {jobs:,} jobs", f"job_token_ms_{jobs}", _WIDE)
+            for jobs in WIDTHS
         ),
         _figure("StreamFlow, ms of CPU per trivial job", "cpu_ms_per_job", _TRIVIAL),
         _figure("StreamFlow, ms per trivial job", "wall_ms_per_job", _TRIVIAL),

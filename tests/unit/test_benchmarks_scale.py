@@ -19,7 +19,7 @@ from benchmarks.workload import Workload
 SMALL, EIGHT_TIMES = Size(2, 240), Size(16, 1920)
 
 
-def simulated(size: Size, sampled: int = 1) -> Simulation:
+def simulated(size: Size, sampled: int = 7) -> Simulation:
     simulation = Simulation(size, Meter(sampled))
     asyncio.run(simulation.run())
     return simulation
@@ -45,11 +45,11 @@ def test_equal_runs_decide_the_same(small: Simulation) -> None:
 def test_a_decision_takes_no_more_calls_at_eight_times_the_size(small: Simulation) -> None:
     large = simulated(EIGHT_TIMES)
     assert large.meter.count > 6 * small.meter.count
-    assert large.meter.calls() < 1.25 * small.meter.calls()
+    assert large.meter.calls() < 1.1 * small.meter.calls()
 
 
-def test_a_decision_takes_no_more_calls_than_its_part_of_the_steps() -> None:
-    assert simulated(Size(4, 960, 12)).meter.calls() < 4 * simulated(Size(4, 960, 3)).meter.calls()
+def test_four_times_as_many_steps_do_not_take_twice_the_calls() -> None:
+    assert simulated(Size(4, 960, 12)).meter.calls() < 1.6 * simulated(Size(4, 960, 3)).meter.calls()
 
 
 def test_jobs_that_never_start_are_an_error() -> None:
@@ -95,6 +95,7 @@ def test_collections_are_measured() -> None:
 def test_parts_of_the_driver_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_parts, "EVENT_SECONDS", 0.01)
     assert driver_parts.events_per_second() > 0
+    assert driver_parts.job_token_ms(40) > 0
     for nodes in (1, 3):
         assert driver_parts.streamflow_scheduler_ms(nodes, 2) > 0
         assert driver_parts.storage_admission_ms(nodes, 2) > 0
