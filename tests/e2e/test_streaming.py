@@ -103,7 +103,7 @@ def left_on_hosts(site: Site) -> list[str]:
         return []
     look = (
         "find /tmp /scratch \\( -name 'streamflow-io-*' -o -type p -o -type s \\) ! -path '*/.streamflow-io/*'; "
-        "for p in /proc/[0-9]*; do tr '\\0' ' ' 2>&- < $p/cmdline | grep -a -e sfio-node -e 'TRACE'; done; true"
+        "for p in /proc/[0-9]*; do tr '\\0' ' ' 2>&- < $p/cmdline | grep -a -e '[s]fio-node' -e '[T]RACE'; done; true"
     )
     return [f"{a}: {line}" for a in ADDRESSES for line in login(site.laboratory, a, look).splitlines() if line]
 
