@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -237,7 +238,7 @@ pub struct EventLog {
 
 impl EventLog {
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         let file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
         Ok(Self { file })
     }
