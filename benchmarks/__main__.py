@@ -22,6 +22,8 @@ from .io_tasks import IO_TASKS
 from .overhead import OVERHEAD
 from .patterns import PATTERNS
 from .processes import CommandError
+from .scale import SCALE, SIZES, scale
+from .simulated_work import Size
 from .table import render
 from .templates import THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
 from .workload import Workload
@@ -39,6 +41,7 @@ WORKLOADS = {
         THOUSAND_GENOMES,
         THOUSAND_GENOMES_DIRECTORIES,
         VARIANT_CALLING,
+        SCALE,
         CLUSTER,
     )
 }
@@ -51,13 +54,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     :return: 0 if every goal is reached and all outputs are identical, else 1; 130 if interrupted; 2 is wrong usage
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     if options.command == "list":
         Console().print(_list())
         return 0
     if options.command == "demo":
         return run_demo((THOUSAND_GENOMES, VARIANT_CALLING))
-    return _run(WORKLOADS[options.name], options.reps, options.json)
+    workload = WORKLOADS[options.name]
+    if options.sizes is not None:
+        if workload is not SCALE:
+            parser.error(f"--sizes is for {SCALE.name} only")
+        workload = scale(options.sizes)
+    return _run(workload, options.reps, options.json)
 
 
 def _run(workload: Workload, repetitions: int, json_file: Path | None) -> int:
@@ -94,7 +103,19 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("name", metavar="NAME", choices=WORKLOADS, help=", ".join(WORKLOADS))
     run.add_argument("--reps", type=_positive, default=5, help="repetitions (default: 5)")
     run.add_argument("--json", type=Path, metavar="FILE", help="write the report here, too")
+    default = " ".join(f"{size.nodes}:{size.jobs}" for size in SIZES)
+    run.add_argument(
+        "--sizes", type=_size, nargs="+", metavar="NODES:JOBS", help=f"of {SCALE.name}, smallest first ({default})"
+    )
     return parser
+
+
+def _size(text: str) -> Size:
+    nodes, _, jobs = text.partition(":")
+    try:
+        return Size(_positive(nodes), _positive(jobs))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NODES:JOBS, two whole numbers from 1") from None
 
 
 def _positive(text: str) -> int:

@@ -35,14 +35,21 @@ class Finished:
     errors: str
 
 
-def run(commands: Sequence[Sequence[str]], directory: Path, environment: Mapping[str, str] | None = None) -> Finished:
+def run(
+    commands: Sequence[Sequence[str]],
+    directory: Path,
+    environment: Mapping[str, str] | None = None,
+    time_limit: float | None = None,
+) -> Finished:
     """Run commands at the same time; their standard output goes to `output.N` in the directory.
 
     Guarantee: when this returns or raises, the commands and the processes of their sessions have ended.
 
     :param environment: added to the environment
-    :raises CommandError: if one fails, or after :data:`TIME_LIMIT` seconds
+    :param time_limit: seconds; none: :data:`TIME_LIMIT`
+    :raises CommandError: if one fails, or after the time limit
     """
+    time_limit = TIME_LIMIT if time_limit is None else time_limit
     processes: list[subprocess.Popen[bytes]] = []
     logs = [directory / f"errors.{index}" for index in range(len(commands))]
     start, cpu_start = time.monotonic(), _cpu_seconds()
@@ -56,10 +63,10 @@ def run(commands: Sequence[Sequence[str]], directory: Path, environment: Mapping
                     )
                 )  # fmt: skip
         for process in processes:
-            process.wait(max(0.0, start + TIME_LIMIT - time.monotonic()))
+            process.wait(max(0.0, start + time_limit - time.monotonic()))
         seconds = time.monotonic() - start
     except subprocess.TimeoutExpired:
-        raise CommandError(f"does not end in {TIME_LIMIT:.0f} s: {_line(processes[0].args)}") from None
+        raise CommandError(f"does not end in {time_limit:.0f} s: {_line(processes[0].args)}") from None
     finally:
         for process in processes:
             _stop(process)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 TIMEOUT = 15.0
 
@@ -54,10 +55,17 @@ def output(
     return {"port": port, "root": str(root), "kind": kind, "globs": patterns, "rules": rules}
 
 
+class Owner(Protocol):
+    """What a job belongs to: a run directory, and what its serve has printed."""
+
+    run: Path
+    printed: list[Event]
+
+
 class Job:
     """A job that runs under ``sfio-node exec``."""
 
-    def __init__(self, node: Node, name: str, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, node: Owner, name: str, process: subprocess.Popen[bytes]) -> None:
         self.directory = node.run / "jobs" / name
         self.name = name
         self.node = node
@@ -126,7 +134,7 @@ class Job:
 class Node:
     """A serve and its jobs."""
 
-    def __init__(self, binary: Path, base: Path) -> None:
+    def __init__(self, binary: Path, base: Path, options: Sequence[str] = (), wrapper: Sequence[str] = ()) -> None:
         self.binary = binary
         self.base = base
         self.run = base / "run"
@@ -134,7 +142,7 @@ class Node:
         self.printed: list[Event] = []
         self.arrived: list[float] = []
         self.server = subprocess.Popen(
-            [binary, "serve", "--directory", self.run],
+            [*wrapper, binary, "serve", "--directory", self.run, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -143,7 +151,10 @@ class Node:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         wait_for(lambda: self.printed, "ready")
-        assert self.printed[0] == {"event": "ready"}
+        ready = self.printed[0]
+        #: Where it listens, for links from other nodes; empty without the option ``--listen``.
+        self.address = str(ready.get("address", ""))
+        assert ready == {"event": "ready", **({"address": self.address} if self.address else {})}
 
     def _read(self) -> None:
         assert self.server.stdout is not None
@@ -162,6 +173,7 @@ class Node:
         stderr: int | None = None,
         environment: dict[str, str] | None = None,
         wrapper: Sequence[str] = (),
+        words: Sequence[str] = ("exec",),
         **fields: object,
     ) -> Job:
         """Starts a job; ``fields`` are those of job.json, or ``job`` is its whole text; exec runs under ``wrapper``."""
@@ -170,7 +182,7 @@ class Node:
         text = job if isinstance(job, str) else json.dumps({"name": name, **fields})
         (directory / "job.json").write_text(text)
         process = subprocess.Popen(
-            [*wrapper, self.binary, "exec", "--job", directory, "--", *command],
+            [*wrapper, self.binary, *words, "--job", directory, "--", *command],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -196,6 +208,27 @@ class Node:
         where: dict[str, object] = {"stdin": True} if target is None else {"fifo": str(target)}
         return {"name": name, "port": port, "path": str(path), "events": str(events), "target": where}
 
+    def set_key(self, key: str) -> None:
+        """Writes the key of the run."""
+        path = self.run / "key"
+        path.touch(mode=0o600)
+        path.write_text(key)
+
+    def link(
+        self,
+        producer: Job | str,
+        path: Path,
+        target: Path | None,
+        address: str,
+        name: str = "in",
+        port: str = "out",
+    ) -> Event:
+        """Returns an entry of ``inputs``: as ``stream``, but from the node that listens at ``address``."""
+        source = producer if isinstance(producer, str) else producer.name
+        where: dict[str, object] = {"stdin": True} if target is None else {"fifo": str(target)}
+        link = {"address": address, "job": source, "key": str(self.run / "key")}
+        return {"name": name, "port": port, "path": str(path), "link": link, "target": where}
+
     def request(self, text: str) -> None:
         """Sends a line to serve."""
         assert self.server.stdin is not None
@@ -218,15 +251,15 @@ class Node:
         return left + ([str(self.run)] if self.run.exists() else [])
 
 
+Running = TypeVar("Running", bound=Node)
+
+
 @contextmanager
-def node(base: Path) -> Iterator[Node]:
-    """Runs a serve; in the end everything has to be gone.
+def ended(running: Running) -> Iterator[Running]:
+    """Ends a serve; then everything has to be gone.
 
     :raises AssertionError: when a process, a FIFO or the run directory is left.
     """
-    binary = node_binary()
-    assert binary is not None, "sfio-node is not built: cargo build --release in node/"
-    running = Node(binary, base)
     try:
         yield running
         if running.server.poll() is None:
@@ -240,3 +273,17 @@ def node(base: Path) -> Iterator[Node]:
         running.server.kill()
         running.server.wait()
         shutil.rmtree(running.run, ignore_errors=True)
+
+
+def built() -> Path:
+    """Returns the binary to test, which has to be there."""
+    binary = node_binary()
+    assert binary is not None, "sfio-node is not built: cargo build --release in node/"
+    return binary
+
+
+@contextmanager
+def node(base: Path, *options: str) -> Iterator[Node]:
+    """Runs a serve, with these options; in the end everything has to be gone: see :func:`ended`."""
+    with ended(Node(built(), base, options)) as running:
+        yield running

@@ -2,26 +2,25 @@
 //!
 //! The reader gets each byte once, and the end only when the producer's events say that the file is committed.
 
+mod origin;
+
 use std::cell::Cell;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
+use self::origin::Origin;
 use crate::event::{now, Event};
 use crate::job::{Input, Target};
 use crate::keep::Keep;
-use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, move_bytes, remove_fifo, widen};
-use crate::producer::{Producer, State};
-use crate::spots::Spots;
+use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, remove_fifo, widen};
+use crate::source::{Failure, Step};
 use crate::sys::bytes_in_pipe;
 use crate::tree;
 use crate::watch::Watcher;
@@ -57,15 +56,6 @@ pub enum Need {
     Data,
 }
 
-/// Why the command must not go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    Producer(String),
-    Rewritten(String),
-    /// The command opened the stream a second time.
-    Reopened(String),
-}
-
 /// Where `serve` has the write end of a stream, too.
 #[derive(Clone, Debug)]
 pub struct Kept {
@@ -77,8 +67,7 @@ pub struct Kept {
 pub struct Feeder {
     pub input: Input,
     pub need: Need,
-    producer: Producer,
-    source: Option<File>,
+    origin: Origin,
     sink: Option<OwnedFd>,
     /// Until the end of the stream.
     kept: Option<Kept>,
@@ -96,10 +85,6 @@ pub struct Feeder {
     /// How often the command has opened the FIFO, and how many of these are open.
     opens: u32,
     open_now: u32,
-    growth_armed: bool,
-    fed: u64,
-    /// What was fed, to be compared at its end.
-    spots: Spots,
     first: f64,
     last: f64,
     finished: bool,
@@ -124,13 +109,13 @@ impl Feeder {
                 (make_fifo(path).map_err(named)?, Some(path.clone()), None)
             }
         };
+        let origin = Origin::new(&input).map_err(at)?;
         let kept = kept.filter(|kept| kept.keep.keep(kept.number, &sink).is_ok());
         // Refused beyond the system's limits; the pipe then stays smaller.
         let wide = widen(&sink);
         let feeder = Self {
             need: if reader.is_some() { Need::Data } else { Need::Reader },
-            producer: Producer::new(&input),
-            source: None,
+            origin,
             sink: Some(sink),
             kept,
             wide,
@@ -141,9 +126,6 @@ impl Feeder {
             waits: Cell::new(false),
             opens: 0,
             open_now: 0,
-            growth_armed: false,
-            fed: 0,
-            spots: Spots::new(),
             first: 0.0,
             last: 0.0,
             finished: false,
@@ -154,7 +136,12 @@ impl Feeder {
 
     /// Bytes given to the command.
     pub fn streamed(&self) -> u64 {
-        self.fed
+        self.origin.taken()
+    }
+
+    /// What has to be waited for until it is readable.
+    pub fn arrivals(&self) -> Option<BorrowedFd<'_>> {
+        self.origin.arrivals().filter(|_| self.need == Need::Data)
     }
 
     pub fn sink(&self) -> Option<BorrowedFd<'_>> {
@@ -167,7 +154,7 @@ impl Feeder {
             let mask = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE_NOWRITE;
             self.told = watcher.watch(fifo, mask, token(Wait::Fifo)).is_ok();
         }
-        self.producer.watch(watcher, token(Wait::Events));
+        self.origin.watch_events(watcher, token);
     }
 
     /// Openings may not have been told.
@@ -199,15 +186,15 @@ impl Feeder {
     }
 
     fn consumed(&self) -> u64 {
-        self.fed - self.sink.as_ref().map_or(0, bytes_in_pipe).min(self.fed)
+        self.streamed().saturating_sub(self.sink.as_ref().map_or(0, bytes_in_pipe))
     }
 
     /// The producer's events may have grown.
     pub fn read_events<T: Clone + PartialEq>(&mut self, watcher: Option<&mut Watcher<T>>, token: &impl Fn(Wait) -> T) {
         if let Some(watcher) = watcher {
-            self.producer.watch(watcher, token(Wait::Events));
+            self.origin.watch_events(watcher, token);
         }
-        self.producer.read();
+        self.origin.read_events();
     }
 
     /// Feeds what can be fed. Says in `need` what it waits for, and returns an event when the stream has ended well.
@@ -219,12 +206,10 @@ impl Feeder {
         if self.finished {
             return Ok(None);
         }
-        if let State::Failed(message) = &self.producer.state {
-            return Err(Failure::Producer(message.clone()));
-        }
-        let started = self.fed;
+        self.origin.check()?;
+        let started = self.streamed();
         loop {
-            let before = self.fed;
+            let before = self.streamed();
             self.need = self.feed_some()?;
             match self.need {
                 Need::Nothing => {
@@ -232,32 +217,26 @@ impl Feeder {
                         self.give_end(watcher, token);
                     }
                     self.finished = true;
+                    self.origin.close();
                     return Ok(self.ended());
                 }
                 Need::Space => {
-                    let moved = self.fed - before;
-                    if self.wide && 0 < moved && moved < LITTLE && self.has_more() {
+                    let moved = self.streamed() - before;
+                    if self.wide && 0 < moved && moved < LITTLE && self.origin.has_more() {
                         self.need = Need::Pause;
                         return Ok(None);
                     }
-                    if self.fed - started >= TURN || !self.sink.as_ref().is_some_and(has_space) {
+                    if self.streamed() - started >= TURN || !self.sink.as_ref().is_some_and(has_space) {
                         return Ok(None);
                     }
                 }
                 Need::Reader | Need::Pause => return Ok(None),
                 Need::Data => {
-                    let Some(source) = &self.source else { return Ok(None) };
-                    if self.growth_armed {
-                        return Ok(None);
-                    }
                     let Some(watcher) = watcher.as_deref_mut() else { return Ok(None) };
-                    let open_file = PathBuf::from(format!("/proc/self/fd/{}", source.as_raw_fd()));
-                    let grows = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
-                    if watcher.watch(&open_file, grows, token(Wait::Growth)).is_err() {
+                    if !self.origin.watch_growth(watcher, token) {
                         return Ok(None);
                     }
                     // Armed only now: look once more at what was written in between.
-                    self.growth_armed = true;
                 }
             }
         }
@@ -265,42 +244,36 @@ impl Feeder {
 
     /// The source has grown: its watch was for one time.
     pub fn growth_notice(&mut self) {
-        self.growth_armed = false;
-    }
-
-    fn has_more(&self) -> bool {
-        self.source.as_ref().and_then(|source| source.metadata().ok()).is_some_and(|file| file.len() > self.fed)
+        self.origin.growth_notice();
     }
 
     /// One step: moves bytes until the pipe is full or the file ends.
     fn feed_some(&mut self) -> Result<Need, Failure> {
-        if self.source.is_none() && !self.open_source()? {
+        if !self.origin.open()? {
             return Ok(Need::Data);
         }
-        let (Some(source), Some(sink)) = (&self.source, &self.sink) else { return Ok(Need::Nothing) };
+        let Some(sink) = &self.sink else { return Ok(Need::Nothing) };
         if !has_reader(sink) {
             return Ok(self.without_reader());
         }
-        if self.fed == 0 && self.may_only_look() {
+        let nothing_fed = self.streamed() == 0;
+        if nothing_fed && self.may_only_look() {
             return Ok(Need::Pause);
         }
-        let mut offset = self.fed as i64;
-        match move_bytes(source, &mut offset, sink) {
-            Ok(0) => self.at_end(),
-            Ok(moved) => {
+        match self.origin.take(sink)? {
+            Step::Moved => {
                 self.last = now();
-                if self.fed == 0 {
+                if nothing_fed {
                     self.first = self.last;
                 }
-                self.spots.note(source, self.fed, self.fed + moved as u64);
-                self.fed += moved as u64;
                 Ok(Need::Space)
             }
-            Err(Errno::EAGAIN) => Ok(Need::Space),
-            Err(Errno::EINTR) => Ok(Need::Space),
-            Err(Errno::EPIPE) => Ok(self.without_reader()),
-            Err(error) => {
-                Err(Failure::Producer(format!("cannot read {}: {}", self.input.path.display(), error.desc())))
+            Step::Full => Ok(Need::Space),
+            Step::Unread => Ok(self.without_reader()),
+            Step::Waiting => Ok(Need::Data),
+            Step::Complete => {
+                self.finished = true;
+                Ok(Need::Nothing)
             }
         }
     }
@@ -330,65 +303,6 @@ impl Feeder {
         }
     }
 
-    /// Opens the producer's file when its events have named it: what lies there before may be of an earlier run.
-    fn open_source(&mut self) -> Result<bool, Failure> {
-        if self.producer.state == State::Silent {
-            return Ok(false);
-        }
-        match File::open(&self.input.path) {
-            Ok(file) => {
-                self.source = Some(file);
-                Ok(true)
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound && self.producer.state == State::Writing => Ok(false),
-            Err(error) => Err(Failure::Producer(format!("cannot read {}: {error}", self.input.path.display()))),
-        }
-    }
-
-    /// Everything that the file holds was fed: is that all?
-    fn at_end(&mut self) -> Result<Need, Failure> {
-        let Some(file) = self.source.as_ref().and_then(|source| source.metadata().ok()) else { return Ok(Need::Data) };
-        let path = &self.input.path;
-        if file.len() < self.fed {
-            return Err(Failure::Rewritten(format!(
-                "{} was cut after {} bytes of it were streamed",
-                path.display(),
-                self.fed
-            )));
-        }
-        if let Ok(named) = fs::metadata(path) {
-            if (named.dev(), named.ino()) != (file.dev(), file.ino()) {
-                if self.fed > 0 {
-                    return Err(Failure::Rewritten(format!(
-                        "{} was replaced after {} bytes of it were streamed",
-                        path.display(),
-                        self.fed
-                    )));
-                }
-                self.source = None;
-                self.growth_armed = false;
-                return Ok(Need::Space);
-            }
-        }
-        if file.len() > self.fed {
-            return Ok(Need::Space);
-        }
-        match self.producer.state {
-            State::Committed(size) if self.fed != size => {
-                let message = format!("{} was committed with {size} bytes, and has {}", path.display(), self.fed);
-                Err(Failure::Rewritten(message))
-            }
-            State::Committed(_) if self.source.as_ref().is_some_and(|source| !self.spots.hold(source)) => {
-                Err(Failure::Rewritten(format!("{} was written again after it had been streamed", path.display())))
-            }
-            State::Committed(_) => {
-                self.finished = true;
-                Ok(Need::Nothing)
-            }
-            _ => Ok(Need::Data),
-        }
-    }
-
     /// Gives the end of file. A second opening would wait for ever: a FIFO that reports it takes the place.
     fn give_end<T: Clone + PartialEq>(&mut self, watcher: Option<&mut Watcher<T>>, token: &impl Fn(Wait) -> T) {
         let mut guard = None;
@@ -406,8 +320,8 @@ impl Feeder {
     }
 
     fn ended(&self) -> Option<Event<'_>> {
-        let (first, last) = if self.fed == 0 { (now(), now()) } else { (self.first, self.last) };
-        Some(Event::Stream { name: &self.input.name, bytes: self.fed, first, last })
+        let (first, last) = if self.streamed() == 0 { (now(), now()) } else { (self.first, self.last) };
+        Some(Event::Stream { name: &self.input.name, bytes: self.streamed(), first, last })
     }
 
     /// Removes the FIFO.

@@ -31,10 +31,10 @@ pub use self::filter::Purpose;
 use self::observer::{Call, Observer};
 use self::resolve::{identity, Identity};
 use self::staging::{Arrival, Tree};
-use crate::feed::Failure;
 use crate::job::{self, Job, Kind};
 use crate::observe::Verdict;
 use crate::producer::{Producer, State};
+use crate::source::Failure;
 use crate::sys::seccomp::{self, Answer};
 use crate::watch::Watcher;
 

@@ -1,6 +1,7 @@
 //! What `exec` shall do: `job.json`, read and checked.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,9 +20,28 @@ pub enum Kind {
 pub struct Input {
     pub name: String,
     pub port: String,
+    /// Where the producer has the file.
     pub path: PathBuf,
-    pub events: PathBuf,
+    pub access: Access,
     pub target: Target,
+}
+
+/// How the file of a producer, and what is told of it, are reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The producer runs here: these are its events.
+    Events(PathBuf),
+    Link(Link),
+}
+
+/// The `serve` of the machine where a producer runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub address: SocketAddr,
+    /// The producer's job there.
+    pub job: OsString,
+    /// The file of the key.
+    pub key: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +174,7 @@ const JOB_FIELDS: [&str; 10] =
 const OUTPUT_FIELDS: [&str; 5] = ["port", "root", "kind", "globs", "rules"];
 const RULE_FIELDS: [&str; 5] = ["globs", "committed", "closes", "fileDeps", "nFiles"];
 const GATE_FIELDS: [&str; 7] = ["name", "port", "path", "events", "target", "kind", "mode"];
-const INPUT_FIELDS: [&str; 5] = ["name", "port", "path", "events", "target"];
+const INPUT_FIELDS: [&str; 6] = ["name", "port", "path", "events", "link", "target"];
 
 fn read_input(value: &Value) -> Result<Input, String> {
     let fields = Fields::new(value.json, value.at.clone(), &INPUT_FIELDS)?;
@@ -168,9 +188,33 @@ fn read_input(value: &Value) -> Result<Input, String> {
         name: fields.text("name")?,
         port: fields.text("port")?,
         path: fields.path("path")?,
-        events: fields.path("events")?,
+        access: read_access(&fields)?,
         target,
     })
+}
+
+fn read_access(fields: &Fields) -> Result<Access, String> {
+    match (fields.optional_path("events")?, fields.optional("link")) {
+        (Some(events), None) => Ok(Access::Events(events)),
+        (None, Some(link)) => read_link(&link).map(Access::Link),
+        _ => Err(format!("{}: exactly one of \"events\" and \"link\"", fields.at)),
+    }
+}
+
+fn read_link(value: &Value) -> Result<Link, String> {
+    let fields = Fields::new(value.json, value.at.clone(), &["address", "job", "key"])?;
+    let address = fields.text("address")?.parse();
+    let job = fields.path("job")?;
+    Ok(Link {
+        address: address.map_err(|_| fields.place("address") + ": has to be IP:PORT")?,
+        job: name_of_job(&job).ok_or_else(|| fields.place("job") + ": has to be the name of a job")?.to_owned(),
+        key: fields.path("key")?,
+    })
+}
+
+/// The name of a job's directory, if `path` is one.
+pub fn name_of_job(path: &Path) -> Option<&OsStr> {
+    path.file_name().filter(|name| *name == path.as_os_str())
 }
 
 fn read_observed(value: &Value) -> Result<Observed, String> {
@@ -455,6 +499,35 @@ mod tests {
         assert_eq!(job.outputs[0].rule_of(Path::new("/o/x.bam")), None);
         assert_eq!(job.inputs[0].target, Target::Fifo("/i/r.fq".into()));
         assert!(!job.measure);
+    }
+
+    #[test]
+    fn links() {
+        let input = |access: &str| {
+            let text = format!(
+                r#"{{"name": "n", "inputs": [{{"name": "r", "port": "p", "path": "/p/r", "target": {{"stdin": true}}{access}}}]}}"#
+            );
+            load(&text).map(|mut job| job.inputs.remove(0).access)
+        };
+        let link = |address: &str, job: &str| {
+            input(&format!(r#", "link": {{"address": "{address}", "job": "{job}", "key": "/RUN/key"}}"#))
+        };
+        for address in ["127.0.0.1:80", "[::1]:80"] {
+            let expected = Link { address: address.parse().unwrap(), job: "j 1".into(), key: "/RUN/key".into() };
+            assert_eq!(link(address, "j 1").unwrap(), Access::Link(expected));
+        }
+        for (wrong, word) in [
+            (link("host:80", "j"), "inputs[0].link.address: has to be IP:PORT"),
+            (link("127.0.0.1", "j"), "inputs[0].link.address: has to be IP:PORT"),
+            (link("127.0.0.1:1", ".."), "inputs[0].link.job: has to be the name of a job"),
+            (link("127.0.0.1:1", "a/b"), "inputs[0].link.job: has to be the name of a job"),
+            (input(""), "inputs[0]: exactly one of"),
+            (input(r#", "events": "/e", "link": {}"#), "inputs[0]: exactly one of"),
+            (input(r#", "link": {"address": "127.0.0.1:1"}"#), "inputs[0].link.job: is missing"),
+        ] {
+            let message = wrong.unwrap_err();
+            assert!(message.starts_with(word), "{message}");
+        }
     }
 
     #[test]

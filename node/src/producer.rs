@@ -8,7 +8,7 @@ use nix::sys::inotify::AddWatchFlags;
 
 use crate::event::{Seen, ENTRY};
 use crate::follow::Follower;
-use crate::job::{Gate, Input, Kind};
+use crate::job::{Gate, Kind};
 use crate::watch::Watcher;
 
 /// How far the producer is with the file.
@@ -36,24 +36,25 @@ pub struct Producer {
 }
 
 impl Producer {
-    pub fn new(input: &Input) -> Self {
-        Self::of(&input.port, &input.path, &input.events, None)
+    /// The producer of a file.
+    pub fn of_file(port: &str, path: &Path, events: PathBuf) -> Self {
+        Self::of(port, path, events, None)
     }
 
     /// The producer of a file or a directory, which is committed as a whole when the output is complete.
     pub fn of_gate(gate: &Gate) -> Self {
         let committed = (gate.kind == Kind::Directory).then(Vec::new);
-        Self::of(&gate.port, &gate.path, &gate.events, committed)
+        Self::of(&gate.port, &gate.path, gate.events.clone(), committed)
     }
 
-    fn of(port: &str, path: &Path, events: &Path, committed: Option<Vec<PathBuf>>) -> Self {
+    fn of(port: &str, path: &Path, events: PathBuf, committed: Option<Vec<PathBuf>>) -> Self {
         Self {
             state: State::Silent,
             port: port.to_owned(),
             path: path.to_owned(),
             committed,
-            events: events.to_owned(),
-            follower: Follower::new(events.to_owned()),
+            follower: Follower::new(events.clone()),
+            events,
             watched: false,
         }
     }
@@ -74,6 +75,11 @@ impl Producer {
             let mut above = self.events.ancestors().skip(1);
             let _ = above.any(|directory| watcher.watch(directory, appears, token.clone()).is_ok());
         }
+    }
+
+    /// They have to be set anew.
+    pub fn watches_are_gone(&mut self) {
+        self.watched = false;
     }
 
     /// Reads what is new.

@@ -21,12 +21,13 @@ use self::ending::Ending;
 use crate::commit::{Decision, Fact, Tracker};
 use crate::event::{Event, EventLog, Reason};
 use crate::exec::Surroundings;
-use crate::feed::{Failure, Feeder, Need, Wait, PAUSE};
+use crate::feed::{Feeder, Need, Wait, PAUSE};
 use crate::gate::{Entrance, Gates};
 use crate::hold::{Holder, ProcessId};
 use crate::io_time::IoTime;
 use crate::job::Job;
 use crate::outputs::{AsPlace, Change, OutputWatch, Place};
+use crate::source::Failure;
 use crate::tree::{self, Descendants};
 use crate::usage::own_cpu;
 use crate::watch::{Notice, Watcher};
@@ -237,10 +238,11 @@ impl<'a> Supervisor<'a> {
     /// False: nothing but files, streams and calls need attention; there is no news of the tree, nor of the driver.
     fn wait(&self, nap: Option<Duration>) -> bool {
         let space = self.feeders.iter().filter(|feeder| feeder.need == Need::Space).filter_map(Feeder::sink);
+        let arrivals = self.feeders.iter().filter_map(Feeder::arrivals);
         let readable = self.surroundings.descriptors();
         let notices = self.watcher.iter().map(std::os::fd::AsFd::as_fd);
         let entrance = self.entrance.iter().map(std::os::fd::AsFd::as_fd);
-        let reading = readable.into_iter().chain(notices).chain(entrance);
+        let reading = readable.into_iter().chain(notices).chain(entrance).chain(arrivals);
         let mut descriptors: Vec<PollFd> =
             reading.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN)).collect();
         descriptors.extend(space.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLOUT)));

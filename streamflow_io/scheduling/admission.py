@@ -75,13 +75,17 @@ class Admission:
         # Those that wait, by demand, in order of arrival. Jobs that are no I/O tasks: if all they lack is bandwidth.
         self._queues: dict[Demand, list[tuple[int, str]]] = {}
         self._arrivals = 0
+        # The job that was asked about last, and what earlier ones keep from it; none: something has changed since.
+        self._kept: tuple[_Job, Set[str]] | None = None
 
     def set_locations(self, pool: str, cores: Mapping[str, float], slots: Mapping[str, int] | None = None) -> None:
         """The locations of a pool, in order of preference, with their cores.
 
         :param slots: how many jobs at once the locations take that limit them
         """
+        self._kept = None
         self._resources.set_locations(pool, cores, slots or {})
+        self._learners.relocated()
 
     def submit(self, request: Request, now: float, ready: int = 0) -> None:
         """A job arrives; its pools are known. It has to end with :meth:`release`.
@@ -91,6 +95,7 @@ class Admission:
         """
         if request.job in self._jobs:
             raise ValueError(f"{request.job} has been submitted already")
+        self._kept = None
         self._arrivals += 1
         self._jobs[request.job] = _Job(request, self._arrivals)
         demand = request.demand
@@ -102,6 +107,7 @@ class Admission:
 
     def decide(self, now: float) -> list[Grant]:
         """Admit the I/O tasks that may start now, in order of arrival; each is granted once."""
+        self._kept = None
         grants = []
         blocked: set[str] = set()
         heads = [(queue[0], queue) for queue in self._queues.values()]
@@ -126,13 +132,10 @@ class Admission:
         :param placement: the one that the job would use of those with this location; none: any
         """
         waiting = self._jobs[job]
-        blocked: set[str] = set()
-        for arrival, name in sorted(queue[0] for queue in self._queues.values()):
-            if arrival >= waiting.arrival:
-                break
-            place = self._find_first(self._jobs[name], blocked)
-            blocked |= place.resources if isinstance(place, _Blocked) else frozenset()
-        if isinstance(self._find(waiting, blocked, [location], placement), _Place):
+        if self._kept is None or self._kept[0] is not waiting:
+            # Once for all locations: there may be thousands, and it is asked about one after the other.
+            self._kept = waiting, self._kept_from(waiting)
+        if isinstance(self._find(waiting, self._kept[1], [location], placement), _Place):
             return True
         if not waiting.ready_at:
             self._enqueue(waiting)
@@ -147,6 +150,7 @@ class Admission:
         waiting = self._jobs[job]
         if (location, placement) not in waiting.ready_at:
             return False
+        self._kept = None
         waiting.ready_at.remove((location, placement))
         return not waiting.ready_at and self._dequeue(waiting)
 
@@ -181,6 +185,7 @@ class Admission:
         ended = self._jobs.pop(job, None)
         if ended is None:
             return False
+        self._kept = None
         demand, place = ended.request.demand, ended.place
         if ready is not None:
             self._learners.expect(demand, ready)
@@ -223,6 +228,16 @@ class Admission:
         return True
 
     # Deciding
+
+    def _kept_from(self, job: _Job) -> Set[str]:
+        """What jobs that arrived before and wait keep from a job."""
+        blocked: set[str] = set()
+        for arrival, name in sorted(queue[0] for queue in self._queues.values()):
+            if arrival >= job.arrival:
+                break
+            place = self._find_first(self._jobs[name], blocked)
+            blocked |= place.resources if isinstance(place, _Blocked) else frozenset()
+        return blocked
 
     def _find_first(self, job: _Job, blocked: Set[str]) -> _Place | _Blocked:
         """Where the first waiting job of a demand can start, or what nobody behind it may take."""
@@ -295,6 +310,7 @@ class Admission:
     def _take(self, job: _Job, place: _Place, now: float) -> Grant:
         request = job.request
         amount = 0 if place.constraint is None else bytes_per_second(place.constraint)
+        self._kept = None
         self._dequeue(job)
         self._resources.allocate(request.job, request.demand, place.placement, place.locations, amount)
         self._learners.started(request.demand, place.placement, request.job, place.locations[0], now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from streamflow_io.hints.bandwidth import AutoConstraint
@@ -67,8 +67,8 @@ class _Learning:
 
     learner: Learner
     step: str
+    placement: Placement
     storage: str
-    pool: str
     has_place: bool
     location: str | None = None
     locked: bool = False
@@ -120,21 +120,21 @@ class Learners:
                 learner = self._factory(demand, placement, self._resources.executors(placement.pool))
                 # Jobs that need several locations each would keep each other from them: they learn where they run.
                 has_place = demand.io_task and demand.locations == 1
-                self._learning[key] = _Learning(learner, demand.step, storage.name, placement.pool, has_place)
+                self._learning[key] = _Learning(learner, demand.step, placement, storage.name, has_place)
             spread = 1 if storage.scope == "shared" else len(self._resources.locations(placement.pool))
             self._learning[key].learner.submitted(now, ready, spread)
-        self._update()
+        self._update(demand)
 
     def withdrawn(self, demand: Demand, now: float) -> None:
         """A job that waited will not start."""
         self._withdraw(demand, None, now)
-        self._update()
+        self._update(demand)
 
     def no_more(self, demand: Demand, now: float) -> None:
         """No further job will be submitted."""
         for placement, _ in _learned(demand):
             self._learning[demand.step, placement].learner.no_more(now)
-        self._update()
+        self._update(demand)
 
     def started(self, demand: Demand, placement: Placement, job: str, location: str, now: float) -> None:
         self._withdraw(demand, placement, now)
@@ -143,7 +143,7 @@ class Learners:
             learning.learner.started(job, now, "" if shared else location)
             if learning.has_place and learning.learner.is_learning and learning.location is None:
                 learning.location = location
-        self._update()
+        self._update(demand)
 
     def expect(self, demand: Demand, ready: int) -> None:
         """So many jobs more will be submitted when the one that waits has started."""
@@ -155,7 +155,11 @@ class Learners:
     ) -> None:
         if (learning := self._learning.get((demand.step, placement))) is not None:
             learning.learner.ended(job, observation, now)
-        self._update()
+        self._update(demand)
+
+    def relocated(self) -> None:
+        """There are other locations than before."""
+        self._keep_locks(self._learning.values())
 
     def drain(self) -> list[LearningEvent]:
         """What has happened since the last call."""
@@ -167,27 +171,44 @@ class Learners:
             if placement != but:
                 self._learning[demand.step, placement].learner.withdrawn(now)
 
-    def _update(self) -> None:
-        """Lock the active learning locations of full epochs, and unlock those of epochs that have ended."""
-        for (_, placement), learning in self._learning.items():
+    def _update(self, demand: Demand) -> None:
+        """Take what the learners of a demand have done: those of others do nothing meanwhile."""
+        told = [self._learning[demand.step, placement] for placement, _ in _learned(demand)]
+        for learning in told:
             self._events += [
                 LearningEvent(
-                    learning.step, placement, learning.storage, learning.location, event, learning.learner.registry
+                    learning.step,
+                    learning.placement,
+                    learning.storage,
+                    learning.location,
+                    event,
+                    learning.learner.registry,
                 )
                 for event in learning.learner.drain()
             ]
-            is_gone = learning.location not in self._resources.locations(learning.pool) and not learning.learner.running
+        if told:
+            self._keep_locks(told)
+
+    def _keep_locks(self, changed: Iterable[_Learning]) -> None:
+        """Lock the active learning locations of full epochs, and unlock those of epochs that have ended."""
+        for learning in changed:
+            is_gone = (
+                learning.location not in self._resources.locations(learning.placement.pool)
+                and not learning.learner.running
+            )
             if learning.locked and learning.location is not None and (is_gone or not learning.wants_lock):
                 self._resources.unlock(learning.location)
                 learning.locked = False
+                # Others may wait for it.
+                changed = self._learning.values()
             if is_gone or not learning.learner.is_learning:
                 learning.location = None
-        for learning in self._learning.values():
+        for learning in changed:
             if learning.wants_lock and not learning.locked:
                 if learning.location is None or (
                     learning.learner.running == 0 and self._resources.is_locked(learning.location)
                 ):
-                    learning.location = self._resources.quietest(learning.pool)
+                    learning.location = self._resources.quietest(learning.placement.pool)
                 if learning.location is not None and not self._resources.is_locked(learning.location):
                     self._resources.lock(learning.location)
                     learning.locked = True

@@ -88,6 +88,7 @@ class Resources:
     def lock(self, location: str) -> None:
         """Keep others out."""
         self._locked.add(location)
+        self._touch((location,))
 
     def unlock(self, location: str) -> None:
         self._locked.discard(location)

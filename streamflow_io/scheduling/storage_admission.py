@@ -69,6 +69,7 @@ class StorageAdmission:
         self._admission = Admission(config.io_executors, remembered.make_learner)
         # By step, pool and working directory: targets on the same locations may differ in their storage.
         self._placements: dict[tuple[str, str, str], Placement] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
         self._jobs: dict[str, Demand] = {}
         self._granted: dict[str, asyncio.Future[Grant]] = {}
         self._told: set[str] = set()
@@ -95,11 +96,9 @@ class StorageAdmission:
         """
         pools = {_pool(target): await self._available(target) for target in targets}
         for pool, locations in pools.items():
-            cores = {_key(location): _cores(location) for location in locations}
-            slots = {_key(location): location.slots or 1 for location in locations if location.hardware is None}
-            self._admission.set_locations(pool, cores, slots)
+            self._set_locations(pool, locations)
         demand = self._demand(job, targets)
-        preferred = await self._preferred(job, [loc for locations in pools.values() for loc in locations])
+        preferred = await self._preferred(job) if sum(map(len, pools.values())) > 1 else ()
         await self._remembered.load(demand, job)
         self._jobs[job.name] = demand
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
@@ -200,14 +199,23 @@ class StorageAdmission:
             )
         return storage
 
-    async def _available(self, target: Target) -> list[AvailableLocation]:
+    async def _available(self, target: Target) -> Mapping[str, AvailableLocation]:
         connector = self._context.deployment_manager.get_connector(target.deployment.name)
-        return list((await connector.get_available_locations(service=target.service)).values())
+        available: Mapping[str, AvailableLocation] = await connector.get_available_locations(service=target.service)
+        return available
 
-    async def _preferred(self, job: Job, locations: Sequence[AvailableLocation]) -> tuple[str, ...]:
+    def _set_locations(self, pool: str, available: Mapping[str, AvailableLocation]) -> None:
+        # They are asked for with each job; of thousands only the names are looked at, unless there are others.
+        if self._names.get(pool) == (names := tuple(available)):
+            return
+        self._names[pool] = names
+        locations = available.values()
+        cores = {_key(location): _cores(location) for location in locations}
+        slots = {_key(location): location.slots or 1 for location in locations if location.hardware is None}
+        self._admission.set_locations(pool, cores, slots)
+
+    async def _preferred(self, job: Job) -> tuple[str, ...]:
         """The locations of those that a job streams with, then those that hold most of its input."""
-        if len(locations) == 1:
-            return ()
         partners = [
             posixpath.join(location.deployment, location.name)
             for value in job.inputs.values()

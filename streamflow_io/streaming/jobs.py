@@ -44,7 +44,8 @@ class Attempt:
     gave_way: bool = False
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     committed: set[tuple[str, str | None]] = field(default_factory=set)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    # By port and path: of thousands who wait, a commit wakes those alone whom it concerns.
+    _waiting: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
     _has_started: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self) -> None:
@@ -61,7 +62,10 @@ class Attempt:
 
     def commit(self, port: str, path: str | None = None) -> None:
         self.committed.add((port, path))
-        self._wake()
+        if path is None:
+            self._wake(*(waited for waited in self._waiting if waited[0] == port))
+        else:
+            self._wake((port, path))
 
     @property
     def has_failed(self) -> bool:
@@ -71,7 +75,7 @@ class Attempt:
         if not self.succeeded.done():
             self.succeeded.set_result(succeeded)
             self._has_started.set()
-            self._wake()
+            self._wake(*self._waiting)
 
     async def settled(self, port: str, path: str) -> bool:
         """Wait until a file or directory is final: committed by its rule, or the job has succeeded.
@@ -79,15 +83,16 @@ class Attempt:
         :return: False if the attempt failed before that
         """
         while not (self._has_committed(port, path) or self.succeeded.done()):
-            self._changed.clear()
-            await self._changed.wait()
+            await self._waiting.setdefault((port, path), asyncio.Event()).wait()
         return self._has_committed(port, path) or self.succeeded.result()
 
     def _has_committed(self, port: str, path: str) -> bool:
         return (port, path) in self.committed or (port, None) in self.committed
 
-    def _wake(self) -> None:
-        self._changed.set()
+    def _wake(self, *waited: tuple[str, str]) -> None:
+        for what in waited:
+            if (event := self._waiting.pop(what, None)) is not None:
+                event.set()
 
 
 class StreamingJob:

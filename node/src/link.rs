@@ -1,0 +1,53 @@
+//! Byte streams between machines: by TCP from `serve` on the producer's to `exec` on the consumer's.
+//!
+//! A connection says when a stream has ended, and how; its own end says nothing, but that another one is needed.
+
+mod frame;
+mod greeting;
+mod listener;
+mod notifier;
+mod reader;
+mod request;
+mod secret;
+mod sender;
+mod streams;
+
+use std::path::Path;
+
+pub use self::listener::listen;
+pub use self::reader::Reader;
+
+/// Why a connection cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Another attempt may succeed.
+    Broken(String),
+    /// None will.
+    Refused(String),
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind::{TimedOut, UnexpectedEof, WouldBlock};
+        Self::Broken(match error.kind() {
+            WouldBlock | TimedOut => "nothing came in time".into(),
+            UnexpectedEof => "the connection was closed".into(),
+            _ => error.to_string(),
+        })
+    }
+}
+
+/// `sfio-node reach`: whether a `serve` that knows the key answers at `address`.
+pub fn reach(address: &str, key: &Path) -> i32 {
+    let try_it = || -> Result<(), Trouble> {
+        let address = address.parse().map_err(|_| Trouble::Refused("has to be IP:PORT".into()))?;
+        greeting::connect(&address, key).map(drop)
+    };
+    match try_it() {
+        Ok(()) => 0,
+        Err(Trouble::Broken(message) | Trouble::Refused(message)) => {
+            eprintln!("sfio-node: {address}: {message}");
+            1
+        }
+    }
+}

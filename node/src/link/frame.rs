@@ -1,0 +1,203 @@
+//! The records of a link: a header of five bytes (kind, length in big-endian order), and a payload.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use super::secret::SIZE;
+use super::Trouble;
+
+/// How a connection begins; the last byte is the version of the protocol.
+pub const MAGIC: [u8; 8] = *b"sfiolnk\x01";
+/// The most bytes of one record of data.
+pub const LARGEST_DATA: u32 = 1 << 20;
+/// The most bytes of a record of text.
+const LARGEST_TEXT: u32 = 1 << 16;
+
+pub const HEADER: usize = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Of the reader: magic, nonce.
+    Hello = 1,
+    /// Nonce of the sender.
+    Challenge,
+    /// The reader knows the key.
+    Proof,
+    /// The sender does, too.
+    Welcome,
+    /// The reader does not.
+    Refused,
+    /// What the reader wants, in JSON.
+    Request,
+    Data,
+    /// The end, with the size.
+    Committed,
+    /// There will be no end: why, in JSON.
+    Failed,
+    Keepalive,
+    /// Of the reader, its last word: it has seen how the stream ended, or wants no more.
+    Done,
+}
+
+const KINDS: [Kind; 11] = [
+    Kind::Hello,
+    Kind::Challenge,
+    Kind::Proof,
+    Kind::Welcome,
+    Kind::Refused,
+    Kind::Request,
+    Kind::Data,
+    Kind::Committed,
+    Kind::Failed,
+    Kind::Keepalive,
+    Kind::Done,
+];
+
+impl Kind {
+    fn lengths(self) -> RangeInclusive<u32> {
+        let secret = SIZE as u32;
+        let exactly = |length| length..=length;
+        match self {
+            Self::Hello => exactly(MAGIC.len() as u32 + secret),
+            Self::Challenge | Self::Proof | Self::Welcome => exactly(secret),
+            Self::Refused | Self::Keepalive | Self::Done => exactly(0),
+            Self::Request | Self::Failed => 2..=LARGEST_TEXT,
+            Self::Data => 1..=LARGEST_DATA,
+            Self::Committed => exactly(8),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub kind: Kind,
+    pub length: u32,
+}
+
+impl Header {
+    /// # Errors
+    /// When there is no such kind, or it cannot be so long.
+    pub fn parse(bytes: [u8; HEADER]) -> Result<Self, Trouble> {
+        let [kind, length @ ..] = bytes;
+        let length = u32::from_be_bytes(length);
+        let known = KINDS.into_iter().find(|known| *known as u8 == kind && known.lengths().contains(&length));
+        let bad = || Trouble::Broken(format!("a record of kind {kind} and {length} bytes is not of this protocol"));
+        Ok(Self { kind: known.ok_or_else(bad)?, length })
+    }
+
+    pub fn bytes(self) -> [u8; HEADER] {
+        let [a, b, c, d] = self.length.to_be_bytes();
+        [self.kind as u8, a, b, c, d]
+    }
+}
+
+/// A whole record.
+pub fn record(kind: Kind, payload: &[u8]) -> Vec<u8> {
+    [&Header { kind, length: payload.len() as u32 }.bytes(), payload].concat()
+}
+
+pub fn read_header(from: &mut impl Read) -> Result<Header, Trouble> {
+    let mut bytes = [0; HEADER];
+    from.read_exact(&mut bytes)?;
+    Header::parse(bytes)
+}
+
+pub fn read_payload(from: &mut impl Read, header: Header) -> Result<Vec<u8>, Trouble> {
+    let mut payload = vec![0; header.length as usize];
+    from.read_exact(&mut payload)?;
+    Ok(payload)
+}
+
+/// Reads a record that has to be of this kind: nothing is allotted for another one.
+pub fn expect(from: &mut impl Read, kind: Kind) -> Result<Vec<u8>, Trouble> {
+    let header = read_header(from)?;
+    if header.kind == kind {
+        read_payload(from, header)
+    } else {
+        Err(Trouble::Broken(format!("{:?} came instead of {kind:?}", header.kind)))
+    }
+}
+
+/// A connection that has to be done with something before `deadline`.
+pub struct Timed<'a> {
+    pub stream: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl<'a> Timed<'a> {
+    pub fn new(stream: &'a TcpStream, limit: Duration) -> Self {
+        Self { stream, deadline: Instant::now() + limit }
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            Err(io::ErrorKind::TimedOut.into())
+        } else {
+            Ok(Some(left))
+        }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_come_back() {
+        for kind in KINDS {
+            for length in [*kind.lengths().start(), *kind.lengths().end()] {
+                let header = Header { kind, length };
+                assert_eq!(Header::parse(header.bytes()), Ok(header));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_too_short_or_unknown_is_refused() {
+        for kind in KINDS {
+            let lengths = kind.lengths();
+            for length in [lengths.start().wrapping_sub(1), lengths.end() + 1, u32::MAX] {
+                assert!(Header::parse(Header { kind, length }.bytes()).is_err(), "{kind:?} {length}");
+            }
+        }
+        for kind in [0, 12, 255, b'G'] {
+            for length in [0, 8, 32, 40] {
+                assert!(Header::parse([kind, 0, 0, 0, length]).is_err(), "{kind} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        let mut bytes = record(Kind::Failed, b"{}");
+        bytes.extend(record(Kind::Keepalive, b""));
+        let mut from = bytes.as_slice();
+        assert_eq!(expect(&mut from, Kind::Failed).unwrap(), b"{}");
+        assert!(expect(&mut from, Kind::Data).is_err());
+        for length in 0..HEADER + 2 {
+            assert!(expect(&mut &bytes[..length], Kind::Failed).is_err(), "torn after {length} bytes");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Where `serve` waits for readers from other machines.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::resource::{getrlimit, setrlimit, Resource};
+
+use super::notifier::{Bell, Notifier};
+use super::request::Wanted;
+use super::streams::Streams;
+use super::{greeting, sender};
+use crate::source::Source;
+
+/// The most connections, and the most of them that have not said yet what they want, as those of a port scan.
+const MOST: usize = 1024;
+const MOST_STRANGERS: usize = 64;
+/// Open files of a connection: its socket, twice, its bell, the events, the file, and one to spare.
+const FILES_EACH: u64 = 6;
+/// How often abandoned streams are looked for, in milliseconds.
+const TIDY: u16 = 30_000;
+/// The pause when there are too many open files.
+const BREATH: Duration = Duration::from_millis(100);
+/// The stack of a thread: blocks of 16 KiB are the largest that lies there.
+const STACK: usize = 256 << 10;
+
+/// What all connections need.
+pub struct Listener {
+    jobs: PathBuf,
+    key: PathBuf,
+    notifier: Option<Notifier>,
+    pub streams: Streams,
+    most: usize,
+    connections: AtomicUsize,
+    strangers: AtomicUsize,
+}
+
+/// Listens at `address`, or, where that is empty, at the one under which this machine was reached by SSH, until this
+/// process ends. Admits those who know the key that is in the file `key` of the run directory then.
+///
+/// # Errors
+/// A message that says why not.
+pub fn listen(address: &str, run_directory: &Path) -> Result<SocketAddr, String> {
+    let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    let address = own_address(address, &connection)?;
+    let cannot = |error: std::io::Error| format!("cannot listen at {address}: {error}");
+    let socket = TcpListener::bind((address, 0)).map_err(cannot)?;
+    let bound = socket.local_addr().map_err(cannot)?;
+    socket.set_nonblocking(true).map_err(cannot)?;
+    let listener = Arc::new(Listener {
+        jobs: run_directory.join("jobs"),
+        key: run_directory.join("key"),
+        // Without it all that is lost is time.
+        notifier: Notifier::new().ok(),
+        streams: Streams::default(),
+        most: affordable(),
+        connections: AtomicUsize::new(0),
+        strangers: AtomicUsize::new(0),
+    });
+    spawn("listener", move || listener.accept_all(&socket)).map_err(cannot)?;
+    Ok(bound)
+}
+
+/// `connection`: of whom the SSH daemon has let in, and where: two addresses with their ports, sshd(8).
+fn own_address(given: &str, connection: &str) -> Result<IpAddr, String> {
+    if given.is_empty() {
+        let reached = connection.split_whitespace().nth(2).and_then(|address| address.parse().ok());
+        reached.ok_or_else(|| "cannot listen: SSH_CONNECTION names no address of this machine".into())
+    } else {
+        given.parse().map_err(|_| format!("cannot listen: {given} is no IP address"))
+    }
+}
+
+/// How many connections there can be, when half of the open files are left to other things.
+fn affordable() -> usize {
+    let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return MOST_STRANGERS };
+    let allowed = setrlimit(Resource::RLIMIT_NOFILE, most, most).map_or(MOST_STRANGERS as u64, |()| most);
+    MOST.min((allowed / 2 / FILES_EACH) as usize)
+}
+
+pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work).map(drop)
+}
+
+impl Listener {
+    fn accept_all(self: &Arc<Self>, socket: &TcpListener) {
+        loop {
+            let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::from(TIDY));
+            self.streams.forget_abandoned();
+            match socket.accept() {
+                Ok((stream, _)) => self.welcome(stream),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => thread::sleep(BREATH),
+            }
+        }
+    }
+
+    fn welcome(self: &Arc<Self>, stream: TcpStream) {
+        let place = Place::take(self, self.most, |listener| &listener.connections);
+        let stranger = Place::take(self, MOST_STRANGERS, |listener| &listener.strangers);
+        let (Some(place), Some(stranger)) = (place, stranger) else { return };
+        let listener = self.clone();
+        let _ = spawn("link", move || {
+            let request = greeting::admit(&stream, &listener.key);
+            drop(stranger);
+            if let Ok(request) = request {
+                sender::serve(&listener, stream, request);
+            }
+            drop(place);
+        });
+    }
+
+    pub fn source(&self, wanted: &Wanted) -> Source {
+        Source::new(&wanted.port, wanted.path.clone(), self.jobs.join(&wanted.job).join("events.jsonl"))
+    }
+
+    pub fn bell(&self) -> Option<Bell> {
+        self.notifier.as_ref()?.bell().ok()
+    }
+}
+
+/// One of a limited number, as long as it is held.
+struct Place {
+    listener: Arc<Listener>,
+    taken: fn(&Listener) -> &AtomicUsize,
+}
+
+impl Place {
+    fn take(listener: &Arc<Listener>, most: usize, taken: fn(&Listener) -> &AtomicUsize) -> Option<Self> {
+        let place = Self { listener: listener.clone(), taken };
+        let before = taken(listener).fetch_add(1, Ordering::Relaxed);
+        (before < most).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        (self.taken)(&self.listener).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (given, connection, expected) in [
+            ("127.0.0.1", "", Some("127.0.0.1")),
+            ("::1", "10.0.0.9 5000 10.0.0.1 22", Some("::1")),
+            ("", "10.0.0.9 5000 10.0.0.1 22", Some("10.0.0.1")),
+            ("", "fd00::9 5000 fd00::1 22", Some("fd00::1")),
+            ("", "", None),
+            ("", "10.0.0.9 5000", None),
+            ("", "fe80::9%eth0 5000 fe80::1%eth0 22", None),
+            ("host", "10.0.0.9 5000 10.0.0.1 22", None),
+        ] {
+            let found = own_address(given, connection);
+            assert_eq!(found.ok(), expected.map(|address| address.parse().unwrap()), "{given} {connection}");
+        }
+    }
+}

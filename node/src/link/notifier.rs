@@ -1,0 +1,98 @@
+//! One inotify instance for all connections: a user has few of them.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::listener::spawn;
+use crate::source::Source;
+use crate::watch::Watcher;
+
+#[derive(Debug)]
+struct Watches {
+    watcher: Watcher<u64>,
+    bells: HashMap<u64, Arc<EventFd>>,
+    last: u64,
+}
+
+/// Rings the bells of those for whom there is news.
+#[derive(Clone, Debug)]
+pub struct Notifier(Arc<Mutex<Watches>>);
+
+impl Notifier {
+    /// # Errors
+    /// When there are too many inotify instances, or threads.
+    pub fn new() -> std::io::Result<Self> {
+        let watcher = Watcher::new()?;
+        let descriptor = watcher.as_fd().try_clone_to_owned()?;
+        let notifier = Self(Arc::new(Mutex::new(Watches { watcher, bells: HashMap::new(), last: 0 })));
+        let thread = notifier.clone();
+        spawn("notifier", move || loop {
+            let _ = poll(&mut [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+            thread.ring();
+        })?;
+        Ok(notifier)
+    }
+
+    pub fn bell(&self) -> nix::Result<Bell> {
+        let event = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?);
+        let mut watches = self.watches();
+        watches.last += 1;
+        let number = watches.last;
+        watches.bells.insert(number, event.clone());
+        drop(watches);
+        Ok(Bell { number, event, notifier: self.clone() })
+    }
+
+    fn ring(&self) {
+        let mut watches = self.watches();
+        let (notices, lost) = watches.watcher.read();
+        let concerned = |number: &u64| lost || notices.iter().any(|notice| notice.token == *number);
+        for (_, bell) in watches.bells.iter().filter(|(number, _)| concerned(number)) {
+            let _ = bell.write(1);
+        }
+    }
+
+    fn watches(&self) -> MutexGuard<'_, Watches> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Becomes readable when there is news of what one connection waits for.
+#[derive(Debug)]
+pub struct Bell {
+    number: u64,
+    event: Arc<EventFd>,
+    notifier: Notifier,
+}
+
+impl Bell {
+    /// Watches the file and the events of `source`. After true there may be more in the file.
+    pub fn watch(&self, source: &mut Source) -> bool {
+        let mut watches = self.notifier.watches();
+        source.watch_events(&mut watches.watcher, self.number);
+        source.watch_growth(&mut watches.watcher, self.number)
+    }
+
+    /// Whether it has rung since the last call.
+    pub fn rang(&self) -> bool {
+        self.event.read().is_ok()
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let mut watches = self.notifier.watches();
+        watches.bells.remove(&self.number);
+        watches.watcher.forget(|number| *number == self.number);
+    }
+}

@@ -1,0 +1,222 @@
+//! One connection of one stream: sends what the producer writes as it grows, and how it ends.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::sendfile::sendfile;
+use nix::sys::socket::{send, setsockopt, sockopt, MsgFlags};
+
+use super::frame::{read_header, record, Header, Kind, LARGEST_DATA};
+use super::listener::Listener;
+use super::notifier::Bell;
+use super::request::{encode_failure, Request};
+use crate::source::{Failure, Source, Step};
+
+/// How often files are looked at that notify nobody, in milliseconds, and events while the reader is slow.
+const TICK: u16 = 100;
+const SLOW_TICK: u16 = 1000;
+/// A reader that hears nothing for some time thinks that the connection is broken.
+const SILENCE: Duration = Duration::from_secs(5);
+/// A record of which the beginning has come is complete after so long.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Serves a request, to the end of the stream or of the connection.
+pub fn serve(listener: &Listener, stream: TcpStream, request: Request) {
+    let wanted = &request.wanted;
+    // Another attempt may find the former connection ended.
+    let Ok(known) = listener.streams.take(wanted, &stream) else { return };
+    let mut source = known.unwrap_or_else(|| listener.source(wanted));
+    let mut sender = Sender { outlet: Outlet::new(stream), bell: listener.bell() };
+    let done = if source.resume(request.offset) {
+        sender.send_all(&mut source)
+    } else {
+        // It was abandoned, and what was sent of it can no longer be compared with the file.
+        sender.conclude(Kind::Failed, &encode_failure(&Failure::Producer("the stream was abandoned".into())))
+    };
+    listener.streams.give_back(wanted, (done != Ok(true)).then_some(source));
+}
+
+struct Sender {
+    outlet: Outlet,
+    bell: Option<Bell>,
+}
+
+impl Sender {
+    /// Returns whether the reader has seen how the stream ended, or wants no more of it: it said so.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    fn send_all(&mut self, source: &mut Source) -> nix::Result<bool> {
+        let mut spoken = Instant::now();
+        loop {
+            source.read_events();
+            match self.send_some(source) {
+                Err(failure) => return self.fail(&failure),
+                Ok(Step::Moved) => spoken = Instant::now(),
+                Ok(Step::Full) => {
+                    if self.wait(source, PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(Step::Unread) => return Err(Errno::EPIPE),
+                // The file has become shorter than the record that was begun: another connection will see why.
+                Ok(Step::Waiting | Step::Complete) if self.outlet.left > 0 => return Err(Errno::EPIPE),
+                Ok(Step::Complete) => return self.conclude(Kind::Committed, &source.taken().to_be_bytes()),
+                Ok(Step::Waiting) => {
+                    if self.bell.as_ref().is_some_and(|bell| bell.watch(source)) {
+                        // Watched only now: look once more at what was written in between.
+                        continue;
+                    }
+                    if spoken.elapsed() >= SILENCE {
+                        spoken = Instant::now();
+                        self.outlet.keep_alive()?;
+                    }
+                    if self.wait(source, PollFlags::POLLIN, TICK)? {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_some(&mut self, source: &mut Source) -> Result<Step, Failure> {
+        source.check()?;
+        if source.open()? {
+            source.take(|file, offset| self.outlet.send(file, offset))
+        } else {
+            Ok(Step::Waiting)
+        }
+    }
+
+    /// Waits for the reader, or for news of the file; true: the reader wants no more.
+    fn wait(&mut self, source: &mut Source, events: PollFlags, milliseconds: u16) -> nix::Result<bool> {
+        let bell = self.bell.iter().map(|bell| PollFd::new(bell.as_fd(), PollFlags::POLLIN));
+        let mut descriptors: Vec<PollFd> =
+            std::iter::once(PollFd::new(self.outlet.stream.as_fd(), events)).chain(bell).collect();
+        let _ = poll(&mut descriptors, PollTimeout::from(milliseconds));
+        let found = descriptors[0].revents().unwrap_or(PollFlags::empty());
+        if self.bell.as_ref().is_some_and(Bell::rang) {
+            source.growth_notice();
+        }
+        if found.difference(PollFlags::POLLOUT).is_empty() {
+            Ok(false)
+        } else if self.outlet.is_dismissed(Some(LAST_WORD)) {
+            Ok(true)
+        } else {
+            Err(Errno::EPIPE)
+        }
+    }
+
+    /// A reader that is slow must not see this only after all that was sent: it shall come again.
+    fn fail(&mut self, failure: &Failure) -> nix::Result<bool> {
+        if self.outlet.has_sent {
+            self.outlet.reset();
+            return Err(Errno::EPIPE);
+        }
+        self.conclude(Kind::Failed, &encode_failure(failure))
+    }
+
+    /// Says how the stream ended, and waits until the reader has heard it.
+    fn conclude(&mut self, kind: Kind, payload: &[u8]) -> nix::Result<bool> {
+        self.outlet.say(kind, payload)?;
+        Ok(self.outlet.is_dismissed(None))
+    }
+}
+
+/// The sending side of a connection, which never waits while it sends data.
+struct Outlet {
+    stream: TcpStream,
+    /// The rest of a header.
+    header: Vec<u8>,
+    /// The rest of the payload of a record of data.
+    left: u64,
+    has_sent: bool,
+}
+
+impl Outlet {
+    fn new(stream: TcpStream) -> Self {
+        // What cannot be set is noticed when the stream is used.
+        let _ = stream.set_nonblocking(true);
+        Self { stream, header: Vec::new(), left: 0, has_sent: false }
+    }
+
+    /// Sends bytes of `file` from `offset`, without copying them, and returns how many; 0: there are no more.
+    fn send(&mut self, file: &File, offset: &mut i64) -> nix::Result<usize> {
+        if self.left == 0 {
+            let size = file.metadata().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?.len();
+            let length = size.saturating_sub(*offset as u64).min(LARGEST_DATA.into());
+            if length == 0 {
+                return Ok(0);
+            }
+            self.header = Header { kind: Kind::Data, length: length as u32 }.bytes().to_vec();
+            self.left = length;
+            self.has_sent = true;
+        }
+        self.send_header()?;
+        let sent = sendfile(&self.stream, file, Some(offset), self.left as usize).map_err(|error| self.whose(error))?;
+        self.left -= sent as u64;
+        Ok(sent)
+    }
+
+    fn send_header(&mut self) -> nix::Result<()> {
+        let more = MsgFlags::from_bits_retain(nix::libc::MSG_MORE) | MsgFlags::MSG_NOSIGNAL;
+        while !self.header.is_empty() {
+            let sent = send(self.stream.as_raw_fd(), &self.header, more).map_err(|error| self.whose(error))?;
+            self.header.drain(..sent);
+        }
+        Ok(())
+    }
+
+    /// EPIPE where it is the connection that is broken, and not the file.
+    fn whose(&self, error: Errno) -> Errno {
+        if matches!(error, Errno::EAGAIN | Errno::EINTR) {
+            return error;
+        }
+        let mut descriptors = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
+        let _ = poll(&mut descriptors, PollTimeout::ZERO);
+        let broken = descriptors[0].revents().is_some_and(|found| !found.is_empty());
+        if broken {
+            Errno::EPIPE
+        } else {
+            error
+        }
+    }
+
+    /// Where there is no space for it, the reader has enough to read.
+    fn keep_alive(&self) -> nix::Result<()> {
+        let record = record(Kind::Keepalive, b"");
+        match send(self.stream.as_raw_fd(), &record, MsgFlags::MSG_NOSIGNAL) {
+            Ok(sent) if sent == record.len() => Ok(()),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),
+            _ => Err(Errno::EPIPE),
+        }
+    }
+
+    /// Sends a record between those of data.
+    fn say(&mut self, kind: Kind, payload: &[u8]) -> nix::Result<()> {
+        let broken = |_| Errno::EPIPE;
+        self.stream.set_nonblocking(false).map_err(broken)?;
+        self.stream.set_write_timeout(None).map_err(broken)?;
+        (&self.stream).write_all(&record(kind, payload)).map_err(broken)?;
+        self.stream.set_nonblocking(true).map_err(broken)
+    }
+
+    /// Whether the reader says that it is done, within `limit`. That the connection was closed in good order says
+    /// nothing: that may have been somebody on the way.
+    fn is_dismissed(&self, limit: Option<Duration>) -> bool {
+        let _ = self.stream.set_nonblocking(false);
+        let _ = self.stream.set_read_timeout(limit);
+        matches!(read_header(&mut &self.stream), Ok(Header { kind: Kind::Done, .. }))
+    }
+
+    /// Ends the connection at once, and what the reader has not taken of it.
+    fn reset(&self) {
+        let now = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        let _ = setsockopt(&self.stream, sockopt::Linger, &now);
+    }
+}

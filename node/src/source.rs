@@ -1,0 +1,281 @@
+//! The file that a producer writes, taken once, from the front, while it is written.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::sys::inotify::AddWatchFlags;
+
+use crate::fresh;
+use crate::producer::{Producer, State};
+use crate::spots::Spots;
+use crate::watch::Watcher;
+
+/// Why a stream cannot go on to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    Producer(String),
+    Rewritten(String),
+    /// The command opened the stream a second time.
+    Reopened(String),
+}
+
+/// What became of an attempt to take bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Some were taken, or there are some now.
+    Moved,
+    /// Who takes them has no space.
+    Full,
+    /// Nobody wants them any more.
+    Unread,
+    /// There are no more yet.
+    Waiting,
+    /// There are no more: the file is committed, and all of it was taken.
+    Complete,
+}
+
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    producer: Producer,
+    file: Option<File>,
+    /// A notice will come when the file grows.
+    growth_armed: bool,
+    taken: u64,
+    /// What was taken, to be compared at the end, and so many bytes of it; more than `taken` after `resume`.
+    spots: Spots,
+    noted: u64,
+    /// What was wrong with it before.
+    failure: Option<Failure>,
+}
+
+impl Source {
+    /// The file `path`, which the events `events` name for the output `port`.
+    pub fn new(port: &str, path: PathBuf, events: PathBuf) -> Self {
+        Self {
+            producer: Producer::of_file(port, &path, events),
+            path,
+            file: None,
+            growth_armed: false,
+            taken: 0,
+            spots: Spots::new(),
+            noted: 0,
+            failure: None,
+        }
+    }
+
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    pub fn has_more(&self) -> bool {
+        self.file.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|file| file.len() > self.taken)
+    }
+
+    /// Goes on from `offset`, because what was taken after it was lost; false where so much was never taken. All
+    /// watches have to be set anew.
+    pub fn resume(&mut self, offset: u64) -> bool {
+        let known = offset <= self.noted;
+        if known {
+            self.taken = offset;
+        }
+        self.growth_armed = false;
+        self.producer.watches_are_gone();
+        known
+    }
+
+    /// Watches the producer's events. To be called until they are there.
+    pub fn watch_events<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: T) {
+        self.producer.watch(watcher, token);
+    }
+
+    /// Watches the growth of the file, once; false where it is watched already, or cannot be. After true there may be
+    /// more to take.
+    pub fn watch_growth<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: T) -> bool {
+        let Some(file) = self.file.as_ref().filter(|_| !self.growth_armed) else { return false };
+        let open_file = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let grows = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
+        self.growth_armed = watcher.watch(&open_file, grows, token).is_ok();
+        self.growth_armed
+    }
+
+    /// The notice has come.
+    pub fn growth_notice(&mut self) {
+        self.growth_armed = false;
+    }
+
+    /// The producer's events may have grown.
+    pub fn read_events(&mut self) {
+        self.producer.read();
+    }
+
+    /// # Errors
+    /// When the producer has failed, or to take bytes has.
+    pub fn check(&self) -> Result<(), Failure> {
+        match (&self.failure, &self.producer.state) {
+            (Some(failure), _) => Err(failure.clone()),
+            (None, State::Failed(message)) => Err(Failure::Producer(message.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the producer's file when its events have named it: what lies there before may be of an earlier run.
+    pub fn open(&mut self) -> Result<bool, Failure> {
+        if self.file.is_some() {
+            return Ok(true);
+        }
+        if self.producer.state == State::Silent {
+            return Ok(false);
+        }
+        match fresh::open(&self.path) {
+            Ok(file) => {
+                self.file = Some(file);
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound && self.producer.state == State::Writing => Ok(false),
+            Err(error) => Err(Failure::Producer(format!("cannot read {}: {error}", self.path.display()))),
+        }
+    }
+
+    /// Takes bytes by `transfer`, which is given the file and the place, and returns how many it has moved (0: the file
+    /// has no more).
+    pub fn take(&mut self, transfer: impl FnOnce(&File, &mut i64) -> nix::Result<usize>) -> Result<Step, Failure> {
+        let result = self.take_some(transfer);
+        self.failure = result.as_ref().err().cloned();
+        result
+    }
+
+    fn take_some(&mut self, transfer: impl FnOnce(&File, &mut i64) -> nix::Result<usize>) -> Result<Step, Failure> {
+        let Some(file) = &self.file else { return Ok(Step::Waiting) };
+        let mut place = self.taken as i64;
+        match transfer(file, &mut place) {
+            Ok(0) => self.at_end(),
+            Ok(moved) => {
+                self.taken += moved as u64;
+                if self.taken > self.noted {
+                    self.spots.note(file, self.noted, self.taken);
+                    self.noted = self.taken;
+                }
+                Ok(Step::Moved)
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(Step::Full),
+            Err(Errno::EPIPE) => Ok(Step::Unread),
+            Err(error) => Err(Failure::Producer(format!("cannot read {}: {}", self.path.display(), error.desc()))),
+        }
+    }
+
+    /// Everything that the file holds was taken: is that all?
+    fn at_end(&mut self) -> Result<Step, Failure> {
+        self.file.iter().for_each(|file| fresh::refresh(file, &self.path));
+        let Some(file) = self.file.as_ref().and_then(|file| file.metadata().ok()) else { return Ok(Step::Waiting) };
+        let (path, taken) = (self.path.display(), self.taken);
+        let rewritten = |how: String| Err(Failure::Rewritten(format!("{path} {how}")));
+        if file.len() < taken {
+            return rewritten(format!("was cut after {taken} bytes of it were streamed"));
+        }
+        if let Ok(named) = fs::metadata(&self.path) {
+            if (named.dev(), named.ino()) != (file.dev(), file.ino()) {
+                if taken > 0 {
+                    return rewritten(format!("was replaced after {taken} bytes of it were streamed"));
+                }
+                (self.file, self.growth_armed) = (None, false);
+                (self.spots, self.noted) = (Spots::new(), 0);
+                return Ok(Step::Moved);
+            }
+        }
+        if file.len() > taken {
+            return Ok(Step::Moved);
+        }
+        match self.producer.state {
+            State::Committed(size) if taken != size => {
+                rewritten(format!("was committed with {size} bytes, and has {taken}"))
+            }
+            State::Committed(_) if self.file.as_ref().is_some_and(|file| !self.spots.hold(file)) => {
+                rewritten("was written again after it had been streamed".into())
+            }
+            State::Committed(_) => Ok(Step::Complete),
+            _ => Ok(Step::Waiting),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    struct Producing {
+        directory: tempfile::TempDir,
+        source: Source,
+    }
+
+    impl Producing {
+        fn new(content: &[u8], event: &str) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let [path, events] = ["file", "events"].map(|name| directory.path().join(name));
+            fs::write(&path, content).unwrap();
+            let (file, size) = (path.display(), content.len());
+            let line = format!(r#"{{"event":"{event}","port":"p","path":"{file}","size":{size}}}"#);
+            fs::write(&events, line + "\n").unwrap();
+            let mut source = Source::new("p", path, events);
+            source.read_events();
+            assert_eq!(source.open(), Ok(true));
+            Self { directory, source }
+        }
+
+        fn take(&mut self, most: usize) -> Result<(Step, Vec<u8>), Failure> {
+            let mut bytes = vec![0; most];
+            let mut moved = 0;
+            let step = self.source.take(|file, place| {
+                moved = file.read_at(&mut bytes, *place as u64).unwrap();
+                Ok(moved)
+            })?;
+            bytes.truncate(moved);
+            Ok((step, bytes))
+        }
+
+        fn rewrite(&self, content: &[u8]) {
+            let file = OpenOptions::new().write(true).open(self.directory.path().join("file")).unwrap();
+            file.write_all_at(content, 0).unwrap();
+        }
+    }
+
+    #[test]
+    fn all_is_taken_once_and_then_it_is_complete() {
+        let mut producing = Producing::new(b"abcdef", "committed");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"ef".to_vec())));
+        assert_eq!(producing.take(4), Ok((Step::Complete, vec![])));
+        let mut producing = Producing::new(b"abc", "opened");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abc".to_vec())));
+        assert_eq!(producing.take(4), Ok((Step::Waiting, vec![])));
+    }
+
+    #[test]
+    fn what_was_lost_is_taken_again() {
+        let mut producing = Producing::new(b"abcdef", "committed");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        assert!(!producing.source.resume(5), "it was not taken before");
+        assert!(producing.source.resume(1));
+        assert_eq!(producing.take(2), Ok((Step::Moved, b"bc".to_vec())));
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"def".to_vec())));
+        assert_eq!(producing.take(4), Ok((Step::Complete, vec![])));
+    }
+
+    #[test]
+    fn what_was_written_again_in_between_is_found() {
+        let mut producing = Producing::new(b"abcdef", "committed");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        producing.rewrite(b"x");
+        assert!(producing.source.resume(2));
+        assert_eq!(producing.take(9), Ok((Step::Moved, b"cdef".to_vec())));
+        assert!(matches!(producing.take(4), Err(Failure::Rewritten(_))));
+        // It stays so, also for who begins anew.
+        assert!(producing.source.resume(0));
+        assert!(matches!(producing.source.check(), Err(Failure::Rewritten(_))));
+    }
+}

@@ -1,0 +1,472 @@
+"""Byte streams between nodes: every byte once, the end only with the commit, whatever the network does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.link_support import (
+    CHALLENGE,
+    COMMITTED,
+    DATA,
+    FAILED,
+    HELLO,
+    KEY,
+    MAGIC,
+    PROOF,
+    REFUSED,
+    REQUEST,
+    Pair,
+    Peer,
+    Proxy,
+    frame,
+    pair,
+)
+from tests.node_support import Job, node, node_binary, wait_for
+
+OTHER_KEY = "ff" * 32
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Pair]:
+    with pair(tmp_path) as running:
+        yield running
+
+
+def assert_failed(job: Job, reason: str, word: str) -> None:
+    """The job was ended because of its input, and says why."""
+    assert job.wait() == 75
+    found = job.exit()
+    assert (found["success"], found["reason"], found["input"]) == (False, reason, "in")
+    assert re.search(word, str(found["message"])), found["message"]
+
+
+def reach(address: str, key: Path) -> subprocess.CompletedProcess[str]:
+    binary = node_binary()
+    assert binary is not None
+    command = [str(binary), "reach", address, "--key", str(key)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "size", "pause", "reader_size", "reader_pause"),
+    [
+        (40, 10_000, 0.005, 65536, 0.0),
+        (30, 1_000_000, 0.0, 1 << 20, 0.01),
+        (300, 100, 0.0, 7, 0.0),
+        (1, 1, 0.0, 10, 0.0),
+        (0, 0, 0.0, 10, 0.0),
+    ],
+    ids=["slow producer", "slow consumer", "tiny", "one byte", "empty"],
+)
+def test_speeds(nodes: Pair, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
+    producer = nodes.write(pieces, size, pause)
+    consumers = [nodes.read(f"c{fifo}", size=reader_size, pause=reader_pause, fifo=fifo) for fifo in (True, False)]
+    assert [job.wait() for job in (producer, *consumers)] == [0, 0, 0]
+    for job in consumers:
+        assert nodes.has_read_all(job.name)
+        assert job.named("stream")[0]["bytes"] == pieces * size
+        assert job.exit()["usage"]["streamed"] == pieces * size  # type: ignore[index]
+
+
+def test_a_large_file(nodes: Pair) -> None:
+    assert nodes.write(50, 1_000_000, 0.0).wait() == 0
+    consumer = nodes.read(size=1 << 20)
+    assert consumer.wait() == 0
+    assert nodes.has_read_all()
+    # What the link has moved is not among what the command has read and written.
+    usage = consumer.exit()["usage"]
+    assert isinstance(usage, dict)
+    assert usage["streamed"] == 50_000_000
+    assert 50_000_000 <= usage["rchar"] < 50_500_000
+    assert usage["wchar"] < 1_000_000
+
+
+def test_bytes_arrive_while_the_producer_runs(nodes: Pair) -> None:
+    seen = nodes.one.base / "seen"
+    nodes.produce(
+        f"echo first > {nodes.path()}; while [ ! -e {seen} ]; do sleep 0.01; done; echo last >> {nodes.path()}"
+    )
+    fifo = nodes.two.base / "in" / "f"
+    script = f"exec < {fifo}; read line && echo $line > {seen}; cat > {nodes.two.base}/rest"
+    assert nodes.two.shell("c", script, inputs=[nodes.link("p", fifo)]).wait() == 0
+    assert seen.read_text() == "first\n"
+    assert (nodes.two.base / "rest").read_text() == "last\n"
+
+
+def test_consumer_first(nodes: Pair) -> None:
+    consumer = nodes.read()
+    time.sleep(0.2)
+    assert consumer.process.poll() is None
+    assert nodes.write().wait() == 0
+    assert consumer.wait() == 0
+    assert nodes.has_read_all()
+
+
+def test_several_consumers(nodes: Pair) -> None:
+    assert nodes.write(200, 20_000, 0.0).wait() == 0
+    consumers = [nodes.read(f"c{i}", pause=0.001 * i) for i in range(4)]
+    assert [job.wait() for job in consumers] == [0] * 4
+    assert all(nodes.has_read_all(job.name) for job in consumers)
+
+
+def test_two_inputs_one_from_here(nodes: Pair) -> None:
+    nodes.write(20, 100_000, 0.005)
+    here = nodes.two.base / "here"
+    local = nodes.two.shell(
+        "l",
+        f"seq 100000 > {here}",
+        outputs=[{"port": "out", "root": str(nodes.two.base), "kind": "file", "globs": ["here"], "rules": []}],
+    )
+    first, second = (nodes.two.base / "in" / name for name in "ab")
+    inputs = [{**nodes.link("p", first), "name": "a"}, {**nodes.two.stream(local, here, second), "name": "b"}]
+    job = nodes.two.shell("c", f"cat {first} {second} > {nodes.two.base}/both", inputs=inputs)
+    assert job.wait() == 0
+    assert (nodes.two.base / "both").read_bytes() == nodes.path().read_bytes() + here.read_bytes()
+    assert len(job.named("stream")) == 2
+
+
+def test_a_consumer_that_stops_reading(nodes: Pair) -> None:
+    producer = nodes.write(20, 1_000_000, 0.0)
+    job = nodes.two.shell("c", "head -c 3 | wc -c; exec sleep 0.1", inputs=[nodes.link("p", None)])
+    assert (job.wait(), producer.wait()) == (0, 0)
+
+
+@pytest.mark.parametrize("end", ["exit 3", "kill -9 $$"])
+def test_a_failed_producer_is_no_end(nodes: Pair, end: str) -> None:
+    consumer = nodes.read()
+    nodes.produce(f"head -c 100000 /dev/zero > {nodes.path()}; sleep 0.2; {end}")
+    assert_failed(consumer, "producer", "failed before committing")
+    assert not nodes.has_seen_an_end()
+
+
+def test_a_lost_producer_is_no_end(nodes: Pair) -> None:
+    producer = nodes.produce(f"echo 1 > {nodes.path()}; sleep 60")
+    consumer = nodes.read()
+    producer.wait_for("opened")
+    time.sleep(0.1)
+    producer.process.send_signal(signal.SIGKILL)
+    assert_failed(consumer, "producer", "failed before committing")
+    assert not nodes.has_seen_an_end()
+
+
+def test_a_command_that_does_not_read_learns_of_a_failure(nodes: Pair) -> None:
+    go = nodes.two.base / "go"
+    waiting = f"while [ ! -e {go} ]; do sleep 0.01; done"
+    producer = nodes.produce(f"head -c 30000000 /dev/zero > {nodes.path()}; {waiting}; exit 1")
+    script = f"head -c 1; sleep 0.2; touch {go}; exec sleep 60"
+    consumer = nodes.two.shell("c", script, inputs=[nodes.link("p", None)], stdout=subprocess.DEVNULL)
+    assert producer.wait() == 1
+    assert_failed(consumer, "producer", "failed before committing")
+
+
+def test_a_file_that_is_written_again(nodes: Pair) -> None:
+    seen = nodes.two.base / "seen"
+    script = f"head -c 200000 /dev/zero > {nodes.path()}; while [ ! -e {seen} ]; do sleep 0.01; done; "
+    nodes.produce(script + f"printf header | dd of={nodes.path()} conv=notrunc status=none")
+    command = f"head -c 200000 > /dev/null; echo > {seen}; cat > {nodes.two.base}/end"
+    consumer = nodes.two.shell("c", command + f" && echo > {nodes.two.base}/c.digest", inputs=[nodes.link("p", None)])
+    assert_failed(consumer, "rewritten", "written again")
+    assert not nodes.has_seen_an_end()
+
+
+def test_a_connection_that_is_cut_is_resumed(nodes: Pair) -> None:
+    # In the greeting, in a header, in small and in large records.
+    cuts = [0, 3, 40, 76, 80, 1000, 70_000, 1_500_000, 4_000_001]
+    proxy = Proxy(nodes.one.address, cuts)
+    producer = nodes.write(30, 500_000, 0.002)
+    consumer = nodes.read(address=proxy.address)
+    assert (producer.wait(), consumer.wait()) == (0, 0)
+    assert nodes.has_read_all()
+    assert len(proxy.said) == len(cuts) + 1
+    proxy.close()
+
+
+@pytest.mark.parametrize("told", [0, 4, 12])
+def test_an_end_that_was_sent_but_not_seen_is_told_again(nodes: Pair, told: int) -> None:
+    assert nodes.write(1, 10_000, 0.0).wait() == 0
+    # The sender's part of the greeting, the data, and so many bytes of the end.
+    proxy = Proxy(nodes.one.address, [2 * (5 + 32) + 5 + 10_000 + told] * 2)
+    assert nodes.read(address=proxy.address).wait() == 0
+    assert nodes.has_read_all()
+    assert len(proxy.said) == 2
+    proxy.close()
+
+
+def test_a_rewrite_is_seen_across_connections(nodes: Pair) -> None:
+    proxy = Proxy(nodes.one.address, [150_000])
+    seen = nodes.one.base / "seen"
+    script = f"head -c 200000 /dev/zero > {nodes.path()}; while [ ! -e {seen} ]; do sleep 0.01; done; "
+    producer = nodes.produce(script + f"printf header | dd of={nodes.path()} conv=notrunc status=none")
+    consumer = nodes.read(address=proxy.address)
+    wait_for(lambda: len(proxy.said) == 2, "a second connection")
+    seen.touch()
+    assert producer.wait() == 0
+    assert_failed(consumer, "rewritten", "written again")
+    assert not nodes.has_seen_an_end()
+    proxy.close()
+
+
+def test_a_producer_that_listens_later(nodes: Pair) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    consumer = nodes.read(address=f"127.0.0.1:{port}")
+    assert nodes.write().wait() == 0
+    assert consumer.process.poll() is None
+    proxy = Proxy(nodes.one.address, port=port)
+    assert consumer.wait() == 0
+    assert nodes.has_read_all()
+    proxy.close()
+
+
+def test_another_key_is_refused(nodes: Pair) -> None:
+    assert nodes.write().wait() == 0
+    nodes.two.set_key(OTHER_KEY)
+    assert_failed(nodes.read(), "producer", "it has another key than .*/two/run/key")
+    assert not nodes.has_seen_an_end()
+
+
+def test_nobody_is_admitted_before_there_is_a_key(nodes: Pair) -> None:
+    assert nodes.write().wait() == 0
+    (nodes.one.run / "key").unlink()
+    with Peer(nodes.one.address) as peer:
+        peer.send(frame(HELLO, MAGIC + bytes(32)))
+        assert peer.is_closed()
+    consumer = nodes.read()
+    time.sleep(0.1)
+    assert consumer.process.poll() is None
+    nodes.one.set_key(KEY)
+    assert consumer.wait() == 0
+    assert nodes.has_read_all()
+
+
+def test_the_protocol(nodes: Pair) -> None:
+    assert nodes.write(3, 1_000_000, 0.0).wait() == 0
+    data = nodes.path().read_bytes()
+    with Peer(nodes.one.address) as peer:
+        peer.greet()
+        peer.ask(nodes.path())
+        assert peer.collect() == (data, COMMITTED, struct.pack(">Q", len(data)))
+    # It was sent, and may be sent again from any place.
+    with Peer(nodes.one.address) as peer:
+        peer.greet()
+        peer.ask(nodes.path(), stream="2")
+        assert peer.receive()[0] == DATA
+    with Peer(nodes.one.address) as peer:
+        peer.greet()
+        peer.ask(nodes.path(), stream="2", offset=12_345)
+        assert peer.collect() == (data[12_345:], COMMITTED, struct.pack(">Q", len(data)))
+
+
+def test_bytes_that_were_never_sent_are_not_skipped(nodes: Pair) -> None:
+    assert nodes.write().wait() == 0
+    with Peer(nodes.one.address) as peer:
+        peer.greet()
+        peer.ask(nodes.path(), offset=1)
+        data, kind, payload = peer.collect()
+        assert (data, kind, json.loads(payload)["reason"]) == (b"", FAILED, "producer")
+
+
+def test_a_new_connection_replaces_the_former_one(nodes: Pair) -> None:
+    producer = nodes.produce(f"echo 1 > {nodes.path()}; while [ ! -e {nodes.one.base}/go ]; do sleep 0.01; done")
+    with Peer(nodes.one.address) as former, Peer(nodes.one.address) as peer:
+        former.greet()
+        former.ask(nodes.path())
+        assert former.receive() == (DATA, b"1\n")
+        peer.greet()
+        peer.ask(nodes.path(), offset=1)
+        assert peer.receive() == (DATA, b"\n")
+        assert former.is_closed()
+        (nodes.one.base / "go").touch()
+        assert producer.wait() == 0
+        assert peer.receive() == (COMMITTED, struct.pack(">Q", 2))
+
+
+def test_only_what_the_producer_has_named_is_sent(nodes: Pair) -> None:
+    secret = nodes.one.base / "out" / "secret"
+    secret.write_text("secret")
+    (nodes.one.base / "elsewhere").mkdir()
+    (nodes.one.base / "elsewhere" / "p").write_text("secret")
+    assert nodes.write().wait() == 0
+    refused = [
+        (secret, "p", "out"),
+        (nodes.one.base / "elsewhere" / "p", "p", "out"),
+        (nodes.path(), "p", "other"),
+        (nodes.one.run / "key", "p", "out"),
+    ]
+    for path, job, port in refused:
+        with Peer(nodes.one.address) as peer:
+            peer.greet()
+            peer.ask(path, job, port)
+            data, kind, payload = peer.collect()
+            assert (data, kind) == (b"", FAILED)
+            assert "ended without committing" in json.loads(payload)["message"]
+    with Peer(nodes.one.address) as peer:
+        peer.greet()
+        peer.ask(nodes.path(), "nobody")
+        assert peer.is_silent()
+    for job in ("..", "../jobs/p", "/", "p/../p"):
+        with Peer(nodes.one.address) as peer:
+            peer.greet()
+            peer.ask(nodes.path(), job)
+            assert peer.is_closed()
+
+
+def test_who_does_not_know_the_protocol_hears_nothing(nodes: Pair) -> None:
+    hello = frame(HELLO, MAGIC + bytes(32))
+    for words in [
+        b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        os.urandom(5),
+        frame(HELLO, b"sfiolnk\x02" + bytes(32)),
+        frame(HELLO, length=0xFFFFFFFF),
+        frame(HELLO, MAGIC, length=41),
+        frame(PROOF, bytes(32)),
+        frame(DATA, b"x"),
+        frame(REQUEST, b"{}"),
+    ]:
+        with Peer(nodes.one.address) as peer:
+            peer.send(words)
+            assert peer.is_closed(), words
+    for words in [frame(REQUEST, b"{}"), frame(PROOF, length=0xFFFFFFFF), frame(PROOF, length=33), hello]:
+        with Peer(nodes.one.address) as peer:
+            peer.send(hello)
+            assert peer.receive()[0] == CHALLENGE
+            peer.send(words)
+            assert peer.is_closed(), words
+    for words in [frame(REQUEST, length=1 << 24), frame(REQUEST, b"{]"), frame(REQUEST, b"\xff" * 60_000), hello]:
+        with Peer(nodes.one.address) as peer:
+            peer.greet()
+            peer.send(words)
+            assert peer.is_closed(), words
+    assert nodes.write().wait() == 0
+    assert nodes.read().wait() == 0
+    assert nodes.has_read_all()
+
+
+def test_a_wrong_proof_is_refused(nodes: Pair) -> None:
+    with Peer(nodes.one.address, OTHER_KEY) as peer:
+        ours = os.urandom(32)
+        peer.send(frame(HELLO, MAGIC + ours))
+        _, theirs = peer.receive()
+        peer.send(frame(PROOF, peer.proof(b"reader", ours + theirs)))
+        assert peer.receive() == (REFUSED, b"")
+        assert peer.is_closed()
+
+
+def test_a_replay_is_refused(nodes: Pair) -> None:
+    assert nodes.write().wait() == 0
+    proxy = Proxy(nodes.one.address)
+    assert nodes.read(address=proxy.address).wait() == 0
+    said = proxy.said[0]
+    assert b'"path"' in said
+    with Peer(nodes.one.address) as peer:
+        peer.send(said)
+        assert peer.receive()[0] == CHALLENGE
+        assert peer.receive() == (REFUSED, b"")
+        assert peer.is_closed()
+    proxy.close()
+
+
+def test_strangers_are_few(nodes: Pair) -> None:
+    with ExitStack() as stack:
+        crowd = [stack.enter_context(Peer(nodes.one.address)) for _ in range(64)]
+        # A greeting that was answered says that all of them have been let in.
+        crowd[-1].send(frame(HELLO, MAGIC + bytes(32)))
+        assert crowd[-1].receive()[0] == CHALLENGE
+        with Peer(nodes.one.address) as late:
+            assert late.is_closed(2)
+    wait_for(lambda: reach(nodes.one.address, nodes.two.run / "key").returncode == 0, "a place")
+
+
+def test_the_key_is_nowhere_to_be_seen(nodes: Pair) -> None:
+    nodes.write(20, 1000, 0.02)
+    jobs = [nodes.read("c1"), nodes.read("c2")]
+    jobs[0].wait_for("started")
+    seen = b""
+    for process in Path("/proc").iterdir():
+        for name in ("cmdline", "environ"):
+            try:
+                seen += (process / name).read_bytes()
+            except OSError:
+                continue
+    assert b"--listen" in seen
+    assert [job.wait() for job in jobs] == [0, 0]
+    nodes.two.set_key(OTHER_KEY)
+    assert nodes.read("c3").wait() == 75
+    told = [str(event) for running in (nodes.one, nodes.two) for event in running.printed]
+    told += [(job.directory / "events.jsonl").read_text() for job in nodes.one.jobs + nodes.two.jobs]
+    for key in (KEY, OTHER_KEY):
+        assert key.encode() not in seen
+        assert not [line for line in told if key in line or key[:16] in line]
+
+
+def test_reach(nodes: Pair) -> None:
+    assert reach(nodes.one.address, nodes.two.run / "key").returncode == 0
+    nodes.two.set_key(OTHER_KEY)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+    for address, key, word in [
+        (nodes.one.address, nodes.two.run / "key", "has another key than"),
+        (nodes.one.address, nodes.two.run / "none", "the key .*/none: No such file"),
+        (nobody, nodes.one.run / "key", "Connection refused"),
+        ("host:1", nodes.one.run / "key", "has to be IP:PORT"),
+    ]:
+        result = reach(address, key)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert re.fullmatch(f"sfio-node: {re.escape(address)}: .*{word}.*\n", result.stderr), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "connection", "field", "value"),
+    [
+        (["127.0.0.1"], None, "address", r"127\.0\.0\.1:\d+"),
+        ([], "127.0.0.2 5000 127.0.0.3 22", "address", r"127\.0\.0\.3:\d+"),
+        (["::1"], None, "address", r"\[::1\]:\d+"),
+        ([], None, "message", "SSH_CONNECTION names no address"),
+        (["host"], None, "message", "host is no IP address"),
+        (["192.0.2.1"], None, "message", "cannot listen at 192.0.2.1: .*[Aa]ssign"),
+    ],
+    ids=["given", "of SSH", "IPv6", "none", "a name", "not ours"],
+)
+def test_where_it_listens(tmp_path: Path, arguments: list[str], connection: str | None, field: str, value: str) -> None:
+    if arguments == ["::1"] and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("no IPv6 here")
+    binary = node_binary()
+    assert binary is not None
+    environment = {key: text for key, text in os.environ.items() if key != "SSH_CONNECTION"}
+    result = subprocess.run(
+        [binary, "serve", "--directory", tmp_path / "run", "--listen", *arguments],
+        env=environment | ({"SSH_CONNECTION": connection} if connection else {}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=20,
+        check=True,
+    )
+    ready = json.loads(result.stdout)
+    assert ready.pop("event") == "ready"
+    assert list(ready) == [field]
+    assert re.search(value, ready[field])
+
+
+def test_without_the_option_nobody_listens(tmp_path: Path) -> None:
+    with node(tmp_path) as running:
+        assert running.address == ""
+        sockets = [os.readlink(entry) for entry in Path(f"/proc/{running.server.pid}/fd").iterdir()]
+        inodes = {name[8:-1] for name in sockets if name.startswith("socket:")}
+        tables = [Path(f"/proc/net/{name}") for name in ("tcp", "tcp6")]
+        listening = [
+            line.split()[9] for table in tables if table.exists() for line in table.read_text().splitlines()[1:]
+        ]
+        assert not inodes & set(listening)

@@ -1,0 +1,265 @@
+"""Two nodes with a link, a proxy that cuts connections, and a peer that says what it likes."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.node_support import TIMEOUT, Event, Job, Node, node, output
+
+KEY = "00112233445566778899aabbccddeeff" * 2
+MAGIC = b"sfiolnk\x01"
+HELLO, CHALLENGE, PROOF, WELCOME, REFUSED, REQUEST, DATA, COMMITTED, FAILED, KEEPALIVE = range(1, 11)
+#: How long nothing has to come until it is believed that nothing will.
+SILENCE = 0.3
+
+#: Writes argv[2] pieces of argv[3] bytes to argv[1], with pauses of argv[4] seconds, and exits with argv[5].
+WRITER = """
+import sys, time, random
+path, pieces, size, pause, code = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
+with open(path, "wb", buffering=0) as f:
+    for i in range(pieces):
+        f.write(random.Random(i).randbytes(size))
+        time.sleep(pause)
+sys.exit(code)
+"""
+#: Writes to argv[4] the digest of the file argv[1] (-: its input), read in pieces of argv[2] bytes, pausing argv[3] s.
+READER = """
+import sys, time, hashlib
+h, n = hashlib.sha256(), 0
+f = sys.stdin.buffer.raw if sys.argv[1] == "-" else open(sys.argv[1], "rb", buffering=0)
+while data := f.read(int(sys.argv[2])):
+    h.update(data); n += len(data); time.sleep(float(sys.argv[3]))
+open(sys.argv[4], "w").write(f"{n} {h.hexdigest()}")
+"""
+
+
+class Pair:
+    """A node with producers, which listens, and one with consumers."""
+
+    def __init__(self, one: Node, two: Node) -> None:
+        self.one = one
+        self.two = two
+
+    def path(self, name: str = "p") -> Path:
+        """Returns the file that the producer of that name writes."""
+        return self.one.base / "out" / name
+
+    def produce(self, script: str, name: str = "p", **rule: object) -> Job:
+        """Starts a producer that runs ``script`` in sh."""
+        return self.one.shell(name, script, outputs=[output(self.one.base / "out", name, **rule)])  # type: ignore[arg-type]
+
+    def write(
+        self, pieces: int = 20, size: int = 10_000, pause: float = 0.005, code: int = 0, name: str = "p", **rule: object
+    ) -> Job:
+        """Starts a producer that writes pieces of random bytes."""
+        arguments = [str(value) for value in (self.path(name), pieces, size, pause, code)]
+        outputs = [output(self.one.base / "out", name, **rule)]  # type: ignore[arg-type]
+        return self.one.python(name, WRITER, *arguments, outputs=outputs)
+
+    def read(
+        self,
+        name: str = "c",
+        producer: str = "p",
+        size: int = 65536,
+        pause: float = 0.0,
+        fifo: bool = True,
+        address: str | None = None,
+    ) -> Job:
+        """Starts a consumer on the other node that writes the digest of what it has read."""
+        target = self.two.base / "in" / f"{name}-{producer}" if fifo else None
+        stream = self.link(producer, target, address)
+        arguments = [str(target or "-"), str(size), str(pause), str(self.two.base / f"{name}.digest")]
+        return self.two.python(name, READER, *arguments, inputs=[stream])
+
+    def link(self, producer: str, target: Path | None, address: str | None = None) -> Event:
+        """Returns the input of a job on the second node."""
+        return self.two.link(producer, self.path(producer), target, address or self.one.address)
+
+    def has_read_all(self, name: str = "c", producer: str = "p") -> bool:
+        """Returns whether a consumer has read exactly what the producer has written."""
+        data = self.path(producer).read_bytes()
+        return (self.two.base / f"{name}.digest").read_text() == f"{len(data)} {hashlib.sha256(data).hexdigest()}"
+
+    def has_seen_an_end(self, name: str = "c") -> bool:
+        """Returns whether a consumer has seen an end of file."""
+        return (self.two.base / f"{name}.digest").exists()
+
+
+@contextmanager
+def pair(base: Path) -> Iterator[Pair]:
+    """Runs two nodes that know the same key; in the end everything has to be gone."""
+    for name in ("one/out", "two/in"):
+        (base / name).mkdir(parents=True)
+    with node(base / "one", "--listen", "127.0.0.1") as one, node(base / "two") as two:
+        for running in (one, two):
+            running.set_key(KEY)
+        yield Pair(one, two)
+
+
+def parsed(address: str) -> tuple[str, int]:
+    """Returns IP and port."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def frame(kind: int, payload: bytes = b"", length: int | None = None) -> bytes:
+    """Returns a record, which may lie about its length."""
+    return struct.pack(">BI", kind, len(payload) if length is None else length) + payload
+
+
+class Peer:
+    """A reader of a link that was written by somebody else."""
+
+    def __init__(self, address: str, key: str = KEY, timeout: float = TIMEOUT) -> None:
+        self.socket = socket.create_connection(parsed(address), timeout)
+        self.key = bytes.fromhex(key)
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        """Sends bytes."""
+        self.socket.sendall(data)
+
+    def receive(self) -> tuple[int, bytes]:
+        """Receives one record.
+
+        :raises EOFError: when the connection is closed.
+        """
+        kind, length = struct.unpack(">BI", self._exactly(5))
+        return kind, self._exactly(length)
+
+    def _exactly(self, length: int) -> bytes:
+        data = b""
+        while len(data) < length:
+            try:
+                more = self.socket.recv(length - len(data))
+            except ConnectionResetError:
+                more = b""
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    def is_closed(self, timeout: float = TIMEOUT) -> bool:
+        """Returns whether the other side closes the connection without a word."""
+        self.socket.settimeout(timeout)
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
+
+    def is_silent(self) -> bool:
+        """Returns whether the other side says nothing, and keeps the connection."""
+        self.socket.settimeout(SILENCE)
+        try:
+            return not self.socket.recv(1)
+        except TimeoutError:
+            self.socket.settimeout(TIMEOUT)
+            return True
+
+    def greet(self) -> None:
+        """Shows that it knows the key, and has the other side show it."""
+        ours = os.urandom(32)
+        self.send(frame(HELLO, MAGIC + ours))
+        kind, theirs = self.receive()
+        assert kind == CHALLENGE
+        assert len(theirs) == 32
+        self.send(frame(PROOF, self.proof(b"reader", ours + theirs)))
+        assert self.receive() == (WELCOME, self.proof(b"sender", ours + theirs))
+
+    def proof(self, side: bytes, nonces: bytes) -> bytes:
+        """Returns what shows that a side knows the key."""
+        return hmac.new(self.key, b"sfio link: " + side + nonces, "sha256").digest()
+
+    def ask(self, path: Path, job: str = "p", port: str = "out", offset: int = 0, stream: str = "5f") -> None:
+        """Asks for a stream."""
+        wanted = {"stream": stream, "job": job, "port": port, "path": str(path), "offset": offset}
+        self.send(frame(REQUEST, json.dumps(wanted).encode()))
+
+    def collect(self) -> tuple[bytes, int, bytes]:
+        """Returns all data, and the last record."""
+        data = b""
+        while True:
+            kind, payload = self.receive()
+            if kind not in (DATA, KEEPALIVE):
+                return data, kind, payload
+            data += payload
+
+
+class Proxy:
+    """Passes connections on to ``address``, and cuts the first ones after so many bytes from there as ``cuts`` says."""
+
+    def __init__(self, address: str, cuts: Sequence[int] = (), port: int = 0) -> None:
+        self._address = parsed(address)
+        self._cuts = list(cuts)
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        #: What the reader has said, by connection.
+        self.said: list[bytes] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                inner, _ = self._listener.accept()
+            except OSError:
+                return
+            cut = self._cuts.pop(0) if self._cuts else None
+            outer = socket.create_connection(self._address)
+            self.said.append(b"")
+            for work in ((self._listen, inner, outer, len(self.said) - 1), (self._pass, outer, inner, cut)):
+                threading.Thread(target=work[0], args=work[1:], daemon=True).start()
+
+    def _listen(self, source: socket.socket, target: socket.socket, number: int) -> None:
+        while data := _some(source):
+            self.said[number] += data
+            target.sendall(data)
+        _end(source, target)
+
+    def _pass(self, source: socket.socket, target: socket.socket, cut: int | None) -> None:
+        while data := _some(source):
+            if cut is not None:
+                data = data[:cut]
+                cut -= len(data)
+            try:
+                target.sendall(data)
+            except OSError:
+                break
+            if cut == 0:
+                break
+        _end(source, target)
+
+    def close(self) -> None:
+        """Lets nobody in any more."""
+        self._listener.close()
+
+
+def _some(source: socket.socket) -> bytes:
+    try:
+        return source.recv(1 << 16)
+    except OSError:
+        return b""
+
+
+def _end(*sockets: socket.socket) -> None:
+    for each in sockets:
+        try:
+            each.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            continue
+        each.close()

@@ -1,0 +1,81 @@
+"""Who waits for what of a job that others read from."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from benchmarks.simulated_work import begin_streaming
+from streamflow_io.streaming.jobs import Attempt, StreamingJobs
+
+
+def attempt() -> Attempt:
+    jobs = StreamingJobs()
+    begin_streaming(jobs, "/producer/0")
+    return jobs.get("/producer/0").latest
+
+
+async def waiting(attempt: Attempt, port: str, path: str) -> asyncio.Task[bool]:
+    task = asyncio.create_task(attempt.settled(port, path))
+    await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+async def test_a_commit_settles_its_file_alone() -> None:
+    producer = attempt()
+    first, second = await waiting(producer, "out", "1"), await waiting(producer, "out", "2")
+    producer.commit("out", "1")
+    assert await first
+    assert not second.done()
+    producer.commit("out", "2")
+    assert await second
+    assert await producer.settled("out", "1")
+
+
+async def test_a_port_settles_all_its_files() -> None:
+    producer = attempt()
+    files = [await waiting(producer, "out", path) for path in "123"]
+    other = await waiting(producer, "log", "1")
+    producer.commit("out")
+    assert all(await asyncio.gather(*files))
+    assert not other.done()
+    producer.end(False)
+    assert not await other
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+async def test_the_end_settles_all(succeeded: bool) -> None:
+    producer = attempt()
+    tasks = [await waiting(producer, port, "1") for port in ("a", "b")]
+    producer.end(succeeded)
+    assert await asyncio.gather(*tasks) == [succeeded] * 2
+
+
+async def test_who_gives_up_does_not_take_others_along() -> None:
+    producer = attempt()
+    first, second = await waiting(producer, "out", "1"), await waiting(producer, "out", "1")
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    producer.commit("out", "1")
+    assert await second
+
+
+async def test_of_many_who_wait_a_commit_wakes_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+    has_committed = Attempt._has_committed
+
+    def counting(attempt: Attempt, port: str, path: str) -> bool:
+        nonlocal looked
+        looked += 1
+        return has_committed(attempt, port, path)
+
+    producer, files = attempt(), [str(number) for number in range(200)]
+    monkeypatch.setattr(Attempt, "_has_committed", counting)
+    tasks = [await waiting(producer, "out", file) for file in files]
+    for file in files:
+        producer.commit("out", file)
+        await asyncio.sleep(0)
+    assert all(await asyncio.gather(*tasks))
+    assert looked <= 4 * len(files)
