@@ -239,7 +239,8 @@ def test_a_run_directory_that_all_nodes_share_is_the_users_alone(slurm: Site) ->
     try:
         wait_until_it_streams(trace, path.parent / "stderr")
         runs = [run for run in run_directories(command_lines()) if Path(run).is_relative_to(slurm.directory)]
-        found = modes(*runs)
+        # What a job prints is written by the queue manager, with the user's umask; its directory is here, too.
+        found = {path: mode for path, mode in modes(*runs).items() if Path(path).name != "printed"}
     finally:
         Path(f"{trace}.go").touch()
         run = slurm.finish(process, path)
