@@ -83,6 +83,8 @@ struct Server {
 
 /// Serves until the driver is gone.
 pub fn run(directory: &Path, options: Options) -> i32 {
+    // All that is made here is the user's alone, also what others may see of the files that he makes himself.
+    umask(Mode::from_bits_truncate(0o077));
     match take_signals().and_then(|signals| Server::new(directory, options)?.serve(&signals, options.listen)) {
         Ok(()) => 0,
         Err(error) => {

@@ -107,7 +107,9 @@ class EmbeddedRuntime(NodeRuntime):
         return job
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
-        Path(job.directory, "job.json").write_text(text, encoding="utf-8")
+        file = Path(job.directory, "job.json")
+        file.touch(mode=0o600)
+        file.write_text(text, encoding="utf-8")
 
     async def has_events(self, job: NodeJob) -> bool:
         if not Path(job.directory).exists():

@@ -147,17 +147,10 @@ def hosts_site(laboratory: Laboratory, directory: Path) -> Site:
     )
 
 
-def apart_site(laboratory: Laboratory, directory: Path) -> Site:
-    """Steps `a` and `b`, each on another SSH host."""
-    one, other = ({**ssh_deployment(laboratory, address), "workdir": "/scratch"} for address in ADDRESSES)
-    return replace(
-        hosts_site(laboratory, directory),
-        name="one",
-        deployment=one,
-        others={"other": other},
-        steps=("/a",),
-        elsewhere={"/b": "other"},
-    )
+def apart(hosts: Site) -> Site:
+    """The first host for all steps but /b, and the second for that."""
+    first, second = ({**ssh_deployment(hosts.laboratory, address), "workdir": "/scratch"} for address in ADDRESSES)
+    return replace(hosts, deployment=first, others={"second": second}, elsewhere={"/b": "second"})
 
 
 def at_once(run: Run, start: str = "start", end: str = "end") -> int:

@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from laboratories.deployments import ssh_deployment
 from laboratories.hosts import ADDRESSES
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
-from tests.e2e.support import Site
+from tests.e2e.support import Site, apart
 from tests.e2e.test_laboratory import login
 from tests.template_support import Template
 
@@ -66,14 +65,6 @@ def read_while_written(end: str = "note end") -> Document:
 READER = (
     f"hostname > host.txt; {{ read line; note $line; {mark('first')}echo $line; cat; }} < $file > copy.txt; note all"
 )
-
-
-def apart(hosts: Site) -> Site:
-    """The first host for all steps but /b, and the second for that."""
-    hosts.deployment = {**ssh_deployment(hosts.laboratory, ADDRESSES[0]), "workdir": "/scratch"}
-    hosts.others = {"second": {**ssh_deployment(hosts.laboratory, ADDRESSES[1]), "workdir": "/scratch"}}
-    hosts.elsewhere = {"/b": "second"}
-    return hosts
 
 
 @pytest.fixture(params=["slurm", "hosts", "apart"])

@@ -35,6 +35,25 @@ def test_exit_by_signal(runtime: Node, name: str) -> None:
     assert (job.exit()["signal"], job.exit()["reason"]) == (number, "exited")
 
 
+def test_what_it_keeps_is_for_its_user_alone(runtime: Node) -> None:
+    job = runtime.shell("j", "umask; sleep 60", stdout=subprocess.PIPE)
+    job.wait_for("started")
+    runtime.request(json.dumps({"cancel": "j"}))
+    wait_for((job.directory / "cancel").exists, "the cancellation")
+    job.wait()
+    written_by_us = (job.directory, job.directory / "job.json")
+    paths = {path for path in (runtime.run, *runtime.run.rglob("*")) if path not in written_by_us}
+    assert {path.name for path in paths} >= {"alive", "kept", "retired", "events.jsonl", "cancel"}
+    assert {path: oct(path.lstat().st_mode) for path in paths if path.lstat().st_mode & 0o077} == {}
+    assert job.process.stdout is not None
+    assert int(job.process.stdout.readline(), 8) == current_umask()  # that of the command is his
+
+
+def current_umask() -> int:
+    text = Path("/proc/self/status").read_text()
+    return int(next(line.split()[1] for line in text.splitlines() if line.startswith("Umask:")), 8)
+
+
 def test_standard_streams(runtime: Node) -> None:
     job = runtime.shell(
         "j", "cat; echo error >&2", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

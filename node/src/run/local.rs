@@ -1,10 +1,10 @@
 //! The run directory of a job on this machine, with a `serve` of its own.
 
 use std::env;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -78,8 +78,8 @@ impl Local {
         let made = DirBuilder::new().mode(0o700).create(&self.job);
         made.map_err(|error| format!("{}: {error}", self.job.display()))?;
         let job = shared.join("job.json");
-        let copied =
-            fresh::open(&job).and_then(|mut from| io::copy(&mut from, &mut File::create(self.job.join("job.json"))?));
+        let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.job.join("job.json"));
+        let copied = fresh::open(&job).and_then(|mut from| io::copy(&mut from, &mut create()?));
         copied.map(drop).map_err(|error| format!("{}: {error}", job.display()))
     }
 

@@ -1,0 +1,42 @@
+"""The StreamFlow files of `docs/operating-on-a-cluster.md`, which users copy."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from streamflow_io.hints import read_scheduler_config
+from streamflow_io.planning import plan_file
+from tests.cwl import NAMESPACES, streamable, tool, workflow
+from tests.template_support import load
+
+PAGE = Path(__file__).parents[2] / "docs" / "operating-on-a-cluster.md"
+BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+LOGIN = "  login:\n"
+
+
+def streamflow_files() -> dict[str, str]:
+    """By the deployment that they bind to."""
+    slurm, login, hosts = BLOCKS
+    wrapped = slurm.replace("# wraps: login ", "wraps: login # ").replace("workflows:\n", f"{login}workflows:\n", 1)
+    assert login.startswith(LOGIN)
+    return {"slurm": slurm, "slurm behind a login node": wrapped, "hosts": hosts}
+
+
+@pytest.mark.parametrize("name", streamflow_files())
+def test_a_file_is_valid_and_streams(name: str, tmp_path: Path) -> None:
+    writer = tool("echo text", {}, {"out": streamable("stdout")}, stdout="out.txt")
+    reader = tool("cat $file", {"file": streamable()}, {"out": "stdout"}, stdout="copy.txt")
+    steps = {"a": {"run": writer, "in": {}}, "b": {"run": reader, "in": {"file": "a/out"}}}
+    document = {"cwlVersion": "v1.2", "$namespaces": NAMESPACES, **workflow({}, steps, {"copy": "b/out"})}
+    (tmp_path / "main.cwl").write_text(json.dumps(document))
+    (tmp_path / "job.yml").write_text("{trace: /tmp/trace}")
+    (file := tmp_path / "streamflow.yml").write_text(streamflow_files()[name])
+    assert read_scheduler_config(file) is not None
+    (plan,) = plan_file(file).plans.values()
+    assert [edge.delivery.value for edge in plan.edges] == ["stream"]
+    deployments = load(file)["deployments"]
+    assert [entry.get("wraps") for entry in deployments.values()] == (["login", None] if "behind" in name else [None])
