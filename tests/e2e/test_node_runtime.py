@@ -21,12 +21,6 @@ from tests.e2e.test_laboratory import login as log_in
 REPOSITORY = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["slurm", "login", "hosts"])
-def place(request: pytest.FixtureRequest) -> Site:
-    found: Site = request.getfixturevalue(request.param)
-    return found
-
-
 def start(site: Site, *words: object) -> subprocess.CompletedProcess[str]:
     """Run Python in the network of the laboratory."""
     file = site.directory / "streamflow.yml"
@@ -59,7 +53,9 @@ def left(site: Site, used: list[Document]) -> list[str]:
     return [line for address in ADDRESSES for line in log_in(site.laboratory, address, look).splitlines()]
 
 
-def test_a_runtime_at_each_location(place: Site) -> None:
+@pytest.mark.parametrize("name", ["slurm", "hosts"])
+def test_a_runtime_at_each_location(request: pytest.FixtureRequest, name: str) -> None:
+    place: Site = request.getfixturevalue(name)
     code, used = drive(place)
     assert code == 0
     assert len(used) == (2 if place.name == "hosts" else 1)
@@ -72,7 +68,9 @@ def test_a_runtime_at_each_location(place: Site) -> None:
     assert left(place, used) == []
 
 
-def test_the_driver_is_killed(place: Site) -> None:
+@pytest.mark.parametrize("name", ["login", "hosts"])
+def test_the_driver_is_killed(request: pytest.FixtureRequest, name: str) -> None:
+    place: Site = request.getfixturevalue(name)
     code, used = drive(place, "killed")
     assert code == -signal.SIGKILL
     end = time.monotonic() + 20
