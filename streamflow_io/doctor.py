@@ -14,7 +14,7 @@ import platform
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rich.console import Console
@@ -120,7 +120,7 @@ async def _examine(workdir: str) -> list[Finding]:
         with tempfile.TemporaryDirectory(prefix="streamflow-io-doctor-", dir=workdir) as directory:
             runtime = await EmbeddedRuntime.start()
             try:
-                place = ThisMachine(runtime, Path(directory).resolve(), _SECONDS)
+                place = ThisMachine(runtime, PurePosixPath(os.path.realpath(directory)), _SECONDS)
                 return [*await examine(place), _links(Path(directory))]
             finally:
                 await runtime.close()

@@ -81,8 +81,8 @@ class ThisMachine(Place):
     """Here, without StreamFlow."""
 
     async def make(self, name: str) -> PurePosixPath:
-        directory = Path(self.directory, name)
-        directory.mkdir()
+        directory = self.directory / name
+        Path(directory).mkdir()
         return directory
 
     async def run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:

@@ -95,7 +95,10 @@ class Pod(Recording, KubernetesConnector):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__("pods", "/", files=[])
         self.commands = []
-        self.client_ws = self
+        self.client_ws = self.api_client = self
+
+    async def close(self) -> None:
+        pass
 
     async def connect_get_namespaced_pod_exec(self, command: list[str], stdin: bool, **_: Any) -> _Response:
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL

@@ -60,7 +60,7 @@ class Access:
             task.add_done_callback(_forget)
             raise NodeRuntimeError(f"{self.name} does not answer within {seconds:.0f} s")
         try:
-            result = task.result()
+            result: tuple[str, int] | None = task.result()
         except Exception as error:  # Each connector has its own.
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
         assert result is not None

@@ -11,7 +11,8 @@ from streamflow_io.hints.commit import CommitRule
 
 from .capio import CapioServer
 from .capio_installation import CapioError, Installation
-from .embedded import EmbeddedRuntime, NodeRuntimeError
+from .embedded import EmbeddedRuntime
+from .node_runtime import NodeRuntimeError
 
 _WRITER, _READER = "sfio.writer", "sfio.reader"
 

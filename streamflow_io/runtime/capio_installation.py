@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .embedded import NodeRuntimeError
+from .node_runtime import NodeRuntimeError
 
 SERVER = "capio_server"
 LIBRARY = "libcapio_posix.so"

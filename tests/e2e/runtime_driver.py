@@ -21,6 +21,7 @@ from streamflow.core.deployment import Connector, ExecutionLocation
 
 from streamflow_io.doctor_location import deployed
 from streamflow_io.runtime import JobSpec, NodeJob, NodeRuntime, NodeRuntimes, OutputRule, WatchedOutput
+from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.protocol import StartedEvent
 
 
@@ -40,7 +41,8 @@ async def use(
     """A job that writes a file, and one that is cancelled."""
     connector = context.deployment_manager.get_connector(location.deployment)
     runtime = await runtimes.at(location)
-    directory = str(runtime.directory.parent)
+    directory = f"{Deployments(context).workdir(location)}/jobs"
+    await connector.run(location, ["mkdir", "-p", directory], capture_output=True)
     events, result = await small(connector, location, runtime, directory)
     slow = await runtime.create_job("slow")
     running = asyncio.create_task(run(connector, location, slow, JobSpec(name="slow"), "sleep 300", directory))
