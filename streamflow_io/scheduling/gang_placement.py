@@ -30,6 +30,7 @@ class GangPlacement:
         self._scheduler = scheduler
         self._together = together
         self._borrowed = BorrowedCores()
+        self._apart: set[tuple[str, str]] = set()
 
     def concerns(self, job_name: str) -> bool:
         return get_job_step_name(job_name) in self._together
@@ -55,14 +56,15 @@ class GangPlacement:
         if len(available) == 1 or not self.concerns(job.name):
             return available
 
-        def free_cores(key: str) -> float:
-            return self._free_cores(available[key])
+        locations = {location.name: location for location in available.values()}
 
-        names = {location.name: key for key, location in available.items()}
-        partners = [names.get(location.name, "") for location in self._partners(job)]
+        def free_cores(name: str) -> float:
+            return self._free_cores(locations[name])
+
+        partners = [location.name for location in self._partners(job)]
         together = self._together[get_job_step_name(job.name)]
-        chosen = candidates(list(available), partners, cores, together, free_cores)
-        return {key: available[key] for key in chosen}
+        chosen = set(candidates(list(locations), partners, cores, together, free_cores, self._apart))
+        return {key: location for key, location in available.items() if location.name in chosen}
 
     def started(self, job_name: str, cores: float, locations: Sequence[AvailableLocation]) -> None:
         """A job that holds no cores has been given its locations."""
@@ -71,6 +73,14 @@ class GangPlacement:
 
     def ended(self, job_name: str) -> None:
         self._borrowed.give_back(job_name)
+
+    def keep_together(self, reader: str, producer: str) -> None:
+        """No job where one job runs can read the stream of one where another runs: no more of them are parted so.
+
+        :param reader: the name of a job that could not, as of its producer
+        """
+        here, there = (self._scheduler.get_locations(job_name)[0].name for job_name in (reader, producer))
+        self._apart.add((here, there))
 
     def _partners(self, job: Job) -> list[ExecutionLocation]:
         """The location of each job that a job reads from."""

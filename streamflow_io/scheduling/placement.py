@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from streamflow_io.coordination.gangs import Gang
 from streamflow_io.coordination.graph import Step
@@ -20,18 +20,20 @@ def candidates(
     cores: float,
     together: float,
     free_cores: Callable[[str], float],
+    apart: Set[tuple[str, str]] = frozenset(),
 ) -> list[str]:
     """The locations to choose from for a job of a gang; all of them are equally good for the gang.
 
     A job that reads from others goes to the location of most of them, if its cores are free there, else to a neighbour
-    where they are; where they are free nowhere, it goes to its producers nonetheless: it mostly waits for them. A head
-    goes where the cores of its whole gang are free, if there is such a location.
+    where they are, and that can read from there; if there is none, it goes to its producers nonetheless: it mostly
+    waits for them. A head goes where the cores of its whole gang are free, if there is such a location.
 
     :param fitting: where the job can start, which is also where no core is free, if it needs none to start
     :param partners: where the jobs run that it reads from, one for each; none: it is a head
     :param cores: that it declares
     :param together: the cores of its whole gang, as of :func:`gang_cores`
     :param free_cores: of a location
+    :param apart: pairs of locations: no job at the first can read what a job at the second writes, while it writes it
     :return: some of `fitting`, in that order; one at least, if there is one
     """
     if not partners:
@@ -41,7 +43,10 @@ def candidates(
     for location in near:
         if free_cores(location) >= cores:
             return [location]
-    return [location for location in fitting if free_cores(location) >= cores] or near[:1] or list(fitting)
+    roomy = [location for location in fitting if free_cores(location) >= cores]
+    written = set(partners)
+    joined = [location for location in roomy if all((location, partner) not in apart for partner in written)]
+    return joined or near[:1] or roomy or list(fitting)
 
 
 class BorrowedCores:

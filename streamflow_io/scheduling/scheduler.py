@@ -144,6 +144,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         """What the node runtime is told of a job that is about to run, with all that is observed of it, if it is."""
         return spec if self._run is None else self._run.observer.observe(spec, step, job)
 
+    def keep_together(self, reader: str, producer: str) -> None:
+        """A job cannot read the stream of another from where it runs; further jobs are not put so."""
+        if self._run is not None:
+            self._run.gangs.keep_together(reader, producer)
+
     def happened(self, job_name: str, event: Event) -> None:
         """The node runtime tells something of a job of a streaming step."""
         if self._run is not None:

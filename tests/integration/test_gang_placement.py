@@ -13,6 +13,7 @@ from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement
 from streamflow.core.workflow import Job, Status, Token, Workflow
 from streamflow.deployment.connector.local import LocalConnector
+from streamflow.ext.utils import load_extensions
 from streamflow.main import build_context
 from typing_extensions import Self
 
@@ -72,6 +73,7 @@ class Cluster:
         annotations: Mapping[str, StepAnnotations] | None = None,
         **config: Any,
     ) -> None:
+        load_extensions()
         self.context = build_context(
             {
                 "path": str(directory / "streamflow.yml"),
@@ -137,6 +139,15 @@ async def test_a_neighbour_where_no_core_is_free(tmp_path: Path) -> None:
     for name in ("/a/0", "/c/0", "/c/1"):
         await cluster.end(name)
     assert [await cluster.start(name) for name in ("/a/2", "/alone/0")] == ["n1", "n1"]
+
+
+async def test_gangs_are_not_parted_where_they_cannot_read(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, TWO, WIDE)
+    assert await cluster.start("/a/0") == "n1"
+    assert await cluster.start("/b/0", "/a/0") == "n1"
+    assert await cluster.start("/c/0", "/a/0") == "n2"
+    cluster.scheduler.keep_together("/c/0", "/a/0")
+    assert await cluster.start("/c/1", "/a/0") == "n1"
 
 
 async def test_with_its_producer_where_no_core_is_free_at_all(tmp_path: Path) -> None:

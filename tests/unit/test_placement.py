@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import pytest
 from hypothesis import given
@@ -15,9 +15,14 @@ NAMES = ["n1", "n2", "n3", "n4"]
 
 
 def chosen(
-    free: Mapping[str, float], *partners: str, cores: float = 1, together: float = 0, fitting: str = ""
+    free: Mapping[str, float],
+    *partners: str,
+    cores: float = 1,
+    together: float = 0,
+    fitting: str = "",
+    apart: Set[tuple[str, str]] = frozenset(),
 ) -> list[str]:
-    return candidates(fitting.split() or list(free), partners, cores, together, free.__getitem__)
+    return candidates(fitting.split() or list(free), partners, cores, together, free.__getitem__, apart)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,17 @@ def test_a_member(free: Mapping[str, float], partners: list[str], expected: list
 def test_a_member_does_not_go_where_it_does_not_fit() -> None:
     assert chosen({"n1": 4, "n2": 1}, "n1", fitting="n2") == ["n2"]
     assert chosen({"n1": 4, "n2": 0}, "n1", fitting="n2") == ["n2"]
+
+
+def test_a_member_does_not_go_where_it_cannot_read() -> None:
+    free = {"n1": 0, "n2": 1, "n3": 1}
+    assert chosen(free, "n1", apart={("n2", "n1")}) == ["n3"]
+    assert chosen(free, "n1", apart={("n1", "n2"), ("n2", "n3")}) == ["n2", "n3"]
+    assert chosen(free, "n1", apart={("n2", "n1"), ("n3", "n1")}) == ["n1"]
+    # It has to: it holds cores, and there are none at its producer.
+    assert chosen(free, "n1", apart={("n2", "n1"), ("n3", "n1")}, fitting="n2 n3") == ["n2", "n3"]
+    # Not from both of its producers.
+    assert chosen({"n1": 0, "n2": 0, "n3": 1}, "n1", "n2", apart={("n3", "n2")}) == ["n1"]
 
 
 def test_a_head_goes_where_its_whole_gang_has_room() -> None:
