@@ -224,6 +224,28 @@ def test_a_gang_is_submitted_together_and_a_reader_that_is_first_waits(slurm: Si
     check_gone(slurm)
 
 
+@pytest.mark.parametrize("without", ["producer", "reader"])
+def test_a_host_where_there_can_be_no_runtime(hosts: Site, without: str) -> None:
+    """A producer there delivers at its end; a reader there gets its file when it is committed."""
+    place = apart(hosts)
+    address = ADDRESSES[without == "reader"]
+    first = producer(
+        f"{{ echo first; echo second; }} > out.txt; {wait_for('first') if without == 'reader' else ''}note end",
+        {"mode": "no_update", "committed": "on_close"},
+    )
+    login(hosts.laboratory, address, "mkdir -p /scratch/.streamflow-io; chown 65534 /scratch/.streamflow-io")
+    try:
+        ours = place.run(chain(first, consumer(READER)))
+    finally:
+        login(hosts.laboratory, address, "chown 0 /scratch/.streamflow-io")
+    assert ours.ok, ours.errors
+    assert ours.files["last.txt"] == b"first\nsecond\n"
+    assert (ours.time("first") < ours.time("end")) == (without == "reader")
+    (told,) = (line for line in ours.log.splitlines() if "WARNING" in line and "streams" in line)
+    assert f"{address} nothing streams" in told
+    check_gone(place)
+
+
 def test_a_job_that_slurm_has_killed_has_failed(slurm: Site) -> None:
     """Plain StreamFlow takes its outputs for complete."""
     run = interrupted(slurm, lambda _: slurm.cancel_jobs())
