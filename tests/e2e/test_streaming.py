@@ -304,6 +304,25 @@ def test_bytes_of_io_tasks_are_measured(site: Site) -> None:
     check_gone(site)
 
 
+@BETWEEN
+def test_what_jobs_do_with_their_files_is_observed(place: Site) -> None:
+    """Without hints; and a file that StreamFlow has copied, or made a link to, is known to be the same."""
+    first = tool("echo first > out.txt", {}, {"out": found("out.txt")}, requirements=SMALL)
+    ours = place.run(chain(first, consumer("hostname > host.txt; cat $file > copy.txt")), config={"observe": True})
+    assert ours.ok, ours.errors
+    assert [(record["job"], record["path"]) for record in place.records("output") if record["port"] == "out"] == [
+        ("/a/0", "out.txt"),
+        ("/b/0", "copy.txt"),
+        ("/c/0", "last.txt"),
+    ]
+    read = {record["job"]: record for record in place.records("input") if record["input"] == "file"}
+    assert (read["/b/0"]["source"], read["/b/0"]["path"]) == ("/a/0", "out.txt")
+    assert (read["/c/0"]["source"], read["/c/0"]["path"]) == ("/b/0", "copy.txt")
+    assert read["/b/0"]["opens"] == read["/c/0"]["opens"] == 1
+    check_nothing_fell_back(ours.log)
+    check_gone(place)
+
+
 def test_a_host_gets_a_local_file_at_its_commit(hosts: Site) -> None:
     """While the producer still runs, because its other output is not complete."""
     first = tool(
