@@ -216,6 +216,28 @@ def test_a_gang_is_submitted_together_and_a_reader_that_is_first_waits(slurm: Si
     check_gone(slurm)
 
 
+@pytest.mark.parametrize("without", ["producer", "reader"])
+def test_a_host_where_there_can_be_no_runtime(hosts: Site, without: str) -> None:
+    """A producer there delivers at its end; a reader there gets its file when it is committed."""
+    place = apart(hosts)
+    address = ADDRESSES[without == "reader"]
+    first = producer(
+        f"{{ echo first; echo second; }} > out.txt; {wait_for('first') if without == 'reader' else ''}note end",
+        {"mode": "no_update", "committed": "on_close"},
+    )
+    login(hosts.laboratory, address, "mkdir -p /scratch/.streamflow-io; chown 65534 /scratch/.streamflow-io")
+    try:
+        ours = place.run(chain(first, consumer(READER)))
+    finally:
+        login(hosts.laboratory, address, "chown 0 /scratch/.streamflow-io")
+    assert ours.ok, ours.errors
+    assert ours.files["last.txt"] == b"first\nsecond\n"
+    assert (ours.time("first") < ours.time("end")) == (without == "reader")
+    (told,) = (line for line in ours.log.splitlines() if "WARNING" in line and "streams" in line)
+    assert f"{address} nothing streams" in told
+    check_gone(place)
+
+
 def test_a_job_that_slurm_has_killed_has_failed(slurm: Site) -> None:
     """Plain StreamFlow takes its outputs for complete."""
     run = interrupted(slurm, lambda _: slurm.cancel_jobs())
@@ -272,6 +294,25 @@ def test_bytes_of_io_tasks_are_measured(site: Site) -> None:
     assert 3_000_000 <= ended["usage"]["bytesWritten"] < 4_000_000
     check_nothing_fell_back(ours.log)
     check_gone(site)
+
+
+@BETWEEN
+def test_what_jobs_do_with_their_files_is_observed(place: Site) -> None:
+    """Without hints; and a file that StreamFlow has copied, or made a link to, is known to be the same."""
+    first = tool("echo first > out.txt", {}, {"out": found("out.txt")}, requirements=SMALL)
+    ours = place.run(chain(first, consumer("hostname > host.txt; cat $file > copy.txt")), config={"observe": True})
+    assert ours.ok, ours.errors
+    assert [(record["job"], record["path"]) for record in place.records("output") if record["port"] == "out"] == [
+        ("/a/0", "out.txt"),
+        ("/b/0", "copy.txt"),
+        ("/c/0", "last.txt"),
+    ]
+    read = {record["job"]: record for record in place.records("input") if record["input"] == "file"}
+    assert (read["/b/0"]["source"], read["/b/0"]["path"]) == ("/a/0", "out.txt")
+    assert (read["/c/0"]["source"], read["/c/0"]["path"]) == ("/b/0", "copy.txt")
+    assert read["/b/0"]["opens"] == read["/c/0"]["opens"] == 1
+    check_nothing_fell_back(ours.log)
+    check_gone(place)
 
 
 def test_a_host_gets_a_local_file_at_its_commit(hosts: Site) -> None:
