@@ -22,6 +22,8 @@ const TICK: u16 = 100;
 const SLOW_TICK: u16 = 1000;
 /// A reader that hears nothing for some time thinks that the connection is broken.
 const SILENCE: Duration = Duration::from_secs(5);
+/// Seconds of silence after which the kernel asks whether the other side is there.
+const KEEP_IDLE: u32 = 60;
 /// A record of which the beginning has come is complete after so long.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
@@ -142,6 +144,9 @@ impl Outlet {
     fn new(stream: TcpStream) -> Self {
         // What cannot be set is noticed when the stream is used.
         let _ = stream.set_nonblocking(true);
+        // A machine that is gone takes no leave, and may be waited for without a word.
+        let _ = setsockopt(&stream, sockopt::KeepAlive, &true);
+        let _ = setsockopt(&stream, sockopt::TcpKeepIdle, &KEEP_IDLE);
         Self { stream, header: Vec::new(), left: 0, has_sent: false }
     }
 
