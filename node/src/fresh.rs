@@ -4,21 +4,24 @@
 //! They ask their server when something is opened (close-to-open consistency, nfs(5)), and send it what is written when
 //! they like to, unless they are asked.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::fcntl::OFlag;
 use nix::sys::statfs::fstatfs;
 
 /// The types of file systems that remember, statfs(2): NFS, SMB in three versions, FUSE, 9P, AFS.
 const REMEMBERING: [i128; 7] = [0x6969, 0x517B, 0xFF53_4D42, 0xFE53_4D42, 0x6573_5546, 0x0102_1997, 0x5346_414F];
 
-/// Opens a file that may have been missing until now.
+/// Opens a file that may have been missing until now. A FIFO, to which a symbolic link may lead, is not waited for.
 pub fn open(path: &Path) -> io::Result<File> {
-    match File::open(path) {
+    let open = || OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    match open() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             drop(path.parent().map(File::open));
-            File::open(path)
+            open()
         }
         result => result,
     }
