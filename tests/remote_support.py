@@ -39,16 +39,11 @@ class RemoteJob(Job):
         name = f"streamflow-io-{self.process.pid}-*"
         return ([] if self.machine is None else list(self.machine.glob(name))) + list(Path("/tmp").glob(name))
 
-    def environment_marks(self) -> re.Pattern[bytes]:
-        """Returns what marks the job's processes on its machine."""
-        place = rf"/streamflow-io-{self.process.pid}-[0-9a-f]{{8}}/jobs/{re.escape(self.name)}"
-        return re.compile(rb"(?:^|\0)SFIO_JOB=[^\0]*" + place.encode() + rb"(?:\0|$)")
-
     def processes(self) -> list[int]:
         """Returns the processes of this job that live."""
         if self.machine is None:
             return super().processes()
-        return _find_processes("environ", self.environment_marks())
+        return find_marked(rf"/streamflow-io-{self.process.pid}-[0-9a-f]{{8}}/jobs/{re.escape(self.name)}".encode())
 
     def attendants(self) -> dict[str, int]:
         """Returns its `serve` and its `exec`, by these names."""
@@ -58,6 +53,11 @@ class RemoteJob(Job):
             for pid in _find_processes("cmdline", re.compile(line.encode())):
                 found[word] = pid
         return found
+
+
+def find_marked(place: bytes) -> list[int]:
+    """Returns the processes of jobs in a run directory that matches a regular expression."""
+    return _find_processes("environ", re.compile(rb"(?:^|\0)SFIO_JOB=[^\0]*" + place + rb"(?:\0|$)"))
 
 
 def _find_processes(file: str, pattern: re.Pattern[bytes]) -> list[int]:

@@ -15,9 +15,8 @@ use nix::sys::statfs::fstatfs;
 /// The types of file systems that remember, statfs(2): NFS, SMB in three versions, FUSE, 9P, AFS.
 const REMEMBERING: [i128; 7] = [0x6969, 0x517B, 0xFF53_4D42, 0xFE53_4D42, 0x6573_5546, 0x0102_1997, 0x5346_414F];
 
-/// Opens a file that may have been missing until now.
+/// Opens a file that may have been missing until now. A FIFO, to which a symbolic link may lead, is not waited for.
 pub fn open(path: &Path) -> io::Result<File> {
-    // What a symbolic link leads to may be a FIFO, and opening it must not wait.
     let open = || OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
     match open() {
         Err(error) if error.kind() == ErrorKind::NotFound => {

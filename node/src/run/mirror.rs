@@ -11,7 +11,7 @@ use crate::follow::Follower;
 use crate::fresh;
 
 /// How long the last events may fail to be written.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const LAST_WORDS: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Each line appears there once, in order and complete, and none after an `exit`.
