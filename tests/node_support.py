@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 TIMEOUT = 15.0
 
@@ -54,10 +55,17 @@ def output(
     return {"port": port, "root": str(root), "kind": kind, "globs": patterns, "rules": rules}
 
 
+class Owner(Protocol):
+    """What a job belongs to: a run directory, and what its serve has printed."""
+
+    run: Path
+    printed: list[Event]
+
+
 class Job:
     """A job that runs under ``sfio-node exec``."""
 
-    def __init__(self, node: Node, name: str, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, node: Owner, name: str, process: subprocess.Popen[bytes]) -> None:
         self.directory = node.run / "jobs" / name
         self.name = name
         self.node = node
@@ -126,7 +134,7 @@ class Job:
 class Node:
     """A serve and its jobs."""
 
-    def __init__(self, binary: Path, base: Path, options: Sequence[str] = ()) -> None:
+    def __init__(self, binary: Path, base: Path, options: Sequence[str] = (), wrapper: Sequence[str] = ()) -> None:
         self.binary = binary
         self.base = base
         self.run = base / "run"
@@ -134,7 +142,7 @@ class Node:
         self.printed: list[Event] = []
         self.arrived: list[float] = []
         self.server = subprocess.Popen(
-            [binary, "serve", "--directory", self.run, *options],
+            [*wrapper, binary, "serve", "--directory", self.run, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -165,6 +173,7 @@ class Node:
         stderr: int | None = None,
         environment: dict[str, str] | None = None,
         wrapper: Sequence[str] = (),
+        words: Sequence[str] = ("exec",),
         **fields: object,
     ) -> Job:
         """Starts a job; ``fields`` are those of job.json, or ``job`` is its whole text; exec runs under ``wrapper``."""
@@ -173,7 +182,7 @@ class Node:
         text = job if isinstance(job, str) else json.dumps({"name": name, **fields})
         (directory / "job.json").write_text(text)
         process = subprocess.Popen(
-            [*wrapper, self.binary, "exec", "--job", directory, "--", *command],
+            [*wrapper, self.binary, *words, "--job", directory, "--", *command],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -242,15 +251,15 @@ class Node:
         return left + ([str(self.run)] if self.run.exists() else [])
 
 
+Running = TypeVar("Running", bound=Node)
+
+
 @contextmanager
-def node(base: Path, *options: str) -> Iterator[Node]:
-    """Runs a serve, with these options; in the end everything has to be gone.
+def ended(running: Running) -> Iterator[Running]:
+    """Ends a serve; then everything has to be gone.
 
     :raises AssertionError: when a process, a FIFO or the run directory is left.
     """
-    binary = node_binary()
-    assert binary is not None, "sfio-node is not built: cargo build --release in node/"
-    running = Node(binary, base, options)
     try:
         yield running
         if running.server.poll() is None:
@@ -264,3 +273,17 @@ def node(base: Path, *options: str) -> Iterator[Node]:
         running.server.kill()
         running.server.wait()
         shutil.rmtree(running.run, ignore_errors=True)
+
+
+def built() -> Path:
+    """Returns the binary to test, which has to be there."""
+    binary = node_binary()
+    assert binary is not None, "sfio-node is not built: cargo build --release in node/"
+    return binary
+
+
+@contextmanager
+def node(base: Path, *options: str) -> Iterator[Node]:
+    """Runs a serve, with these options; in the end everything has to be gone: see :func:`ended`."""
+    with ended(Node(built(), base, options)) as running:
+        yield running

@@ -27,7 +27,7 @@ use crate::watch::Watcher;
 use crate::{retire, sys, usage};
 
 /// Exit code of a job whose command could not go on to its end: EX_TEMPFAIL of sysexits.h.
-const UNFINISHED: i32 = 75;
+pub const UNFINISHED: i32 = 75;
 /// Exit codes of env(1): the job could not be set up; the command cannot be run; it does not exist.
 pub const CANNOT_SET_UP: i32 = 125;
 pub const CANNOT_RUN: i32 = 126;
@@ -38,6 +38,9 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// By this signal `serve` says that there is a cancel file. Whoever does not know of it ignores it.
 pub const CANCEL_NOTICE: Signal = Signal::SIGURG;
+
+/// `si_code` of a signal that the kernel made, as the terminal's.
+pub const SI_KERNEL: i32 = 0x80;
 
 /// Signals that are passed to the command only.
 const PASSED_ON: [Signal; 7] = [
@@ -206,7 +209,7 @@ fn open_alive(directory: &Path) -> Result<File, String> {
 }
 
 /// Blocks the signals that are handled. Those that this process was told to ignore stay ignored.
-fn take_signals() -> nix::Result<(SignalFd, SigSet)> {
+pub fn take_signals() -> nix::Result<(SignalFd, SigSet)> {
     // Where it is ignored, nobody learns how a child ended.
     sys::set_default(Signal::SIGCHLD);
     let mut handled = SigSet::empty();
@@ -293,13 +296,13 @@ fn conclude(ended: Ended, started: f64, usage: crate::event::Usage) -> (Exit, En
 }
 
 /// How this process ends.
-enum End {
+pub enum End {
     Code(i32),
     Signal(Signal),
 }
 
 impl End {
-    fn follow(self) -> i32 {
+    pub fn follow(self) -> i32 {
         match self {
             Self::Code(code) => code,
             Self::Signal(signal) => {

@@ -3,9 +3,14 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::fresh;
 
 /// So many bytes of lines are given at once, roughly: who comes late needs no more memory.
 const AT_ONCE: usize = 1 << 18;
+/// How often the file is made to show what another machine has written.
+const REFRESH: Duration = Duration::from_millis(90);
 
 /// Gives each complete line once; a torn one is held until its newline arrives. The file need not exist yet.
 #[derive(Debug)]
@@ -13,19 +18,25 @@ pub struct Follower {
     path: PathBuf,
     file: Option<File>,
     torn: Vec<u8>,
+    refreshed: Option<Instant>,
 }
 
 impl Follower {
     pub fn new(path: PathBuf) -> Self {
-        Self { path, file: None, torn: Vec::new() }
+        Self { path, file: None, torn: Vec::new(), refreshed: None }
     }
 
     /// Some lines, without their newlines, that were completed since the last call; none when there are no more.
     pub fn lines(&mut self) -> Vec<Vec<u8>> {
         if self.file.is_none() {
-            self.file = File::open(&self.path).ok();
+            self.file = fresh::open(&self.path).ok();
         }
         let Some(file) = &mut self.file else { return Vec::new() };
+        let now = Instant::now();
+        if self.refreshed.is_none_or(|last| now >= last + REFRESH) {
+            fresh::refresh(file, &self.path);
+            self.refreshed = Some(now);
+        }
         // Not `read_to_end`, which asks for the size first. What was read before an error is kept in `torn`.
         let mut buffer = [0; 1 << 14];
         while let Ok(count @ 1..) = file.read(&mut buffer) {

@@ -5,6 +5,7 @@ mod event;
 mod exec;
 mod feed;
 mod follow;
+mod fresh;
 mod gate;
 mod hold;
 mod io_time;
@@ -19,6 +20,7 @@ mod pipe;
 mod producer;
 mod retire;
 mod rights;
+mod run;
 mod serve;
 mod source;
 mod spots;
@@ -32,6 +34,7 @@ mod watch;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{value_parser, Arg, ArgAction, ArgMatches, Command};
 
@@ -45,7 +48,7 @@ fn interface() -> Command {
         Arg::new("listen").long("listen").value_name("ADDRESS").num_args(0..=1).default_missing_value("").help(
             "Stream to other machines, from this address [default: the one under which SSH has reached this machine]",
         );
-    let purpose = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     Command::new("sfio-node")
         .about("The node runtime of StreamFlow-IO")
         .version(env!("CARGO_PKG_VERSION"))
@@ -54,6 +57,11 @@ fn interface() -> Command {
             Command::new("serve")
                 .about("Serve the jobs of one driver: pass on what happens in them, and end them with the driver")
                 .arg(path("directory", "The run directory, which must not exist; it is removed in the end"))
+                .arg(
+                    switch("remote")
+                        .help("The driver is on another machine: end with DIRECTORY/end, or with who reads"),
+                )
+                .arg(switch("shared").requires("remote").help("The jobs are on other machines, which share DIRECTORY"))
                 .arg(listen),
         )
         .subcommand(
@@ -69,10 +77,24 @@ fn interface() -> Command {
                 .arg(words()),
         )
         .subcommand(
+            Command::new("run")
+                .about("Run a command as a job on a machine that shares the run directory, and end as it ends")
+                .arg(path("job", "The directory of the job, with job.json"))
+                .arg(
+                    Arg::new("patience")
+                        .long("patience")
+                        .value_name("SECONDS")
+                        .value_parser(value_parser!(u64).range(1..))
+                        .default_value("60")
+                        .help("How long the driver may give no sign of life before the job is cancelled"),
+                )
+                .arg(words()),
+        )
+        .subcommand(
             Command::new("enter")
                 .hide(true)
                 .about("What exec starts where a command has gates, or is observed")
-                .args([socket, purpose("hold"), purpose("observe"), words()]),
+                .args([socket, switch("hold"), switch("observe"), words()]),
         )
 }
 
@@ -86,7 +108,16 @@ fn main() -> ExitCode {
         matches.get_many("command").into_iter().flatten().cloned().collect()
     };
     let code = match interface().get_matches().subcommand() {
-        Some(("serve", matches)) => serve::run(&path(matches, "directory"), text(matches, "listen")),
+        Some(("serve", matches)) => {
+            let listen = text(matches, "listen");
+            let options =
+                serve::Options { remote: matches.get_flag("remote"), shared: matches.get_flag("shared"), listen };
+            serve::run(&path(matches, "directory"), options)
+        }
+        Some(("run", matches)) => {
+            let patience = Duration::from_secs(matches.get_one("patience").copied().unwrap_or(60));
+            run::run(&path(matches, "job"), &words(matches), patience)
+        }
         Some(("reach", matches)) => link::reach(text(matches, "address").unwrap_or_default(), &path(matches, "key")),
         Some(("enter", matches)) => {
             let socket = matches.get_one("socket").copied().unwrap_or(-1);

@@ -1,5 +1,9 @@
 //! `sfio-node serve`: stands for the driver on this machine.
 
+mod here;
+mod lifeline;
+mod remote;
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -7,33 +11,47 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::AddWatchFlags;
 use nix::sys::signal::{kill, SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::stat::Mode;
-use nix::unistd::{mkfifo, Pid};
+use nix::unistd::Pid;
 
+use self::lifeline::Lifeline;
+use self::remote::Remote;
 use crate::event::{now, Event, Exit, Reason, Seen, ENTRY};
-use crate::exec::CANCEL_NOTICE;
 use crate::follow::Follower;
+use crate::fresh;
 use crate::job::{Job, Target};
-use crate::json::{Json, Writer};
-use crate::keep::Keeper;
+use crate::json::Writer;
 use crate::pipe::remove_fifo;
 use crate::watch::Watcher;
-use crate::{link, retire, sys, tree};
+use crate::{link, sys, tree};
 
+/// How often files are looked at that notify nobody.
+const LOOK: Duration = Duration::from_millis(250);
 /// How long jobs may take to end when the driver is gone.
 const FAREWELL: Duration = Duration::from_secs(10);
 
+/// Where the driver is, and the jobs are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// The driver is on another machine, and reads the standard output only.
+    pub remote: bool,
+    /// So are the jobs, which share the file system.
+    pub shared: bool,
+    /// Stream to other machines, too: see `link::listen`.
+    pub listen: Option<&'a str>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
+    Run,
     Jobs,
     Job(OsString),
 }
@@ -49,12 +67,11 @@ struct Running {
 struct Server {
     directory: PathBuf,
     jobs: PathBuf,
-    /// The write end of the FIFO that tells each exec that this process lives.
-    alive: Option<File>,
-    /// Tells the last exec whether it has to remove the run directory.
-    _lock: Flock<File>,
+    /// None: the jobs are on other machines.
+    lifeline: Option<Lifeline>,
+    /// None: the driver is on this machine.
+    remote: Option<Remote>,
     watcher: Watcher<Token>,
-    keeper: Keeper,
     running: HashMap<OsString, Running>,
     /// Those of which all was printed.
     ended: HashSet<OsString>,
@@ -63,9 +80,9 @@ struct Server {
     heard: bool,
 }
 
-/// Serves until the driver is gone; with `listen`, streams to other machines, too (see `link::listen`).
-pub fn run(directory: &Path, listen: Option<&str>) -> i32 {
-    match take_signals().and_then(|signals| Server::new(directory)?.serve(&signals, listen)) {
+/// Serves until the driver is gone.
+pub fn run(directory: &Path, options: Options) -> i32 {
+    match take_signals().and_then(|signals| Server::new(directory, options)?.serve(&signals, options.listen)) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("sfio-node: serve {}: {error}", directory.display());
@@ -85,60 +102,46 @@ fn take_signals() -> io::Result<SignalFd> {
 }
 
 impl Server {
-    fn new(directory: &Path) -> io::Result<Self> {
+    fn new(directory: &Path, options: Options) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).create(directory)?;
         let directory = directory.canonicalize()?;
-        let lock = File::open(&directory)?;
-        let lock = Flock::lock(lock, FlockArg::LockSharedNonblock).map_err(|(_, error)| error)?;
-        retire::accept(&lock)?;
-        let keeper = Keeper::accept(&lock)?;
+        let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };
         let jobs = directory.join("jobs");
         DirBuilder::new().mode(0o700).create(&jobs)?;
-        let alive = directory.join("alive");
-        mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        // A write end alone cannot be opened before there is a reader.
-        let open = |read| OpenOptions::new().read(read).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&alive);
-        let both = open(true)?;
-        let alive = open(false)?;
-        drop(both);
-        let mut watcher = Watcher::new()?;
-        watcher.watch(&jobs, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO, Token::Jobs)?;
+        // Such as with too many instances of this user.
+        let mut watcher = Watcher::new().or_else(|_| Watcher::blind())?;
+        let appears = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+        watcher.watch(&jobs, appears, Token::Jobs)?;
+        let remote = options.remote.then(|| Remote::new(&directory, options.shared));
+        if remote.is_some() {
+            watcher.watch(&directory, appears, Token::Run)?;
+        }
         let (running, ended, requests) = (HashMap::new(), HashSet::new(), Vec::new());
-        Ok(Self {
-            directory,
-            jobs,
-            alive: Some(alive),
-            _lock: lock,
-            watcher,
-            keeper,
-            running,
-            ended,
-            requests,
-            heard: true,
-        })
+        Ok(Self { directory, jobs, lifeline, remote, watcher, running, ended, requests, heard: true })
     }
 
     fn serve(mut self, signals: &SignalFd, listen: Option<&str>) -> io::Result<()> {
         let ready = ready(listen.map(|address| link::listen(address, &self.directory)));
         self.print(&ready);
-        let stdin = io::stdin();
-        while self.heard {
-            let mut descriptors = [
-                PollFd::new(stdin.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN),
-                PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-            ];
-            let _ = poll(&mut descriptors, PollTimeout::NONE);
-            let ready = descriptors.map(|descriptor| descriptor.any().unwrap_or(false));
-            self.take_notices();
-            if ready[2] || (ready[0] && !self.take_requests()) {
-                break;
-            }
+        if self.remote.is_some() {
+            self.serve_remotely(signals);
+        } else {
+            self.serve_here(signals);
         }
-        // Each exec sees the end of this FIFO and cancels its job.
-        self.alive = None;
-        self.take_leave();
-        fs::remove_dir_all(&self.directory)
+        if let Some(lifeline) = &mut self.lifeline {
+            lifeline.let_go();
+            self.take_leave();
+        } else {
+            self.cancel_all();
+        }
+        self.finish()
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        match &mut self.remote {
+            Some(remote) => remote.finish(self.heard),
+            None => fs::remove_dir_all(&self.directory),
+        }
     }
 
     /// Waits for the jobs to end, and then ends those that did not.
@@ -149,6 +152,7 @@ impl Server {
             if left.is_zero() {
                 break;
             }
+            let left = if self.watcher.is_blind() { left.min(LOOK) } else { left };
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
             let _ = poll(&mut [PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN)], timeout);
             self.take_notices();
@@ -162,50 +166,21 @@ impl Server {
             tree::sweep("SFIO_JOB", |job| job.starts_with(&self.jobs));
         }
         for id in self.running.keys() {
-            self.remove_fifos(id);
+            remove_fifos(&self.jobs.join(id));
         }
     }
 
     fn print(&mut self, text: &str) {
-        if text.is_empty() {
+        if text.is_empty() || !self.heard {
             return;
         }
-        let mut stdout = io::stdout().lock();
-        self.heard = self.heard && stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok();
-    }
-
-    /// Reads requests; false at their end.
-    fn take_requests(&mut self) -> bool {
-        let mut buffer = [0; 4096];
-        let length = match nix::unistd::read(io::stdin(), &mut buffer) {
-            Ok(length) => length,
-            Err(nix::errno::Errno::EINTR | nix::errno::Errno::EAGAIN) => return true,
-            Err(_) => 0,
-        };
-        self.requests.extend(&buffer[..length]);
-        while let Some(end) = self.requests.iter().position(|byte| *byte == b'\n') {
-            let request: Vec<u8> = self.requests.drain(..=end).collect();
-            if let Err(message) = self.obey(&request) {
-                eprintln!("sfio-node: serve: {message}: {}", String::from_utf8_lossy(&request).trim_end());
+        self.heard = match &mut self.remote {
+            Some(remote) => remote.outlet.print(text),
+            None => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
             }
-        }
-        length > 0
-    }
-
-    fn obey(&mut self, request: &[u8]) -> Result<(), String> {
-        let request = Json::parse(request)?;
-        let id = request.get("cancel").and_then(Json::text).ok_or("has to be {\"cancel\": ID}")?;
-        let id = OsStr::from_bytes(id);
-        if Path::new(id).components().count() != 1 || id == ".." {
-            return Err("no such job".into());
-        }
-        let cancel = self.jobs.join(id).join("cancel");
-        File::create(&cancel).map_err(|error| format!("{}: {error}", cancel.display()))?;
-        // A job that watches nothing looks for its cancel file only now and then.
-        if let Some(pid) = self.running.get(id).and_then(|running| running.pid) {
-            let _ = kill(Pid::from_raw(pid), CANCEL_NOTICE);
-        }
-        Ok(())
+        };
     }
 
     fn take_notices(&mut self) {
@@ -215,7 +190,7 @@ impl Server {
             match (notice.token, notice.name) {
                 (Token::Jobs, Some(name)) => self.welcome(name),
                 (Token::Job(id), Some(name)) if name == "events.jsonl" => {
-                    let closed = notice.mask.contains(AddWatchFlags::IN_CLOSE_WRITE);
+                    let closed = notice.mask.contains(AddWatchFlags::IN_CLOSE_WRITE) && self.lifeline.is_some();
                     match changed.iter_mut().find(|(other, _)| *other == id) {
                         Some((_, closes)) => *closes |= closed,
                         None => changed.push((id, closed)),
@@ -225,13 +200,17 @@ impl Server {
             }
         }
         if lost {
-            for entry in fs::read_dir(&self.jobs).into_iter().flatten().flatten() {
-                self.welcome(entry.file_name());
-            }
-            changed = self.running.keys().map(|id| (id.clone(), !is_written(&self.jobs.join(id)))).collect();
+            self.welcome_all();
+            changed = self.running.keys().map(|id| (id.clone(), self.is_closed(id))).collect();
         }
         for (id, closed) in changed {
             self.pass_on(&id, closed);
+        }
+    }
+
+    fn welcome_all(&mut self) {
+        for entry in fs::read_dir(&self.jobs).into_iter().flatten().flatten() {
+            self.welcome(entry.file_name());
         }
     }
 
@@ -243,9 +222,15 @@ impl Server {
         let directory = self.jobs.join(&id);
         let mask = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
         let watched = self.watcher.watch(&directory, mask | AddWatchFlags::IN_ONLYDIR, Token::Job(id.clone()));
-        if watched.is_ok() && directory.join("events.jsonl").exists() {
-            self.pass_on(&id, !is_written(&directory));
+        if watched.is_ok() && fresh::exists(&directory.join("events.jsonl")) {
+            let closed = self.is_closed(&id);
+            self.pass_on(&id, closed);
         }
+    }
+
+    /// Whether nobody writes the events of a job any more. Of jobs on other machines that is not known.
+    fn is_closed(&self, id: &OsStr) -> bool {
+        self.lifeline.is_some() && !is_written(&self.jobs.join(id))
     }
 
     /// Prints new events of a job. `closed`: its exec has closed them, which it does only when it ends.
@@ -285,7 +270,9 @@ impl Server {
             ended = true;
         }
         if ended {
-            self.keeper.forget(id);
+            if let Some(lifeline) = &self.lifeline {
+                lifeline.keeper.forget(id);
+            }
             self.watcher.forget(|token| matches!(token, Token::Job(other) if other == id));
             self.ended.insert(id.to_owned());
         } else {
@@ -297,16 +284,16 @@ impl Server {
     fn kill_processes(&self, id: &OsStr) {
         let directory = self.jobs.join(id);
         tree::sweep("SFIO_JOB", |job| job == directory);
-        self.remove_fifos(id);
+        remove_fifos(&directory);
     }
+}
 
-    /// Does what the exec of the job can no longer do.
-    fn remove_fifos(&self, id: &OsStr) {
-        let Ok(job) = Job::load(&self.jobs.join(id).join("job.json")) else { return };
-        for input in job.inputs {
-            if let Target::Fifo(path) = input.target {
-                remove_fifo(&path);
-            }
+/// Does what the exec of a job can no longer do.
+pub fn remove_fifos(job: &Path) {
+    let Ok(job) = Job::load(&job.join("job.json")) else { return };
+    for input in job.inputs {
+        if let Target::Fifo(path) = input.target {
+            remove_fifo(&path);
         }
     }
 }

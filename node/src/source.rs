@@ -1,15 +1,15 @@
 //! The file that a producer writes, taken once, from the front, while it is written.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::sys::inotify::AddWatchFlags;
 
+use crate::fresh;
 use crate::producer::{Producer, State};
 use crate::spots::Spots;
 use crate::watch::Watcher;
@@ -131,8 +131,7 @@ impl Source {
         if self.producer.state == State::Silent {
             return Ok(false);
         }
-        // What a symbolic link leads to may be a FIFO, and opening it must not wait.
-        match OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&self.path) {
+        match fresh::open(&self.path) {
             Ok(file) => {
                 self.file = Some(file);
                 Ok(true)
@@ -171,6 +170,7 @@ impl Source {
 
     /// Everything that the file holds was taken: is that all?
     fn at_end(&mut self) -> Result<Step, Failure> {
+        self.file.iter().for_each(|file| fresh::refresh(file, &self.path));
         let Some(file) = self.file.as_ref().and_then(|file| file.metadata().ok()) else { return Ok(Step::Waiting) };
         let (path, taken) = (self.path.display(), self.taken);
         let rewritten = |how: String| Err(Failure::Rewritten(format!("{path} {how}")));
@@ -206,6 +206,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
     use std::os::unix::fs::FileExt;
 
     struct Producing {

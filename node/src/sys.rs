@@ -43,6 +43,13 @@ pub fn bind_to_parent(command: &mut Command, inherited: SigSet) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Gives the command the signal mask `inherited`.
+pub fn with_mask(command: &mut Command, inherited: SigSet) {
+    let prepare = move || Ok(nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&inherited), None)?);
+    // SAFETY: between fork and exec the closure makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(prepare) };
+}
+
 /// Whether this process was started with `signal` ignored, as under `nohup`.
 pub fn is_ignored(signal: Signal) -> bool {
     // SAFETY: a null action asks for the present one, which is written to a live local.

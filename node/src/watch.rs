@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use nix::unistd::pipe2;
 
 /// The fewest events that can fill the 4096 bytes that are read at once: none is longer than 16 bytes and a name with its end.
 const FULL: usize = 4096 / (16 + 256);
@@ -27,22 +29,41 @@ impl<T: PartialEq> Notice<T> {
     }
 }
 
+/// Where notices come from.
+#[derive(Debug)]
+enum Source {
+    Inotify(Inotify),
+    /// A pipe in which nothing ever is.
+    Nowhere([OwnedFd; 2]),
+}
+
 /// Watches paths on behalf of tokens. A path can have several.
 #[derive(Debug)]
 pub struct Watcher<T> {
-    inotify: Inotify,
+    source: Source,
     tokens: HashMap<WatchDescriptor, Vec<T>>,
 }
 
 impl<T: Clone + PartialEq> Watcher<T> {
     pub fn new() -> nix::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        Ok(Self { inotify, tokens: HashMap::new() })
+        Ok(Self { source: Source::Inotify(inotify), tokens: HashMap::new() })
+    }
+
+    /// One that sees nothing, and says each time it is read that all notices were lost: who has it looks by himself.
+    pub fn blind() -> nix::Result<Self> {
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+        Ok(Self { source: Source::Nowhere([reader, writer]), tokens: HashMap::new() })
+    }
+
+    pub fn is_blind(&self) -> bool {
+        matches!(self.source, Source::Nowhere(_))
     }
 
     pub fn watch(&mut self, path: &Path, mask: AddWatchFlags, token: T) -> nix::Result<()> {
+        let Source::Inotify(inotify) = &self.source else { return Ok(()) };
         let add = AddWatchFlags::from_bits_retain(nix::libc::IN_MASK_ADD);
-        let descriptor = self.inotify.add_watch(path, mask | add)?;
+        let descriptor = inotify.add_watch(path, mask | add)?;
         let tokens = self.tokens.entry(descriptor).or_default();
         if !tokens.contains(&token) {
             tokens.push(token);
@@ -52,7 +73,7 @@ impl<T: Clone + PartialEq> Watcher<T> {
 
     /// Ends the watches of the tokens that `selects` picks.
     pub fn forget(&mut self, selects: impl Fn(&T) -> bool) {
-        let inotify = &self.inotify;
+        let Source::Inotify(inotify) = &self.source else { return };
         self.tokens.retain(|descriptor, tokens| {
             tokens.retain(|token| !selects(token));
             if tokens.is_empty() {
@@ -65,8 +86,9 @@ impl<T: Clone + PartialEq> Watcher<T> {
     /// Whatever has happened so far, and whether notices were lost (the queue was full).
     pub fn read(&mut self) -> (Vec<Notice<T>>, bool) {
         let (mut notices, mut lost) = (Vec::new(), false);
+        let Source::Inotify(inotify) = &self.source else { return (notices, true) };
         loop {
-            let events = match self.inotify.read_events() {
+            let events = match inotify.read_events() {
                 Ok(events) => events,
                 Err(Errno::EINTR) => continue,
                 Err(_) => return (notices, lost),
@@ -89,6 +111,23 @@ impl<T: Clone + PartialEq> Watcher<T> {
 
 impl<T> AsFd for Watcher<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inotify.as_fd()
+        match &self.source {
+            Source::Inotify(inotify) => inotify.as_fd(),
+            Source::Nowhere([reader, _]) => reader.as_fd(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_blind_say_so() {
+        let mut watcher = Watcher::blind().unwrap();
+        watcher.watch(Path::new("/"), AddWatchFlags::IN_CREATE, 1).unwrap();
+        watcher.forget(|_| true);
+        let (notices, lost) = watcher.read();
+        assert!(watcher.is_blind() && lost && notices.is_empty());
     }
 }

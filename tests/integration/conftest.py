@@ -7,6 +7,7 @@ import pytest
 
 from tests.cwl import Bench
 from tests.node_support import Node, node
+from tests.remote_support import RemoteNode, remote_node
 
 
 @pytest.fixture
@@ -20,4 +21,22 @@ def runtime(tmp_path: Path) -> Iterator[Node]:
     for name in ("out", "in"):
         (tmp_path / name).mkdir()
     with node(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[RemoteNode]:
+    """A `serve --remote --shared`, with the directories `out` and `in`."""
+    for name in ("out", "in"):
+        (tmp_path / name).mkdir()
+    with remote_node(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[RemoteNode]:
+    """A `serve --remote`, with the directories `out` and `in`."""
+    for name in ("out", "in"):
+        (tmp_path / name).mkdir()
+    with remote_node(tmp_path, shared=False) as running:
         yield running

@@ -10,7 +10,7 @@ use nix::unistd::getpgrp;
 
 use super::Supervisor;
 use crate::event::Reason;
-use crate::exec::CANCEL_NOTICE;
+use crate::exec::{CANCEL_NOTICE, SI_KERNEL};
 use crate::outputs::existing;
 use crate::tree::{self, Process};
 
@@ -21,8 +21,6 @@ const PATIENCE_WITHOUT_DRIVER: Duration = Duration::from_millis(500);
 const LEFTOVERS: Duration = Duration::from_secs(10);
 /// After this time a process that SIGKILL did not end is stuck in the kernel, and left alone.
 const STUCK: Duration = Duration::from_secs(10);
-/// `si_code` of a signal that the kernel made, as the terminal's.
-const SI_KERNEL: i32 = 0x80;
 
 /// The job's tree is being ended.
 pub(super) struct Ending {

@@ -1,0 +1,79 @@
+//! Files that another machine writes.
+//!
+//! NFS and its like answer from memory, for a minute at times: that there is no file of this name, how large a file is.
+//! They ask their server when something is opened (close-to-open consistency, nfs(5)), and send it what is written when
+//! they like to, unless they are asked.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+use nix::sys::statfs::fstatfs;
+
+/// The types of file systems that remember, statfs(2): NFS, SMB in three versions, FUSE, 9P, AFS.
+const REMEMBERING: [i128; 7] = [0x6969, 0x517B, 0xFF53_4D42, 0xFE53_4D42, 0x6573_5546, 0x0102_1997, 0x5346_414F];
+
+/// Opens a file that may have been missing until now. A FIFO, to which a symbolic link may lead, is not waited for.
+pub fn open(path: &Path) -> io::Result<File> {
+    let open = || OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    match open() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            drop(path.parent().map(File::open));
+            open()
+        }
+        result => result,
+    }
+}
+
+/// Whether there is such a file now.
+pub fn exists(path: &Path) -> bool {
+    path.exists() || (path.parent().is_some_and(|directory| File::open(directory).is_ok()) && path.exists())
+}
+
+/// Whether a directory, or a file, is surely not there: to hear nothing of it is something else.
+pub fn is_missing(path: &Path) -> bool {
+    open(path).is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
+}
+
+/// Makes an open file show what others have written to it. Costs little where that is always so.
+pub fn refresh(file: &File, path: &Path) {
+    if is_remembered(file) {
+        drop(File::open(path));
+    }
+}
+
+/// Makes others see what was written to an open file, which costs little where they always do.
+///
+/// # Errors
+/// When the server refuses it, for lack of space for instance.
+pub fn publish(file: &File) -> io::Result<()> {
+    if is_remembered(file) {
+        file.sync_data()
+    } else {
+        Ok(())
+    }
+}
+
+fn is_remembered(file: &File) -> bool {
+    fstatfs(file).is_ok_and(|found| REMEMBERING.contains(&(i128::from(found.filesystem_type().0) & 0xFFFF_FFFF)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_and_what_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        assert_eq!(open(&path).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(!exists(&path) && !exists(&path.join("below")));
+        assert!(is_missing(&path) && !is_missing(directory.path()));
+        std::fs::write(&path, "text").unwrap();
+        assert!(exists(&path) && !is_missing(&path) && is_missing(&path.join("below")));
+        refresh(&open(&path).unwrap(), &path);
+        publish(&open(&path).unwrap()).unwrap();
+    }
+}

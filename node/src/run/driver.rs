@@ -1,0 +1,91 @@
+//! What the shared run directory says of the driver.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::fresh;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    GoOn,
+    Cancel,
+    /// The driver has ended, or nothing has been heard of it for too long.
+    Gone,
+}
+
+#[derive(Debug)]
+pub struct Driver {
+    job: PathBuf,
+    heartbeat: PathBuf,
+    pulse: Pulse,
+    clock: Instant,
+}
+
+/// The heartbeats that were seen.
+#[derive(Debug)]
+struct Pulse {
+    patience: Duration,
+    last: Option<(Vec<u8>, Duration)>,
+}
+
+impl Pulse {
+    /// Whether there is one. Without any heartbeat nothing is known, and the driver may live.
+    fn is_there(&mut self, heartbeat: Option<Vec<u8>>, now: Duration) -> bool {
+        match (&self.last, heartbeat) {
+            (Some((last, since)), heartbeat) if heartbeat.as_ref().is_none_or(|new| new == last) => {
+                now < *since + self.patience
+            }
+            (_, Some(new)) => {
+                self.last = Some((new, now));
+                true
+            }
+            (_, None) => true,
+        }
+    }
+}
+
+impl Driver {
+    /// # Arguments
+    /// * `job` - RUN/jobs/ID
+    pub fn new(job: &Path, patience: Duration) -> Self {
+        let heartbeat = job.ancestors().nth(2).unwrap_or(job).join("heartbeat");
+        Self { job: job.to_owned(), heartbeat, pulse: Pulse { patience, last: None }, clock: Instant::now() }
+    }
+
+    pub fn look(&mut self) -> Word {
+        if fresh::is_missing(&self.job) || !self.pulse.is_there(fs::read(&self.heartbeat).ok(), self.clock.elapsed()) {
+            Word::Gone
+        } else if fresh::exists(&self.job.join("cancel")) {
+            Word::Cancel
+        } else {
+            Word::GoOn
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_has_to_change() {
+        let mut pulse = Pulse { patience: Duration::from_secs(60), last: None };
+        let mut at =
+            |seconds, beat: Option<&str>| pulse.is_there(beat.map(|beat| beat.into()), Duration::from_secs(seconds));
+        for (seconds, beat, expected) in [
+            (0, None, true),
+            (500, None, true),
+            (501, Some("7"), true),
+            (560, Some("7"), true),
+            (561, Some("7"), false),
+            (562, None, false),
+            // Here it was the job that stood still, and the driver goes on.
+            (563, Some("1"), true),
+            (622, None, true),
+            (623, None, false),
+        ] {
+            assert_eq!(at(seconds, beat), expected, "{seconds}");
+        }
+    }
+}
