@@ -106,8 +106,6 @@ fn take_signals() -> io::Result<SignalFd> {
 
 impl Server {
     fn new(directory: &Path, options: Options) -> io::Result<Self> {
-        // Whatever it makes is the user's alone; it starts no programs, who would inherit this.
-        let _ = umask(Mode::S_IRWXG | Mode::S_IRWXO);
         DirBuilder::new().mode(0o700).create(directory)?;
         let directory = directory.canonicalize()?;
         let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };

@@ -33,7 +33,7 @@ from tests.link_support import (
     frame,
     pair,
 )
-from tests.node_support import Job, node, node_binary, wait_for
+from tests.node_support import TIMEOUT, Job, Node, built, node, wait_for
 
 OTHER_KEY = "ff" * 32
 
@@ -53,9 +53,7 @@ def assert_failed(job: Job, reason: str, word: str) -> None:
 
 
 def reach(address: str, key: Path) -> subprocess.CompletedProcess[str]:
-    binary = node_binary()
-    assert binary is not None
-    command = [str(binary), "reach", address, "--key", str(key)]
+    command = [str(built()), "reach", address, "--key", str(key)]
     return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
 
@@ -443,11 +441,9 @@ def test_reach(nodes: Pair) -> None:
 def test_where_it_listens(tmp_path: Path, arguments: list[str], connection: str | None, field: str, value: str) -> None:
     if arguments == ["::1"] and not Path("/proc/net/if_inet6").exists():
         pytest.skip("no IPv6 here")
-    binary = node_binary()
-    assert binary is not None
     environment = {key: text for key, text in os.environ.items() if key != "SSH_CONNECTION"}
     result = subprocess.run(
-        [binary, "serve", "--directory", tmp_path / "run", "--listen", *arguments],
+        [built(), "serve", "--directory", tmp_path / "run", "--listen", *arguments],
         env=environment | ({"SSH_CONNECTION": connection} if connection else {}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -458,6 +454,19 @@ def test_where_it_listens(tmp_path: Path, arguments: list[str], connection: str 
     assert ready.pop("event") == "ready"
     assert list(ready) == [field]
     assert re.search(value, ready[field])
+
+
+def test_a_serve_of_a_driver_elsewhere_listens_too(tmp_path: Path) -> None:
+    running = Node(built(), tmp_path, ["--remote", "--listen", "127.0.0.1"])
+    try:
+        running.set_key(KEY)
+        assert reach(running.address, running.run / "key").returncode == 0
+        (running.run / "end").touch()
+        assert running.server.wait(TIMEOUT) == 0
+        assert not running.run.exists()
+    finally:
+        running.server.kill()
+        running.server.wait()
 
 
 def test_without_the_option_nobody_listens(tmp_path: Path) -> None:
