@@ -206,6 +206,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
     use std::os::unix::fs::FileExt;
 
     struct Producing {
