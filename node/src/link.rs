@@ -2,6 +2,7 @@
 //!
 //! A connection says when a stream has ended, and how; its own end says nothing, but that another one is needed.
 
+mod fetcher;
 mod frame;
 mod greeting;
 mod listener;

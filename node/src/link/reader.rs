@@ -2,44 +2,23 @@
 //!
 //! As long as a connection cannot be had, the stream waits: only the producer's `serve` says how it ends.
 
-use std::io::{self, Write};
-use std::net::TcpStream;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{splice, OFlag, SpliceFFlags};
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::unistd::pipe2;
 
-use super::frame::{read_header, read_payload, record, Kind};
+use super::fetcher::{Fetcher, Times, TIMES};
 use super::listener::spawn;
-use super::request::{decode_failure, Request, Wanted};
+use super::request::{Request, Wanted};
 use super::secret::random;
-use super::{greeting, Trouble};
 use crate::job::Link;
-use crate::pipe::{has_reader, has_space, widen};
+use crate::pipe::widen;
 use crate::source::{Failure, Step};
 use crate::sys::bytes_in_pipe;
-
-#[derive(Clone, Copy, Debug)]
-struct Times {
-    /// After such a silence a connection is given up.
-    quiet: Duration,
-    /// After so long without any progress the stream is.
-    patience: Duration,
-    /// Between two attempts: the first pause, which is doubled until it is the longest.
-    pauses: [Duration; 2],
-}
-
-const TIMES: Times = Times {
-    quiet: Duration::from_secs(20),
-    patience: Duration::from_secs(60),
-    pauses: [Duration::from_millis(10), Duration::from_secs(2)],
-};
 
 /// What moves at once.
 const PIECE: usize = 1 << 20;
@@ -130,147 +109,18 @@ impl Reader {
     }
 }
 
-struct Fetcher {
-    link: Link,
-    request: Request,
-    sink: OwnedFd,
-    times: Times,
-}
-
-/// What a connection has brought.
-enum Brought {
-    End(Result<(), Failure>),
-    /// The feeder takes no more.
-    Unread,
-}
-
-impl Fetcher {
-    /// Fetches to the end, by as many connections as it takes.
-    fn fetch(&mut self) -> Result<(), Failure> {
-        let [shortest, longest] = self.times.pauses;
-        let (mut pause, mut last_progress) = (shortest, Instant::now());
-        loop {
-            let mut progress = false;
-            let message = match self.connect_and_fetch(&mut progress) {
-                Ok(Brought::End(end)) => return end,
-                Ok(Brought::Unread) => return Ok(()),
-                Err(Trouble::Refused(message)) => return Err(self.unreachable(&message)),
-                Err(Trouble::Broken(message)) => message,
-            };
-            if progress {
-                (pause, last_progress) = (shortest, Instant::now());
-            }
-            if last_progress.elapsed() >= self.times.patience {
-                return Err(self.unreachable(&message));
-            }
-            thread::sleep(pause);
-            pause = longest.min(2 * pause);
-        }
-    }
-
-    fn unreachable(&self, message: &str) -> Failure {
-        let (path, address) = (self.request.wanted.path.display(), self.link.address);
-        Failure::Producer(format!("cannot read {path} from {address}: {message}"))
-    }
-
-    fn connect_and_fetch(&mut self, progress: &mut bool) -> Result<Brought, Trouble> {
-        let stream = greeting::connect(&self.link.address, &self.link.key)?;
-        greeting::ask(&stream, &self.request)?;
-        stream.set_read_timeout(Some(self.times.quiet))?;
-        let brought = self.bring(&stream, progress)?;
-        let _ = (&stream).write_all(&record(Kind::Done, b""));
-        Ok(brought)
-    }
-
-    fn bring(&mut self, stream: &TcpStream, progress: &mut bool) -> Result<Brought, Trouble> {
-        let mut from = stream;
-        loop {
-            if !has_reader(&self.sink) {
-                return Ok(Brought::Unread);
-            }
-            let header = read_header(&mut from)?;
-            match header.kind {
-                Kind::Data => {
-                    if !self.receive(stream, header.length as usize, progress)? {
-                        return Ok(Brought::Unread);
-                    }
-                }
-                Kind::Keepalive => *progress = true,
-                Kind::Committed => {
-                    let size = read_payload(&mut from, header)?;
-                    return Ok(Brought::End(self.compare(&size)));
-                }
-                Kind::Failed => {
-                    let failure = decode_failure(&read_payload(&mut from, header)?);
-                    return Ok(Brought::End(Err(failure)));
-                }
-                other => return Err(Trouble::Broken(format!("{other:?} came instead of data"))),
-            }
-        }
-    }
-
-    fn compare(&self, size: &[u8]) -> Result<(), Failure> {
-        if size == self.request.offset.to_be_bytes() {
-            Ok(())
-        } else {
-            Err(self.unreachable(&format!("it was committed with another size than {}", self.request.offset)))
-        }
-    }
-
-    /// Moves the payload of a record into the pipe, without copying it; false: nobody takes it.
-    fn receive(&mut self, stream: &TcpStream, length: usize, progress: &mut bool) -> Result<bool, Trouble> {
-        let mut left = length;
-        while left > 0 {
-            // It is the command that has to go on.
-            *progress |= !has_space(&self.sink);
-            if !self.wait_for_space(stream)? {
-                return Ok(false);
-            }
-            // The flag is for the pipe only: the socket is waited for, as long as its time limit says.
-            match splice(stream, None, &self.sink, None, left, SpliceFFlags::SPLICE_F_NONBLOCK) {
-                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                Ok(moved) => {
-                    left -= moved;
-                    self.request.offset += moved as u64;
-                    *progress = true;
-                }
-                Err(Errno::EINTR) => {}
-                Err(Errno::EPIPE) => return Ok(false),
-                Err(error) => return Err(io::Error::from(error).into()),
-            }
-        }
-        Ok(true)
-    }
-
-    /// However slow the command is. False: nobody takes it.
-    fn wait_for_space(&self, stream: &TcpStream) -> Result<bool, Trouble> {
-        // A connection that was reset says so also to one who does not read.
-        let mut descriptors =
-            [PollFd::new(self.sink.as_fd(), PollFlags::POLLOUT), PollFd::new(stream.as_fd(), PollFlags::empty())];
-        loop {
-            let _ = poll(&mut descriptors, PollTimeout::NONE);
-            let [sink, socket] = descriptors.each_ref().map(|found| found.revents().unwrap_or(PollFlags::empty()));
-            if sink.contains(PollFlags::POLLERR) {
-                return Ok(false);
-            }
-            if !socket.is_empty() {
-                return Err(Trouble::Broken("the connection was reset".into()));
-            }
-            if sink.contains(PollFlags::POLLOUT) {
-                return Ok(true);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::File;
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener};
     use std::path::PathBuf;
-    use std::thread::JoinHandle;
+    use std::thread::{self, JoinHandle};
+    use std::time::{Duration, Instant};
+
+    use crate::link::frame::{record, Kind};
+    use crate::link::greeting;
 
     const HASTY: Times = Times {
         quiet: Duration::from_millis(50),
