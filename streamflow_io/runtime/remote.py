@@ -87,7 +87,16 @@ class RemoteRuntime(NodeRuntime):
         return runtime
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
-        await self._access.write(job.directory / "job.json", text.encode(), parent=True)
+        writing = asyncio.ensure_future(self._access.write(job.directory / "job.json", text.encode(), parent=True))
+        assert self._following is not None
+        try:
+            await asyncio.wait({writing, self._following}, return_when=asyncio.FIRST_COMPLETED)
+            if not writing.done():
+                raise NodeRuntimeError(self._lost or f"{ENDED} at {self.location}")
+            await writing
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
 
     async def has_events(self, job: NodeJob) -> bool:
         if self._lost is not None:

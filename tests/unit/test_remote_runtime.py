@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
+from streamflow.core.deployment import ExecutionLocation
 
 from streamflow_io.runtime import JobSpec, NodeRuntimeError, remote
 from streamflow_io.runtime.access import Access, Output
@@ -141,6 +142,25 @@ async def test_a_job_in_a_queue_is_cancelled_without_waiting_for_it(access: Acce
         assert not job.exit.done()
 
 
+async def test_a_job_that_waits_for_a_session_is_lost_with_its_runtime(
+    host: Host, access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(access, workdir) as runtime:
+        monkeypatch.setattr(host, "get_stream_writer", _never)
+        job = await runtime.create_job("j")
+        wrapping = asyncio.create_task(job.wrap(JobSpec(name="j")))
+        await asyncio.sleep(0.05)
+        assert not wrapping.done()
+        Path(runtime.directory, "die").touch()
+        with pytest.raises(NodeRuntimeError, match="has ended"):
+            await asyncio.wait_for(wrapping, 10)
+
+
+async def _never(command: list[str], location: ExecutionLocation) -> AsyncExitStack:
+    """As where jobs have taken all sessions."""
+    return await asyncio.get_running_loop().create_future()
+
+
 async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: Path, tmp_path: Path) -> None:
     for manner, parent, option, wrapper in (
         (Manner(), tmp_path / "tmp", "", "exec"),
@@ -238,7 +258,7 @@ async def test_a_file_that_cannot_be_written(access: Access, tmp_path: Path, mon
     from streamflow_io.runtime import access as module
 
     monkeypatch.setattr(module, "_PLACE", module._PLACE.replace("100", "2"))
-    with pytest.raises(NodeRuntimeError, match="missing/file cannot be written"):
+    with pytest.raises(NodeRuntimeError, match="missing/file cannot be written: host/host: "):
         await access.write(Path(tmp_path, "missing", "file"), b"text")
 
 
