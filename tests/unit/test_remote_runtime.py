@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import stat
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -173,6 +174,17 @@ async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: 
             assert (directory / "words").read_text() == f"serve --directory {directory} --remote{option}\n"
             job = await runtime.create_job("j")
             assert (await job.wrap(JobSpec(name="j")))[1] == wrapper
+
+
+async def test_what_a_killed_serve_of_a_queue_manager_has_left_is_removed(access: Access, workdir: Path) -> None:
+    old, new = (workdir / ".streamflow-io" / f"streamflow-io-{name}" for name in ("old", "new"))
+    for directory in (old, new):
+        (directory / "jobs").mkdir(parents=True)
+    two_hours_ago = time.time() - 7200
+    os.utime(old, (two_hours_ago, two_hours_ago))
+    async with serving(access, workdir, manner=Manner(shared=True)):
+        assert not old.exists()
+        assert new.exists()
 
 
 async def test_the_key_is_on_no_command_line(host: Host, access: Access, workdir: Path) -> None:
