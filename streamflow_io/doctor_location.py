@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ruamel.yaml.error import YAMLError
 from streamflow.config.validator import SfValidator
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import DeploymentConfig, ExecutionLocation
@@ -40,12 +41,23 @@ def examine_deployment(path: Path, deployment: str) -> tuple[str, list[Finding]]
     :return: what was looked at, and what was found
     :raises HintErrors: if there is no such StreamFlow file, or it has no such deployment
     """
-    load_extensions()
+    logger.disabled = True  # The table tells what the log would.
     try:
-        config = SfValidator().validate_file(str(path))
+        load_extensions()
+        config = _read(path, deployment)
+        kind = config["deployments"][deployment]["type"]
+        return f"{deployment} ({kind})", asyncio.run(_look(path.resolve(), config, deployment))
+    finally:
+        logger.disabled = False
+
+
+def _read(path: Path, deployment: str) -> dict[str, Any]:
+    """A StreamFlow file that has the deployment."""
+    try:
+        config: dict[str, Any] = SfValidator().validate_file(str(path))
     except OSError as error:
         raise _mistake(path, "StreamFlow file", str(error.strerror), "a StreamFlow file that can be read") from None
-    except WorkflowDefinitionException as error:
+    except (WorkflowDefinitionException, YAMLError) as error:
         raise _mistake(path, "StreamFlow file", str(error), "a valid StreamFlow file") from None
     entries = config.get("deployments", {})
     if deployment not in entries:
@@ -53,11 +65,7 @@ def examine_deployment(path: Path, deployment: str) -> tuple[str, list[Finding]]
         raise _mistake(path, "deployments", f"there is no deployment {deployment}", allowed)
     if entries[deployment]["type"] == "local":
         raise _mistake(path, f"deployments.{deployment}", "it is this machine", "no --location: `streamflow-io doctor`")
-    logger.disabled = True  # The table tells what the log would.
-    try:
-        return f"{deployment} ({entries[deployment]['type']})", asyncio.run(_look(path.resolve(), config, deployment))
-    finally:
-        logger.disabled = False
+    return config
 
 
 def _mistake(path: Path, field: str, message: str, allowed: str) -> HintErrors:

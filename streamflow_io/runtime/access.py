@@ -77,19 +77,30 @@ class Access:
         """
         target, part = shlex.quote(str(path)), shlex.quote(f"{path}.part")
         make = f"mkdir -m 700 {shlex.quote(str(path.parent))}; " if parent else ""
-        await self.pour(f"umask 077; {make}cat > {part}", data)
+        try:
+            await self.pour(f"umask 077; {make}cat > {part}", data)
+        except NodeRuntimeError as error:
+            raise NodeRuntimeError(f"{path} cannot be written: {error}") from error
         finish = f"chmod 755 {part} && " if executable else ""
         said, code = await self.run(_PLACE.format(part=part, path=target, size=len(data), finish=finish))
         if code != 0:
-            raise NodeRuntimeError(f"{self.name}: {path} cannot be written{f': {said}' if said else ''}")
+            raise NodeRuntimeError(f"{path} cannot be written: {self.name}: {said or 'it does not come'}")
 
     async def pour(self, script: str, data: bytes) -> None:
         """Run a script with a standard input, whatever else is run there; how it ends is not told.
 
+        Where jobs have taken all sessions it waits, as StreamFlow does, until one is free.
+
         :raises NodeRuntimeError: if it cannot be run, or not in time
         """
         try:
-            await asyncio.wait_for(self._pour(script, data), _WRITE_SECONDS + len(data) / _SLOWEST)
+            manager = await self._connector.get_stream_writer(self._words(script), self._location)
+            stack = AsyncExitStack()
+            stream = await stack.enter_async_context(manager)
+            try:
+                await asyncio.wait_for(self._send(stream, data), _WRITE_SECONDS + len(data) / _SLOWEST)
+            finally:
+                await asyncio.wait_for(stack.aclose(), _WRITE_SECONDS)
         except Exception as error:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
 
@@ -107,10 +118,9 @@ class Access:
         # One that hands words on verbatim gives nothing before it has as much as was asked for.
         return Output(stack, stream, 1 if self._verbatim else _READ_SIZE)
 
-    async def _pour(self, script: str, data: bytes) -> None:
-        async with await self._connector.get_stream_writer(self._words(script), self._location) as stream:
-            for begin in range(0, len(data), self._connector.transferBufferSize):
-                await stream.write(data[begin : begin + self._connector.transferBufferSize])
+    async def _send(self, stream: StreamWrapper, data: bytes) -> None:
+        for begin in range(0, len(data), self._connector.transferBufferSize):
+            await stream.write(data[begin : begin + self._connector.transferBufferSize])
 
     def _words(self, script: str) -> list[str]:
         return ["sh", "-c", script if self._verbatim else shlex.quote(script)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import re
 from abc import ABC, abstractmethod
+from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterator
 from pathlib import PurePath, PurePosixPath
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import ValidationError
 
@@ -102,11 +102,21 @@ class NodeJob:
         """
         if self.exit.done() or not self._launched:
             return
-        with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
-            await self.runtime.request_cancel(self)
-            if self.runtime.wrapper == "run" and not await self.has_started():
-                return
-            await asyncio.wait_for(asyncio.shield(self.exit), self.runtime.stop_seconds)
+        # It may end before it could be told.
+        telling = asyncio.ensure_future(self.runtime.request_cancel(self))
+        try:
+            either = cast("set[asyncio.Future[object]]", {telling, self.exit})
+            await asyncio.wait(either, timeout=self.runtime.stop_seconds, return_when=FIRST_COMPLETED)
+            if telling.done():
+                telling.result()
+                if self.runtime.wrapper == "run" and not await self.has_started():
+                    return
+            await asyncio.wait({self.exit}, timeout=self.runtime.stop_seconds)
+        except NodeRuntimeError as error:
+            logger.debug(f"Job {self.identifier} could not be cancelled: {error}")
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
 
     def receive(self, event: Event) -> None:
         self._has_spoken = True

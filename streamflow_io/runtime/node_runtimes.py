@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .deployments import Deployments
 
 _LOCAL = ("", "")
+_START_SECONDS = 15.0
 
 
 class NodeRuntimes:
@@ -68,5 +69,9 @@ class NodeRuntimes:
 
 
 async def _close(starting: asyncio.Task[NodeRuntime]) -> None:
-    with contextlib.suppress(Exception):
+    # One that waits until it may be started, as for a session that jobs have taken, is not waited for.
+    await asyncio.wait({starting}, timeout=_START_SECONDS)
+    if not starting.done():
+        starting.cancel()
+    with contextlib.suppress(Exception, asyncio.CancelledError):
         await (await starting).close()

@@ -26,6 +26,8 @@ _ANSWER_SECONDS = 10.0
 _ALIVE = b'{"event":"alive"'
 _PROCESS = b"sfio:process="
 _SAID_LINES = 20
+# Run directories of `serve --shared` that were killed: a living one changes its own every few seconds.
+_SWEEP = "find {directory} -maxdepth 1 -type d -name 'streamflow-io-*' -mmin +60 -exec rm -rf {{}} + 2>/dev/null"
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,10 @@ class RemoteRuntime(NodeRuntime):
         :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
         """
         delivered = await deliver(access, workdir, binary)
-        parent = delivered.directory if manner.shared else delivered.temporary
+        parent = delivered.temporary
+        if manner.shared:
+            parent = delivered.directory
+            await access.run(_SWEEP.format(directory=shlex.quote(str(parent))))
         directory = parent / f"streamflow-io-{os.getpid()}-{os.urandom(4).hex()}"
         runtime = cls(access, delivered.binary, directory, manner)
         try:
@@ -87,7 +92,16 @@ class RemoteRuntime(NodeRuntime):
         return runtime
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
-        await self._access.write(job.directory / "job.json", text.encode(), parent=True)
+        writing = asyncio.ensure_future(self._access.write(job.directory / "job.json", text.encode(), parent=True))
+        assert self._following is not None
+        try:
+            await asyncio.wait({writing, self._following}, return_when=asyncio.FIRST_COMPLETED)
+            if not writing.done():
+                raise NodeRuntimeError(self._lost or f"{ENDED} at {self.location}")
+            await writing
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
 
     async def has_events(self, job: NodeJob) -> bool:
         if self._lost is not None:

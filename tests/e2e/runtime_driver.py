@@ -44,11 +44,7 @@ async def use(
     directory = f"{Deployments(context).workdir(location)}/jobs"
     await connector.run(location, ["mkdir", "-p", directory], capture_output=True)
     events, result = await small(connector, location, runtime, directory)
-    slow = await runtime.create_job("slow")
-    running = asyncio.create_task(run(connector, location, slow, JobSpec(name="slow"), "sleep 300", directory))
-    async for event in slow.events():
-        if isinstance(event, StartedEvent):
-            break
+    slow, running = await start_slow(connector, location, runtime, directory)
     if killed:
         print(json.dumps([{"directory": str(runtime.directory), "binary": runtime.binary}]), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -61,7 +57,32 @@ async def use(
         "result": result,
         "cancelled": slow.exit.result().reason,
         "result of the cancelled": await running,
+        "succeeded though scancelled": runtime.wrapper == "run"
+        and await succeeds_though_scancelled(connector, location, runtime, directory),
     }
+
+
+async def start_slow(
+    connector: Connector, location: ExecutionLocation, runtime: NodeRuntime, directory: str
+) -> tuple[NodeJob, asyncio.Task[tuple[str, int] | None]]:
+    """A job that runs, and does not end by itself."""
+    slow = await runtime.create_job("slow")
+    running = asyncio.create_task(run(connector, location, slow, JobSpec(name="slow"), "sleep 300", directory))
+    async for event in slow.events():
+        if isinstance(event, StartedEvent):
+            break
+    return slow, running
+
+
+async def succeeds_though_scancelled(
+    connector: Connector, location: ExecutionLocation, runtime: NodeRuntime, directory: str
+) -> bool:
+    """Whether a job that Slurm has ended is told to have succeeded."""
+    slow, running = await start_slow(connector, location, runtime, directory)
+    await connector.run(location, ["scancel", "--user=root"], capture_output=True)
+    await running
+    await asyncio.wait({slow.exit}, timeout=5)
+    return slow.exit.done() and slow.exit.result().success
 
 
 async def small(

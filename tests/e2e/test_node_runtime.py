@@ -65,6 +65,7 @@ def test_a_runtime_at_each_location(request: pytest.FixtureRequest, name: str) -
         assert location["cancelled"] == "cancelled"
         # Of a job of Slurm that a signal has ended, StreamFlow says that its exit code is 0.
         assert location["result of the cancelled"][1] != 0 or place.name == "hpc"
+        assert location["succeeded though scancelled"] is False
     assert left(place, used) == []
 
 

@@ -57,3 +57,38 @@ def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.joinpath("data").mkdir(mode=0o500)
     code, found = doctor(tmp_path, XDG_DATA_HOME=str(tmp_path / "data"))
     assert (code, found["data directory"]["works"]) == (1, False)
+
+
+def test_a_location_that_is_not_there(tmp_path: Path) -> None:
+    deployments = {
+        "hpc": {"type": "ssh", "config": {"nodes": ["a"], "username": "me"}},
+        "here": {"type": "local", "config": {}},
+    }
+    streamflow_file = tmp_path / "streamflow.yml"
+    streamflow_file.write_text(json.dumps({"version": "v1.0", "workflows": {}, "deployments": deployments}))
+    for file, name, message in (
+        (tmp_path / "missing.yml", "hpc", "No such file"),
+        (streamflow_file, "cluster", "allowed: here, hpc"),
+        (streamflow_file, "here", "it is this machine"),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-m", "streamflow_io.cli", "doctor", "--location", name, file],
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert ended.returncode == 1
+        assert message in ended.stdout
+
+
+def test_a_location_that_cannot_be_reached(tmp_path: Path) -> None:
+    config = {"nodes": ["127.0.0.1:1"], "username": "me", "checkHostKey": False, "retries": 1, "retryDelay": 0}
+    deployments = {"hpc": {"type": "ssh", "config": config}}
+    (tmp_path / "streamflow.yml").write_text(
+        json.dumps({"version": "v1.0", "workflows": {}, "deployments": deployments})
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "streamflow_io.cli", "doctor", "--json", "--location", "hpc"],
+        capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.returncode == 1, ended.stderr
+    (finding,) = json.loads(ended.stdout)["findings"]
+    assert (finding["name"], finding["works"]) == ("connection", False)

@@ -16,7 +16,7 @@ from streamflow.deployment.connector.container import DockerConnector, Singulari
 from streamflow.deployment.connector.queue_manager import SlurmConnector
 from streamflow.deployment.manager import DefaultDeploymentManager
 
-from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntimeError, NodeRuntimes
+from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntimeError, NodeRuntimes, node_runtimes
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.remote import Manner
@@ -231,3 +231,23 @@ async def test_a_deployment_stays_until_its_runtime_has_ended(
     monkeypatch.setattr(Host, "undeploy", note)
     await asyncio.gather(deployed.manager.undeploy_all(), runtimes.close())
     assert undeployed == [False]
+
+
+async def test_the_end_does_not_wait_for_a_start_that_waits(
+    deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a session, which jobs have taken."""
+    monkeypatch.setattr(node_runtimes, "_START_SECONDS", 0.1)
+    location = await deployed.deploy("host", workdir=str(tmp_path / "work"))
+
+    async def never(*_: object) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(deployed.manager.get_connector("host"), "get_stream_reader", never)
+    runtimes = NodeRuntimes(deployed.context)
+    starting = asyncio.create_task(runtimes.at(location))
+    await asyncio.sleep(0.05)
+    await asyncio.wait_for(runtimes.close(), 10)
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    await deployed.manager.undeploy_all()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import stat
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
+from streamflow.core.deployment import ExecutionLocation
 
 from streamflow_io.runtime import JobSpec, NodeRuntimeError, remote
 from streamflow_io.runtime.access import Access, Output
@@ -141,6 +143,25 @@ async def test_a_job_in_a_queue_is_cancelled_without_waiting_for_it(access: Acce
         assert not job.exit.done()
 
 
+async def test_a_job_that_waits_for_a_session_is_lost_with_its_runtime(
+    host: Host, access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(access, workdir) as runtime:
+        monkeypatch.setattr(host, "get_stream_writer", _never)
+        job = await runtime.create_job("j")
+        wrapping = asyncio.create_task(job.wrap(JobSpec(name="j")))
+        await asyncio.sleep(0.05)
+        assert not wrapping.done()
+        Path(runtime.directory, "die").touch()
+        with pytest.raises(NodeRuntimeError, match="has ended"):
+            await asyncio.wait_for(wrapping, 10)
+
+
+async def _never(command: list[str], location: ExecutionLocation) -> AsyncExitStack:
+    """As where jobs have taken all sessions."""
+    return await asyncio.get_running_loop().create_future()
+
+
 async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: Path, tmp_path: Path) -> None:
     for manner, parent, option, wrapper in (
         (Manner(), tmp_path / "tmp", "", "exec"),
@@ -153,6 +174,17 @@ async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: 
             assert (directory / "words").read_text() == f"serve --directory {directory} --remote{option}\n"
             job = await runtime.create_job("j")
             assert (await job.wrap(JobSpec(name="j")))[1] == wrapper
+
+
+async def test_what_a_killed_serve_of_a_queue_manager_has_left_is_removed(access: Access, workdir: Path) -> None:
+    old, new = (workdir / ".streamflow-io" / f"streamflow-io-{name}" for name in ("old", "new"))
+    for directory in (old, new):
+        (directory / "jobs").mkdir(parents=True)
+    two_hours_ago = time.time() - 7200
+    os.utime(old, (two_hours_ago, two_hours_ago))
+    async with serving(access, workdir, manner=Manner(shared=True)):
+        assert not old.exists()
+        assert new.exists()
 
 
 async def test_the_key_is_on_no_command_line(host: Host, access: Access, workdir: Path) -> None:
@@ -238,7 +270,7 @@ async def test_a_file_that_cannot_be_written(access: Access, tmp_path: Path, mon
     from streamflow_io.runtime import access as module
 
     monkeypatch.setattr(module, "_PLACE", module._PLACE.replace("100", "2"))
-    with pytest.raises(NodeRuntimeError, match="missing/file cannot be written"):
+    with pytest.raises(NodeRuntimeError, match="missing/file cannot be written: host/host: "):
         await access.write(Path(tmp_path, "missing", "file"), b"text")
 
 
