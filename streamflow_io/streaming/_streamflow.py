@@ -2,10 +2,11 @@
 
 `tests/integration/test_translation.py` breaks when one of them changes. Besides what is here, our steps override these
 protected methods of their base classes, which the same test checks: `ExecuteStep._execute_command`,
-`BaseStep._get_status`, `GatherStep._gather`; and call these: `CWLExecuteStep._is_recoverable`,
-`BaseStep._persist_token`, `ScatterStep._scatter`. Our scheduler overrides `DefaultScheduler._is_valid`,
-`._get_locations` and `._allocate_job`, which `._process_target` calls one after the other while it holds the lock of
-`wait_queue`, and `._process_target`, which runs in a task of its own for each target; it calls `._get_binding_filter`.
+`BaseStep._get_status`, `GatherStep._gather`, `TransferStep._run_transfer`; and call these:
+`CWLExecuteStep._is_recoverable`, `BaseStep._persist_token`, `ScatterStep._scatter`. Our scheduler overrides
+`DefaultScheduler._is_valid`, `._get_locations` and `._allocate_job`, which `._process_target` calls one after the other
+while it holds the lock of `wait_queue`, and `._process_target`, which runs in a task of its own for each target; it
+calls `._get_binding_filter`.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from .step import (
     OrderedGatherStep,
     StreamingExecuteStep,
     StreamingScatterStep,
-    StreamingTransferStep,
 )
+from .transfer import StreamingTransferStep
 
 S = TypeVar("S", bound=Step)
 T = TypeVar("T", bound=CWLExecuteStep)

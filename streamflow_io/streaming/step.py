@@ -5,27 +5,24 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Mapping, MutableMapping, MutableSequence
-from pathlib import PurePosixPath
 from typing import Any, cast
 
 from streamflow.core.deployment import Connector
 from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.processor import CommandOutputProcessor
-from streamflow.core.utils import get_entity_ids, make_future, random_name
+from streamflow.core.utils import get_entity_ids, make_future
 from streamflow.core.workflow import CommandOutput, Job, Port, Status, Token
-from streamflow.cwl.step import CWLExecuteStep, CWLTransferStep
+from streamflow.cwl.step import CWLExecuteStep
 from streamflow.workflow.step import GatherStep, ScatterStep
 from streamflow.workflow.token import ListToken, TerminationToken
 from streamflow.workflow.utils import get_job_token
 from typing_extensions import Self
 
 from .execution import Execution
-from .jobs import ProducerFailedError
 from .outputs import EarlyOutput
-from .paths import job_path
 from .spec import job_spec
-from .token import ScatterSize, StreamToken
+from .token import ScatterSize
 
 ELEMENTS = "__elements__"
 
@@ -135,44 +132,6 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         step = await super()._load(row, loading_context)
         step.early_outputs = tuple(EarlyOutput.model_validate(o) for o in row["params"]["early_outputs"])
         return cast(Self, step)
-
-
-class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
-    """Gives what is read early its place in the job's input directory; the node runtime makes what is there.
-
-    A job that cannot read it early waits here until it is final, and gets it by StreamFlow's own transfer. It holds its
-    location meanwhile, and what it waits for has its own already, or is in the queue of a queue manager: no deadlock.
-    """
-
-    async def transfer(self, job: Job, token: Token) -> Token:
-        if isinstance(token, StreamToken):
-            if token.source.runtime == "capio":
-                return token.update(dict(token.value))  # Each attempt has its own place: only the job knows it.
-            if (final := await self._final(job, token)) is not None:
-                return cast(Token, await super().transfer(job, final))
-            return await self._place(job, token)
-        if isinstance(token, ListToken) and any(isinstance(element, StreamToken) for element in token.value):
-            return token.update([await self.transfer(job, element) for element in token.value])
-        return cast(Token, await super().transfer(job, token))
-
-    async def _final(self, job: Job, token: StreamToken) -> Token | None:
-        """The token of the file itself, when it is final. None: the job reads it before, or it never will be."""
-        scheduler = self.workflow.context.scheduler
-        try:
-            producer = scheduler.streaming_jobs.get(token.source.job)
-            if not producer.attempts or await scheduler.reach.can_read(job.name, token, producer.latest):
-                return None
-            final = await producer.final(token.source.port, token.source.path)
-        except ProducerFailedError:
-            return None  # The job itself will tell so.
-        return cast(Token, final.retag(token.tag))
-
-    async def _place(self, job: Job, token: StreamToken) -> StreamToken:
-        directory = job_path(self.workflow.context, job, f"{job.input_directory}/{random_name()}")
-        await directory.mkdir(mode=0o777, parents=True)
-        path = PurePosixPath(str(directory)) / token.value["basename"]
-        value = {**token.value, "path": str(path), "location": f"file://{path}"}
-        return token.update({**value, "dirname": str(directory)} if "dirname" in value else value)
 
 
 class StreamingScatterStep(ScatterStep):  # type: ignore[misc]

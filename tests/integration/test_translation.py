@@ -18,7 +18,7 @@ from streamflow.cwl.translator import CWLTranslator
 from streamflow.main import build_context
 from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.scheduling.scheduler import DefaultScheduler
-from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep
+from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
 
 from streamflow_io.planning import plan_file
 from streamflow_io.plugin import StreamFlowIOPlugin
@@ -148,6 +148,8 @@ def test_the_seam() -> None:
     assert parameters(BaseStep._get_status) == ["self", "status"]
     assert parameters(GatherStep._gather) == ["self", "key"]
     assert {"self.size_map", "self.token_map"} <= set(inspect.getsource(GatherStep._gather).replace("[", " ").split())
+    assert parameters(TransferStep._run_transfer) == ["self", "job", "inputs", "port_name", "token"]
+    assert "self.terminate(self._get_status(status))" in inspect.getsource(TransferStep.run)
     assert parameters(ScatterStep._scatter) == ["self", "token"]
     assert parameters(CWLExecuteStep._is_recoverable) == ["self", "job"]
     assert parameters(BaseStep._persist_token) == ["self", "token", "port", "input_token_ids"]

@@ -11,8 +11,9 @@ from typing import Any, cast
 import pytest
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.exception import UnrecoverableWorkflowException
-from streamflow.core.workflow import Job, Token
+from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLTransferStep
+from streamflow.workflow.step import BaseStep, TransferStep
 
 from streamflow_io.coordination.graph import Delivery
 from streamflow_io.runtime import JobSpec
@@ -21,8 +22,8 @@ from streamflow_io.streaming.connector import JobConnector
 from streamflow_io.streaming.inputs import gated_input, input_stream
 from streamflow_io.streaming.jobs import Attempt, ProducerFailedError, StreamingJob
 from streamflow_io.streaming.reach import Reach
-from streamflow_io.streaming.step import StreamingTransferStep
 from streamflow_io.streaming.token import StreamToken
+from streamflow_io.streaming.transfer import StreamingTransferStep
 from tests.streaming_fakes import FakeConnector, FakeRuntime, FakeScheduler, FakeStep, stream_token, until
 
 OUT = PurePosixPath("/out")
@@ -140,11 +141,51 @@ def transfers(monkeypatch: pytest.MonkeyPatch) -> list[Token]:
     return asked
 
 
-async def transfer(scheduler: FakeScheduler, location: str, token: Token) -> Token:
+def transfer_step(scheduler: FakeScheduler) -> StreamingTransferStep:
     step = object.__new__(StreamingTransferStep)
     step.workflow = cast(Any, SimpleNamespace(context=SimpleNamespace(scheduler=scheduler)))
+    step._waiting = []
+    return step
+
+
+def reading(name: str = "/b/0") -> Job:
+    return Job(name, 1, {}, "/in", "/out", "/tmp")
+
+
+async def transfer(scheduler: FakeScheduler, location: str, token: Token) -> Token:
     scheduler.places["/b/0"] = location
-    return await step.transfer(Job("/b/0", 1, {}, "/in", "/out", "/tmp"), token)
+    return await transfer_step(scheduler).transfer(reading(), token)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_reader_that_waits_keeps_no_other_waiting(cancelled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = FakeRuntime("here")
+    scheduler = FakeScheduler(here=here)
+    scheduler.places["/b/0"] = "there"
+    attempt = await attempt_at(here, scheduler)
+    done: list[str] = []
+    ended: list[Status] = []
+
+    async def run(step: StreamingTransferStep, job: Job, token: StreamToken, **_: Any) -> None:
+        if not await step._is_read_early(job, token):
+            await step._final(token)
+        done.append(job.name)
+
+    async def terminate(_: Any, status: Status) -> None:
+        ended.append(status)
+
+    monkeypatch.setattr(TransferStep, "_run_transfer", run)
+    monkeypatch.setattr(BaseStep, "terminate", terminate)
+    step = transfer_step(scheduler)
+    for name in ("/b/0", "/b/1"):
+        await step._run_transfer(job=reading(name), inputs={}, port_name="x", token=stream_token())
+    assert done == ["/b/1"]
+    ending = asyncio.create_task(step.terminate(Status.CANCELLED if cancelled else Status.SKIPPED))
+    await asyncio.sleep(0.002)
+    assert ending.done() == cancelled
+    attempt.end(True)
+    await ending
+    assert (done, ended) == ((["/b/1"], [Status.CANCELLED]) if cancelled else (["/b/1", "/b/0"], [Status.COMPLETED]))
 
 
 async def test_a_reader_that_reaches_its_producer_does_not_wait(transfers: list[Token]) -> None:
