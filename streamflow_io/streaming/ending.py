@@ -37,7 +37,8 @@ async def exit_of(job: Job, node_job: NodeJob, output: CommandOutput, producers:
     if not await node_job.has_started():
         node_job.abandon()
         _check_producers(producers)  # They may have failed while this one was in the queue.
-        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{output.value}")
+        said = str(output.value or "").strip()
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said or 'its command has not come to run'}")
     try:
         return await asyncio.wait_for(asyncio.shield(node_job.exit), EXIT_SECONDS)
     except asyncio.TimeoutError:
