@@ -49,7 +49,7 @@ class RemoteJob(Job):
         """Returns its `serve` and its `exec`, by these names."""
         found = {}
         for word in ("serve", "exec"):
-            line = rf"\0{word}\0[^\0]+\0[^\0]*/streamflow-io-{self.process.pid}-[0-9a-f]{{8}}(?:/jobs/|\0|$)"
+            line = rf"\0{word}\0(?:[^\0]+\0)+?[^\0]*/streamflow-io-{self.process.pid}-[0-9a-f]{{8}}(?:/jobs/|\0|$)"
             for pid in _find_processes("cmdline", re.compile(line.encode())):
                 found[word] = pid
         return found

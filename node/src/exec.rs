@@ -61,6 +61,8 @@ pub struct Surroundings {
     pub signals: SignalFd,
     /// The signal mask that the command gets.
     pub inherited: SigSet,
+    /// How long after a successful end a signal still cancels the job.
+    pub grace: Duration,
 }
 
 /// A failure before the command ran: the exit code, and a message.
@@ -74,7 +76,10 @@ fn cannot_set_up(message: String) -> CannotStart {
 }
 
 /// Runs the job and ends this process as the command has ended.
-pub fn run(job: &Path, command: &[OsString]) -> i32 {
+///
+/// # Arguments
+/// * `grace` - how long after a successful end a signal still cancels the job
+pub fn run(job: &Path, command: &[OsString], grace: Duration) -> i32 {
     let opened = job.canonicalize().and_then(|directory| {
         let events = EventLog::open(&directory.join("events.jsonl"))?;
         Ok((directory, events))
@@ -89,7 +94,7 @@ pub fn run(job: &Path, command: &[OsString]) -> i32 {
     let run_directory = directory.ancestors().nth(2).unwrap_or(&directory).to_owned();
     let lock = File::open(&run_directory).ok().and_then(|file| Flock::lock(file, FlockArg::LockSharedNonblock).ok());
     let mut watcher = None;
-    let result = run_in(directory, command, &mut events, &mut watcher);
+    let result = run_in(directory, command, grace, &mut events, &mut watcher);
     let (exit, end) = match result {
         Ok((exit, end)) => (exit, end),
         Err(failure) => {
@@ -134,6 +139,7 @@ fn remove_abandoned(directory: &Path, lock: &Flock<File>) {
 fn run_in(
     directory: PathBuf,
     command: &[OsString],
+    grace: Duration,
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(Exit, End), CannotStart> {
@@ -141,7 +147,7 @@ fn run_in(
     let job = Job::load(&directory.join("job.json")).map_err(cannot_set_up)?;
     let (signals, inherited) = take_signals().map_err(|error| cannot_set_up(format!("signals: {}", error.desc())))?;
     let _ = set_child_subreaper(true);
-    let surroundings = Surroundings { directory, alive, signals, inherited };
+    let surroundings = Surroundings { directory, alive, signals, inherited, grace };
     let mut feeders = Vec::new();
     if !job.outputs.is_empty() || !job.inputs.is_empty() || !job.gates.is_empty() {
         *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();

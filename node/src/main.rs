@@ -74,6 +74,7 @@ fn interface() -> Command {
             Command::new("exec")
                 .about("Run a command as a job, and end as it ends")
                 .arg(path("job", "The directory of the job, with job.json"))
+                .arg(Arg::new("grace").long("grace").hide(true).value_parser(value_parser!(u64)).default_value("0"))
                 .arg(words()),
         )
         .subcommand(
@@ -126,7 +127,10 @@ fn main() -> ExitCode {
             let purpose = gate::Purpose { holds: matches.get_flag("hold"), observes: matches.get_flag("observe") };
             gate::enter(socket, purpose, &words(matches))
         }
-        Some((_, matches)) => exec::run(&path(matches, "job"), &words(matches)),
+        Some((_, matches)) => {
+            let grace = Duration::from_millis(matches.get_one("grace").copied().unwrap_or(0));
+            exec::run(&path(matches, "job"), &words(matches), grace)
+        }
         None => 2,
     };
     // Codes are those of a process, which has only these.

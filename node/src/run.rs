@@ -28,6 +28,9 @@ use crate::{fresh, sys};
 
 /// How often the events are looked at, which come at once otherwise, but for those that `serve` does not print.
 const TICK: Duration = Duration::from_millis(100);
+/// Milliseconds in which a queue manager signals all processes of a job that it cancels: a command that takes its signal for
+/// a reason to end well has not.
+const GRACE: &str = "5";
 /// How often the shared run directory is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -87,7 +90,7 @@ impl<'a> Run<'a> {
         let local = Local::start(shared)?;
         mirror.follow(&local.job.join("events.jsonl"));
         let mut exec = local::own_program();
-        exec.arg("exec").arg("--job").arg(&local.job).arg("--").args(command);
+        exec.args(["exec", "--grace", GRACE, "--job"]).arg(&local.job).arg("--").args(command);
         sys::with_mask(&mut exec, inherited);
         let exec = exec.spawn().map_err(|error| format!("cannot run sfio-node exec: {error}"))?;
         Ok(Self { mirror, driver, local, exec, signals, early: Vec::new() })

@@ -225,7 +225,9 @@ impl Server {
         let directory = self.jobs.join(&id);
         let mask = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
         let watched = self.watcher.watch(&directory, mask | AddWatchFlags::IN_ONLYDIR, Token::Job(id.clone()));
-        if watched.is_ok() && fresh::exists(&directory.join("events.jsonl")) {
+        // Where others write, there are notices of little, and it is looked at anyway.
+        let known = watched.is_ok() || self.lifeline.is_none();
+        if known && fresh::exists(&directory.join("events.jsonl")) {
             let closed = self.is_closed(&id);
             self.pass_on(&id, closed);
         }

@@ -214,6 +214,11 @@ impl<'a> Supervisor<'a> {
         self.take_notices();
         let status = self.status.unwrap_or(WaitStatus::StillAlive);
         let successful_code = matches!(status, WaitStatus::Exited(_, code) if self.job.success_codes.contains(&code));
+        if successful_code && self.reason.is_none() {
+            // Who cancels a job may signal all of its processes, one after the other, and the command first.
+            std::thread::sleep(self.surroundings.grace);
+            self.take_signals();
+        }
         let success = successful_code && self.reason.is_none();
         if success {
             self.commit_all();

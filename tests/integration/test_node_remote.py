@@ -61,10 +61,11 @@ def test_what_is_in_a_file_is_all_that_is_known(shared: RemoteNode) -> None:
     assert events.read_text().count("\n") == 3
 
 
-def test_serve_without_inotify(tmp_path: Path) -> None:
-    if not works(NO_INOTIFY):
+@pytest.mark.parametrize("machine", [DEAF, NO_INOTIFY], ids=["deaf", "blind"])
+def test_serve_without_inotify(tmp_path: Path, machine: Sequence[str]) -> None:
+    if not works(machine):
         pytest.skip("no user namespaces")
-    with remote_node(tmp_path, wrapper=NO_INOTIFY) as shared:
+    with remote_node(tmp_path, wrapper=machine) as shared:
         job = shell(shared, "j", "sleep 0.5")
         wait_for(lambda: [event["event"] for event in job.served()] == ["started"], "started", 3)
         assert job.wait() == 0
