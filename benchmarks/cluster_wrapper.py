@@ -54,11 +54,10 @@ def on_slurm(directory: Path) -> Outcome:
         specification, binary, run = _write_specification(directory, str(directory)), _binary(), directory / "run"
         serve = [*laboratory.prefix, str(binary), "serve", "--directory", str(run), "--remote", "--shared"]
         timing = [*_TOOL, *_time_wrapper(str(run), str(specification), str(binary), "run")]
-        output = directory / "measured"
-        # What `sbatch` itself prints is not what the job does.
+        # It prints nothing itself, and ends with us because nothing is between: it would wait for a Slurm that is gone.
+        submit = ["sbatch", "--quiet", "--wait", f"--output={directory}/output.1", f"--wrap={shlex.join(timing)}"]
         variables = [f"{name}={value}" for name, value in slurm_environment(laboratory).items()]
-        submit = f"sbatch --quiet --wait --output={output} --wrap={shlex.quote(shlex.join(timing))} && cat {output}"
-        submitted = [*laboratory.prefix, "env", *variables, "sh", "-c", submit]
+        submitted = [*laboratory.prefix, "env", *variables, *submit]
         return _measure(directory, serve, submitted)
 
 
