@@ -35,10 +35,12 @@ class Binary:
     """`sfio-node` as it is here.
 
     :ivar machine: what it runs on, as `uname -m` says it; None: unknown
+    :ivar path: its file, beside which those for other machines may lie; None: it has none
     """
 
     content: bytes
     machine: str | None
+    path: Path | None = None
 
     @classmethod
     def load(cls, path: Path) -> Binary:
@@ -48,12 +50,31 @@ class Binary:
         except OSError as error:
             raise NodeRuntimeError(f"{path} cannot be read: {error.strerror}") from None
         is_elf = content[:4] == b"\x7fELF"
-        return cls(content, _MACHINES.get(int.from_bytes(content[18:20], "little")) if is_elf else None)
+        return cls(content, _MACHINES.get(int.from_bytes(content[18:20], "little")) if is_elf else None, path)
 
     @property
     def name(self) -> str:
         """The name of its file elsewhere."""
         return f"sfio-node-{hashlib.sha256(self.content).hexdigest()[:16]}"
+
+    def runs_on(self, machine: str) -> bool:
+        return self.machine in (None, machine)
+
+    def built_for(self, machine: str) -> Binary | None:
+        """That for another machine, from the file beside this one, as `sfio-node-aarch64`; None: there is none.
+
+        :raises NodeRuntimeError: if it cannot be read, or is for yet another machine
+        """
+        # What a machine calls itself becomes part of a path.
+        if self.path is None or machine not in _MACHINES.values():
+            return None
+        path = self.path.with_name(f"{self.path.name}-{machine}")
+        if not path.exists():
+            return None
+        other = Binary.load(path)
+        if not other.runs_on(machine):
+            raise NodeRuntimeError(f"{path} is for Linux {other.machine}")
+        return other
 
 
 @dataclass(frozen=True)
@@ -70,30 +91,33 @@ class Delivered:
 
 
 async def deliver(access: Access, workdir: str, binary: Binary) -> Delivered:
-    """Bring the binary to a location, if it is not there.
+    """Bring the binary, or that for the machine there, to a location, if it is not there.
 
     :param workdir: of the deployment; made if it is missing
     :raises NodeRuntimeError: if it cannot be brought there, or does not run there, with one reason
     """
-    delivered, version = await _examine(access, workdir, binary)
+    binary, delivered, version = await _examine(access, workdir, binary)
     if version is None:
         # Two drivers may do this at once.
         part = delivered.binary.with_name(f"{binary.name}.{os.urandom(4).hex()}")
         await access.write(part, binary.content, executable=True)
         await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
-        delivered, version = await _examine(access, workdir, binary)
+        binary, delivered, version = await _examine(access, workdir, binary)
     if version is None or not version.startswith("sfio-node "):
         raise NodeRuntimeError(f"{access.name}: {delivered.binary} cannot be run: {version or 'it is not there'}")
     return delivered
 
 
-async def _examine(access: Access, workdir: str, binary: Binary) -> tuple[Delivered, str | None]:
-    """Where things are, and what `--version` prints if the binary is there."""
+async def _examine(access: Access, workdir: str, binary: Binary) -> tuple[Binary, Delivered, str | None]:
+    """The binary that is for there, where things are, and what `--version` prints if the binary is there."""
     words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name}
     text, code = await access.run(_EXAMINE.format(**{word: shlex.quote(value) for word, value in words.items()}))
     said = dict(_SAID.findall(text))
     machine = f"{said.get('system')} {said.get('machine')}"
-    if "machine" in said and (said["system"] != "Linux" or binary.machine not in (None, said["machine"])):
+    if "machine" in said and (said["system"] != "Linux" or not binary.runs_on(said["machine"])):
+        other = binary.built_for(said["machine"]) if said["system"] == "Linux" else None
+        if other is not None:
+            return await _examine(access, workdir, other)
         raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
     if code != 0 or not {"temporary", "directory"} <= said.keys():
         why = "; ".join(line for line in text.splitlines() if not line.startswith("sfio:"))
@@ -102,4 +126,4 @@ async def _examine(access: Access, workdir: str, binary: Binary) -> tuple[Delive
         raise NodeRuntimeError(f"{access.name}: {said['directory']} belongs to another user: take another workdir")
     directory = PurePosixPath(said["directory"])
     where = Delivered(directory / binary.name, directory, PurePosixPath(said["temporary"] or "/tmp"))
-    return where, said.get("version")
+    return binary, where, said.get("version")

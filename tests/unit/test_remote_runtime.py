@@ -26,6 +26,7 @@ from tests.connector_support import KEY, Host, event, exited, hosted, say, servi
 from tests.node_support import wait_for
 
 pytestmark = pytest.mark.timeout(30)
+FOREIGN = b"\x7fELF" + bytes(14) + b"\xf3\x00" + bytes(100)  # for riscv64
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ async def test_it_is_delivered_once(host: Host, access: Access, workdir: Path) -
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\x7fELF" + bytes(14) + b"\xf3\x00" + bytes(100), r"host is Linux \w+, and this .* for Linux riscv64"),
+        (FOREIGN, r"host is Linux \w+, and this .* for Linux riscv64"),
         (b"#!/bin/sh\necho no such thing; exit 1", "cannot be run: no such thing"),
         (b"\x7fELF", "cannot be run: "),
     ],
@@ -71,6 +72,29 @@ async def test_what_does_not_run_there(
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(NodeRuntimeError, match=message):
         await deliver(access, str(workdir), Binary.load(tmp_path / "file"))
+
+
+async def test_one_for_the_machine_there_is_taken(host: Host, access: Access, workdir: Path, tmp_path: Path) -> None:
+    (tmp_path / "sfio-node").write_bytes(FOREIGN)
+    (tmp_path / f"sfio-node-{os.uname().machine}").write_bytes(stand_in().content)
+    binary = Binary.load(tmp_path / "sfio-node")
+    delivered = await deliver(access, str(workdir), binary)
+    assert os.listdir(delivered.directory) == [stand_in().name]
+    assert Path(delivered.binary).read_bytes() == stand_in().content
+    assert await deliver(access, str(workdir), binary) == delivered
+
+
+async def test_one_for_yet_another_machine_is_refused(access: Access, workdir: Path, tmp_path: Path) -> None:
+    for name in ("sfio-node", f"sfio-node-{os.uname().machine}"):
+        (tmp_path / name).write_bytes(FOREIGN)
+    with pytest.raises(NodeRuntimeError, match=rf"sfio-node-{os.uname().machine} is for Linux riscv64"):
+        await deliver(access, str(workdir), Binary.load(tmp_path / "sfio-node"))
+
+
+def test_a_machine_cannot_name_any_file(tmp_path: Path) -> None:
+    (tmp_path / "sfio-node-x").mkdir()
+    (tmp_path / "secret").touch()
+    assert Binary(b"", "riscv64", tmp_path / "sfio-node").built_for("x/../secret") is None
 
 
 async def test_a_work_directory_that_cannot_be_used(access: Access, tmp_path: Path) -> None:

@@ -102,7 +102,6 @@ pub const CALLS: &[Call] = &[
     // What changes a name has to find it, too.
     #[cfg(target_arch = "x86_64")]
     path(libc::SYS_rename, Follow::Never),
-    #[cfg(target_arch = "x86_64")]
     at(libc::SYS_renameat, Follow::Never),
     at(libc::SYS_renameat2, Follow::Never),
     #[cfg(target_arch = "x86_64")]
@@ -171,6 +170,23 @@ mod tests {
         let numbers: Vec<i64> = CALLS.iter().map(|call| call.number).collect();
         for (index, number) in numbers.iter().enumerate() {
             assert!(!numbers[..index].contains(number), "{number}");
+        }
+    }
+
+    /// What C libraries use where the kernel has no calls without a directory.
+    #[test]
+    fn what_every_architecture_has_is_held() {
+        for number in [
+            libc::SYS_openat,
+            libc::SYS_newfstatat,
+            libc::SYS_faccessat,
+            libc::SYS_readlinkat,
+            libc::SYS_linkat,
+            libc::SYS_renameat,
+            libc::SYS_unlinkat,
+            libc::SYS_fchmodat,
+        ] {
+            assert!(matches!(named(number), Some(Named::At { .. })), "{number}");
         }
     }
 

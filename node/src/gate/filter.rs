@@ -8,8 +8,7 @@ use super::calls::{Call, CALLS, EMPTY_PATH, OBSERVED};
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
-/// Calls of the x32 interface have this bit in their numbers.
-#[cfg(target_arch = "x86_64")]
+/// Calls of the x32 interface, which x86-64 alone has, have this bit in their numbers.
 const X32: u32 = 0x4000_0000;
 
 /// AUDIT_ARCH_… of linux/audit.h.
@@ -20,7 +19,6 @@ const NATIVE: u32 = 0xC000_00B7;
 
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-#[cfg(target_arch = "x86_64")]
 const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 const HAS_BITS: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -51,8 +49,9 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
     let foreign = if purpose.observes { NOTIFY } else { ALLOW };
     let mut program =
         vec![jump(LOAD, ARCHITECTURE, 0, 0), jump(EQUAL, NATIVE, 1, 0), foreign, jump(LOAD, NUMBER, 0, 0)];
-    #[cfg(target_arch = "x86_64")]
-    program.extend([jump(AT_LEAST, X32, 0, 1), foreign]);
+    if cfg!(target_arch = "x86_64") {
+        program.extend([jump(AT_LEAST, X32, 0, 1), foreign]);
+    }
     if purpose.holds {
         program.extend(CALLS.iter().flat_map(hold));
         program.extend([jump(EQUAL, libc::SYS_io_uring_setup as u32, 0, 1), REFUSE]);
@@ -67,11 +66,8 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
 
 /// Whether a call came in the way that the numbers of calls are meant.
 pub fn is_native(call: &libc::seccomp_data) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if call.nr as u32 >= X32 {
-        return false;
-    }
-    call.arch == NATIVE
+    let x32 = cfg!(target_arch = "x86_64") && call.nr as u32 >= X32;
+    call.arch == NATIVE && !x32
 }
 
 /// Most maps are of no file, which need no answer.
