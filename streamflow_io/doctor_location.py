@@ -25,6 +25,7 @@ from .hints.errors import HintError, HintErrors
 from .runtime import NodeRuntime, NodeRuntimeError, NodeRuntimes
 from .runtime.deployments import Deployments
 from .runtime.remote import RemoteRuntime
+from .scheduling.scheduler import IOAwareScheduler
 
 _HOST_SECONDS = 60.0
 _QUEUE_SECONDS = 300.0
@@ -75,7 +76,7 @@ def _mistake(path: Path, field: str, message: str, allowed: str) -> HintErrors:
 async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Finding]:
     try:
         async with deployed(path, config, deployment) as (context, locations):
-            runtimes = NodeRuntimes(context)
+            runtimes = NodeRuntimes(context, _wants_tls(context))
             try:
                 found = await _examine(context, runtimes, locations)
             finally:
@@ -109,6 +110,10 @@ async def deployed(
         yield context, [location.location for location in available.values()]
     finally:
         await context.close()
+
+
+def _wants_tls(context: StreamFlowContext) -> bool:
+    return isinstance(context.scheduler, IOAwareScheduler) and context.scheduler.config.tls
 
 
 def _deployment_config(entries: Mapping[str, Mapping[str, Any]], name: str) -> DeploymentConfig:

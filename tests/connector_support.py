@@ -16,6 +16,7 @@ from streamflow.deployment.connector.base import BaseConnector
 from streamflow.deployment.connector.kubernetes import KubernetesConnector
 
 from streamflow_io.runtime.access import Access
+from streamflow_io.runtime.certificate import Certificate
 from streamflow_io.runtime.delivery import Binary
 from streamflow_io.runtime.remote import Manner, RemoteRuntime
 
@@ -172,10 +173,14 @@ async def hosted(host: Host) -> AsyncIterator[Access]:
 
 @asynccontextmanager
 async def serving(
-    access: Access, workdir: Path, binary: Binary | None = None, manner: Manner = HERE
+    access: Access,
+    workdir: Path,
+    binary: Binary | None = None,
+    manner: Manner = HERE,
+    certificate: Certificate | None = None,
 ) -> AsyncIterator[RemoteRuntime]:
     """A runtime; nothing of it is left at the end."""
-    runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), KEY, manner)
+    runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), KEY, manner, certificate)
     try:
         yield runtime
     finally:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from streamflow_io.runtime.certificate import Certificate
 from tests.node_support import TIMEOUT, Event, Job, Node, node, output
 
 KEY = "00112233445566778899aabbccddeeff" * 2
@@ -43,11 +44,12 @@ open(sys.argv[4], "w").write(f"{n} {h.hexdigest()}")
 
 
 class Pair:
-    """A node with producers, which listens, and one with consumers."""
+    """A node with producers, which listens, and one with consumers; ``tls``: of those, whether they speak it."""
 
-    def __init__(self, one: Node, two: Node) -> None:
+    def __init__(self, one: Node, two: Node, tls: bool = False) -> None:
         self.one = one
         self.two = two
+        self.tls = tls
 
     def path(self, name: str = "p") -> Path:
         """Returns the file that the producer of that name writes."""
@@ -82,7 +84,10 @@ class Pair:
 
     def link(self, producer: str, target: Path | None, address: str | None = None) -> Event:
         """Returns the input of a job on the second node."""
-        return self.two.link(producer, self.path(producer), target, address or self.one.address)
+        stream = self.two.link(producer, self.path(producer), target, address or self.one.address)
+        if self.tls:
+            stream["link"]["tls"] = True  # type: ignore[index]
+        return stream
 
     def has_read_all(self, name: str = "c", producer: str = "p") -> bool:
         """Returns whether a consumer has read exactly what the producer has written."""
@@ -95,14 +100,23 @@ class Pair:
 
 
 @contextmanager
-def pair(base: Path) -> Iterator[Pair]:
-    """Runs two nodes that know the same key; in the end everything has to be gone."""
+def pair(base: Path, certificate: Certificate | None = None) -> Iterator[Pair]:
+    """Runs two nodes that know the same key, and stream inside TLS or plain; in the end everything has to be gone."""
+    option = [] if certificate is None else ["--tls"]
     for name in ("one/out", "two/in"):
         (base / name).mkdir(parents=True)
-    with node(base / "one", "--listen", "127.0.0.1") as one, node(base / "two") as two:
+    with node(base / "one", "--listen", "127.0.0.1", *option) as one, node(base / "two") as two:
         for running in (one, two):
+            if certificate is not None:
+                set_certificate(running.run, certificate)
             running.set_key(KEY)
-        yield Pair(one, two)
+        yield Pair(one, two, certificate is not None)
+
+
+def set_certificate(run: Path, certificate: Certificate) -> None:
+    """Writes the certificate of the run beside its key."""
+    (run / "certificate.pem").write_bytes(certificate.certificate)
+    (run / "certificate.key").write_bytes(certificate.key)
 
 
 def parsed(address: str) -> tuple[str, int]:
@@ -209,8 +223,9 @@ class Proxy:
         self._cuts = list(cuts)
         self._listener = socket.create_server(("127.0.0.1", port))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        #: What the reader has said, by connection.
+        #: What the reader has said, and what it was told, by connection.
         self.said: list[bytes] = []
+        self.told: list[bytearray] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -222,7 +237,9 @@ class Proxy:
             cut = self._cuts.pop(0) if self._cuts else None
             outer = socket.create_connection(self._address)
             self.said.append(b"")
-            for work in ((self._listen, inner, outer, len(self.said) - 1), (self._pass, outer, inner, cut)):
+            self.told.append(bytearray())
+            number = len(self.said) - 1
+            for work in ((self._listen, inner, outer, number), (self._pass, outer, inner, number, cut)):
                 threading.Thread(target=work[0], args=work[1:], daemon=True).start()
 
     def _listen(self, source: socket.socket, target: socket.socket, number: int) -> None:
@@ -231,8 +248,9 @@ class Proxy:
             target.sendall(data)
         _end(source, target)
 
-    def _pass(self, source: socket.socket, target: socket.socket, cut: int | None) -> None:
+    def _pass(self, source: socket.socket, target: socket.socket, number: int, cut: int | None) -> None:
         while data := _some(source):
+            self.told[number] += data
             if cut is not None:
                 data = data[:cut]
                 cut -= len(data)

@@ -42,6 +42,8 @@ pub struct Link {
     pub job: OsString,
     /// The file of the key.
     pub key: PathBuf,
+    /// It speaks TLS, and so shall we.
+    pub tls: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,13 +204,14 @@ fn read_access(fields: &Fields) -> Result<Access, String> {
 }
 
 fn read_link(value: &Value) -> Result<Link, String> {
-    let fields = Fields::new(value.json, value.at.clone(), &["address", "job", "key"])?;
+    let fields = Fields::new(value.json, value.at.clone(), &["address", "job", "key", "tls"])?;
     let address = fields.text("address")?.parse();
     let job = fields.path("job")?;
     Ok(Link {
         address: address.map_err(|_| fields.place("address") + ": has to be IP:PORT")?,
         job: name_of_job(&job).ok_or_else(|| fields.place("job") + ": has to be the name of a job")?.to_owned(),
         key: fields.path("key")?,
+        tls: fields.flag("tls")?,
     })
 }
 
@@ -512,10 +515,18 @@ mod tests {
         let link = |address: &str, job: &str| {
             input(&format!(r#", "link": {{"address": "{address}", "job": "{job}", "key": "/RUN/key"}}"#))
         };
+        let expected = |address: &str, tls| {
+            let address = address.parse().unwrap();
+            Access::Link(Link { address, job: "j 1".into(), key: "/RUN/key".into(), tls })
+        };
         for address in ["127.0.0.1:80", "[::1]:80"] {
-            let expected = Link { address: address.parse().unwrap(), job: "j 1".into(), key: "/RUN/key".into() };
-            assert_eq!(link(address, "j 1").unwrap(), Access::Link(expected));
+            assert_eq!(link(address, "j 1").unwrap(), expected(address, false));
         }
+        let told = |tls: &str| {
+            input(&format!(r#", "link": {{"address": "127.0.0.1:80", "job": "j 1", "key": "/RUN/key", "tls": {tls}}}"#))
+        };
+        assert_eq!(told("true").unwrap(), expected("127.0.0.1:80", true));
+        assert_eq!(told("false").unwrap(), expected("127.0.0.1:80", false));
         for (wrong, word) in [
             (link("host:80", "j"), "inputs[0].link.address: has to be IP:PORT"),
             (link("127.0.0.1", "j"), "inputs[0].link.address: has to be IP:PORT"),
@@ -523,6 +534,7 @@ mod tests {
             (link("127.0.0.1:1", "a/b"), "inputs[0].link.job: has to be the name of a job"),
             (input(""), "inputs[0]: exactly one of"),
             (input(r#", "events": "/e", "link": {}"#), "inputs[0]: exactly one of"),
+            (told("1"), "inputs[0].link.tls: has to be true or false"),
             (input(r#", "link": {"address": "127.0.0.1:1"}"#), "inputs[0].link.job: is missing"),
         ] {
             let message = wrong.unwrap_err();

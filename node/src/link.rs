@@ -2,6 +2,7 @@
 //!
 //! A connection says when a stream has ended, and how; its own end says nothing, but that another one is needed.
 
+mod channel;
 mod fetcher;
 mod frame;
 mod greeting;
@@ -12,6 +13,7 @@ mod request;
 mod secret;
 mod sender;
 mod streams;
+mod tls;
 
 use std::path::Path;
 
@@ -30,6 +32,9 @@ pub enum Trouble {
 impl From<std::io::Error> for Trouble {
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind::{TimedOut, UnexpectedEof, WouldBlock};
+        if let Some(refusal) = tls::refusal(&error) {
+            return refusal;
+        }
         Self::Broken(match error.kind() {
             WouldBlock | TimedOut => "nothing came in time".into(),
             UnexpectedEof => "the connection was closed".into(),
@@ -38,11 +43,11 @@ impl From<std::io::Error> for Trouble {
     }
 }
 
-/// `sfio-node reach`: whether a `serve` that knows the key answers at `address`.
-pub fn reach(address: &str, key: &Path) -> i32 {
+/// `sfio-node reach`: whether a `serve` that knows the key answers at `address`, inside TLS or plain.
+pub fn reach(address: &str, key: &Path, tls: bool) -> i32 {
     let try_it = || -> Result<(), Trouble> {
         let address = address.parse().map_err(|_| Trouble::Refused("has to be IP:PORT".into()))?;
-        greeting::connect(&address, key).map(drop)
+        greeting::connect(&address, key, tls).map(drop)
     };
     match try_it() {
         Ok(()) => 0,

@@ -62,13 +62,15 @@ fn interface() -> Command {
                         .help("The driver is on another machine: end with DIRECTORY/end, or with who reads"),
                 )
                 .arg(switch("shared").requires("remote").help("The jobs are on other machines, which share DIRECTORY"))
-                .arg(listen),
+                .arg(listen)
+                .arg(switch("tls").requires("listen").help("Stream to other machines inside TLS only")),
         )
         .subcommand(
             Command::new("reach")
                 .about("Try whether a serve that knows the key answers at an address")
                 .arg(Arg::new("address").required(true).value_name("IP:PORT").help("Where it listens"))
-                .arg(path("key", "The file with the key of the run")),
+                .arg(path("key", "The file with the key of the run"))
+                .arg(switch("tls").help("Speak TLS, with the certificate beside the key")),
         )
         .subcommand(
             Command::new("exec")
@@ -114,10 +116,14 @@ fn main() -> ExitCode {
                 remote: matches.get_flag("remote"),
                 shared: matches.get_flag("shared"),
                 listen: text(matches, "listen"),
+                tls: matches.get_flag("tls"),
             };
             serve::run(&path(matches, "directory"), options)
         }
-        Some(("reach", matches)) => link::reach(text(matches, "address").unwrap_or_default(), &path(matches, "key")),
+        Some(("reach", matches)) => {
+            let address = text(matches, "address").unwrap_or_default();
+            link::reach(address, &path(matches, "key"), matches.get_flag("tls"))
+        }
         Some(("run", matches)) => {
             let patience = Duration::from_secs(matches.get_one("patience").copied().unwrap_or(60));
             run::run(&path(matches, "job"), &words(matches), patience)

@@ -48,6 +48,8 @@ pub struct Options<'a> {
     pub shared: bool,
     /// Stream to other machines, from this address (see `link::listen`).
     pub listen: Option<&'a str>,
+    /// Only inside TLS.
+    pub tls: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +87,7 @@ struct Server {
 pub fn run(directory: &Path, options: Options) -> i32 {
     // All that is made here is the user's alone, also what others may see of the files that he makes himself.
     umask(Mode::from_bits_truncate(0o077));
-    match take_signals().and_then(|signals| Server::new(directory, options)?.serve(&signals, options.listen)) {
+    match take_signals().and_then(|signals| Server::new(directory, options)?.serve(&signals, options)) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("sfio-node: serve {}: {error}", directory.display());
@@ -123,8 +125,8 @@ impl Server {
         Ok(Self { directory, jobs, lifeline, remote, watcher, running, ended, requests, heard: true })
     }
 
-    fn serve(mut self, signals: &SignalFd, listen: Option<&str>) -> io::Result<()> {
-        let ready = ready(listen.map(|address| link::listen(address, &self.directory)));
+    fn serve(mut self, signals: &SignalFd, options: Options) -> io::Result<()> {
+        let ready = ready(options.listen.map(|address| link::listen(address, &self.directory, options.tls)));
         self.print(&ready);
         if self.remote.is_some() {
             self.serve_remotely(signals);

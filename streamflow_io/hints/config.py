@@ -69,6 +69,9 @@ class SchedulerConfig(Model):
     observe: StrictBool = Field(
         False, description="true: note how each job uses its files, for `streamflow-io suggest`; false (default)"
     )
+    tls: StrictBool = Field(
+        False, description="true: byte streams between SSH hosts are encrypted, by TLS 1.3; false (default)"
+    )
     retry_delay: StrictInt | None = Field(
         None,
         description="as with StreamFlow's default scheduler: seconds to wait before trying again to schedule a job",

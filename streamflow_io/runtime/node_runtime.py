@@ -60,7 +60,12 @@ class NodeJob:
             return None
         if self.runtime.address is None:
             raise NodeRuntimeError(f"sfio-node at {self.runtime.location} cannot be reached from elsewhere")
-        return Link(address=self.runtime.address, job=self.identifier, key=str(consumer.key_path))
+        return Link(
+            address=self.runtime.address,
+            job=self.identifier,
+            key=str(consumer.key_path),
+            tls=True if self.runtime.tls or consumer.tls else None,
+        )
 
     async def wrap(self, spec: JobSpec) -> list[str]:
         """Write `job.json` and give the words to put before the command that shall run as this job.
@@ -144,12 +149,14 @@ class NodeRuntime(ABC):
     :ivar binary: `sfio-node` at the location
     :ivar directory: the run directory, at the location
     :ivar address: where its links listen; None: its streams are not read from elsewhere
+    :ivar tls: its links are inside TLS, and those of its jobs
     :ivar wrapper: the command of `sfio-node` that runs a job; `run`: on a node that a queue manager chooses
     :ivar stop_seconds: how long a job may take to end when it is cancelled
     """
 
     wrapper: Literal["exec", "run"] = "exec"
     stop_seconds = 15.0
+    tls = False
 
     def __init__(self, location: str, binary: str, directory: PurePath, address: str | None = None) -> None:
         self.location = location

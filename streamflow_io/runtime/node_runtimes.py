@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .embedded import EmbeddedRuntime, find_sfio_node
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from streamflow.core.context import StreamFlowContext
     from streamflow.core.deployment import ExecutionLocation
 
+    from .certificate import Certificate
     from .deployments import Deployments
 
 _LOCAL = ("", "")
@@ -21,10 +23,14 @@ _START_SECONDS = 15.0
 
 
 class NodeRuntimes:
-    """Starts them when they are first needed, and ends them together."""
+    """Starts them when they are first needed, and ends them together.
 
-    def __init__(self, context: StreamFlowContext) -> None:
+    :param tls: streams between hosts are inside TLS
+    """
+
+    def __init__(self, context: StreamFlowContext, tls: bool = False) -> None:
         self._context = context
+        self._tls = tls
         self._key = secrets.token_hex(32)
         self._deployments: Deployments | None = None
         self._runtimes: dict[tuple[str, str], asyncio.Task[NodeRuntime]] = {}
@@ -65,7 +71,14 @@ class NodeRuntimes:
             binary,
             self._key,
             manner,
+            self._certificate if self._tls and manner.listen else None,
         )
+
+    @cached_property
+    def _certificate(self) -> Certificate:
+        from .certificate import Certificate
+
+        return Certificate.make()
 
 
 async def _close(starting: asyncio.Task[NodeRuntime]) -> None:

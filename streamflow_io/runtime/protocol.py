@@ -39,11 +39,13 @@ class Link(_Message):
     :ivar address: `IP:PORT` of the `serve` that the producer's job belongs to; IPv6 in brackets
     :ivar job: the producer's job there
     :ivar key: the file with the key of the run, on the host of the reader
+    :ivar tls: inside TLS, with the certificate that lies beside the key; None: plain
     """
 
     address: str
     job: str
     key: str
+    tls: Literal[True] | None = None
 
 
 class InputStream(_Message):

@@ -9,6 +9,7 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -16,6 +17,9 @@ from .access import Access, Output
 from .delivery import Binary, deliver
 from .node_runtime import ENDED, NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import ReadyEvent
+
+if TYPE_CHECKING:
+    from .certificate import Certificate
 
 logger = logging.getLogger("streamflow")
 
@@ -67,12 +71,19 @@ class RemoteRuntime(NodeRuntime):
 
     @classmethod
     async def start(
-        cls, access: Access, workdir: str, binary: Binary, key: str, manner: Manner = Manner()
+        cls,
+        access: Access,
+        workdir: str,
+        binary: Binary,
+        key: str,
+        manner: Manner = Manner(),
+        certificate: Certificate | None = None,
     ) -> RemoteRuntime:
         """Deliver `sfio-node` and start `serve`.
 
         :param workdir: of the deployment
         :param key: of the run; written where it listens
+        :param certificate: of the run, for links inside TLS only; None: they are plain
         :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
         """
         delivered = await deliver(access, workdir, binary)
@@ -82,9 +93,13 @@ class RemoteRuntime(NodeRuntime):
             await access.run(_SWEEP.format(directory=shlex.quote(str(parent))))
         directory = parent / f"streamflow-io-{os.getpid()}-{os.urandom(4).hex()}"
         runtime = cls(access, delivered.binary, directory, manner)
+        runtime.tls = certificate is not None
         try:
             await runtime._serve()
             if manner.listen:
+                if certificate is not None:
+                    await access.write(runtime.key_path.with_name("certificate.pem"), certificate.certificate)
+                    await access.write(runtime.key_path.with_name("certificate.key"), certificate.key)
                 await access.write(runtime.key_path, key.encode())
         except BaseException:
             await asyncio.shield(runtime.close())
@@ -139,8 +154,13 @@ class RemoteRuntime(NodeRuntime):
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
 
+    @property
+    def _tls_option(self) -> list[str]:
+        return ["--tls"] if self.tls else []
+
     async def _serve(self) -> None:
-        options = [*(["--shared"] if self._manner.shared else []), *(["--listen"] if self._manner.listen else [])]
+        listen = ["--listen", *self._tls_option] if self._manner.listen else []
+        options = [*(["--shared"] if self._manner.shared else []), *listen]
         words = [self.binary, "serve", "--directory", str(self.directory), "--remote", *options]
         script = f"echo {_PROCESS.decode()}$$; exec {shlex.join(words)} 2>&1"
         self._output = await self._access.start(script)
@@ -188,7 +208,7 @@ class RemoteRuntime(NodeRuntime):
             self.lose(reason)
 
     async def _try(self, other: NodeRuntime, address: str) -> str | None:
-        words = [self.binary, "reach", address, "--key", str(self.key_path)]
+        words = [self.binary, "reach", address, "--key", str(self.key_path), *self._tls_option]
         try:
             said, code = await self._access.run(f"{shlex.join(words)} 2>&1")
         except NodeRuntimeError as error:

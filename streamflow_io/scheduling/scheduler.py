@@ -162,7 +162,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         from streamflow_io.runtime import NodeRuntimes
 
         if self._runtimes is None:
-            self._runtimes = NodeRuntimes(self.context)
+            self._runtimes = NodeRuntimes(self.context, self.config.tls)
         return await self._runtimes.at(self.get_locations(job_name)[0], self.job_allocations[job_name].target.workdir)
 
     @cached_property

@@ -86,11 +86,14 @@ def test_scheduler_config() -> None:
             "learned": "learned.db",
             "runtime": "off",
             "retry_delay": 3,
+            "tls": True,
         },
         Source("streamflow.yml"),
     )
     assert [storage.scope for storage in config.storages] == ["shared", "node"]
     assert config.io_executors == 16
+    assert config.tls
+    assert not SchedulerConfig().tls
     assert parse_scheduler_config({}, Source("streamflow.yml")) == SchedulerConfig()
 
 
@@ -117,6 +120,7 @@ def test_scheduler_config() -> None:
             "storages '/s' and '/s/' have one path, '/s'",
             "a path, or a deployment, of its own for each storage",
         ),
+        ({"tls": "yes"}, "tls", "'yes' is not allowed", "true: byte streams between SSH hosts are encrypted"),
         ({"retry_delay": "soon"}, "retry_delay", "'soon' is not allowed", "StreamFlow's default scheduler: seconds"),
     ],
 )

@@ -202,6 +202,22 @@ async def test_what_cannot_be_started_is_not_tried_again(deployed: Deployed, tmp
     await deployed.manager.undeploy_all()
 
 
+@pytest.mark.parametrize("tls", [True, False])
+async def test_one_certificate_for_all_that_listen(
+    deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: bool
+) -> None:
+    location = await deployed.deploy("host", workdir=str(tmp_path / "work"))
+    runtimes = NodeRuntimes(deployed.context, tls)
+    monkeypatch.setattr(Deployments, "manner", lambda self, where: Manner(listen=where.name != "another"))
+    names = (location.name, "neighbour", "another")
+    found = await asyncio.gather(*(runtimes.at(ExecutionLocation(name, "host")) for name in names))
+    files = [list(Path(runtime.directory).glob("certificate.*")) for runtime in found]
+    assert [len(each) for each in files] == ([2, 2, 0] if tls else [0, 0, 0])
+    assert len({file.read_bytes() for each in files for file in each}) == (2 if tls else 0)
+    await runtimes.close()
+    await deployed.manager.undeploy_all()
+
+
 async def test_one_for_each_location_and_one_for_what_is_local(deployed: Deployed, tmp_path: Path) -> None:
     location = await deployed.deploy("host", workdir=str(tmp_path / "work"))
     other = ExecutionLocation("another", "host")

@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from hypothesis import given
 from hypothesis import strategies as st
 from streamflow.core.data import StreamWrapper
@@ -19,6 +21,7 @@ from streamflow.core.deployment import ExecutionLocation
 
 from streamflow_io.runtime import JobSpec, NodeRuntimeError, remote
 from streamflow_io.runtime.access import Access, Output
+from streamflow_io.runtime.certificate import Certificate
 from streamflow_io.runtime.delivery import Binary, deliver
 from streamflow_io.runtime.protocol import ExitEvent, StartedEvent
 from streamflow_io.runtime.remote import Manner, RemoteRuntime
@@ -216,6 +219,56 @@ async def test_the_key_is_on_no_command_line(host: Host, access: Access, workdir
         assert Path(runtime.key_path).read_text() == KEY
         assert stat.S_IMODE(Path(runtime.key_path).stat().st_mode) == 0o600
         assert not any(KEY in command for command in host.commands)
+
+
+async def test_the_certificate_lies_beside_the_key(host: Host, access: Access, workdir: Path) -> None:
+    certificate, manner = Certificate.make(), Manner(listen=True)
+    async with (
+        serving(access, workdir, stand_in("10.0.0.1:7"), manner, certificate) as one,
+        serving(access, workdir, stand_in("10.0.0.2:7"), manner, certificate) as other,
+    ):
+        for name, content in (("certificate.pem", certificate.certificate), ("certificate.key", certificate.key)):
+            file = Path(other.directory, name)
+            assert file.read_bytes() == content
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        # Who has the key has the certificate, too.
+        written = [command for command in host.commands if "cat >" in command and str(other.directory) in command]
+        assert [command.rpartition("/")[2].split(".part")[0] for command in written] == [
+            "certificate.pem",
+            "certificate.key",
+            "key",
+        ]
+        secret = certificate.key.splitlines()[1].decode()
+        assert not any(secret in command for command in host.commands)
+        assert Path(other.directory, "words").read_text().endswith(" --remote --listen --tls\n")
+        assert await other.reaches(one)
+        reached = Path(f"{other.binary}.reached").read_text()
+        assert reached == f"reach 10.0.0.1:7 --key {other.key_path} --tls\n"
+        link = (await one.create_job("j")).link_to(other)
+        assert link is not None
+        assert link.tls is True
+
+
+async def test_without_a_certificate_nothing_is_said_of_tls(access: Access, workdir: Path) -> None:
+    manner = Manner(listen=True)
+    async with (
+        serving(access, workdir, stand_in("10.0.0.1:7"), manner) as one,
+        serving(access, workdir, manner=manner) as other,
+    ):
+        link = (await one.create_job("j")).link_to(other)
+        assert link is not None
+        assert "tls" not in link.model_dump_json(exclude_none=True)
+        assert not list(Path(other.directory).glob("certificate*"))
+
+
+def test_a_certificate_signs_itself_and_is_of_one_run() -> None:
+    one, other = Certificate.make(), Certificate.make()
+    assert one.certificate != other.certificate
+    certificate = x509.load_pem_x509_certificate(one.certificate)
+    certificate.verify_directly_issued_by(certificate)
+    key = serialization.load_pem_private_key(one.key, None)
+    assert key.public_key() == certificate.public_key()
+    assert key.public_key() != x509.load_pem_x509_certificate(other.certificate).public_key()
 
 
 async def test_what_a_login_shell_says_is_ignored(

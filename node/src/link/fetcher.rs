@@ -1,15 +1,17 @@
 //! How a reader gets a stream, through all that may happen to its connections.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{splice, SpliceFFlags};
+use nix::fcntl::{fcntl, splice, FcntlArg, OFlag, SpliceFFlags};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::unistd::write;
 
+use super::channel::{Channel, PIECE};
 use super::frame::{read_header, read_payload, record, Kind};
 use super::request::{decode_failure, Request};
 use super::{greeting, Trouble};
@@ -78,34 +80,37 @@ impl Fetcher {
     }
 
     fn connect_and_fetch(&mut self, progress: &mut bool) -> Result<Brought, Trouble> {
-        let stream = greeting::connect(&self.link.address, &self.link.key)?;
-        greeting::ask(&stream, &self.request)?;
-        stream.set_read_timeout(Some(self.times.quiet))?;
-        let brought = self.bring(&stream, progress)?;
-        let _ = (&stream).write_all(&record(Kind::Done, b""));
+        let mut channel = greeting::connect(&self.link.address, &self.link.key, self.link.tls)?;
+        greeting::ask(&mut channel, &self.request)?;
+        channel.socket.set_read_timeout(Some(self.times.quiet))?;
+        if !channel.is_plain() {
+            // The pipe is written to as it is spliced into: what it takes, and no waiting but with an eye on the socket.
+            fcntl(&self.sink, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io::Error::from)?;
+        }
+        let brought = self.bring(&mut channel, progress)?;
+        let _ = channel.stream().write_all(&record(Kind::Done, b""));
         Ok(brought)
     }
 
-    fn bring(&mut self, stream: &TcpStream, progress: &mut bool) -> Result<Brought, Trouble> {
-        let mut from = stream;
+    fn bring(&mut self, channel: &mut Channel, progress: &mut bool) -> Result<Brought, Trouble> {
         loop {
             if !has_reader(&self.sink) {
                 return Ok(Brought::Unread);
             }
-            let header = read_header(&mut from)?;
+            let header = read_header(&mut channel.stream())?;
             match header.kind {
                 Kind::Data => {
-                    if !self.receive(stream, header.length as usize, progress)? {
+                    if !self.receive(channel, header.length as usize, progress)? {
                         return Ok(Brought::Unread);
                     }
                 }
                 Kind::Keepalive => *progress = true,
                 Kind::Committed => {
-                    let size = read_payload(&mut from, header)?;
+                    let size = read_payload(&mut channel.stream(), header)?;
                     return Ok(Brought::End(self.compare(&size)));
                 }
                 Kind::Failed => {
-                    let failure = decode_failure(&read_payload(&mut from, header)?);
+                    let failure = decode_failure(&read_payload(&mut channel.stream(), header)?);
                     return Ok(Brought::End(Err(failure)));
                 }
                 other => return Err(Trouble::Broken(format!("{other:?} came instead of data"))),
@@ -121,8 +126,50 @@ impl Fetcher {
         }
     }
 
-    /// Moves the payload of a record into the pipe, without copying it; false: nobody takes it.
-    fn receive(&mut self, stream: &TcpStream, length: usize, progress: &mut bool) -> Result<bool, Trouble> {
+    /// Brings the payload of a record into the pipe; false: nobody takes it.
+    fn receive(&mut self, channel: &mut Channel, length: usize, progress: &mut bool) -> Result<bool, Trouble> {
+        if channel.is_plain() {
+            return self.move_payload(&channel.socket, length, progress);
+        }
+        let mut left = length;
+        let mut piece = vec![0; left.min(PIECE)];
+        while left > 0 {
+            let most = left.min(PIECE);
+            let count = channel.stream().read(&mut piece[..most])?;
+            if count == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            if !self.put(&piece[..count], &channel.socket, progress)? {
+                return Ok(false);
+            }
+            left -= count;
+        }
+        Ok(true)
+    }
+
+    /// Writes bytes that have come by `stream` into the pipe; false: nobody takes them.
+    fn put(&mut self, mut bytes: &[u8], stream: &TcpStream, progress: &mut bool) -> Result<bool, Trouble> {
+        while !bytes.is_empty() {
+            *progress |= !has_space(&self.sink);
+            if !self.wait_for_space(stream)? {
+                return Ok(false);
+            }
+            match write(&self.sink, bytes) {
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    self.request.offset += count as u64;
+                    *progress = true;
+                }
+                Err(Errno::EINTR | Errno::EAGAIN) => {}
+                Err(Errno::EPIPE) => return Ok(false),
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves the payload of a record from the socket into the pipe, without copying it; false: nobody takes it.
+    fn move_payload(&mut self, stream: &TcpStream, length: usize, progress: &mut bool) -> Result<bool, Trouble> {
         let mut left = length;
         while left > 0 {
             // It is the command that has to go on.

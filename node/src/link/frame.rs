@@ -123,7 +123,7 @@ pub fn expect(from: &mut impl Read, kind: Kind) -> Result<Vec<u8>, Trouble> {
 
 /// A connection that has to be done with something before `deadline`.
 pub struct Timed<'a> {
-    pub stream: &'a TcpStream,
+    stream: &'a TcpStream,
     deadline: Instant,
 }
 

@@ -1,25 +1,28 @@
 //! How two sides become sure of each other.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use super::frame::{expect, read_header, record, Kind, Timed, MAGIC};
+use super::channel::Channel;
+use super::frame::{expect, read_header, record, Kind, MAGIC};
 use super::request::Request;
 use super::secret::{random, Key, Nonce, Side, SIZE};
+use super::tls::Identity;
 use super::Trouble;
 
-/// How long it may take to connect, and then to be admitted.
+/// How long it may take to connect, to agree on the keys of TLS, and then to be admitted.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Connects to the `serve` at `address`, and makes sure that it, too, knows the key in the file `key`.
-pub fn connect(address: &SocketAddr, key: &Path) -> Result<TcpStream, Trouble> {
+/// Connects to the `serve` at `address`, inside TLS or plain, and makes sure that it, too, knows the key in the file
+/// `key`.
+pub fn connect(address: &SocketAddr, key: &Path, tls: bool) -> Result<Channel, Trouble> {
     let file = key;
     let key = Key::load(file).map_err(Trouble::Refused)?;
-    let stream = TcpStream::connect_timeout(address, LIMIT)?;
-    stream.set_nodelay(true)?;
-    let mut timed = Timed::new(&stream, LIMIT);
+    let identity = tls.then(|| Identity::load(file)).transpose().map_err(Trouble::Refused)?;
+    let mut channel = Channel::connect(address, identity, LIMIT)?;
+    let mut timed = channel.within(LIMIT);
     let ours: Nonce = random()?;
     timed.write_all(&record(Kind::Hello, &[&MAGIC[..], &ours].concat()))?;
     let theirs = nonce(&expect(&mut timed, Kind::Challenge)?)?;
@@ -27,27 +30,28 @@ pub fn connect(address: &SocketAddr, key: &Path) -> Result<TcpStream, Trouble> {
     let wrong = || Trouble::Refused(format!("it has another key than {}", file.display()));
     let mut proof = [0; SIZE];
     match read_header(&mut timed)?.kind {
-        Kind::Welcome => std::io::Read::read_exact(&mut timed, &mut proof)?,
+        Kind::Welcome => timed.read_exact(&mut proof)?,
         Kind::Refused => return Err(wrong()),
         other => return Err(Trouble::Broken(format!("{other:?} came instead of Welcome"))),
     }
     if key.proves(Side::Sender, [&ours, &theirs], &proof) {
-        Ok(stream)
+        Ok(channel)
     } else {
         Err(wrong())
     }
 }
 
 /// Asks for a stream.
-pub fn ask(stream: &TcpStream, request: &Request) -> Result<(), Trouble> {
-    Ok(Timed::new(stream, LIMIT).write_all(&record(Kind::Request, &request.encode()))?)
+pub fn ask(channel: &mut Channel, request: &Request) -> Result<(), Trouble> {
+    Ok(channel.within(LIMIT).write_all(&record(Kind::Request, &request.encode()))?)
 }
 
-/// Hears what a stranger wants who shows that it knows the key in the file `key`. To one who does not even speak
-/// our language nothing is said.
-pub fn admit(stream: &TcpStream, key: &Path) -> Result<Request, Trouble> {
-    stream.set_nodelay(true)?;
-    let mut timed = Timed::new(stream, LIMIT);
+/// Hears what a stranger wants who shows, inside TLS or plain, that it knows the key in the file `key`. To one who does
+/// not even speak our language nothing is said, but what TLS has for that.
+pub fn admit(socket: TcpStream, key: &Path, tls: bool) -> Result<(Channel, Request), Trouble> {
+    let identity = tls.then(|| Identity::load(key)).transpose().map_err(Trouble::Broken)?;
+    let mut channel = Channel::accept(socket, identity, LIMIT)?;
+    let mut timed = channel.within(LIMIT);
     let hello = expect(&mut timed, Kind::Hello)?;
     let theirs = hello.strip_prefix(&MAGIC).ok_or_else(|| Trouble::Broken("another protocol".into()))?;
     let theirs = nonce(theirs)?;
@@ -60,7 +64,8 @@ pub fn admit(stream: &TcpStream, key: &Path) -> Result<Request, Trouble> {
         return Err(Trouble::Refused("a wrong key".into()));
     }
     timed.write_all(&record(Kind::Welcome, &key.proof(Side::Sender, [&theirs, &ours])))?;
-    Request::decode(&expect(&mut timed, Kind::Request)?)
+    let request = Request::decode(&expect(&mut timed, Kind::Request)?)?;
+    Ok((channel, request))
 }
 
 fn nonce(bytes: &[u8]) -> Result<Nonce, Trouble> {
@@ -70,7 +75,6 @@ fn nonce(bytes: &[u8]) -> Result<Nonce, Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
     use std::net::TcpListener;
     use std::thread;
 
@@ -100,8 +104,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::scope(|scope| {
-            let server = scope.spawn(|| admit(&listener.accept().unwrap().0, ours));
-            let client = connect(&address, theirs).and_then(|stream| ask(&stream, &request()));
+            let server = scope.spawn(|| {
+                let admitted = admit(listener.accept().unwrap().0, ours, false);
+                admitted.map(|(_channel, request)| request)
+            });
+            let client = connect(&address, theirs, false).and_then(|mut channel| ask(&mut channel, &request()));
             (client, server.join().unwrap())
         })
     }
@@ -138,7 +145,7 @@ mod tests {
             stream.write_all(&record(Kind::Welcome, &proof)).unwrap();
             let _ = stream.read(&mut [0]);
         });
-        assert!(matches!(connect(&address, &keys.file("a")), Err(Trouble::Refused(_))));
+        assert!(matches!(connect(&address, &keys.file("a"), false), Err(Trouble::Refused(_))));
         impostor.join().unwrap();
     }
 }

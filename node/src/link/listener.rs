@@ -34,6 +34,7 @@ const STACK: usize = 256 << 10;
 pub struct Listener {
     jobs: PathBuf,
     key: PathBuf,
+    tls: bool,
     notifier: Option<Notifier>,
     pub streams: Streams,
     most: usize,
@@ -42,11 +43,12 @@ pub struct Listener {
 }
 
 /// Listens at `address`, or, where that is empty, at the one under which this machine was reached by SSH, until this
-/// process ends. Admits those who know the key that is in the file `key` of the run directory then.
+/// process ends. Admits those who know the key that is in the file `key` of the run directory then; with `tls` only
+/// inside TLS.
 ///
 /// # Errors
 /// A message that says why not.
-pub fn listen(address: &str, run_directory: &Path) -> Result<SocketAddr, String> {
+pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAddr, String> {
     let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let address = own_address(address, &connection)?;
     let cannot = |error: std::io::Error| format!("cannot listen at {address}: {error}");
@@ -56,6 +58,7 @@ pub fn listen(address: &str, run_directory: &Path) -> Result<SocketAddr, String>
     let listener = Arc::new(Listener {
         jobs: run_directory.join("jobs"),
         key: run_directory.join("key"),
+        tls,
         // Without it all that is lost is time.
         notifier: Notifier::new().ok(),
         streams: Streams::default(),
@@ -107,10 +110,10 @@ impl Listener {
         let (Some(place), Some(stranger)) = (place, stranger) else { return };
         let listener = self.clone();
         let _ = spawn("link", move || {
-            let request = greeting::admit(&stream, &listener.key);
+            let admitted = greeting::admit(stream, &listener.key, listener.tls);
             drop(stranger);
-            if let Ok(request) = request {
-                sender::serve(&listener, stream, request);
+            if let Ok((channel, request)) = admitted {
+                sender::serve(&listener, channel, request);
             }
             drop(place);
         });

@@ -145,7 +145,7 @@ mod tests {
         }
 
         fn reader(&self, address: SocketAddr) -> Reader {
-            let link = Link { address, job: "j".into(), key: self.key() };
+            let link = Link { address, job: "j".into(), key: self.key(), tls: false };
             Reader::start(&link, "p", Path::new("/a"), HASTY).unwrap()
         }
 
@@ -153,9 +153,9 @@ mod tests {
         fn speak(&self, words: Vec<Vec<u8>>) -> (SocketAddr, JoinHandle<Vec<u64>>) {
             let (listener, key) = (self.listener.try_clone().unwrap(), self.key());
             let say = move |words: Vec<u8>| {
-                let mut stream = listener.accept().unwrap().0;
-                let request = greeting::admit(&stream, &key).unwrap();
-                stream.write_all(&words).unwrap();
+                let stream = listener.accept().unwrap().0;
+                let (mut channel, request) = greeting::admit(stream, &key, false).unwrap();
+                channel.stream().write_all(&words).unwrap();
                 request.offset
             };
             let address = self.listener.local_addr().unwrap();
@@ -233,7 +233,7 @@ mod tests {
         let begun = Instant::now();
         let (listener, key) = (setting.listener.try_clone().unwrap(), setting.key());
         thread::spawn(move || {
-            let silent = listener.incoming().map(|stream| (greeting::admit(stream.as_ref().unwrap(), &key), stream));
+            let silent = listener.incoming().map(|stream| greeting::admit(stream.unwrap(), &key, false));
             silent.collect::<Vec<_>>()
         });
         let mut reader = setting.reader(setting.listener.local_addr().unwrap());
@@ -250,7 +250,7 @@ mod tests {
         let mut reader = {
             let Setting { directory, listener } = setting;
             drop(listener);
-            let link = Link { address, job: "j".into(), key: directory.path().join("key") };
+            let link = Link { address, job: "j".into(), key: directory.path().join("key"), tls: false };
             let mut reader = Reader::start(&link, "p", Path::new("/a"), HASTY).unwrap();
             read(&mut reader);
             reader

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
@@ -10,8 +9,10 @@ use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{send, setsockopt, sockopt, MsgFlags};
+use nix::sys::uio::pread;
 
-use super::frame::{read_header, record, Header, Kind, LARGEST_DATA};
+use super::channel::{Channel, PIECE};
+use super::frame::{read_header, record, Header, Kind, HEADER, LARGEST_DATA};
 use super::listener::Listener;
 use super::notifier::Bell;
 use super::request::{encode_failure, Request};
@@ -28,12 +29,12 @@ const KEEP_IDLE: u32 = 60;
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Serves a request, to the end of the stream or of the connection.
-pub fn serve(listener: &Listener, stream: TcpStream, request: Request) {
+pub fn serve(listener: &Listener, channel: Channel, request: Request) {
     let wanted = &request.wanted;
     // Another attempt may find the former connection ended.
-    let Ok(known) = listener.streams.take(wanted, &stream) else { return };
+    let Ok(known) = listener.streams.take(wanted, &channel.socket) else { return };
     let mut source = known.unwrap_or_else(|| listener.source(wanted));
-    let mut sender = Sender { outlet: Outlet::new(stream), bell: listener.bell() };
+    let mut sender = Sender { outlet: Outlet::new(channel), bell: listener.bell() };
     let done = if source.resume(request.offset) {
         sender.send_all(&mut source)
     } else {
@@ -99,13 +100,13 @@ impl Sender {
     fn wait(&mut self, source: &mut Source, events: PollFlags, milliseconds: u16) -> nix::Result<bool> {
         let bell = self.bell.iter().map(|bell| PollFd::new(bell.as_fd(), PollFlags::POLLIN));
         let mut descriptors: Vec<PollFd> =
-            std::iter::once(PollFd::new(self.outlet.stream.as_fd(), events)).chain(bell).collect();
+            std::iter::once(PollFd::new(self.outlet.channel.socket.as_fd(), events)).chain(bell).collect();
         let _ = poll(&mut descriptors, PollTimeout::from(milliseconds));
         let found = descriptors[0].revents().unwrap_or(PollFlags::empty());
         if self.bell.as_ref().is_some_and(Bell::rang) {
             source.growth_notice();
         }
-        if found.difference(PollFlags::POLLOUT).is_empty() {
+        if found.difference(PollFlags::POLLOUT).is_empty() || !self.outlet.channel.has_word() {
             Ok(false)
         } else if self.outlet.is_dismissed(Some(LAST_WORD)) {
             Ok(true)
@@ -132,7 +133,7 @@ impl Sender {
 
 /// The sending side of a connection, which never waits while it sends data.
 struct Outlet {
-    stream: TcpStream,
+    channel: Channel,
     /// The rest of a header.
     header: Vec<u8>,
     /// The rest of the payload of a record of data.
@@ -141,17 +142,21 @@ struct Outlet {
 }
 
 impl Outlet {
-    fn new(stream: TcpStream) -> Self {
+    fn new(channel: Channel) -> Self {
+        let stream = &channel.socket;
         // What cannot be set is noticed when the stream is used.
         let _ = stream.set_nonblocking(true);
         // A machine that is gone takes no leave, and may be waited for without a word.
-        let _ = setsockopt(&stream, sockopt::KeepAlive, &true);
-        let _ = setsockopt(&stream, sockopt::TcpKeepIdle, &KEEP_IDLE);
-        Self { stream, header: Vec::new(), left: 0, has_sent: false }
+        let _ = setsockopt(stream, sockopt::KeepAlive, &true);
+        let _ = setsockopt(stream, sockopt::TcpKeepIdle, &KEEP_IDLE);
+        Self { channel, header: Vec::new(), left: 0, has_sent: false }
     }
 
-    /// Sends bytes of `file` from `offset`, without copying them, and returns how many; 0: there are no more.
+    /// Sends bytes of `file` from `offset`, without copying them if it can, and returns how many; 0: there are no more.
     fn send(&mut self, file: &File, offset: &mut i64) -> nix::Result<usize> {
+        if !self.channel.is_plain() {
+            return self.send_encrypted(file, *offset);
+        }
         if self.left == 0 {
             let size = file.metadata().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?.len();
             let length = size.saturating_sub(*offset as u64).min(LARGEST_DATA.into());
@@ -163,15 +168,30 @@ impl Outlet {
             self.has_sent = true;
         }
         self.send_header()?;
-        let sent = sendfile(&self.stream, file, Some(offset), self.left as usize).map_err(|error| self.whose(error))?;
+        let sent = sendfile(&self.channel.socket, file, Some(offset), self.left as usize)
+            .map_err(|error| self.whose(error))?;
         self.left -= sent as u64;
         Ok(sent)
+    }
+
+    /// A record at once, of which the channel keeps what the socket does not take.
+    fn send_encrypted(&mut self, file: &File, offset: i64) -> nix::Result<usize> {
+        // Before the file is read: a socket that is full is asked again and again.
+        self.channel.flush_some()?;
+        let mut piece = vec![0; HEADER + PIECE];
+        let length = pread(file, &mut piece[HEADER..], offset)?;
+        if length > 0 {
+            piece[..HEADER].copy_from_slice(&Header { kind: Kind::Data, length: length as u32 }.bytes());
+            self.has_sent = true;
+            self.channel.push(&piece[..HEADER + length])?;
+        }
+        Ok(length)
     }
 
     fn send_header(&mut self) -> nix::Result<()> {
         let more = MsgFlags::from_bits_retain(nix::libc::MSG_MORE) | MsgFlags::MSG_NOSIGNAL;
         while !self.header.is_empty() {
-            let sent = send(self.stream.as_raw_fd(), &self.header, more).map_err(|error| self.whose(error))?;
+            let sent = send(self.channel.socket.as_raw_fd(), &self.header, more).map_err(|error| self.whose(error))?;
             self.header.drain(..sent);
         }
         Ok(())
@@ -182,7 +202,7 @@ impl Outlet {
         if matches!(error, Errno::EAGAIN | Errno::EINTR) {
             return error;
         }
-        let mut descriptors = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
+        let mut descriptors = [PollFd::new(self.channel.socket.as_fd(), PollFlags::empty())];
         let _ = poll(&mut descriptors, PollTimeout::ZERO);
         let broken = descriptors[0].revents().is_some_and(|found| !found.is_empty());
         if broken {
@@ -193,9 +213,15 @@ impl Outlet {
     }
 
     /// Where there is no space for it, the reader has enough to read.
-    fn keep_alive(&self) -> nix::Result<()> {
+    fn keep_alive(&mut self) -> nix::Result<()> {
         let record = record(Kind::Keepalive, b"");
-        match send(self.stream.as_raw_fd(), &record, MsgFlags::MSG_NOSIGNAL) {
+        if !self.channel.is_plain() {
+            return match self.channel.push(&record) {
+                Err(Errno::EAGAIN) => Ok(()),
+                result => result,
+            };
+        }
+        match send(self.channel.socket.as_raw_fd(), &record, MsgFlags::MSG_NOSIGNAL) {
             Ok(sent) if sent == record.len() => Ok(()),
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),
             _ => Err(Errno::EPIPE),
@@ -205,23 +231,23 @@ impl Outlet {
     /// Sends a record between those of data.
     fn say(&mut self, kind: Kind, payload: &[u8]) -> nix::Result<()> {
         let broken = |_| Errno::EPIPE;
-        self.stream.set_nonblocking(false).map_err(broken)?;
-        self.stream.set_write_timeout(None).map_err(broken)?;
-        (&self.stream).write_all(&record(kind, payload)).map_err(broken)?;
-        self.stream.set_nonblocking(true).map_err(broken)
+        self.channel.socket.set_nonblocking(false).map_err(broken)?;
+        self.channel.socket.set_write_timeout(None).map_err(broken)?;
+        self.channel.stream().write_all(&record(kind, payload)).map_err(broken)?;
+        self.channel.socket.set_nonblocking(true).map_err(broken)
     }
 
     /// Whether the reader says that it is done, within `limit`. That the connection was closed in good order says
     /// nothing: that may have been somebody on the way.
-    fn is_dismissed(&self, limit: Option<Duration>) -> bool {
-        let _ = self.stream.set_nonblocking(false);
-        let _ = self.stream.set_read_timeout(limit);
-        matches!(read_header(&mut &self.stream), Ok(Header { kind: Kind::Done, .. }))
+    fn is_dismissed(&mut self, limit: Option<Duration>) -> bool {
+        let _ = self.channel.socket.set_nonblocking(false);
+        let _ = self.channel.socket.set_read_timeout(limit);
+        matches!(read_header(&mut self.channel.stream()), Ok(Header { kind: Kind::Done, .. }))
     }
 
     /// Ends the connection at once, and what the reader has not taken of it.
     fn reset(&self) {
         let now = nix::libc::linger { l_onoff: 1, l_linger: 0 };
-        let _ = setsockopt(&self.stream, sockopt::Linger, &now);
+        let _ = setsockopt(&self.channel.socket, sockopt::Linger, &now);
     }
 }

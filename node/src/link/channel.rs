@@ -1,0 +1,147 @@
+//! A connection of a link: its socket, and perhaps TLS around what is said.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use rustls::Connection;
+
+use super::frame::Timed;
+use super::tls::Identity;
+use super::Trouble;
+
+/// Bytes that are encrypted, or decrypted, at once.
+pub const PIECE: usize = 1 << 16;
+
+pub struct Channel {
+    pub socket: TcpStream,
+    tls: Option<Box<Connection>>,
+}
+
+impl Channel {
+    /// Connects to a sender.
+    ///
+    /// # Arguments
+    /// * `identity` - of this side, inside TLS; None: plain
+    /// * `limit` - for connecting, and again for the handshake of TLS
+    pub fn connect(address: &SocketAddr, identity: Option<Identity>, limit: Duration) -> Result<Self, Trouble> {
+        let socket = TcpStream::connect_timeout(address, limit)?;
+        Self::new(socket, identity.map(|identity| identity.reader(address.ip())), limit)
+    }
+
+    /// Takes the connection of a reader; as `connect`.
+    pub fn accept(socket: TcpStream, identity: Option<Identity>, limit: Duration) -> Result<Self, Trouble> {
+        Self::new(socket, identity.map(Identity::sender), limit)
+    }
+
+    fn new(
+        socket: TcpStream,
+        tls: Option<Result<Connection, rustls::Error>>,
+        limit: Duration,
+    ) -> Result<Self, Trouble> {
+        socket.set_nodelay(true)?;
+        let mut tls = tls.transpose().map_err(|error| Trouble::Refused(format!("TLS: {error}")))?.map(Box::new);
+        if let Some(tls) = &mut tls {
+            // It never holds more than what is pushed when it is empty.
+            tls.set_buffer_limit(None);
+            let mut timed = Timed::new(&socket, limit);
+            while tls.is_handshaking() || tls.wants_write() {
+                tls.complete_io(&mut timed)?;
+            }
+        }
+        Ok(Self { socket, tls })
+    }
+
+    pub fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
+    /// What is said, as the socket has it.
+    pub fn stream(&mut self) -> Stream<'_, &TcpStream> {
+        Stream { tls: self.tls.as_deref_mut(), transport: &self.socket }
+    }
+
+    /// What is said, and has to be done with within `limit`.
+    pub fn within(&mut self, limit: Duration) -> Stream<'_, Timed<'_>> {
+        Stream { tls: self.tls.as_deref_mut(), transport: Timed::new(&self.socket, limit) }
+    }
+
+    /// Inside TLS: encrypts `bytes`, and sends of them what the socket takes, which is not to wait.
+    ///
+    /// # Errors
+    /// EAGAIN, before anything is encrypted: the socket has not taken yet what was encrypted before. EPIPE: broken.
+    pub fn push(&mut self, bytes: &[u8]) -> nix::Result<()> {
+        self.flush_some()?;
+        let Some(tls) = &mut self.tls else { return Err(Errno::EPIPE) };
+        tls.writer().write_all(bytes).map_err(|_| Errno::EPIPE)?;
+        match self.flush_some() {
+            Err(Errno::EAGAIN) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Sends what the socket takes, which is not to wait, of what is encrypted.
+    ///
+    /// # Errors
+    /// As `push`.
+    pub fn flush_some(&mut self) -> nix::Result<()> {
+        self.stream().flush().map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => Errno::EAGAIN,
+            _ => Errno::EPIPE,
+        })
+    }
+
+    /// Whether the other side has said something, or is gone, where its socket, which is not to wait, has brought
+    /// something: that may have been of TLS itself.
+    pub fn has_word(&mut self) -> bool {
+        let Some(tls) = &mut self.tls else { return true };
+        match tls.read_tls(&mut &self.socket) {
+            Ok(0) => true,
+            Ok(_) => tls.process_new_packets().map_or(true, |state| state.plaintext_bytes_to_read() > 0),
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        }
+    }
+}
+
+/// What both sides say, over a transport of their socket.
+pub struct Stream<'a, T> {
+    tls: Option<&'a mut Connection>,
+    transport: T,
+}
+
+impl<T: Read + Write> Read for Stream<'_, T> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.transport.read(buffer) };
+        loop {
+            match tls.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => tls.complete_io(&mut self.transport)?,
+                result => return result,
+            };
+        }
+    }
+}
+
+impl<T: Read + Write> Write for Stream<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.tls.is_none() {
+            return self.transport.write(bytes);
+        }
+        self.flush()?;
+        let written = self.tls.as_mut().map_or(Ok(0), |tls| tls.writer().write(bytes))?;
+        self.flush()?;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else { return self.transport.flush() };
+        while tls.wants_write() {
+            match tls.write_tls(&mut self.transport) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+"""Byte streams between nodes inside TLS: as the plain ones, and nobody on the way can read or change them."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamflow_io.runtime.certificate import Certificate
+from tests.link_support import HELLO, KEY, MAGIC, Pair, Peer, Proxy, frame, pair, parsed, set_certificate
+from tests.node_support import Job, built, node, wait_for
+
+CERTIFICATE = Certificate.make()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Pair]:
+    with pair(tmp_path, CERTIFICATE) as running:
+        yield running
+
+
+def assert_refused(job: Job, word: str) -> None:
+    """The job was ended because its input cannot be had, and says why."""
+    assert job.wait() == 75
+    found = job.exit()
+    assert (found["success"], found["reason"], found["input"]) == (False, "producer", "in")
+    assert re.search(word, str(found["message"])), found["message"]
+
+
+def reach(address: str, key: Path, tls: bool = True) -> tuple[int, str]:
+    command = [str(built()), "reach", address, "--key", str(key), *(["--tls"] if tls else [])]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    return result.returncode, result.stderr
+
+
+def peer(address: str, certificate: Certificate | None, directory: Path) -> ssl.SSLSocket:
+    """Returns a reader that was written by somebody else, and that takes any certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if certificate is not None:
+        (directory / "shown.pem").write_bytes(certificate.certificate + certificate.key)
+        context.load_cert_chain(directory / "shown.pem")
+    return context.wrap_socket(socket.create_connection(parsed(address), 10))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "size", "pause", "reader_size", "reader_pause"),
+    [
+        (40, 10_000, 0.005, 65536, 0.0),
+        (30, 1_000_000, 0.0, 1 << 20, 0.01),
+        (300, 100, 0.0, 7, 0.0),
+        (1, 1, 0.0, 10, 0.0),
+        (0, 0, 0.0, 10, 0.0),
+    ],
+    ids=["slow producer", "slow consumer", "tiny", "one byte", "empty"],
+)
+def test_speeds(nodes: Pair, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
+    producer = nodes.write(pieces, size, pause)
+    consumers = [nodes.read(f"c{fifo}", size=reader_size, pause=reader_pause, fifo=fifo) for fifo in (True, False)]
+    assert [job.wait() for job in (producer, *consumers)] == [0, 0, 0]
+    for job in consumers:
+        assert nodes.has_read_all(job.name)
+        assert job.named("stream")[0]["bytes"] == pieces * size
+
+
+def test_bytes_arrive_while_the_producer_runs(nodes: Pair) -> None:
+    seen = nodes.one.base / "seen"
+    nodes.produce(
+        f"echo first > {nodes.path()}; while [ ! -e {seen} ]; do sleep 0.01; done; echo last >> {nodes.path()}"
+    )
+    fifo = nodes.two.base / "in" / "f"
+    script = f"exec < {fifo}; read line && echo $line > {seen}; cat > {nodes.two.base}/rest"
+    assert nodes.two.shell("c", script, inputs=[nodes.link("p", fifo)]).wait() == 0
+    assert (seen.read_text(), (nodes.two.base / "rest").read_text()) == ("first\n", "last\n")
+
+
+def test_a_consumer_that_wants_no_more(nodes: Pair) -> None:
+    producer = nodes.write(30, 1_000_000, 0.0)
+    fifo = nodes.two.base / "in" / "f"
+    assert (
+        nodes.two.shell("c", f"head -c 10 {fifo} > {nodes.two.base}/head", inputs=[nodes.link("p", fifo)]).wait() == 0
+    )
+    assert producer.wait() == 0
+    assert (nodes.two.base / "head").read_bytes() == nodes.path().read_bytes()[:10]
+
+
+def test_a_failure_is_no_end(nodes: Pair) -> None:
+    producer = nodes.write(20, 10_000, 0.005, code=3)
+    consumer = nodes.read()
+    assert producer.wait() == 3
+    assert_refused(consumer, "")
+    assert not nodes.has_seen_an_end()
+
+
+def test_a_connection_that_is_cut_is_taken_up_where_it_was(nodes: Pair) -> None:
+    # In the handshake, in the greeting, in records.
+    cuts = [100, 1_000, 3_000, 70_000, 70_001, 1_000_000, 5_000_000]
+    proxy = Proxy(nodes.one.address, cuts)
+    nodes.write(30, 1_000_000, 0.0)
+    consumer = nodes.read(address=proxy.address)
+    assert consumer.wait() == 0
+    assert nodes.has_read_all()
+    assert len(proxy.said) == len(cuts) + 1
+    proxy.close()
+
+
+def test_nothing_can_be_read_on_the_way(nodes: Pair) -> None:
+    word = b"a text that everybody would know again"
+    nodes.produce(f"for i in 1 2 3 4 5 6 7 8 9; do echo {word.decode()} >> {nodes.path()}; sleep 0.02; done")
+    proxy = Proxy(nodes.one.address)
+    fifo = nodes.two.base / "in" / "f"
+    link = nodes.link("p", fifo, proxy.address)
+    assert nodes.two.shell("c", f"cat {fifo} > {nodes.two.base}/read", inputs=[link]).wait() == 0
+    assert (nodes.two.base / "read").read_bytes() == (word + b"\n") * 9
+    (said,), (told,) = proxy.said, proxy.told
+    assert len(told) > 9 * len(word)
+    for seen in (word, word[:8], MAGIC[:7], str(nodes.path()).encode(), b'"offset"', b"streamflow-io"):
+        assert seen not in said
+        assert seen not in told
+    proxy.close()
+
+
+def test_what_is_changed_on_the_way_is_noticed(nodes: Pair) -> None:
+    """A byte that is changed breaks the connection; the next one brings what is right."""
+    nodes.write(10, 100_000, 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
+        consumer = nodes.read(address=f"127.0.0.1:{listener.getsockname()[1]}")
+        proxy = Proxy(nodes.one.address)
+        inner, _ = listener.accept()
+        with inner, socket.create_connection(parsed(proxy.address)) as outer:
+            _relay(inner, outer, 200_000)
+        inner, _ = listener.accept()
+        with inner, socket.create_connection(parsed(proxy.address)) as outer:
+            _relay(inner, outer, None)
+        assert consumer.wait() == 0
+    assert nodes.has_read_all()
+    proxy.close()
+
+
+def _relay(reader: socket.socket, sender: socket.socket, flip: int | None) -> None:
+    """Passes on what both say until one is gone; changes the byte of the sender with this number."""
+    passed = 0
+    for each in (reader, sender):
+        each.settimeout(0.01)
+    while True:
+        for source, target in ((reader, sender), (sender, reader)):
+            try:
+                data = bytearray(source.recv(1 << 16))
+                if not data:
+                    return
+                if source is sender:
+                    if flip is not None and passed <= flip < passed + len(data):
+                        data[flip - passed] ^= 1
+                    passed += len(data)
+                target.settimeout(10)
+                target.sendall(data)
+                target.settimeout(0.01)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+
+
+def test_another_certificate_is_refused(nodes: Pair) -> None:
+    assert nodes.write().wait() == 0
+    assert reach(nodes.one.address, nodes.two.run / "key") == (0, "")
+    set_certificate(nodes.two.run, Certificate.make())
+    begun = time.monotonic()
+    assert_refused(nodes.read(), "it has another certificate than that of the run")
+    assert time.monotonic() - begun < 20
+    assert not nodes.has_seen_an_end()
+    code, message = reach(nodes.one.address, nodes.two.run / "key")
+    assert (code, "another certificate" in message) == (1, True)
+
+
+def test_a_certificate_without_its_key_is_not_enough(nodes: Pair) -> None:
+    """Whose key signs is checked, on both sides."""
+    stolen = Certificate(CERTIFICATE.certificate, Certificate.make().key)
+    set_certificate(nodes.two.run, stolen)
+    assert reach(nodes.one.address, nodes.two.run / "key")[0] == 1
+    set_certificate(nodes.one.run, stolen)
+    set_certificate(nodes.two.run, CERTIFICATE)
+    assert reach(nodes.one.address, nodes.two.run / "key")[0] == 1
+    set_certificate(nodes.one.run, CERTIFICATE)
+    assert reach(nodes.one.address, nodes.two.run / "key") == (0, "")
+
+
+@pytest.mark.parametrize("missing", ["certificate.pem", "certificate.key"])
+def test_without_its_files_it_says_which(nodes: Pair, missing: str) -> None:
+    (nodes.two.run / missing).write_text("nothing of that kind")
+    code, message = reach(nodes.one.address, nodes.two.run / "key")
+    assert (code, missing in message, "nothing of" in message) == (1, True, False)
+    (nodes.two.run / missing).unlink()
+    assert_refused(nodes.read(), missing)
+
+
+@pytest.mark.parametrize(
+    "certificate", [None, Certificate.make(), CERTIFICATE], ids=["none", "another", "that of the run"]
+)
+def test_the_sender_takes_one_certificate_too(nodes: Pair, tmp_path: Path, certificate: Certificate | None) -> None:
+    greeting = b""
+    try:
+        with peer(nodes.one.address, certificate, tmp_path) as reader:
+            assert reader.version() == "TLSv1.3"
+            reader.sendall(frame(HELLO, MAGIC + bytes(32)))
+            greeting = reader.recv(37)
+    except OSError:
+        greeting = b""
+    assert len(greeting) == (37 if certificate is CERTIFICATE else 0)
+
+
+def test_an_older_tls_is_refused(nodes: Pair, tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with socket.create_connection(parsed(nodes.one.address), 10) as plain, pytest.raises(ssl.SSLError):
+        context.wrap_socket(plain)
+
+
+def test_the_key_is_needed_inside_tls_too(nodes: Pair) -> None:
+    nodes.two.set_key("ff" * 32)
+    code, message = reach(nodes.one.address, nodes.two.run / "key")
+    assert (code, "has another key" in message) == (1, True)
+
+
+def test_a_plain_reader_gets_nothing_of_a_sender_with_tls(nodes: Pair) -> None:
+    assert nodes.write().wait() == 0
+    assert reach(nodes.one.address, nodes.two.run / "key", tls=False)[0] == 1
+    for words in [frame(HELLO, MAGIC + bytes(32)), b"GET / HTTP/1.1\r\n\r\n"]:
+        with Peer(nodes.one.address) as reader:
+            reader.send(words)
+            reader.socket.settimeout(10)
+            # An alert, if anything, and the end.
+            assert reader.socket.recv(100)[:3] in (b"", b"\x15\x03\x03")
+    assert nodes.read().wait() == 0
+    assert nodes.has_read_all()
+
+
+def test_a_reader_with_tls_takes_nothing_of_a_plain_sender(tmp_path: Path) -> None:
+    with pair(tmp_path) as nodes:
+        assert nodes.write().wait() == 0
+        set_certificate(nodes.two.run, CERTIFICATE)
+        proxy = Proxy(nodes.one.address)
+        assert reach(proxy.address, nodes.two.run / "key")[0] == 1
+        nodes.tls = True
+        consumer = nodes.read(address=proxy.address)
+        wait_for(lambda: len(proxy.said) > 3, "attempts")
+        assert all(said[:2] == b"\x16\x03" for said in proxy.said if said)
+        assert not any(proxy.told)
+        (consumer.directory / "cancel").touch()
+        assert consumer.wait() != 0
+        assert not nodes.has_seen_an_end()
+        proxy.close()
+
+
+def test_the_option_needs_a_place_to_listen(tmp_path: Path) -> None:
+    command = [built(), "serve", "--directory", tmp_path / "run", "--tls"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert (result.returncode, "--listen" in result.stderr) == (2, True)
+
+
+def test_nobody_is_admitted_before_there_is_a_certificate(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    with node(tmp_path / "one", "--listen", "127.0.0.1", "--tls") as one:
+        one.set_key(KEY)
+        (tmp_path / "two").mkdir()
+        set_certificate(tmp_path / "two", CERTIFICATE)
+        (tmp_path / "two" / "key").write_text(KEY)
+        assert reach(one.address, tmp_path / "two" / "key")[0] == 1
+        set_certificate(one.run, CERTIFICATE)
+        assert reach(one.address, tmp_path / "two" / "key") == (0, "")
