@@ -18,8 +18,8 @@ JOB = "job-demo.yml"
 TOOLS = ("bwa", "samtools", "bcftools", "wgsim")
 # Of seven steps of which each reads from the one before.
 FIRST, LAST = "/align", "/filter"
-# See "Plain StreamFlow mixes messages into results" in docs/operating-on-a-cluster.md.
-SCRIPT = "#!/bin/sh\n\n{{ streamflow_command.removesuffix(' 2>&1') }}\n"
+# "Plain StreamFlow mixes messages into results": the script of docs/operating-on-a-cluster.md.
+SCRIPT = "#!/bin/sh\n{{ streamflow_command.removesuffix(' 2>&1') }}\n"
 
 absent = [tool for tool in TOOLS if shutil.which(tool) is None]
 
