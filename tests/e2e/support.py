@@ -32,6 +32,7 @@ class Site(Bench):
     :ivar others: further deployments, that this one needs
     :ivar steps: those that run there
     :ivar elsewhere: of these, or further ones, those that run on one of the others
+    :ivar service: of the deployment; none: its default
     """
 
     laboratory: Laboratory = field(kw_only=True)
@@ -41,6 +42,7 @@ class Site(Bench):
     others: Document = field(default_factory=dict, kw_only=True)
     steps: tuple[str, ...] = field(default=("/",), kw_only=True)
     elsewhere: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    service: str | None = field(default=None, kw_only=True)
 
     @property
     def settings(self) -> Document:
@@ -49,8 +51,10 @@ class Site(Bench):
 
     def bound(self, workflow: Mapping[str, Any]) -> Document:
         """A workflow of a StreamFlow file, with its steps on the deployment."""
-        places = {**dict.fromkeys(self.steps, self.name), **self.elsewhere}
-        return {**workflow, "bindings": [{"step": s, "target": {"deployment": name}} for s, name in places.items()]}
+        target = {"deployment": self.name} | ({} if self.service is None else {"service": self.service})
+        others = {step: {"deployment": name} for step, name in self.elsewhere.items()}
+        targets = {**dict.fromkeys(self.steps, target), **others}
+        return {**workflow, "bindings": [{"step": s, "target": target} for s, target in targets.items()]}
 
     def write(
         self,
