@@ -99,6 +99,7 @@ class FakeScheduler:
         self.runtimes = runtimes
         self.places: dict[str, str] = {}
         self.connectors: dict[str, Connector] = {}
+        self.kept_together: list[tuple[str, str]] = []
         self.streaming_jobs = StreamingJobs()
         self.reach = Reach(cast(Any, self))
         self.capio = None
@@ -111,6 +112,9 @@ class FakeScheduler:
 
     def get_locations(self, job_name: str) -> list[ExecutionLocation]:
         return [ExecutionLocation(self.places.get(job_name, "here"), "site")]
+
+    def keep_together(self, reader: str, producer: str) -> None:
+        self.kept_together.append((reader, producer))
 
     def get_connector(self, job_name: str) -> Connector:
         return self.connectors[job_name]
