@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.laboratory import Laboratory
 
+from laboratories.laboratory import Laboratory
 from tests.node_support import Job, output, wait_for
 from tests.remote_support import Alone, RemoteNode, find_marked, remote_node
 
