@@ -179,7 +179,8 @@ async def _examine_links(runtimes: Mapping[str, NodeRuntime]) -> list[Finding]:
         if runtime.address is not None:
             others = [other for other in runtimes.values() if other is not runtime]
             reasons = [reason for other in others if (reason := await other.obstacle(runtime)) is not None]
-            findings.append(Finding(label, not reasons, "; ".join(reasons) or runtime.address, otherwise))
+            address = f"{runtime.address}, inside TLS" if runtime.tls else runtime.address
+            findings.append(Finding(label, not reasons, "; ".join(reasons) or address, otherwise))
         elif runtime.wrapper == "run":
             findings.append(Finding(label, True, "jobs read each other's streams from the work directory"))
         else:

@@ -21,10 +21,11 @@ from tests.e2e.test_laboratory import login as log_in
 REPOSITORY = Path(__file__).parents[2]
 
 
-def start(site: Site, *words: object) -> subprocess.CompletedProcess[str]:
+def start(site: Site, *words: object, config: Document | None = None) -> subprocess.CompletedProcess[str]:
     """Run Python in the network of the laboratory."""
     file = site.directory / "streamflow.yml"
-    file.write_text(json.dumps({"version": "v1.0", "workflows": {}, **site.settings}))
+    scheduling = {} if config is None else {"scheduling": {"scheduler": {"type": "io-aware", "config": config}}}
+    file.write_text(json.dumps({"version": "v1.0", "workflows": {}, **scheduling, **site.settings}))
     environment = {**os.environ, **site.environment, "PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"}
     return subprocess.run(
         [*site.prefix, sys.executable, "-m", *map(str, words)],
@@ -80,18 +81,22 @@ def test_the_driver_is_killed(request: pytest.FixtureRequest, name: str) -> None
         time.sleep(0.2)
 
 
-def found_by_doctor(site: Site) -> dict[str, Any]:
-    ended = start(site, COMMAND[-1], "doctor", "--json", "--location", site.name, "streamflow.yml")
+def found_by_doctor(site: Site, config: Document | None = None) -> dict[str, Any]:
+    words = ("doctor", "--json", "--location", site.name, "streamflow.yml")
+    ended = start(site, COMMAND[-1], *words, config=config)
     assert ended.stdout, ended.stderr
     return {finding["name"]: finding for finding in json.loads(ended.stdout)["findings"]}
 
 
-def test_doctor_at_hosts(hosts: Site) -> None:
-    found = found_by_doctor(hosts)
+@pytest.mark.parametrize("tls", [False, True])
+def test_doctor_at_hosts(hosts: Site, tls: bool) -> None:
+    found = found_by_doctor(hosts, {"tls": True} if tls else None)
     names = [f"{name}, {host}" for host in ADDRESSES for name in ("delivery", "commit tokens", "byte streams", "gate")]
     assert list(found) == ["connection", *names, *(f"link, {host}" for host in ADDRESSES)]
     assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}
-    assert [found[f"link, {host}"]["detail"].rpartition(":")[0] for host in ADDRESSES] == list(ADDRESSES)
+    details = [found[f"link, {host}"]["detail"] for host in ADDRESSES]
+    assert [detail.rpartition(":")[0] for detail in details] == list(ADDRESSES)
+    assert [detail.endswith(", inside TLS") for detail in details] == [tls, tls]
 
 
 def test_doctor_at_slurm(login: Site) -> None:

@@ -143,6 +143,22 @@ def test_a_large_stream_is_the_same(place: Site) -> None:
     check_gone(place)
 
 
+def test_a_stream_inside_tls(hosts: Site) -> None:
+    place = apart(hosts)
+    # Brackets, so that who looks does not find himself.
+    look = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o -e '[-]-listen --tls' | sort -u > host.txt"
+    second = consumer(f"{look}; sha1sum > copy.txt", stdin="$(inputs.file.path)")
+    first = producer(
+        "i=0; while [ $i -lt 20 ]; do i=$((i+1)); head -c 100000 /dev/zero; done > out.txt", {"mode": "no_update"}
+    )
+    ours = place.run(chain(first, second), config={"tls": True})
+    assert ours.ok, ours.errors
+    assert ours.files["last.txt"].split()[0].decode() == hashlib.sha1(bytes(2_000_000)).hexdigest()
+    assert ours.files["host.txt"] == b"--listen --tls\n"
+    check_nothing_fell_back(ours.log)
+    check_gone(place)
+
+
 def test_a_file_is_delivered_at_its_commit(site: Site) -> None:
     first = producer(f"echo early > out.txt; {wait_for('read')}note end", {"committed": "on_close"})
     second = consumer(f"note read; {mark('read')}hostname > host.txt; cat $file > copy.txt")

@@ -181,8 +181,7 @@ def test_another_certificate_is_refused(nodes: Pair) -> None:
     assert (code, "another certificate" in message) == (1, True)
 
 
-def test_a_certificate_without_its_key_is_not_enough(nodes: Pair) -> None:
-    """Whose key signs is checked, on both sides."""
+def test_a_certificate_with_another_key_is_of_no_use(nodes: Pair) -> None:
     stolen = Certificate(CERTIFICATE.certificate, Certificate.make().key)
     set_certificate(nodes.two.run, stolen)
     assert reach(nodes.one.address, nodes.two.run / "key")[0] == 1

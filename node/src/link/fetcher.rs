@@ -150,17 +150,20 @@ impl Fetcher {
     /// Writes bytes that have come by `stream` into the pipe; false: nobody takes them.
     fn put(&mut self, mut bytes: &[u8], stream: &TcpStream, progress: &mut bool) -> Result<bool, Trouble> {
         while !bytes.is_empty() {
-            *progress |= !has_space(&self.sink);
-            if !self.wait_for_space(stream)? {
-                return Ok(false);
-            }
             match write(&self.sink, bytes) {
                 Ok(count) => {
                     bytes = &bytes[count..];
                     self.request.offset += count as u64;
                     *progress = true;
                 }
-                Err(Errno::EINTR | Errno::EAGAIN) => {}
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {
+                    // It is the command that has to go on.
+                    *progress = true;
+                    if !self.wait_for_space(stream)? {
+                        return Ok(false);
+                    }
+                }
                 Err(Errno::EPIPE) => return Ok(false),
                 Err(error) => return Err(io::Error::from(error).into()),
             }

@@ -43,6 +43,15 @@ impl Identity {
 
     /// The reader's side of a connection.
     pub fn reader(self, address: IpAddr) -> Result<Connection, Error> {
+        Ok(ClientConnection::new(Arc::new(self.reader_config()?), ServerName::from(address))?.into())
+    }
+
+    /// The sender's side of a connection.
+    pub fn sender(self) -> Result<Connection, Error> {
+        Ok(ServerConnection::new(Arc::new(self.sender_config()?))?.into())
+    }
+
+    fn reader_config(self) -> Result<ClientConfig, Error> {
         let pinned = self.pinned();
         let mut config = ClientConfig::builder_with_provider(self.provider)
             .with_protocol_versions(&[&TLS13])?
@@ -50,11 +59,10 @@ impl Identity {
             .with_custom_certificate_verifier(pinned)
             .with_client_auth_cert(vec![self.certificate], self.key)?;
         config.resumption = Resumption::disabled();
-        Ok(ClientConnection::new(Arc::new(config), ServerName::from(address))?.into())
+        Ok(config)
     }
 
-    /// The sender's side of a connection.
-    pub fn sender(self) -> Result<Connection, Error> {
+    fn sender_config(self) -> Result<ServerConfig, Error> {
         let pinned = self.pinned();
         let mut config = ServerConfig::builder_with_provider(self.provider)
             .with_protocol_versions(&[&TLS13])?
@@ -63,7 +71,7 @@ impl Identity {
         // Nothing is resumed, and a reader that is done has nothing left to read.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(ServerConnection::new(Arc::new(config))?.into())
+        Ok(config)
     }
 
     fn pinned(&self) -> Arc<Pinned> {
@@ -185,5 +193,116 @@ impl ClientCertVerifier for Pinned {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    use ::ring::rand::SystemRandom;
+    use ::ring::signature::{EcdsaKeyPair, KeyPair, ECDSA_P256_SHA256_ASN1_SIGNING};
+    use rustls::sign::{CertifiedKey, SingleCertAndKey};
+
+    /// A value of ASN.1 in DER.
+    fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+        let content = parts.concat();
+        let length = match u8::try_from(content.len()).unwrap() {
+            short @ 0..=0x7f => vec![short],
+            long => vec![0x81, long],
+        };
+        [&[tag], length.as_slice(), &content].concat()
+    }
+
+    /// The least certificate of a key; what signs it is not looked at.
+    fn certificate(public_key: &[u8]) -> CertificateDer<'static> {
+        let sequence = |parts: &[&[u8]]| der(0x30, parts);
+        let bits = |bytes: &[u8]| der(0x03, &[&[0], bytes]);
+        let ecdsa_with_sha256 = sequence(&[b"\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02"]);
+        let p256 = sequence(&[b"\x06\x07\x2a\x86\x48\xce\x3d\x02\x01", b"\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07"]);
+        let [begin, end] = [b"200101000000Z", b"400101000000Z"].map(|time| der(0x17, &[time]));
+        let (name, validity, key) = (sequence(&[]), sequence(&[&begin, &end]), sequence(&[&p256, &bits(public_key)]));
+        let version_and_serial = b"\xa0\x03\x02\x01\x02\x02\x01\x01";
+        let signed = sequence(&[version_and_serial, &ecdsa_with_sha256, &name, &validity, &name, &key]);
+        sequence(&[&signed, &ecdsa_with_sha256, &bits(b"?")]).into()
+    }
+
+    fn identity() -> Identity {
+        let (algorithm, random) = (&ECDSA_P256_SHA256_ASN1_SIGNING, SystemRandom::new());
+        let document = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &random).unwrap();
+        Identity {
+            certificate: certificate(pair.public_key().as_ref()),
+            key: PrivateKeyDer::Pkcs8(document.as_ref().to_vec().into()),
+            provider: Arc::new(ring::default_provider()),
+        }
+    }
+
+    fn same(identity: &Identity) -> Identity {
+        let Identity { certificate, key, provider } = identity;
+        Identity { certificate: certificate.clone(), key: key.clone_key(), provider: provider.clone() }
+    }
+
+    /// What shows the certificate of one and signs with the key of the other.
+    fn showing(shown: &Identity, signing: &Identity) -> Arc<SingleCertAndKey> {
+        let key = signing.provider.key_provider.load_private_key(signing.key.clone_key()).unwrap();
+        Arc::new(CertifiedKey::new(vec![shown.certificate.clone()], key).into())
+    }
+
+    fn pass(from: &mut Connection, to: &mut Connection) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        while from.wants_write() {
+            from.write_tls(&mut bytes).unwrap();
+        }
+        let mut bytes = bytes.as_slice();
+        while !bytes.is_empty() {
+            to.read_tls(&mut bytes).unwrap();
+            to.process_new_packets()?;
+        }
+        Ok(())
+    }
+
+    /// How the handshake ends for the side that sees the end first.
+    fn meet(reader: ClientConfig, sender: ServerConfig) -> Result<(), Error> {
+        let name = ServerName::from(IpAddr::from(Ipv4Addr::LOCALHOST));
+        let mut reader = Connection::from(ClientConnection::new(Arc::new(reader), name)?);
+        let mut sender = Connection::from(ServerConnection::new(Arc::new(sender))?);
+        while reader.is_handshaking() || sender.is_handshaking() {
+            pass(&mut reader, &mut sender)?;
+            pass(&mut sender, &mut reader)?;
+        }
+        Ok(())
+    }
+
+    /// Where the reader, and where the sender, shows the certificate of `shown` and has the key of `signing`.
+    fn meet_one_who_shows(run: &Identity, shown: &Identity, signing: &Identity) -> [Result<(), Error>; 2] {
+        let configs = || (same(run).reader_config().unwrap(), same(run).sender_config().unwrap());
+        let (mut reader, sender) = configs();
+        reader.client_auth_cert_resolver = showing(shown, signing);
+        let first = meet(reader, sender);
+        let (reader, mut sender) = configs();
+        sender.cert_resolver = showing(shown, signing);
+        [first, meet(reader, sender)]
+    }
+
+    #[test]
+    fn one_certificate_is_taken_and_only_with_its_key() {
+        let [run, other] = [identity(), identity()];
+        let refused = |why: CertificateError| Err(Error::InvalidCertificate(why));
+        assert_eq!(meet_one_who_shows(&run, &run, &run), [Ok(()), Ok(())]);
+        let another = refused(CertificateError::ApplicationVerificationFailure);
+        assert_eq!(meet_one_who_shows(&run, &other, &other), [another.clone(), another]);
+        let stolen = refused(CertificateError::BadSignature);
+        assert_eq!(meet_one_who_shows(&run, &run, &other), [stolen.clone(), stolen]);
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_a_mistake() {
+        let [run, other] = [identity(), identity()];
+        let mixed = || Identity { certificate: other.certificate.clone(), ..same(&run) };
+        let mixed_up = |error: Option<Error>| matches!(error, Some(Error::InconsistentKeys(_)));
+        assert!(mixed_up(mixed().reader_config().err()));
+        assert!(mixed_up(mixed().sender_config().err()));
     }
 }
