@@ -22,8 +22,9 @@ $(VENV)/.lint: $(SOURCES)
 demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks demo
 
+# Three at a time on two cores: many wait more than they compute.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGUMENTS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGUMENTS)
 	cargo test --quiet --manifest-path node/Cargo.toml
 
 lint: $(VENV)/.lint
