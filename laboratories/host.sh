@@ -5,7 +5,7 @@ name=$1 address=$2 directory=$3 root=$3/$1 here=$(dirname "$0")
 hostname "$name"
 mount -t tmpfs -o mode=755,size=100g "$name" "$root" # as much as jobs may ask for: by default 2 GB each
 cd "$root"
-mkdir -p usr dev proc sys run/sshd root scratch tmp var/tmp old ".$directory/shared"
+mkdir -p usr dev proc sys run/sshd root scratch tmp var/tmp old
 chmod 1777 tmp var/tmp
 cp -a /etc etc
 printf '127.0.0.1 localhost\n%s %s\n' "$address" "$name" >etc/hosts
@@ -22,9 +22,11 @@ for link in bin sbin lib lib32 lib64 libx32; do
         mount -o bind,ro "/$link" "$link"
     fi
 done
-mount --bind "$directory/shared" ".$directory/shared"
 mount --rbind /dev dev
 mount -t tmpfs -o mode=1777 tmpfs dev/shm
+# Now, because it may lie in there.
+mkdir -p ".$directory/shared"
+mount --bind "$directory/shared" ".$directory/shared"
 mount --rbind /sys sys
 mount -t proc proc proc
 pivot_root . old
