@@ -15,32 +15,13 @@ from pathlib import Path
 
 from streamflow_io.runtime.certificate import Certificate
 from tests.node_support import TIMEOUT, Event, Job, Node, node, output
+from tests.stream_programs import READER, WRITER
 
 KEY = "00112233445566778899aabbccddeeff" * 2
 MAGIC = b"sfiolnk\x01"
 HELLO, CHALLENGE, PROOF, WELCOME, REFUSED, REQUEST, DATA, COMMITTED, FAILED, KEEPALIVE = range(1, 11)
 #: How long nothing has to come until it is believed that nothing will.
 SILENCE = 0.3
-
-#: Writes argv[2] pieces of argv[3] bytes to argv[1], with pauses of argv[4] seconds, and exits with argv[5].
-WRITER = """
-import sys, time, random
-path, pieces, size, pause, code = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
-with open(path, "wb", buffering=0) as f:
-    for i in range(pieces):
-        f.write(random.Random(i).randbytes(size))
-        time.sleep(pause)
-sys.exit(code)
-"""
-#: Writes to argv[4] the digest of the file argv[1] (-: its input), read in pieces of argv[2] bytes, pausing argv[3] s.
-READER = """
-import sys, time, hashlib
-h, n = hashlib.sha256(), 0
-f = sys.stdin.buffer.raw if sys.argv[1] == "-" else open(sys.argv[1], "rb", buffering=0)
-while data := f.read(int(sys.argv[2])):
-    h.update(data); n += len(data); time.sleep(float(sys.argv[3]))
-open(sys.argv[4], "w").write(f"{n} {h.hexdigest()}")
-"""
 
 
 class Pair:

@@ -15,6 +15,7 @@ import pytest
 from streamflow_io.runtime.certificate import Certificate
 from tests.link_support import HELLO, KEY, MAGIC, Pair, Peer, Proxy, frame, pair, parsed, set_certificate
 from tests.node_support import Job, built, node, wait_for
+from tests.stream_programs import SPEEDS
 
 CERTIFICATE = Certificate.make()
 
@@ -50,17 +51,7 @@ def peer(address: str, certificate: Certificate | None, directory: Path) -> ssl.
     return context.wrap_socket(socket.create_connection(parsed(address), 10))
 
 
-@pytest.mark.parametrize(
-    ("pieces", "size", "pause", "reader_size", "reader_pause"),
-    [
-        (40, 10_000, 0.005, 65536, 0.0),
-        (30, 1_000_000, 0.0, 1 << 20, 0.01),
-        (300, 100, 0.0, 7, 0.0),
-        (1, 1, 0.0, 10, 0.0),
-        (0, 0, 0.0, 10, 0.0),
-    ],
-    ids=["slow producer", "slow consumer", "tiny", "one byte", "empty"],
-)
+@SPEEDS
 def test_speeds(nodes: Pair, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
     producer = nodes.write(pieces, size, pause)
     consumers = [nodes.read(f"c{fifo}", size=reader_size, pause=reader_pause, fifo=fifo) for fifo in (True, False)]

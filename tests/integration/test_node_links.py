@@ -34,6 +34,7 @@ from tests.link_support import (
     pair,
 )
 from tests.node_support import TIMEOUT, Job, Node, built, node, wait_for
+from tests.stream_programs import SPEEDS
 
 OTHER_KEY = "ff" * 32
 
@@ -57,17 +58,7 @@ def reach(address: str, key: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
 
-@pytest.mark.parametrize(
-    ("pieces", "size", "pause", "reader_size", "reader_pause"),
-    [
-        (40, 10_000, 0.005, 65536, 0.0),
-        (30, 1_000_000, 0.0, 1 << 20, 0.01),
-        (300, 100, 0.0, 7, 0.0),
-        (1, 1, 0.0, 10, 0.0),
-        (0, 0, 0.0, 10, 0.0),
-    ],
-    ids=["slow producer", "slow consumer", "tiny", "one byte", "empty"],
-)
+@SPEEDS
 def test_speeds(nodes: Pair, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
     producer = nodes.write(pieces, size, pause)
     consumers = [nodes.read(f"c{fifo}", size=reader_size, pause=reader_pause, fifo=fifo) for fifo in (True, False)]

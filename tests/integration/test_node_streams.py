@@ -12,26 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.node_support import Job, Node, output, wait_for
-
-#: Writes argv[2] pieces of argv[3] bytes to argv[1], with pauses of argv[4] seconds, and exits with argv[5].
-WRITER = """
-import sys, time, random
-path, pieces, size, pause, code = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
-with open(path, "wb", buffering=0) as f:
-    for i in range(pieces):
-        f.write(random.Random(i).randbytes(size))
-        time.sleep(pause)
-sys.exit(code)
-"""
-#: Writes to argv[4] the digest of the file argv[1] (-: its input), read in pieces of argv[2] bytes, pausing argv[3] s.
-READER = """
-import sys, time, hashlib
-h, n = hashlib.sha256(), 0
-f = sys.stdin.buffer.raw if sys.argv[1] == "-" else open(sys.argv[1], "rb", buffering=0)
-while data := f.read(int(sys.argv[2])):
-    h.update(data); n += len(data); time.sleep(float(sys.argv[3]))
-open(sys.argv[4], "w").write(f"{n} {h.hexdigest()}")
-"""
+from tests.stream_programs import READER, SPEEDS, WRITER
 
 
 def write(
@@ -60,16 +41,7 @@ def assert_same(runtime: Node, name: str, producer: str = "p") -> None:
     assert (runtime.base / f"{name}.digest").read_text() == digest(runtime.base / "out" / producer)
 
 
-@pytest.mark.parametrize(
-    ("pieces", "size", "pause", "reader_size", "reader_pause"),
-    [
-        (40, 10_000, 0.005, 65536, 0.0),
-        (30, 1_000_000, 0.0, 1 << 20, 0.01),
-        (300, 100, 0.0, 7, 0.0),
-        (0, 0, 0.0, 10, 0.0),
-    ],
-    ids=["slow producer", "slow consumer", "tiny", "empty"],
-)
+@SPEEDS
 def test_speeds(runtime: Node, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
     producer = write(runtime, pieces, size, pause)
     consumers = [read(runtime, f"c{fifo}", size=reader_size, pause=reader_pause, fifo=fifo) for fifo in (True, False)]
