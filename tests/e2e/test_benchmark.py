@@ -28,6 +28,7 @@ def run(name: str, directory: Path) -> Outcome:
     return variant.run(place)
 
 
+@pytest.mark.long
 def test_a_chain_by_hand_and_by_streamflow(tmp_path: Path) -> None:
     outcomes = []
     for name in ("hosts, alone", "hosts, plain"):
@@ -43,6 +44,7 @@ def test_what_the_wrapper_adds_on_a_host(tmp_path: Path) -> None:
     assert 0 < run("hosts, wrapper", tmp_path).sample.measure(cluster_wrapper.MEASURE) < 1000
 
 
+@pytest.mark.long
 def test_what_the_wrapper_adds_on_slurm(tmp_path: Path) -> None:
     if (reason := slurm_obstacle()) is not None:
         pytest.skip(reason)

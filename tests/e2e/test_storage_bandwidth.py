@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import time
 
+import pytest
+
 from tests.cwl import Document, found, tool, workflow
 from tests.e2e.support import Site, at_once
 
@@ -62,6 +64,7 @@ def test_slurm_jobs_stay_within_the_storage(slurm: Site) -> None:
     assert page.stat().st_size > 1000
 
 
+@pytest.mark.long
 def test_slurm_behind_a_login_node(login: Site) -> None:
     config = {"storages": [login.storage(100)]}
     ours = login.run(scattered([IO_TASK, bandwidth(40)], "sleep 0.5;"), {"parts": list(range(3))}, config=config)
@@ -89,6 +92,7 @@ def test_jobs_of_hosts_stay_within_the_storage(hosts: Site) -> None:
     check_report(hosts, 6)
 
 
+@pytest.mark.long
 def test_bandwidth_is_returned_by_cancelled_runs_and_failed_jobs(site: Site) -> None:
     config = {"storages": [site.storage(100)]}
     cancel_a_run(site, config)

@@ -24,6 +24,7 @@ SCRIPT = "#!/bin/sh\n{{ streamflow_command.removesuffix(' 2>&1') }}\n"
 absent = [tool for tool in TOOLS if shutil.which(tool) is None]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(bool(absent), reason=f"not installed: {', '.join(absent)}")
 def test_the_variant_calling_template(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
     template = Template.copy("variant-calling", tmp_path_factory.mktemp("template"))

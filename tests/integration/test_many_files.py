@@ -7,6 +7,7 @@ import pytest
 from tests.cwl import Bench, Document, found, streaming, tool, workflow
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_directory_of_thousands_of_files(bench: Bench) -> None:
     """All of them are there when it is delivered."""
@@ -23,6 +24,7 @@ def test_a_directory_of_thousands_of_files(bench: Bench) -> None:
     assert ours.files["b.txt"].endswith(b"\n4000\n")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_scatter_over_many_elements(bench: Bench) -> None:
     """Each once, in the order of the glob."""

@@ -242,6 +242,7 @@ def without_hints(tool: Any) -> Any:
     return [without_hints(value) for value in tool] if isinstance(tool, list) else tool
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_1000_genomes_template(tmp_path: Path) -> None:
     """Without its hints: what it has in them is found, as far as it can be seen."""

@@ -147,6 +147,7 @@ def test_files_that_end_too_early_are_errors(inputs: Path, tmp_path: Path, cut: 
         assert "incomplete" in result.stderr or "truncated" in result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not (BIN / "sfio-node").exists(), reason="sfio-node is not installed")
 def test_all_ways_to_run_it_agree_with_main(tmp_path: Path) -> None:
