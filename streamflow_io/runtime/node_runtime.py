@@ -186,10 +186,6 @@ class NodeRuntime(ABC):
         job = self._jobs[identifier] = NodeJob(self, identifier)
         return job
 
-    async def reaches(self, other: NodeRuntime) -> bool:
-        """Whether a job here can read streams of a job there."""
-        return await self.obstacle(other) is None
-
     async def obstacle(self, other: NodeRuntime) -> str | None:
         """Why a job here cannot read streams of a job there; None: it can. Tried once, and remembered."""
         return None if other is self else f"{self.location} and {other.location} have no link"

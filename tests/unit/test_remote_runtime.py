@@ -241,7 +241,7 @@ async def test_the_certificate_lies_beside_the_key(host: Host, access: Access, w
         secret = certificate.key.splitlines()[1].decode()
         assert not any(secret in command for command in host.commands)
         assert Path(other.directory, "words").read_text().endswith(" --remote --listen --tls\n")
-        assert await other.reaches(one)
+        assert await other.obstacle(one) is None
         reached = Path(f"{other.binary}.reached").read_text()
         assert reached == f"reach 10.0.0.1:7 --key {other.key_path} --tls\n"
         link = (await one.create_job("j")).link_to(other)
@@ -322,14 +322,14 @@ async def test_reaching_another(access: Access, workdir: Path, tmp_path: Path) -
         serving(access, workdir, stand_in(), manner) as silent,
         serving(access, workdir, stand_in()) as unlinked,
     ):
-        assert await asyncio.gather(*(refusing.reaches(one) for _ in range(3))) == [True] * 3
+        assert await asyncio.gather(*(refusing.obstacle(one) for _ in range(3))) == [None] * 3
         reached = Path(f"{refusing.binary}.reached").read_text()
         assert reached == f"reach 10.0.0.1:7 --key {refusing.key_path}\n"
         assert await one.obstacle(refusing) == "host/host cannot reach host/host at 10.0.0.2:1: refused"
         assert "cannot be reached from elsewhere" in str(await one.obstacle(silent))
         assert "have no link" in str(await one.obstacle(unlinked))
         assert "have no link" in str(await unlinked.obstacle(one))
-        assert await unlinked.reaches(unlinked)
+        assert await unlinked.obstacle(unlinked) is None
         job = await one.create_job("j")
         assert job.link_to(one) is None
         link = job.link_to(refusing)
