@@ -63,6 +63,16 @@ class Pair:
         arguments = [str(target or "-"), str(size), str(pause), str(self.two.base / f"{name}.digest")]
         return self.two.python(name, READER, *arguments, inputs=[stream])
 
+    def move(self, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> list[Job]:
+        """Lets a FIFO and a standard input read what a producer writes; returns the consumers, which have read it."""
+        producer = self.write(pieces, size, pause)
+        consumers = [self.read(f"c{fifo}", size=reader_size, pause=reader_pause, fifo=fifo) for fifo in (True, False)]
+        assert [job.wait() for job in (producer, *consumers)] == [0, 0, 0]
+        for job in consumers:
+            assert self.has_read_all(job.name)
+            assert job.named("stream")[0]["bytes"] == pieces * size
+        return consumers
+
     def link(self, producer: str, target: Path | None, address: str | None = None) -> Event:
         """Returns the input of a job on the second node."""
         stream = self.two.link(producer, self.path(producer), target, address or self.one.address)

@@ -53,12 +53,7 @@ def peer(address: str, certificate: Certificate | None, directory: Path) -> ssl.
 
 @SPEEDS
 def test_speeds(nodes: Pair, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
-    producer = nodes.write(pieces, size, pause)
-    consumers = [nodes.read(f"c{fifo}", size=reader_size, pause=reader_pause, fifo=fifo) for fifo in (True, False)]
-    assert [job.wait() for job in (producer, *consumers)] == [0, 0, 0]
-    for job in consumers:
-        assert nodes.has_read_all(job.name)
-        assert job.named("stream")[0]["bytes"] == pieces * size
+    nodes.move(pieces, size, pause, reader_size, reader_pause)
 
 
 def test_bytes_arrive_while_the_producer_runs(nodes: Pair) -> None:

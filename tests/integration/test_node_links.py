@@ -60,12 +60,7 @@ def reach(address: str, key: Path) -> subprocess.CompletedProcess[str]:
 
 @SPEEDS
 def test_speeds(nodes: Pair, pieces: int, size: int, pause: float, reader_size: int, reader_pause: float) -> None:
-    producer = nodes.write(pieces, size, pause)
-    consumers = [nodes.read(f"c{fifo}", size=reader_size, pause=reader_pause, fifo=fifo) for fifo in (True, False)]
-    assert [job.wait() for job in (producer, *consumers)] == [0, 0, 0]
-    for job in consumers:
-        assert nodes.has_read_all(job.name)
-        assert job.named("stream")[0]["bytes"] == pieces * size
+    for job in nodes.move(pieces, size, pause, reader_size, reader_pause):
         assert job.exit()["usage"]["streamed"] == pieces * size  # type: ignore[index]
 
 
