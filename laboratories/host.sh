@@ -3,6 +3,8 @@
 name=$1 address=$2 directory=$3 root=$3/$1 here=$(dirname "$0")
 
 hostname "$name"
+# Every Linux has it. That of the machine may be made for other networks: bbr gets three quarters of a link of `tbf`.
+echo reno >/proc/sys/net/ipv4/tcp_congestion_control
 mount -t tmpfs -o mode=755,size=100g "$name" "$root" # as much as jobs may ask for: by default 2 GB each
 cd "$root"
 mkdir -p usr dev proc sys run/sshd root scratch tmp var/tmp old
