@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,10 @@ from .remote import Manner
 if TYPE_CHECKING:
     from streamflow.core.context import StreamFlowContext
 
+logger = logging.getLogger("streamflow")
+
 _HOLDER = "streamflow-io"
+_REMOVE_SECONDS = 20.0
 _LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a file
 
 
@@ -70,7 +75,9 @@ class Deployments:
                 self._held.add(inner.deployment)
 
     async def release(self) -> None:
-        """Let go, and end those that StreamFlow has wanted to end meanwhile."""
+        """Let go, and end those that StreamFlow has wanted to end meanwhile. No job of theirs is left in a queue."""
+        for deployment in self._held:
+            await self._remove_jobs(deployment)
         graph = self._manager.dependency_graph
         for deployment in self._held & graph.keys():
             graph[deployment].discard(_HOLDER)
@@ -78,6 +85,15 @@ class Deployments:
             if deployment in graph and not graph[deployment]:
                 await self._manager.undeploy(deployment)
         self._held.clear()
+
+    async def _remove_jobs(self, deployment: str) -> None:
+        from streamflow_io.streaming._streamflow import remove_jobs
+
+        if (connector := self._manager.get_connector(deployment)) is not None:
+            try:
+                await asyncio.wait_for(remove_jobs(connector), _REMOVE_SECONDS)
+            except Exception as error:  # Each connector has its own.
+                logger.warning(f"Jobs may be left in the queue of {deployment}: {error or type(error).__name__}")
 
     def _connector(self, location: ExecutionLocation) -> Connector:
         if (connector := self._manager.get_connector(location.deployment)) is None:

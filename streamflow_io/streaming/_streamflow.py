@@ -14,8 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import streamflow.cwl.main
+from streamflow.core.deployment import Connector
 from streamflow.core.recovery import FailureManager, RecoveryRequest
 from streamflow.cwl.translator import CWLTranslator
+from streamflow.deployment.connector.queue_manager import QueueManagerConnector
+from streamflow.deployment.future import FutureConnector
 from streamflow.recovery.failure_manager import RollbackFailureManager
 
 
@@ -48,3 +51,17 @@ def retry_policy(manager: FailureManager, job: str) -> RetryPolicy:
     if isinstance(manager, RollbackFailureManager):
         return RetryPolicy(manager.retry_delay or 0, manager.max_retries, manager.get_request(job))
     return RetryPolicy(0, 0, None)
+
+
+async def remove_jobs(connector: Connector) -> None:
+    """Remove the jobs of this run that a queue manager still has, also those that wait in its queue.
+
+    StreamFlow 0.2.0rc3 means to when it undeploys, but asks in the location that is inside the right one, and fails.
+    """
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector
+    if not isinstance(connector, QueueManagerConnector):
+        return
+    jobs, connector._scheduled_jobs = connector._scheduled_jobs, {}
+    for location in {location.name: location for location in jobs.values()}.values():
+        await connector._remove_jobs(location, [job for job, other in jobs.items() if other.name == location.name])

@@ -208,23 +208,19 @@ def test_a_gang_is_retried_as_one_in_place(place: Site) -> None:
 
 def test_a_gang_is_submitted_together_and_a_reader_that_is_first_waits(slurm: Site) -> None:
     """No job runs before both are in the queue; then the reader is let run first."""
-
-    def control(*words: str) -> str:
-        return slurm.laboratory.run(*words, **slurm.environment)
-
     written = producer("note write; echo first > out.txt; echo second >> out.txt", {"mode": "no_update"})
     path = slurm.write(chain(written, consumer(f"note started; {READER}")), {}, io=True)
-    control("scontrol", "update", "partitionname=all", "state=down")
+    control(slurm, "scontrol", "update", "partitionname=all", "state=down")
     try:
         driver = slurm.start(path)
-        until(lambda: len(control("squeue", "-h", "-o", "%i").split()) == 2, path)
-        first, _ = sorted(control("squeue", "-h", "-o", "%i").split(), key=int)
-        control("scontrol", "hold", first)
-        control("scontrol", "update", "partitionname=all", "state=up")
+        until(lambda: len(queue(slurm)) == 2, path)
+        first, _ = queue(slurm)
+        control(slurm, "scontrol", "hold", first)
+        control(slurm, "scontrol", "update", "partitionname=all", "state=up")
         until(lambda: "started" in (path.parent / "trace").read_text(), path)
-        control("scontrol", "release", first)
+        control(slurm, "scontrol", "release", first)
     finally:
-        control("scontrol", "update", "partitionname=all", "state=up")
+        control(slurm, "scontrol", "update", "partitionname=all", "state=up")
     ours = slurm.finish(driver, path)
     assert ours.ok, ours.errors
     assert ours.time("started") < ours.time("write") < ours.time("all")
@@ -269,13 +265,48 @@ def test_a_job_that_slurm_has_killed_has_failed(slurm: Site) -> None:
     indirect=["place"],
 )
 def test_nothing_is_left_when_the_driver_ends(place: Site, number: signal.Signals) -> None:
-    """On Slurm, what waits in the queue is for the user to end."""
     run = interrupted(place, lambda driver: driver.send_signal(number))
     assert not run.ok
     assert run.times("all") == []
     if place.is_slurm:
-        place.cancel_jobs()
+        check_queue_is_empty(place)
     check_gone(place)
+
+
+def test_after_ctrl_c_nothing_waits_in_the_queue(slurm: Site) -> None:
+    waiting = producer("note never; touch out.txt", {"mode": "no_update"})
+    path = slurm.write(chain(waiting, consumer(READER)), {}, io=True)
+    control(slurm, "scontrol", "update", "partitionname=all", "state=down")
+    try:
+        driver = slurm.start(path)
+        until(lambda: len(queue(slurm)) == 2, path)
+        driver.send_signal(signal.SIGINT)
+        run = slurm.finish(driver, path, 60)
+        assert queue(slurm) == []
+    finally:
+        control(slurm, "scontrol", "update", "partitionname=all", "state=up")
+    assert not run.ok
+    assert "does not wrap" not in run.log
+    assert run.times("never") == []
+    check_gone(slurm)
+
+
+def control(site: Site, *words: str) -> str:
+    """What a command of Slurm prints."""
+    return site.laboratory.run(*words, **site.environment)
+
+
+def queue(site: Site) -> list[str]:
+    """The jobs in the queue of Slurm, the oldest first."""
+    return sorted(control(site, "squeue", "-h", "-o", "%i").split(), key=int)
+
+
+def check_queue_is_empty(site: Site) -> None:
+    """Jobs that are ended are there for a moment."""
+    limit = time.monotonic() + 40
+    while queue(site):
+        assert time.monotonic() < limit
+        time.sleep(0.1)
 
 
 def until(condition: Callable[[], bool], path: Path) -> None:

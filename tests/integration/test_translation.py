@@ -15,6 +15,8 @@ from streamflow.config.config import WorkflowConfig
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.translator import CWLTranslator
+from streamflow.deployment.connector.queue_manager import QueueManagerConnector
+from streamflow.deployment.future import FutureConnector
 from streamflow.main import build_context
 from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.scheduling.scheduler import DefaultScheduler
@@ -171,5 +173,10 @@ def test_the_seam() -> None:
     process = inspect.getsource(DefaultScheduler._process_target)
     places = [process.index(f"self.{name}(") for name in ("_is_valid", "_get_locations", "_allocate_job")]
     assert process.index("async with self.wait_queue") < places[0] < places[1] < places[2]
+    assert parameters(QueueManagerConnector._remove_jobs) == ["self", "location", "jobs"]
+    assert "self._scheduled_jobs[job_id] = location" in inspect.getsource(QueueManagerConnector.run)
+    assert "self._scheduled_jobs = {}" in inspect.getsource(QueueManagerConnector.undeploy)
+    assert "get_inner_location(location)" in inspect.getsource(QueueManagerConnector.undeploy), "it removes jobs itself?"
+    assert "self._connector = connector" in inspect.getsource(FutureConnector.deploy)
     assert parameters(RollbackFailureManager.__init__) == ["self", "context", "max_retries", "retry_delay"]
     assert "retry_request.version < self.max_retries" in inspect.getsource(RollbackFailureManager._update_request)
