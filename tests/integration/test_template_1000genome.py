@@ -274,7 +274,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-@pytest.mark.parametrize("preset", ["small", "real"])
+@pytest.mark.parametrize("preset", [pytest.param("small", marks=pytest.mark.long), "real"])
 def test_cwltool_and_streamflow_agree(tmp_path: Path, preset: str) -> None:
     work = generate(tmp_path / "template", preset)
     job = f"generated/{preset}/job.yml"
