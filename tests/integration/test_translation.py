@@ -176,7 +176,7 @@ def test_the_seam() -> None:
     assert parameters(QueueManagerConnector._remove_jobs) == ["self", "location", "jobs"]
     assert "self._scheduled_jobs[job_id] = location" in inspect.getsource(QueueManagerConnector.run)
     assert "self._scheduled_jobs = {}" in inspect.getsource(QueueManagerConnector.undeploy)
-    assert "get_inner_location(location)" in inspect.getsource(QueueManagerConnector.undeploy), "it removes jobs itself?"
+    assert "get_inner_location(location)" in inspect.getsource(QueueManagerConnector.undeploy)
     assert "self._connector = connector" in inspect.getsource(FutureConnector.deploy)
     assert parameters(RollbackFailureManager.__init__) == ["self", "context", "max_retries", "retry_delay"]
     assert "retry_request.version < self.max_retries" in inspect.getsource(RollbackFailureManager._update_request)
