@@ -6,15 +6,17 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import socket
 import struct
+import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from streamflow_io.runtime.certificate import Certificate
-from tests.node_support import TIMEOUT, Event, Job, Node, node, output
+from tests.node_support import TIMEOUT, Event, Job, Node, built, node, output
 from tests.stream_programs import READER, WRITER
 
 KEY = "00112233445566778899aabbccddeeff" * 2
@@ -73,6 +75,16 @@ class Pair:
             assert job.named("stream")[0]["bytes"] == pieces * size
         return consumers
 
+    def read_while_written(self) -> None:
+        """Lets a consumer read a first line, before which the producer does not write the last one."""
+        seen, fifo = self.one.base / "seen", self.two.base / "in" / "f"
+        path = self.path()
+        self.produce(f"echo first > {path}; while [ ! -e {seen} ]; do sleep 0.01; done; echo last >> {path}")
+        script = f"exec < {fifo}; read line && echo $line > {seen}; cat > {self.two.base}/rest"
+        assert self.two.shell("c", script, inputs=[self.link("p", fifo)]).wait() == 0
+        assert seen.read_text() == "first\n"
+        assert (self.two.base / "rest").read_text() == "last\n"
+
     def link(self, producer: str, target: Path | None, address: str | None = None) -> Event:
         """Returns the input of a job on the second node."""
         stream = self.two.link(producer, self.path(producer), target, address or self.one.address)
@@ -108,6 +120,20 @@ def set_certificate(run: Path, certificate: Certificate) -> None:
     """Writes the certificate of the run beside its key."""
     (run / "certificate.pem").write_bytes(certificate.certificate)
     (run / "certificate.key").write_bytes(certificate.key)
+
+
+def assert_failed(job: Job, reason: str, word: str) -> None:
+    """The job was ended because of its input, and says why."""
+    assert job.wait() == 75
+    found = job.exit()
+    assert (found["success"], found["reason"], found["input"]) == (False, reason, "in")
+    assert re.search(word, str(found["message"])), found["message"]
+
+
+def reach(address: str, key: Path, tls: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs ``sfio-node reach``."""
+    command = [str(built()), "reach", address, "--key", str(key), *(["--tls"] if tls else [])]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
 
 def parsed(address: str) -> tuple[str, int]:

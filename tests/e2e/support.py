@@ -84,11 +84,18 @@ class Site(Bench):
     def is_slurm(self) -> bool:
         return bool(self.deployment["type"] == "slurm")
 
+    def control(self, *words: str) -> str:
+        """What a command of Slurm prints."""
+        return self.laboratory.run(*words, **self.environment)
+
+    def queue(self) -> list[str]:
+        """The jobs of a Slurm, the oldest first."""
+        return sorted(self.control("squeue", "-h", "-o", "%i").split(), key=int)
+
     def cancel_jobs(self) -> list[str]:
         """End all jobs of a Slurm; return those that there were."""
-        jobs = self.laboratory.run("squeue", "-h", "-o", "%i", **self.environment).split()
-        if jobs:
-            self.laboratory.run("scancel", *jobs, **self.environment)
+        if jobs := self.queue():
+            self.control("scancel", *jobs)
         return jobs
 
     def streamflow_io(self, *arguments: str) -> Any:

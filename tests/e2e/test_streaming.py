@@ -16,6 +16,7 @@ from laboratories.hosts import ADDRESSES
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
 from tests.e2e.support import Site, apart
 from tests.e2e.test_laboratory import login
+from tests.node_support import wait_for as wait_until
 from tests.template_support import Template
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
@@ -210,17 +211,17 @@ def test_a_gang_is_submitted_together_and_a_reader_that_is_first_waits(slurm: Si
     """No job runs before both are in the queue; then the reader is let run first."""
     written = producer("note write; echo first > out.txt; echo second >> out.txt", {"mode": "no_update"})
     path = slurm.write(chain(written, consumer(f"note started; {READER}")), {}, io=True)
-    control(slurm, "scontrol", "update", "partitionname=all", "state=down")
+    slurm.control("scontrol", "update", "partitionname=all", "state=down")
     try:
         driver = slurm.start(path)
-        until(lambda: len(queue(slurm)) == 2, path)
-        first, _ = queue(slurm)
-        control(slurm, "scontrol", "hold", first)
-        control(slurm, "scontrol", "update", "partitionname=all", "state=up")
+        until(lambda: len(slurm.queue()) == 2, path)
+        first, _ = slurm.queue()
+        slurm.control("scontrol", "hold", first)
+        slurm.control("scontrol", "update", "partitionname=all", "state=up")
         until(lambda: "started" in (path.parent / "trace").read_text(), path)
-        control(slurm, "scontrol", "release", first)
+        slurm.control("scontrol", "release", first)
     finally:
-        control(slurm, "scontrol", "update", "partitionname=all", "state=up")
+        slurm.control("scontrol", "update", "partitionname=all", "state=up")
     ours = slurm.finish(driver, path)
     assert ours.ok, ours.errors
     assert ours.time("started") < ours.time("write") < ours.time("all")
@@ -269,44 +270,26 @@ def test_nothing_is_left_when_the_driver_ends(place: Site, number: signal.Signal
     assert not run.ok
     assert run.times("all") == []
     if place.is_slurm:
-        check_queue_is_empty(place)
+        wait_until(lambda: not place.queue(), "the end of jobs that were ended", 40)
     check_gone(place)
 
 
 def test_after_ctrl_c_nothing_waits_in_the_queue(slurm: Site) -> None:
     waiting = producer("note never; touch out.txt", {"mode": "no_update"})
     path = slurm.write(chain(waiting, consumer(READER)), {}, io=True)
-    control(slurm, "scontrol", "update", "partitionname=all", "state=down")
+    slurm.control("scontrol", "update", "partitionname=all", "state=down")
     try:
         driver = slurm.start(path)
-        until(lambda: len(queue(slurm)) == 2, path)
+        until(lambda: len(slurm.queue()) == 2, path)
         driver.send_signal(signal.SIGINT)
         run = slurm.finish(driver, path, 60)
-        assert queue(slurm) == []
+        assert slurm.queue() == []
     finally:
-        control(slurm, "scontrol", "update", "partitionname=all", "state=up")
+        slurm.control("scontrol", "update", "partitionname=all", "state=up")
     assert not run.ok
     assert "does not wrap" not in run.log
     assert run.times("never") == []
     check_gone(slurm)
-
-
-def control(site: Site, *words: str) -> str:
-    """What a command of Slurm prints."""
-    return site.laboratory.run(*words, **site.environment)
-
-
-def queue(site: Site) -> list[str]:
-    """The jobs in the queue of Slurm, the oldest first."""
-    return sorted(control(site, "squeue", "-h", "-o", "%i").split(), key=int)
-
-
-def check_queue_is_empty(site: Site) -> None:
-    """Jobs that are ended are there for a moment."""
-    limit = time.monotonic() + 40
-    while queue(site):
-        assert time.monotonic() < limit
-        time.sleep(0.1)
 
 
 def until(condition: Callable[[], bool], path: Path) -> None:

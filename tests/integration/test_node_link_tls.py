@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import ssl
 import subprocess
@@ -13,8 +12,21 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.runtime.certificate import Certificate
-from tests.link_support import HELLO, KEY, MAGIC, Pair, Peer, Proxy, frame, pair, parsed, set_certificate
-from tests.node_support import Job, built, node, wait_for
+from tests import link_support
+from tests.link_support import (
+    HELLO,
+    KEY,
+    MAGIC,
+    Pair,
+    Peer,
+    Proxy,
+    assert_failed,
+    frame,
+    pair,
+    parsed,
+    set_certificate,
+)
+from tests.node_support import built, node, wait_for
 from tests.stream_programs import SPEEDS
 
 CERTIFICATE = Certificate.make()
@@ -26,17 +38,8 @@ def nodes(tmp_path: Path) -> Iterator[Pair]:
         yield running
 
 
-def assert_refused(job: Job, word: str) -> None:
-    """The job was ended because its input cannot be had, and says why."""
-    assert job.wait() == 75
-    found = job.exit()
-    assert (found["success"], found["reason"], found["input"]) == (False, "producer", "in")
-    assert re.search(word, str(found["message"])), found["message"]
-
-
 def reach(address: str, key: Path, tls: bool = True) -> tuple[int, str]:
-    command = [str(built()), "reach", address, "--key", str(key), *(["--tls"] if tls else [])]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    result = link_support.reach(address, key, tls)
     return result.returncode, result.stderr
 
 
@@ -57,14 +60,7 @@ def test_speeds(nodes: Pair, pieces: int, size: int, pause: float, reader_size: 
 
 
 def test_bytes_arrive_while_the_producer_runs(nodes: Pair) -> None:
-    seen = nodes.one.base / "seen"
-    nodes.produce(
-        f"echo first > {nodes.path()}; while [ ! -e {seen} ]; do sleep 0.01; done; echo last >> {nodes.path()}"
-    )
-    fifo = nodes.two.base / "in" / "f"
-    script = f"exec < {fifo}; read line && echo $line > {seen}; cat > {nodes.two.base}/rest"
-    assert nodes.two.shell("c", script, inputs=[nodes.link("p", fifo)]).wait() == 0
-    assert (seen.read_text(), (nodes.two.base / "rest").read_text()) == ("first\n", "last\n")
+    nodes.read_while_written()
 
 
 def test_a_consumer_that_wants_no_more(nodes: Pair) -> None:
@@ -81,7 +77,7 @@ def test_a_failure_is_no_end(nodes: Pair) -> None:
     producer = nodes.write(20, 10_000, 0.005, code=3)
     consumer = nodes.read()
     assert producer.wait() == 3
-    assert_refused(consumer, "")
+    assert_failed(consumer, "producer", "")
     assert not nodes.has_seen_an_end()
 
 
@@ -160,7 +156,7 @@ def test_another_certificate_is_refused(nodes: Pair) -> None:
     assert reach(nodes.one.address, nodes.two.run / "key") == (0, "")
     set_certificate(nodes.two.run, Certificate.make())
     begun = time.monotonic()
-    assert_refused(nodes.read(), "it has another certificate than that of the run")
+    assert_failed(nodes.read(), "producer", "it has another certificate than that of the run")
     assert time.monotonic() - begun < 20
     assert not nodes.has_seen_an_end()
     code, message = reach(nodes.one.address, nodes.two.run / "key")
@@ -184,7 +180,7 @@ def test_without_its_files_it_says_which(nodes: Pair, missing: str) -> None:
     code, message = reach(nodes.one.address, nodes.two.run / "key")
     assert (code, missing in message, "nothing of" in message) == (1, True, False)
     (nodes.two.run / missing).unlink()
-    assert_refused(nodes.read(), missing)
+    assert_failed(nodes.read(), "producer", missing)
 
 
 @pytest.mark.parametrize(

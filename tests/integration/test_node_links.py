@@ -30,10 +30,12 @@ from tests.link_support import (
     Pair,
     Peer,
     Proxy,
+    assert_failed,
     frame,
     pair,
+    reach,
 )
-from tests.node_support import TIMEOUT, Job, Node, built, node, wait_for
+from tests.node_support import TIMEOUT, Node, built, node, wait_for
 from tests.stream_programs import SPEEDS
 
 OTHER_KEY = "ff" * 32
@@ -43,19 +45,6 @@ OTHER_KEY = "ff" * 32
 def nodes(tmp_path: Path) -> Iterator[Pair]:
     with pair(tmp_path) as running:
         yield running
-
-
-def assert_failed(job: Job, reason: str, word: str) -> None:
-    """The job was ended because of its input, and says why."""
-    assert job.wait() == 75
-    found = job.exit()
-    assert (found["success"], found["reason"], found["input"]) == (False, reason, "in")
-    assert re.search(word, str(found["message"])), found["message"]
-
-
-def reach(address: str, key: Path) -> subprocess.CompletedProcess[str]:
-    command = [str(built()), "reach", address, "--key", str(key)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
 
 @SPEEDS
@@ -78,15 +67,7 @@ def test_a_large_file(nodes: Pair) -> None:
 
 
 def test_bytes_arrive_while_the_producer_runs(nodes: Pair) -> None:
-    seen = nodes.one.base / "seen"
-    nodes.produce(
-        f"echo first > {nodes.path()}; while [ ! -e {seen} ]; do sleep 0.01; done; echo last >> {nodes.path()}"
-    )
-    fifo = nodes.two.base / "in" / "f"
-    script = f"exec < {fifo}; read line && echo $line > {seen}; cat > {nodes.two.base}/rest"
-    assert nodes.two.shell("c", script, inputs=[nodes.link("p", fifo)]).wait() == 0
-    assert seen.read_text() == "first\n"
-    assert (nodes.two.base / "rest").read_text() == "last\n"
+    nodes.read_while_written()
 
 
 def test_consumer_first(nodes: Pair) -> None:
