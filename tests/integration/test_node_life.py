@@ -154,6 +154,13 @@ def test_signals_cancel_the_whole_tree(runtime: Node, name: str) -> None:
     assert job.processes() == []
 
 
+def program(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 @pytest.mark.parametrize("outputs", [True, False], ids=["watching", "plain"])
 @pytest.mark.parametrize("way", ["request", "file"])
 def test_cancel(runtime: Node, way: str, outputs: bool) -> None:
@@ -161,6 +168,8 @@ def test_cancel(runtime: Node, way: str, outputs: bool) -> None:
     watched = [output(runtime.base / "out", "*")] if outputs else []
     job = runtime.shell("j", TREE.format(ready), outputs=watched)
     wait_for(ready.exists, "the tree")
+    # One that is forked just then gets no signal but the last.
+    wait_for(lambda: list(map(program, job.processes())).count("sleep") == 4, "all of the tree")
     began = time.monotonic()
     if way == "request":
         runtime.request('{"cancel":"j"}')
