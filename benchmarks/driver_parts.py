@@ -122,6 +122,7 @@ def io_task_admission(cluster: Cluster) -> StorageAdmission:
         RememberedLimits(Path(), {}),
         more_jobs=lambda _: True,
         arrived=lambda _: 1,
+        wake=lambda: None,
         record=lambda _: None,
     )
 

@@ -91,7 +91,9 @@ def _notes(streamflow_file: Path) -> tuple[str, ...]:
     scheduler = read_scheduler_config(streamflow_file)
     if scheduler is None or scheduler.annotations is None:
         return ()
-    return (f"{streamflow_file.name} names {scheduler.annotations}: take over from it what is to hold besides.",)
+    named = scheduler.annotations
+    files = ", ".join(named.values()) if isinstance(named, dict) else named
+    return (f"{streamflow_file.name} names {files}: take over from it what is to hold besides.",)
 
 
 def _output_error(output: Path, message: str, allowed: str) -> HintErrors:

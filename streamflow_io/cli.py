@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import sys
@@ -94,6 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :return: 0 only if all is well, 1 if not, 2 if the command line is wrong
     :raises SystemExit: with the same codes; with 1 if the output was closed before all was written (`| head -1`)
     """
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files are bytes: those that are no UTF-8 are shown as they are.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="surrogateescape")
     argv = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="streamflow-io", description="I/O-aware CWL workflows for StreamFlow")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

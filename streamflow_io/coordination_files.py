@@ -12,7 +12,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from .coordination.capio_cl import read_capio_cl
 from .coordination.configuration import Configuration
 from .hints.errors import HintError, HintErrors
-from .hints.files import parse, plain, source_of
+from .hints.files import plain, source_of
+from .hints.yaml_text import parse
 
 _ALLOWED = "a CAPIO-CL file, in JSON"
 

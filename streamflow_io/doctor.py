@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .examination import Finding, ThisMachine, examine
+from .javascript import find_engine
 from .runtime import EmbeddedRuntime, NodeRuntimeError, find_sfio_node
 from .telemetry.directories import data_directory
 
@@ -93,7 +94,7 @@ def run(arguments: argparse.Namespace) -> Diagnosis:
     findings = [_plugin(), _runtime()]
     if findings[-1].works:
         findings += asyncio.run(_examine(arguments.workdir))
-    return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _report()))
+    return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _javascript(), _report()))
 
 
 def _plugin() -> Finding:
@@ -155,6 +156,14 @@ def _data_directory() -> Finding:
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     works = os.access(existing, os.W_OK | os.X_OK)
     return Finding("data directory", works, f"{directory}: learned limits and telemetry", otherwise)
+
+
+def _javascript() -> Finding:
+    engine = find_engine()
+    if engine is not None:
+        return Finding("JavaScript", True, f"{engine} evaluates expressions of CWL")
+    otherwise = "workflows with JavaScript fail, with plain StreamFlow, too: install Node.js"
+    return Finding("JavaScript", None, "no Node.js on PATH", otherwise)
 
 
 def _report() -> Finding:

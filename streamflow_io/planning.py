@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,26 @@ import cwl_utils.parser.utils
 from cwl_utils.errors import GraphTargetMissingException
 from rich.console import Console
 from rich.table import Table
-from ruamel.yaml.error import YAMLError
-from schema_salad.exceptions import ValidationException
 from streamflow.config.config import WorkflowConfig
-from streamflow.config.validator import SfValidator
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.ext.utils import load_extensions
 from streamflow.log_handler import logger
 from streamflow.main import build_context
 
-from .coordination import Delivery, Gang, Site, SiteKind, Step, StreamEdge
+from .coordination import Delivery, Site, SiteKind, Step, StreamEdge
 from .hints import HintError, HintErrors, SchedulerConfig, read_scheduler_config
+from .hints.cwl import UnreadableError, load
+from .hints.rules import check_both_ends
+from .hints.yaml_text import TooMuchError
+from .javascript import missing_engine
+from .refusals import is_ours, said
 from .runtime import EmbeddedRuntime, NodeRuntimeError
-from .scheduling.checks import StepStorage, StepStorages
+from .scheduling.checks import StepStorage
 from .scheduling.scheduler import IOAwareScheduler
+from .streamflow_file import read_streamflow_file
+from .streaming._streamflow import cwl_files
 from .streaming.translator import InvalidHintsException, IOAwareTranslator, Plan
+from .validation import run_cwltool
 
 
 @dataclass(frozen=True)
@@ -37,10 +42,14 @@ class Plans:
     """The plans of all CWL workflows of a StreamFlow file, by name.
 
     :ivar inactive: why nothing of this will be done, if so
+    :ivar warnings: what will not be as somebody may have meant it, by workflow
+    :ivar capio: what is to be known of `runtime: capio`, if that is asked for
     """
 
     inactive: str | None
     plans: Mapping[str, Plan]
+    warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    capio: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -49,15 +58,20 @@ class Plans:
     def to_json(self) -> dict[str, Any]:
         return {
             "inactive": self.inactive,
+            "capio": self.capio,
             "workflows": {
                 name: {
                     "steps": {
-                        path: {"cores": step.cores, **site_to_json(step.site)} for path, step in plan.steps.items()
+                        path: {"cores": step.cores, "memory": step.memory, **site_to_json(step.site)}
+                        for path, step in plan.steps.items()
                     },
                     "edges": [_edge_to_json(edge) for edge in plan.edges],
-                    "gangs": [vars(gang) for gang in plan.gangs],
+                    "gangs": [
+                        {**vars(gang), "apart": plan.apart.get(number)} for number, gang in enumerate(plan.gangs)
+                    ],
+                    "impossible": dict(plan.impossible),
                     "storages": [vars(step) for step in plan.storages.steps] if plan.storages else [],
-                    "warnings": list(plan.storages.warnings) if plan.storages else [],
+                    "warnings": list(self.warnings.get(name, ())),
                 }
                 for name, plan in self.plans.items()
             },
@@ -71,9 +85,15 @@ class Plans:
             if plan.edges:
                 console.print(_edges(plan.edges))
             if plan.gangs:
-                console.print(_gangs(plan.gangs))
-            if plan.storages is not None:
-                _show_storages(console, plan.storages)
+                console.print(_gangs(plan))
+            for step, why in plan.impossible.items():
+                console.print(f"No job of {step} can start: {why}", style="red", markup=False, soft_wrap=True)
+            if plan.storages is not None and plan.storages.steps:
+                console.print(_storages(plan.storages.steps))
+            for warning in self.warnings.get(name, ()):
+                console.print(warning, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        if self.capio is not None:
+            console.print(f"`runtime: capio`: {self.capio}", markup=False, style="yellow")
         if self.inactive is not None:
             console.print(f"Nothing of this will be done: {self.inactive}", markup=False, style="yellow")
 
@@ -95,12 +115,22 @@ def plan_file(path: Path) -> Plans:
     scheduler = read_scheduler_config(path)
     logger.disabled = True  # The plan tells what the log would.
     try:
-        return Plans(_inactive(scheduler), asyncio.run(_plans(path.resolve(), scheduler is not None)))
+        plans = asyncio.run(_plans(path.resolve(), scheduler is not None))
+        return Plans(
+            _inactive(scheduler),
+            {name: plan for name, (plan, _) in plans.items()},
+            {name: warnings for name, (_, warnings) in plans.items()},
+            _capio(scheduler),
+        )
     except InvalidHintsException as error:
         raise error.mistakes from None
-    except WorkflowDefinitionException as error:
+    except HintErrors:
+        raise
+    except (WorkflowDefinitionException, KeyError, TypeError, AttributeError) as error:
+        if is_ours(error):
+            raise
         raise HintErrors(
-            [HintError(str(path), None, "StreamFlow file", str(error), "a valid StreamFlow file")]
+            [HintError(str(path), None, "StreamFlow file", said(error), "a valid StreamFlow file")]
         ) from None
     finally:
         logger.disabled = False
@@ -121,9 +151,20 @@ def _inactive(scheduler: SchedulerConfig | None) -> str | None:
     return None
 
 
-async def _plans(path: Path, active: bool) -> dict[str, Plan]:
+def _capio(scheduler: SchedulerConfig | None) -> str | None:
+    from .streaming.capio_choice import UNCHECKED
+
+    if scheduler is None or scheduler.runtime != "capio":
+        return None
+    if not scheduler.capio_unchecked:
+        return f"the embedded node runtime is used for all: {UNCHECKED}"
+    return "what streams between files with fixed names goes through CAPIO, and is compared with nothing"
+
+
+async def _plans(path: Path, active: bool) -> dict[str, tuple[Plan, tuple[str, ...]]]:
+    """The plans of all workflows, each with what to warn of."""
     load_extensions()
-    config = SfValidator().validate_file(str(path))
+    config = read_streamflow_file(path)
     config["path"] = str(path)
     # Nothing is kept: the user's database is not touched.
     config["database"] = {"type": "default", "config": {"connection": ":memory:"}}
@@ -137,20 +178,37 @@ async def _plans(path: Path, active: bool) -> dict[str, Plan]:
         await context.close()
 
 
-def _plan(workflow: WorkflowConfig, context: Any, path: Path) -> Plan:
-    file = _located(workflow.config["file"], path)
-    settings = workflow.config.get("settings")
-    inputs_path = None if settings is None else _located(settings, path)
+def _plan(workflow: WorkflowConfig, context: Any, path: Path) -> tuple[Plan, tuple[str, ...]]:
+    file, inputs_path = cwl_files(workflow, context)
     try:
         return _translated(workflow, context, path, file, inputs_path)
-    except (ValidationException, YAMLError, GraphTargetMissingException, OSError) as error:
-        command = shlex.join(["streamflow-io", "validate", file, *([inputs_path] if inputs_path else [])])
-        allowed = f"a valid workflow and job; `{command}` says more"
-        raise HintErrors([HintError(file, None, "CWL", str(error), allowed)]) from None
+    except (InvalidHintsException, HintErrors):
+        raise
+    except (TooMuchError, UnreadableError) as error:
+        raise HintErrors([HintError(file, None, "CWL", str(error), "a workflow that can be read")]) from None
+    except Exception as error:  # Whatever cwl_utils and StreamFlow raise for what they cannot use.
+        raise HintErrors([_refusal(error, file, inputs_path)]) from None
 
 
-def _translated(workflow: WorkflowConfig, context: Any, path: Path, file: str, inputs_path: str | None) -> Plan:
-    definition = cwl_utils.parser.load_document_by_uri(file)
+def _refusal(error: Exception, file: str, inputs_path: str | None) -> HintError:
+    """What is wrong with a workflow: cwltool knows it better than what cwl_utils or StreamFlow stumble on.
+
+    :raises Exception: the error itself, if it is our own
+    """
+    valid, messages = True, tuple[str, ...]()
+    if not isinstance(error, OSError | GraphTargetMissingException) and "://" not in file:  # It knows no more of these.
+        valid, messages = run_cwltool(file, inputs_path, with_our_schema=False)
+    if valid and is_ours(error):
+        raise error
+    message = said(error) if valid or not messages else "\n".join(messages)
+    command = shlex.join(["streamflow-io", "validate", file, *([inputs_path] if inputs_path else [])])
+    return HintError(file, None, "CWL", message, f"a valid workflow and job; `{command}` says more")
+
+
+def _translated(
+    workflow: WorkflowConfig, context: Any, path: Path, file: str, inputs_path: str | None
+) -> tuple[Plan, tuple[str, ...]]:
+    definition = cwl_utils.parser.load_document_by_uri(file) if "://" in file else load(file)
     inputs: dict[str, Any] = {}
     if inputs_path is not None:
         inputs = cwl_utils.parser.utils.load_inputfile_by_uri(
@@ -165,8 +223,19 @@ def _translated(workflow: WorkflowConfig, context: Any, path: Path, file: str, i
         cwl_inputs_path=inputs_path,
         workflow_config=workflow,
     )
+    scripts = missing_engine(definition)  # Before StreamFlow changes the document.
     translator.translate()
-    return translator.plan
+    return translator.plan, _warnings(translator.plan, scripts)
+
+
+def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
+    edges = [
+        ((route.output.step, route.output.port), (route.consumer.step, route.consumer.port))
+        for route in plan.routes
+        if route.consumer is not None and {route.output.step, route.consumer.step} <= plan.annotations.keys()
+    ]
+    told = [*check_both_ends(plan.annotations, edges), *scripts]
+    return tuple(error.message for error in told) + (plan.storages.warnings if plan.storages else ())
 
 
 class _Planner(IOAwareTranslator):
@@ -176,10 +245,6 @@ class _Planner(IOAwareTranslator):
 
     def may_have_hints(self, scheduler: IOAwareScheduler) -> bool:
         return True
-
-
-def _located(name: str, streamflow_file: Path) -> str:
-    return name if "://" in name else str(streamflow_file.parent / name)
 
 
 def site_to_json(site: Site) -> dict[str, Any]:
@@ -245,21 +310,20 @@ def _sites(steps: Mapping[str, Step]) -> Table:
     return table
 
 
-def _gangs(gangs: tuple[Gang, ...]) -> Table:
-    table = Table(title="Gangs: steps that run at the same time", title_justify="left")
-    for column in ("steps", "needs cores for", "cores"):
+def _gangs(plan: Plan) -> Table:
+    title = "Gangs: steps that run at the same time"
+    table = Table(title=title if not plan.apart else f"{title}, but where it is said", title_justify="left")
+    for column in ("steps", "needs cores for", "cores", *(["at the same time"] if plan.apart else [])):
         table.add_column(column, overflow="fold")
-    for gang in gangs:
+    for number, gang in enumerate(plan.gangs):
         cores = "known at run time" if gang.cores is None else f"{gang.cores:g}"
-        table.add_row("\n".join(gang.steps), "\n".join(gang.heads), cores)
+        table.add_row(
+            "\n".join(gang.steps),
+            "\n".join(gang.heads),
+            cores,
+            *([plan.apart.get(number, "yes")] if plan.apart else []),
+        )
     return table
-
-
-def _show_storages(console: Console, storages: StepStorages) -> None:
-    if storages.steps:
-        console.print(_storages(storages.steps))
-    for warning in storages.warnings:
-        console.print(warning, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _storages(steps: tuple[StepStorage, ...]) -> Table:

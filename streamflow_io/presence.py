@@ -47,7 +47,7 @@ def can_have_hints(document: CWLObject) -> bool:
             if _has_traces(fetcher, file):
                 return True
             ahead += [fetcher.urljoin(file, run) for run in _runs_in(fetcher.fetch_text(file))]
-    except (ValidationException, YAMLError, OSError, ValueError):
+    except (ValidationException, YAMLError, OSError, ValueError, RecursionError):
         return True
     return False
 
@@ -74,11 +74,15 @@ def _runs_in(text: str) -> Iterator[str]:
     if "run" not in text:
         return
     try:
-        ahead = [json.loads(text)]  # Packed workflows are large, and YAML is slow.
+        document = json.loads(text)  # Packed workflows are large, and YAML is slow.
     except ValueError:
-        ahead = [YAML(typ="safe").load(text)]
+        document = YAML(typ="safe").load(text)
+    ahead, seen = [document], set[int]()
     while ahead:
         node = ahead.pop()
+        if id(node) in seen:  # an alias: the text is a stranger's, and may have many
+            continue
+        seen.add(id(node))
         if isinstance(node, dict):
             ahead += node.values()
             if isinstance(run := node.get("run"), str):

@@ -17,15 +17,16 @@ from urllib.parse import urldefrag
 
 from rich.console import Console
 from rich.table import Table
-from ruamel.yaml.error import YAMLError
-from schema_salad.exceptions import ValidationException
 
 from . import hints
 from .cli import show_errors
 from .hints import HintError, HintErrors, Located, StepAnnotations
 from .hints.inheritance import port_path
-from .hints.rules import check_streamable
+from .hints.rules import check_both_ends, check_streamable
 from .hints.schemas import SALAD_URI, add_hint_classes, salad_schema
+from .hints.yaml_text import TooMuchError
+from .javascript import missing_engine
+from .refusals import is_ours, said
 
 # cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
 CWLObject = Any
@@ -69,7 +70,8 @@ class Validation:
             console.print(message, markup=False, highlight=False, soft_wrap=True)
         show_errors(console, self.errors)
         for warning in self.warnings:
-            text = f"{os.path.relpath(warning.file)}:{warning.line}: {warning.field}\n  warning: {warning.message}"
+            place = "" if warning.line is None else f":{warning.line}"
+            text = f"{os.path.relpath(warning.file)}{place}: {warning.field}\n  warning: {warning.message}"
             console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
         if self.ok and any(self.steps.values()):
             console.print(_table(self.steps))
@@ -100,28 +102,31 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
     :param annotations: the path of an annotations file
     :return: all mistakes; never an exception for a mistake of the user
     """
-    from cwl_utils.errors import GraphTargetMissingException
+    from .hints.cwl import UnreadableError, load
 
-    from .hints.cwl import load
-
+    document = None
     try:
         document = load(workflow)
-    except OSError as error:
-        return Validation(workflow, False, (f"{workflow}: {error.strerror}",))
-    except (ValidationException, YAMLError, GraphTargetMissingException) as error:
-        _, messages = run_cwltool(workflow, job)
-        return Validation(workflow, False, messages or (str(error),))
-    try:
         steps = hints.resolve(document, annotations)
+    except (TooMuchError, UnreadableError) as error:
+        # Others would try, and not end.
+        return Validation(workflow, False, (str(error),))
     except HintErrors as mistakes:
+        if document is None:
+            return Validation(workflow, False, (), mistakes.errors)
         # Without the schema: it would tell some of them once more, with less of what is allowed.
         cwl_valid, messages = run_cwltool(workflow, job, document.cwlVersion, with_our_schema=False)
         return Validation(workflow, cwl_valid, messages, mistakes.errors)
-    except (ValidationException, YAMLError, OSError) as error:  # in a file that `run` names
-        _, messages = run_cwltool(workflow, job, document.cwlVersion)
-        return Validation(workflow, False, messages or (str(error),))
+    except Exception as error:  # Whatever cwl_utils raises for what it cannot read.
+        if document is None and isinstance(error, OSError):
+            return Validation(workflow, False, (f"{workflow}: {error.strerror}",))
+        valid, messages = run_cwltool(workflow, job)
+        if valid and is_ours(error):
+            raise
+        return Validation(workflow, False, messages if messages and not valid else (f"{workflow}: {said(error)}",))
     cwl_valid, messages = run_cwltool(workflow, job, document.cwlVersion)
-    warnings = check_streamable(steps, _edges(document, steps)) if cwl_valid else ()
+    edges = list(_edges(document, steps)) if cwl_valid else []
+    warnings = [*check_streamable(steps, edges), *check_both_ends(steps, edges), *missing_engine(document)]
     return Validation(workflow, cwl_valid, messages, (), tuple(warnings), steps)
 
 
@@ -129,22 +134,21 @@ def _edges(
     document: CWLObject, steps: Mapping[str, StepAnnotations]
 ) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
     """The inputs of tools that get the outputs of tools, also from and to within subworkflows."""
-    if not any(step.streaming for step in steps.values()):
+    if not any(step.streaming or step.streamable_inputs or step.streamable_outputs for step in steps.values()):
         return
     next_ports: dict[Port, list[Port]] = {}
     _connect(document, "/", next_ports)
-    for path, step in steps.items():
-        for output in step.streaming:
-            seen: set[Port] = set()
-            ahead = [(path, "out", output)]
-            while ahead:
-                port = ahead.pop()
-                if port in seen:
-                    continue
-                seen.add(port)
-                ahead += next_ports.get(port, ())
-                if port[0] in steps and port[1] == "in":
-                    yield (path, output), (port[0], port[2])
+    for path, kind, output in [port for port in next_ports if port[0] in steps]:
+        seen: set[Port] = set()
+        ahead = [(path, kind, output)] if kind == "out" else []
+        while ahead:
+            port = ahead.pop()
+            if port in seen:
+                continue
+            seen.add(port)
+            ahead += next_ports.get(port, ())
+            if port[0] in steps and port[1] == "in":
+                yield (path, output), (port[0], port[2])
 
 
 def _connect(process: CWLObject, path: str, next_ports: dict[Port, list[Port]]) -> None:
@@ -203,6 +207,7 @@ def _located(hint: Located[object], content: dict[str, Any]) -> dict[str, Any]:
 
 # What cwltool says of every URN (our own rules check the classes that it does not know), and traces of its loader.
 _NOISE = re.compile(r"scheme 'urn'|prefix 'urn'|^failed$|^loader is \d+$")
+_SORRY = "I'm sorry, I couldn't load this CWL file.\nThe error was: "
 # schema-salad wraps its messages into a column to the right of the path, however long that is.
 _CONTINUED = re.compile(r"\n {12,}")
 
@@ -214,7 +219,7 @@ class _Collector(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage().replace(", try again with --debug for more information", "").rstrip()
-        message = _CONTINUED.sub(" ", message)
+        message = _CONTINUED.sub(" ", message).removeprefix(_SORRY)
         if record.levelno >= logging.WARNING and _NOISE.search(message) is None:
             self.messages.append(message)
 
@@ -242,13 +247,17 @@ def run_cwltool(
         arguments = arg_parser().parse_args([*options, workflow, *([job] if job is not None else [])])
         context = LoadingContext(vars(arguments))
         context.fetcher_constructor = Fetcher
-        code = main(
-            args=arguments,
-            stdout=io.StringIO(),
-            logger_handler=collector,
-            loadingContext=context,
-            custom_schema_callback=lambda: _use_schema(version, with_our_schema),
-        )
+        try:
+            code = main(
+                args=arguments,
+                stdout=io.StringIO(),
+                logger_handler=collector,
+                loadingContext=context,
+                custom_schema_callback=lambda: _use_schema(version, with_our_schema),
+            )
+        except Exception as error:  # Of its own: it means to catch all.
+            code = 1
+            collector.messages.append(f"{workflow}: {said(error)}")
     return code == 0, tuple(dict.fromkeys(collector.messages))
 
 

@@ -219,7 +219,7 @@ class Peer:
 
     def ask(self, path: Path, job: str = "p", port: str = "out", offset: int = 0, stream: str = "5f") -> None:
         """Asks for a stream."""
-        wanted = {"stream": stream, "job": job, "port": port, "path": str(path), "offset": offset}
+        wanted = {"stream": stream, "job": job, "port": port, "path": str(path), "offset": offset, "verify": "full"}
         self.send(frame(REQUEST, json.dumps(wanted).encode()))
 
     def collect(self) -> tuple[bytes, int, bytes]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from streamflow_io.scheduling.admission import Admission
 from streamflow_io.scheduling.demand import Demand, Grant, Request
-from streamflow_io.scheduling.learner import Chosen, EpochEnded, Reason
+from streamflow_io.scheduling.epochs import EpochEnded
+from streamflow_io.scheduling.learner import Chosen, Reason
 from streamflow_io.scheduling.learners import LearningEvent
 from streamflow_io.scheduling.observations import Observation
 
@@ -37,13 +39,14 @@ class Disk:
 
 @dataclass
 class Task:
-    """:ivar megabytes: what it writes; :ivar arrival: when it is ready, s"""
+    """:ivar megabytes: what it writes; :ivar arrival: when it is ready, s; :ivar home: the location of its input"""
 
     name: str
     demand: Demand
     megabytes: float
     arrival: float = 0.0
     fails: bool = False
+    home: str | None = None
 
 
 @dataclass
@@ -100,7 +103,8 @@ def simulate(
     def submit(step: str) -> None:
         task = ready[step].popleft()
         left[step] -= 1
-        admission.submit(Request(task.name, task.demand), now, len(ready[step]) if in_turn else 0)
+        preferred = () if task.home is None else (task.home,)
+        admission.submit(Request(task.name, task.demand, preferred), now, len(ready[step]) if in_turn else 0)
 
     def decide() -> None:
         while grants := admission.decide(now):
@@ -138,6 +142,59 @@ def simulate(
         each(now)
     outcome.seconds = now
     return outcome
+
+
+@dataclass(frozen=True)
+class Work:
+    """Tasks that compute and then write what they have, on nodes with cores and a disk of their own.
+
+    :ivar seconds: how long each task computes, in the order of their start; the first core that is free takes the next
+    """
+
+    nodes: int
+    cores: int
+    disk: Disk
+    megabytes: float
+    seconds: Sequence[float]
+
+    def on_cores(self) -> float:
+        """Seconds until all has been written, when a task writes on the core where it has computed."""
+        computing = [(0.0, node) for node in range(self.nodes) for _ in range(self.cores)]
+        heapq.heapify(computing)
+        left: list[list[float]] = [[] for _ in range(self.nodes)]
+        tasks, now = deque(self.seconds), 0.0
+        while computing or any(left):
+            rates = [self.disk.rate(len(writing)) if writing else 0.0 for writing in left]
+            ends = [min(writing) / rate for writing, rate in zip(left, rates, strict=True) if writing]
+            step = min([*ends, *(time - now for time, _ in computing[:1])])
+            now += step
+            for node, writing in enumerate(left):
+                after = [megabytes - step * rates[node] for megabytes in writing]
+                left[node] = [megabytes for megabytes in after if megabytes > 1e-9]
+                for _ in range(len(after) - len(left[node])):
+                    heapq.heappush(computing, (now, node))
+            while computing and computing[0][0] <= now:
+                _, node = heapq.heappop(computing)
+                # What is negative is a core that begins; what is computed is written.
+                if node >= 0 and tasks:
+                    heapq.heappush(computing, (now + tasks.popleft(), ~node))
+                elif node < 0:
+                    left[~node].append(self.megabytes)
+        return now
+
+    def as_io_tasks(self, demand: Demand) -> list[Task]:
+        """The I/O tasks that write, in order of arrival: each core goes on with the next task to compute."""
+        cores = [(0.0, node) for node in range(self.nodes) for _ in range(self.cores)]
+        heapq.heapify(cores)
+        written: list[tuple[float, int]] = []
+        for seconds in self.seconds:
+            begin, node = heapq.heappop(cores)
+            heapq.heappush(cores, (begin + seconds, node))
+            written.append((begin + seconds, node))
+        return [
+            Task(f"{demand.step}/{number}", demand, self.megabytes, arrival, home=f"n{node}")
+            for number, (arrival, node) in enumerate(sorted(written))
+        ]
 
 
 def _storage(grant: Grant) -> str:

@@ -103,6 +103,7 @@ class FakeScheduler:
         self.streaming_jobs = StreamingJobs()
         self.reach = Reach(cast(Any, self))
         self.capio = None
+        self.config = SimpleNamespace(verify="full")
 
     async def node_runtime(self, job_name: str) -> NodeRuntime:
         (location,) = self.get_locations(job_name)
@@ -139,6 +140,9 @@ class FakeScheduler:
 
     happened = measured
 
+    def fails(self, job_name: str, reason: str) -> None:
+        pass
+
 
 class FakeStep:
     """A step with one output, `out.txt`.
@@ -156,7 +160,9 @@ class FakeStep:
         self.early_outputs = (EarlyOutput(port="out", kind=OutputKind.FILE, rules=(rule,), deliveries=deliveries),)
         processor = CWLCommandOutputProcessor("out", cast(Any, None), token_type="File", glob="out.txt", single=True)
         self.output_processors = {"out": processor}
-        self.command = SimpleNamespace(success_codes=None, failure_codes=None, execute=self._execute)
+        self.command = SimpleNamespace(
+            success_codes=None, failure_codes=None, initial_work_dir=None, execute=self._execute
+        )
         self.delivered: list[str] = []
         self.tokens: dict[str, Token] = {}
 
@@ -174,7 +180,7 @@ class FakeStep:
         return CWLCommandOutput(result, Status.COMPLETED if code == 0 else Status.FAILED)
 
     async def collect(self, job: Job, *_: Any) -> dict[str, Token]:
-        value = {**file_value(f"{job.output_directory}/out.txt", None), "checksum": "sha1$0", "size": 1}
+        value = {**file_value(f"{job.output_directory}/out.txt"), "checksum": "sha1$0", "size": 1}
         return {"out": Token(value)}
 
     async def deliver_regular(self, job: Job, tokens: dict[str, Token]) -> None:
@@ -188,7 +194,7 @@ class FakeStep:
 
 def stream_token(job: str = "/a/0", **source: Any) -> StreamToken:
     """A stream of `out.txt`."""
-    return StreamToken(file_value("/out/out.txt", None), StreamSource(job, "out", "out.txt", **source))
+    return StreamToken(file_value("/out/out.txt"), StreamSource(job, "out", "out.txt", **source))
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -18,15 +18,15 @@ pub enum Fact {
     Gone,
 }
 
-/// What follows for the driver; `port` is the index of the output. `Fewer`: the job has ended with fewer files than a rule
-/// counted on.
+/// What follows for the driver; `port` is the index of the output. `Unmet`: the job has ended before what a rule waits
+/// for, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     Opened { port: usize, path: PathBuf },
     Closed { port: usize, path: PathBuf, closes: u32 },
     Committed { port: usize, path: PathBuf },
     Complete { port: usize },
-    Fewer { port: usize, promised: u64, found: u64 },
+    Unmet { port: usize, why: String },
 }
 
 #[derive(Debug, Default)]
@@ -83,24 +83,35 @@ impl Tracker {
     }
 
     pub fn observe(&mut self, path: &Path, fact: Fact) -> Vec<Decision> {
+        self.observe_all(&[path.to_owned()], fact)
+    }
+
+    /// Observes the same of several files: an output that is complete with some of them has all of them.
+    pub fn observe_all(&mut self, paths: &[PathBuf], fact: Fact) -> Vec<Decision> {
         let mut decisions = Vec::new();
+        for path in paths {
+            self.note(path, fact, &mut decisions);
+        }
+        self.propagate(&mut decisions);
+        decisions
+    }
+
+    fn note(&mut self, path: &Path, fact: Fact, decisions: &mut Vec<Decision>) {
         for port in 0..self.outputs.len() {
             if fact == Fact::Gone {
                 self.outputs[port].remove(path);
                 continue;
             }
             let Some(rule) = self.outputs[port].output.rule_of(path) else { continue };
-            self.open(port, path, rule, &mut decisions);
+            self.open(port, path, rule, decisions);
             if fact == Fact::Closed {
-                self.close(port, path, &mut decisions);
+                self.close(port, path, decisions);
             }
         }
         let of_an_output = || self.outputs.iter().any(|tracked| tracked.output.rule_of(path).is_some());
         if fact == Fact::Closed && !of_an_output() {
             self.meet(path);
         }
-        self.propagate(&mut decisions);
-        decisions
     }
 
     /// How often `path` was closed, where its closes count.
@@ -116,6 +127,7 @@ impl Tracker {
     /// The job has ended with a success code and left these files: all of them are committed.
     pub fn finish(&mut self, existing: &[PathBuf]) -> Vec<Decision> {
         let mut decisions = Vec::new();
+        let unmet: Vec<_> = self.outputs.iter().map(|tracked| tracked.unmet(existing)).collect();
         for port in 0..self.outputs.len() {
             for path in existing {
                 if let Some(rule) = self.outputs[port].output.rule_of(path) {
@@ -124,10 +136,8 @@ impl Tracker {
                 }
             }
         }
-        for port in 0..self.outputs.len() {
-            if !self.outputs[port].complete {
-                decisions.extend(self.outputs[port].fewer(port, existing));
-            }
+        for (port, unmet) in unmet.into_iter().enumerate() {
+            decisions.extend(unmet.into_iter().map(|why| Decision::Unmet { port, why }));
             self.complete(port, &mut decisions);
         }
         decisions
@@ -252,13 +262,40 @@ impl Tracked {
         }
     }
 
-    /// The rules that counted on more files than `existing` has.
-    fn fewer<'a>(&'a self, port: usize, existing: &'a [PathBuf]) -> impl Iterator<Item = Decision> + 'a {
-        self.output.rules.iter().enumerate().filter_map(move |(index, rule)| {
-            let Commit::NFiles(promised) = rule.commit else { return None };
-            let found = existing.iter().filter(|path| self.output.rule_of(path) == Some(Some(index))).count() as u64;
-            (found < promised).then_some(Decision::Fewer { port, promised, found })
-        })
+    /// What rules waited for that has not come, at the end of a job that has left the files `existing`.
+    fn unmet(&self, existing: &[PathBuf]) -> Vec<String> {
+        if self.complete {
+            return Vec::new();
+        }
+        let rules = self.output.rules.iter().enumerate();
+        rules.filter_map(|(index, rule)| self.unmet_by(index, rule, existing)).collect()
+    }
+
+    fn unmet_by(&self, index: usize, rule: &Rule, existing: &[PathBuf]) -> Option<String> {
+        let of_rule = || existing.iter().filter(|path| self.output.rule_of(path) == Some(Some(index)));
+        let waits = |path: &&PathBuf| self.files.get(path.as_os_str()).is_none_or(|file| !file.committed);
+        match &rule.commit {
+            Commit::NFiles(promised) => {
+                let found = of_rule().count() as u64;
+                (found < *promised)
+                    .then(|| format!("on_n_files promised {promised} files, {found} are there at the end"))
+            }
+            Commit::Close(promised) if *promised > 1 => {
+                let path = of_rule().find(waits)?;
+                let is_whole = self.output.kind == Kind::Directory;
+                let closes = self.files.get(path.as_os_str()).map_or(0, |file| u64::from(file.closes));
+                let found = if is_whole { self.rules[index].closes } else { closes };
+                let name = if is_whole { &self.output.root } else { path }.file_name().unwrap_or_default();
+                let what = if is_whole { "its files were".into() } else { format!("{} was", name.to_string_lossy()) };
+                Some(format!("on_close:{promised} never came, {what} closed {found} times"))
+            }
+            Commit::File(_) => {
+                of_rule().find(waits)?;
+                let awaited: Vec<String> = self.rules[index].awaited.iter().map(ToString::to_string).collect();
+                (!awaited.is_empty()).then(|| format!("on_file waited for {} to the end", awaited.join(", ")))
+            }
+            _ => None,
+        }
     }
 
     fn is_complete(&self) -> bool {
@@ -311,7 +348,7 @@ mod tests {
                     Decision::Closed { path, closes, .. } => format!("{}:{closes}", name(path)),
                     Decision::Committed { path, .. } => format!("={}", name(path)),
                     Decision::Complete { port: index } => format!("#{}", port(index)),
-                    Decision::Fewer { promised, found, .. } => format!("{found}<{promised}"),
+                    Decision::Unmet { why, .. } => format!("({})", why.replace(' ', "_")),
                 });
             }
         };
@@ -337,7 +374,12 @@ mod tests {
             (Commit::Termination, "+a.x !a.x", None, "+a.x"),
             (Commit::Close(1), "+a.x !a.x !a.x", Some(&["a.x"]), "+a.x a.x:1 =a.x #p a.x:2"),
             (Commit::Close(2), "+a.x !a.x !a.x", None, "+a.x a.x:1 a.x:2 =a.x #p"),
-            (Commit::Close(2), "+a.x !a.x", Some(&["a.x"]), "+a.x a.x:1 =a.x #p"),
+            (
+                Commit::Close(2),
+                "+a.x !a.x",
+                Some(&["a.x"]),
+                "+a.x a.x:1 =a.x (on_close:2_never_came,_a.x_was_closed_1_times) #p",
+            ),
             (Commit::Close(2), "!a.x -a.x !a.x", None, "+a.x a.x:1 +a.x a.x:1"),
             (Commit::Close(1), "+b.y !b.y", Some(&["b.y"]), "#p"),
             (Commit::Close(1), "+a.x", Some(&[]), "+a.x #p"),
@@ -353,7 +395,12 @@ mod tests {
         for (commit, script, end, expected) in [
             (Commit::Close(1), "!a !b", Some(&["a", "b"][..]), "+a a:1 =a +b b:1 =b #p"),
             (Commit::NFiles(2), "!a +b !c +d", None, "+a a:1 =a +b +c c:1 =c #p +d"),
-            (Commit::NFiles(3), "!a !a !b", Some(&["a", "b"]), "+a a:1 =a a:2 +b b:1 =b 2<3 #p"),
+            (
+                Commit::NFiles(3),
+                "!a !a !b",
+                Some(&["a", "b"]),
+                "+a a:1 =a a:2 +b b:1 =b (on_n_files_promised_3_files,_2_are_there_at_the_end) #p",
+            ),
             (Commit::NFiles(2), "!a -a !b", None, "+a a:1 =a +b b:1 =b"),
             (Commit::NFiles(2), "!a -a !b !a", None, "+a a:1 =a +b b:1 =b a:2 #p"),
             (Commit::NFiles(1), "!a -a", Some(&[]), "+a a:1 =a #p"),
@@ -399,8 +446,14 @@ mod tests {
             (glob.clone(), "+d !d !i2 !i1", None, "+d d:1 +i2 i2:1 =i2 +i1 i1:1 =i1 =d #data"),
             (glob, "!i1 +d !d", None, "+i1 i1:1 =i1 +d d:1 =d #data"),
             (other.clone(), "+d !d !done", None, "+d d:1 =d #data"),
-            (other, "+d !d +done", None, "+d d:1"),
-            (Dependency::Port("index".into()), "+d !i1", Some(&["d", "i1"][..]), "+d +i1 i1:1 =i1 =d #data #index"),
+            (other.clone(), "+d !d +done", None, "+d d:1"),
+            (other, "+d !d", Some(&["d"][..]), "+d d:1 =d (on_file_waited_for_done*_to_the_end) #data #index"),
+            (
+                Dependency::Port("index".into()),
+                "+d !i1",
+                Some(&["d", "i1"][..]),
+                "+d +i1 i1:1 =i1 =d (on_file_waited_for_index_to_the_end) #data #index",
+            ),
         ] {
             assert_eq!(run(&dependent(dep.clone()), script, end), expected, "{dep:?} {script}");
         }

@@ -1,13 +1,14 @@
 //! What happened: the lines of `events.jsonl`.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{Flock, FlockArg};
+use sha2::{Digest, Sha256};
 
 use crate::json::{Json, Writer};
 use crate::observe::Verdict;
@@ -21,7 +22,7 @@ pub enum Event<'a> {
     Entry { port: &'a str, path: &'a Path, size: u64 },
     Complete { port: &'a str },
     Changed { port: &'a str, path: &'a Path, how: &'a str },
-    Fewer { port: &'a str, promised: u64, found: u64 },
+    Unmet { port: &'a str, why: &'a str },
     Stream { name: &'a str, bytes: u64, first: f64, last: f64 },
     Used(&'a Verdict),
     Warning { message: &'a str },
@@ -101,6 +102,8 @@ pub struct Seen {
     pub size: Option<u64>,
     pub success: bool,
     pub pid: Option<i32>,
+    /// It names a job, as `serve` does when it passes an event on, and `exec` never.
+    pub names_job: bool,
 }
 
 impl Seen {
@@ -117,6 +120,7 @@ impl Seen {
             size: integer("size").and_then(|size| size.try_into().ok()),
             success: json.get("success") == Some(&Json::Bool(true)),
             pid: integer("pid").and_then(|pid| pid.try_into().ok()),
+            names_job: json.get("job").is_some(),
         })
     }
 }
@@ -159,11 +163,9 @@ impl Event<'_> {
                 .text("port", port.as_bytes())
                 .text("path", &path(file))
                 .text("how", how.as_bytes()),
-            Self::Fewer { port, promised, found } => writer.text("event", b"warning").text(
-                "message",
-                format!("output {port}: on_n_files promised {promised} files, {found} are there at the end: committed only now")
-                    .as_bytes(),
-            ),
+            Self::Unmet { port, why } => writer
+                .text("event", b"warning")
+                .text("message", format!("output {port}: {why}: committed only now").as_bytes()),
             Self::Stream { name, bytes, first, last } => writer
                 .text("event", b"stream")
                 .text("name", name.as_bytes())
@@ -231,26 +233,83 @@ impl Usage {
 }
 
 /// The open `events.jsonl` of a job. That it is open for writing, and locked, says that the job's `exec` lives.
+///
+/// The job, which has the same user, can write into it, too. That cannot be prevented, but it is seen.
 #[derive(Debug)]
 pub struct EventLog {
+    path: PathBuf,
     file: Flock<File>,
+    /// What was written here: so many bytes, with this hash.
+    written: u64,
+    hash: Sha256,
 }
 
+/// Why a job fails in whose events others have written.
+pub const FOREIGN: &str = "somebody else than sfio-node has changed its events";
+
 impl EventLog {
+    /// # Errors
+    /// When it cannot be opened, or has events: then the job was started before, or somebody else has written them.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         let file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
-        Ok(Self { file })
+        if file.metadata()?.len() > 0 {
+            return Err(io::Error::new(ErrorKind::AlreadyExists, "it has events already"));
+        }
+        Ok(Self { path: path.to_owned(), file, written: 0, hash: Sha256::new() })
     }
 
     /// Appends events in one write, so that a reader never sees them torn for long.
     pub fn append(&mut self, events: &[Event]) -> io::Result<()> {
         let text: String = events.iter().map(Event::line).collect();
         if text.is_empty() {
-            Ok(())
-        } else {
-            self.file.write_all(text.as_bytes())
+            return Ok(());
         }
+        self.file.write_all(text.as_bytes())?;
+        self.written += text.len() as u64;
+        self.hash.update(text.as_bytes());
+        Ok(())
+    }
+
+    /// Whether all that is in the file, as far as its size says, was written here. Costs next to nothing.
+    pub fn is_ours(&self) -> bool {
+        self.file.metadata().is_ok_and(|found| found.len() == self.written && found.nlink() > 0)
+    }
+
+    /// Whether all that is in the file was written here, byte for byte, and those who look for it find this file.
+    pub fn is_intact(&self) -> bool {
+        let identity = |found: fs::Metadata| (found.dev(), found.ino());
+        let same = self.file.metadata().map(identity).ok() == fs::symlink_metadata(&self.path).map(identity).ok();
+        same && self.is_ours() && self.read_back().is_ok_and(|hash| hash == self.hash.clone().finalize()[..])
+    }
+
+    fn read_back(&self) -> io::Result<Vec<u8>> {
+        let (mut hash, mut buffer, mut at) = (Sha256::new(), [0; 1 << 14], 0);
+        while at < self.written {
+            let count = self.file.read_at(&mut buffer, at)?;
+            if count == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            hash.update(&buffer[..count]);
+            at += count as u64;
+        }
+        Ok(hash.finalize().to_vec())
+    }
+
+    /// The last event. When this returns nobody writes any more.
+    pub fn conclude(mut self, exit: Exit) -> io::Result<()> {
+        let torn = self.file.metadata().is_ok_and(|found| {
+            let mut last = [b'\n'];
+            let end = found.len();
+            end > 0 && self.file.read_at(&mut last, end - 1).is_ok() && last != [b'\n']
+        });
+        if torn {
+            // What somebody else has left.
+            self.file.write_all(b"\n")?;
+        }
+        self.append(&[Event::Exit(exit)])?;
+        // Before it is closed: who hears of the close looks whether it is locked.
+        self.file.unlock().map(drop).map_err(|(_, error)| error.into())
     }
 }
 
@@ -266,7 +325,7 @@ mod tests {
         assert_eq!((seen.event.as_str(), seen.path, seen.size), ("committed", Some("/o/a b\n".into()), Some(3)));
         let text = Event::Changed { port: "p", path: Path::new("/o/a"), how: "removed" }.line();
         assert!(text.starts_with(r#"{"event":"changed","port":"p","path":"/o/a","how":"removed","time":"#), "{text}");
-        let text = Event::Fewer { port: "p", promised: 3, found: 2 }.line();
+        let text = Event::Unmet { port: "p", why: "on_n_files promised 3 files, 2 are there at the end" }.line();
         assert!(
             text.starts_with(r#"{"event":"warning","message":"output p: on_n_files promised 3 files, 2 "#),
             "{text}"
@@ -291,6 +350,42 @@ mod tests {
         let start =
             r#"{"event":"exit","code":0,"success":true,"reason":"exited","started":null,"ended":0,"usage":{"rchar":0,"#;
         assert!(text.starts_with(start), "{text}");
-        assert!(Seen::parse(text.as_bytes()).is_some_and(|seen| seen.success));
+        assert!(Seen::parse(text.as_bytes()).is_some_and(|seen| seen.success && !seen.names_job));
+        assert!(Seen::parse(b"{\"event\":\"exit\",\"job\":\"b\"}").is_some_and(|seen| seen.names_job));
+    }
+
+    #[test]
+    fn what_others_write_is_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = |number: u32| {
+            let path = directory.path().join(number.to_string());
+            let mut log = EventLog::open(&path).unwrap();
+            log.append(&[Event::Complete { port: "a" }]).unwrap();
+            log.append(&[Event::Complete { port: "b" }]).unwrap();
+            assert!(log.is_ours() && log.is_intact());
+            (log, path)
+        };
+        let write = |path: &Path| OpenOptions::new().append(true).open(path).unwrap().write_all(b"x").unwrap();
+        let cut = |path: &Path| OpenOptions::new().write(true).open(path).unwrap().set_len(3).unwrap();
+        let remove = |path: &Path| fs::remove_file(path).unwrap();
+        let replace = |path: &Path| fs::rename(path, path.with_extension("x")).and(fs::write(path, "")).unwrap();
+        let rewrite = |path: &Path| {
+            let file = OpenOptions::new().write(true).open(path).unwrap();
+            file.write_all_at(b"X", 1).unwrap();
+        };
+        type Attack = (fn(&Path), bool);
+        let attacks: [Attack; 5] = [(write, false), (cut, false), (remove, false), (replace, true), (rewrite, true)];
+        for (number, (attack, same_size)) in (0..).zip(attacks) {
+            let (log, path) = log(number);
+            attack(&path);
+            assert_eq!((log.is_ours(), log.is_intact()), (same_size, false), "{number}");
+            assert!(log.conclude(Exit::default()).is_ok());
+        }
+        let (log, path) = log(9);
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"event\"").unwrap();
+        log.conclude(Exit::default()).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.lines().last().unwrap().starts_with("{\"event\":\"exit\""), "{text}");
+        assert_eq!(EventLog::open(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
     }
 }

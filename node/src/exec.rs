@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
@@ -18,7 +19,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use crate::event::{now, Event, EventLog, Exit, Reason};
-use crate::feed::{Feeder, Kept};
+use crate::feed::{Feeder, Known};
 use crate::gate::{Entrance, Gates};
 use crate::job::Job;
 use crate::keep::Keep;
@@ -93,6 +94,10 @@ pub fn run(job: &Path, command: &[OsString], grace: Duration) -> i32 {
     };
     let run_directory = directory.ancestors().nth(2).unwrap_or(&directory).to_owned();
     let lock = File::open(&run_directory).ok().and_then(|file| Flock::lock(file, FlockArg::LockSharedNonblock).ok());
+    let keep = lock.as_ref().and_then(|run| Keep::new(run, directory.file_name()?).ok());
+    if let Some(keep) = &keep {
+        keep.begin();
+    }
     let mut watcher = None;
     let result = run_in(directory, command, grace, &mut events, &mut watcher);
     let (exit, end) = match result {
@@ -111,8 +116,10 @@ pub fn run(job: &Path, command: &[OsString], grace: Duration) -> i32 {
         }
     };
     let driver_gone = exit.reason == Reason::Driver.name();
-    let _ = events.append(&[Event::Exit(exit)]);
-    drop(events);
+    if let Some(keep) = &keep {
+        keep.end();
+    }
+    let _ = events.conclude(exit);
     if let (Some(watcher), Some(lock)) = (&mut watcher, &lock) {
         watcher.forget(|_| true);
         retire::hand_over(watcher, lock);
@@ -154,8 +161,9 @@ fn run_in(
     }
     let mut gates = Gates::new(&job).map_err(cannot_set_up)?;
     let result = run_job(&job, &mut feeders, &mut gates, command, &surroundings, events, watcher);
-    feeders.iter_mut().for_each(Feeder::clean_up);
-    gates.clean_up(result.as_ref().is_ok_and(|(exit, _)| exit.success));
+    let success = result.as_ref().is_ok_and(|(exit, _)| exit.success);
+    feeders.iter_mut().for_each(|feeder| feeder.clean_up(success));
+    gates.clean_up(success);
     result
 }
 
@@ -172,8 +180,8 @@ fn run_job(
     let mut streamed_stdin = None;
     let keep = surroundings.keep(job);
     for (number, input) in (0..).zip(&job.inputs) {
-        let kept = keep.clone().map(|keep| Kept { keep, number });
-        let (feeder, reader) = Feeder::new(input.clone(), kept).map_err(cannot_set_up)?;
+        let known = Known { number, keep: keep.clone(), streams: Arc::clone(gates.streams()) };
+        let (feeder, reader) = Feeder::new(input.clone(), known).map_err(cannot_set_up)?;
         feeders.push(feeder);
         streamed_stdin = streamed_stdin.or(reader);
     }

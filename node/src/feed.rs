@@ -3,12 +3,15 @@
 //! The reader gets each byte once, and the end only when the producer's events say that the file is committed.
 
 mod origin;
+mod whole;
 
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
@@ -16,10 +19,12 @@ use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
 use self::origin::Origin;
+pub use self::whole::Whole;
 use crate::event::{now, Event};
-use crate::job::{Input, Target};
+use crate::gate::{self, Streams};
+use crate::job::{Access, Input, Target};
 use crate::keep::Keep;
-use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, remove_fifo, widen};
+use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, remove_fifo, remove_link, widen};
 use crate::source::{Failure, Step};
 use crate::sys::bytes_in_pipe;
 use crate::tree;
@@ -41,6 +46,9 @@ const TURN: u64 = 16 << 20;
 pub enum Wait {
     Growth,
     Fifo,
+    /// The directory of a FIFO: the kernel merges a notice with an equal one before it, and those of the directory keep two
+    /// openings apart.
+    Beside,
     Events,
 }
 
@@ -56,11 +64,19 @@ pub enum Need {
     Data,
 }
 
-/// Where `serve` has the write end of a stream, too.
+/// Who has to know of a stream, by the number of the input.
 #[derive(Clone, Debug)]
-pub struct Kept {
-    pub keep: Rc<Keep>,
+pub struct Known {
     pub number: u32,
+    /// Where `serve` has the write end of it, too.
+    pub keep: Option<Rc<Keep>>,
+    pub streams: Arc<Streams>,
+}
+
+impl Known {
+    fn add(&self, fifo: &Path) {
+        gate::identity(fifo).iter().for_each(|place| self.streams.add(self.number as usize, *place));
+    }
 }
 
 #[derive(Debug)]
@@ -69,8 +85,9 @@ pub struct Feeder {
     pub need: Need,
     origin: Origin,
     sink: Option<OwnedFd>,
-    /// Until the end of the stream.
-    kept: Option<Kept>,
+    known: Known,
+    /// What takes the place of the FIFO, when it is wanted.
+    whole: Option<Whole>,
     /// The pipe has the size that was asked for.
     wide: bool,
     fifo: Option<PathBuf>,
@@ -82,12 +99,16 @@ pub struct Feeder {
     looked: Cell<Instant>,
     /// It does, as far as is known.
     waits: Cell<bool>,
+    /// It was looked who has it open, since it was opened last.
+    counted: Cell<bool>,
     /// How often the command has opened the FIFO, and how many of these are open.
     opens: u32,
     open_now: u32,
     first: f64,
     last: f64,
     finished: bool,
+    /// The command was given the end.
+    complete: bool,
 }
 
 impl Feeder {
@@ -95,7 +116,7 @@ impl Feeder {
     ///
     /// # Errors
     /// A message that names the input.
-    pub fn new(input: Input, kept: Option<Kept>) -> Result<(Self, Option<OwnedFd>), String> {
+    pub fn new(input: Input, mut known: Known) -> Result<(Self, Option<OwnedFd>), String> {
         let at = |error: io::Error| format!("input {}: {error}", input.name);
         let (sink, fifo, reader) = match &input.target {
             Target::Stdin => {
@@ -106,29 +127,34 @@ impl Feeder {
             Target::Fifo(path) => {
                 let named =
                     |error: io::Error| format!("input {}: cannot make FIFO {}: {error}", input.name, path.display());
+                remove_link(path);
                 (make_fifo(path).map_err(named)?, Some(path.clone()), None)
             }
         };
         let origin = Origin::new(&input).map_err(at)?;
-        let kept = kept.filter(|kept| kept.keep.keep(kept.number, &sink).is_ok());
+        known.keep = known.keep.filter(|keep| keep.keep(known.number, &sink).is_ok());
+        fifo.iter().for_each(|fifo| known.add(fifo));
         // Refused beyond the system's limits; the pipe then stays smaller.
         let wide = widen(&sink);
         let feeder = Self {
             need: if reader.is_some() { Need::Data } else { Need::Reader },
             origin,
             sink: Some(sink),
-            kept,
+            known,
+            whole: None,
             wide,
             fifo,
             told: false,
             opened: None,
             looked: Cell::new(Instant::now()),
             waits: Cell::new(false),
+            counted: Cell::new(false),
             opens: 0,
             open_now: 0,
             first: 0.0,
             last: 0.0,
             finished: false,
+            complete: false,
             input,
         };
         Ok((feeder, reader))
@@ -140,8 +166,28 @@ impl Feeder {
     }
 
     /// What has to be waited for until it is readable.
-    pub fn arrivals(&self) -> Option<BorrowedFd<'_>> {
-        self.origin.arrivals().filter(|_| self.need == Need::Data)
+    pub fn arrivals(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let stream = self.origin.arrivals().filter(|_| self.need == Need::Data);
+        stream.into_iter().chain(self.whole.as_ref().and_then(Whole::arrivals))
+    }
+
+    /// The command waits for the whole file: brings it, and says whether it is in the place of the FIFO.
+    ///
+    /// # Errors
+    /// When there will be none.
+    pub fn bring_whole(&mut self) -> Result<bool, Failure> {
+        let Some(fifo) = &self.fifo else { return Ok(true) };
+        self.whole.get_or_insert_with(|| Whole::of(fifo)).advance(&self.input, &self.origin, fifo)
+    }
+
+    /// Somebody waits for it.
+    pub fn is_wanted_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    /// Whether somebody has the stream open, and has not got its end.
+    pub fn is_read(&self) -> bool {
+        !self.finished && self.sink.as_ref().is_some_and(has_reader)
     }
 
     pub fn sink(&self) -> Option<BorrowedFd<'_>> {
@@ -153,6 +199,7 @@ impl Feeder {
         if let Some(fifo) = &self.fifo {
             let mask = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE_NOWRITE;
             self.told = watcher.watch(fifo, mask, token(Wait::Fifo)).is_ok();
+            let _ = fifo.parent().map(|above| watcher.watch(above, mask, token(Wait::Beside)));
         }
         self.origin.watch_events(watcher, token);
     }
@@ -175,12 +222,12 @@ impl Feeder {
         self.opens += 1;
         self.open_now += 1;
         self.opened = Some(Instant::now());
+        self.counted.set(false);
         let fifo = self.fifo.as_deref().unwrap_or(Path::new(""));
         // Two openings at once are one notice when they were quicker than we.
         let several = self.open_now > 1 || tree::opened_twice(&tree::descendants(), fifo);
         if several || (self.opens > 1 && self.consumed() > 0) {
-            let fifo = fifo.display();
-            return Err(Failure::Reopened(format!("{fifo} was opened again: a byte stream can be read only once")));
+            return Err(reopened(fifo));
         }
         Ok(())
     }
@@ -215,6 +262,7 @@ impl Feeder {
                 Need::Nothing => {
                     if self.finished {
                         self.give_end(watcher, token);
+                        self.complete = true;
                     }
                     self.finished = true;
                     self.origin.close();
@@ -257,8 +305,11 @@ impl Feeder {
             return Ok(self.without_reader());
         }
         let nothing_fed = self.streamed() == 0;
-        if nothing_fed && self.may_only_look() {
-            return Ok(Need::Pause);
+        if nothing_fed {
+            if self.may_only_look() {
+                return Ok(Need::Pause);
+            }
+            self.count_openings()?;
         }
         match self.origin.take(sink)? {
             Step::Moved => {
@@ -275,6 +326,16 @@ impl Feeder {
                 self.finished = true;
                 Ok(Need::Nothing)
             }
+        }
+    }
+
+    /// Notices of two openings that were made by two processes in the same moment may have become one.
+    fn count_openings(&self) -> Result<(), Failure> {
+        match &self.fifo {
+            Some(fifo) if !self.counted.replace(true) && tree::opened_twice(&tree::descendants(), fifo) => {
+                Err(reopened(fifo))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -306,16 +367,21 @@ impl Feeder {
     /// Gives the end of file. A second opening would wait for ever: a FIFO that reports it takes the place.
     fn give_end<T: Clone + PartialEq>(&mut self, watcher: Option<&mut Watcher<T>>, token: &impl Fn(Wait) -> T) {
         let mut guard = None;
-        if let (Some(fifo), Some(watcher)) = (&self.fifo, watcher) {
+        let fifo = self.fifo.as_ref().filter(|_| !self.whole.as_ref().is_some_and(|whole| whole.there));
+        if let (Some(fifo), Some(watcher)) = (fifo, watcher) {
             guard = guard_fifo(fifo, |path| watcher.watch(path, AddWatchFlags::IN_OPEN, token(Wait::Fifo))).ok();
         }
-        if let (Some(fifo), None) = (&self.fifo, &guard) {
-            remove_fifo(fifo);
+        match (fifo, &guard) {
+            (Some(fifo), Some(_)) => self.known.add(fifo),
+            (Some(fifo), None) => {
+                remove_fifo(fifo);
+            }
+            _ => {}
         }
         // Dropping the old sink, and the one that is kept, is the end of file.
         self.sink = guard;
-        if let Some(kept) = self.kept.take() {
-            kept.keep.release(kept.number);
+        if let Some(keep) = self.known.keep.take() {
+            keep.release(self.known.number);
         }
     }
 
@@ -324,10 +390,28 @@ impl Feeder {
         Some(Event::Stream { name: &self.input.name, bytes: self.streamed(), first, last })
     }
 
-    /// Removes the FIFO.
-    pub fn clean_up(&mut self) {
-        if let Some(fifo) = self.fifo.take() {
-            remove_fifo(&fifo);
+    /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The command may
+    /// have made an output of its input's name.
+    pub fn leave_file(&mut self) {
+        if self.complete {
+            self.clean_up(true);
         }
     }
+
+    /// Removes the FIFO, and what has taken its place unless the job has succeeded: then a link to the file is left.
+    pub fn clean_up(&mut self, success: bool) {
+        let Some(fifo) = self.fifo.take() else { return };
+        let was_there = remove_fifo(&fifo);
+        match (&self.input.access, &self.whole) {
+            (access, Some(whole)) if !success => whole.remove(&fifo, access),
+            (Access::Events(_), _) if success && was_there => {
+                let _ = symlink(&self.input.path, &fifo);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn reopened(fifo: &Path) -> Failure {
+    Failure::Reopened(format!("{} was opened again: a byte stream can be read only once", fifo.display()))
 }

@@ -5,6 +5,8 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{Flock, FlockArg};
+
 use crate::fresh;
 
 /// So many bytes of lines are given at once, roughly: who comes late needs no more memory.
@@ -18,12 +20,14 @@ pub struct Follower {
     path: PathBuf,
     file: Option<File>,
     torn: Vec<u8>,
+    /// Bytes that were read.
+    read: u64,
     refreshed: Option<Instant>,
 }
 
 impl Follower {
     pub fn new(path: PathBuf) -> Self {
-        Self { path, file: None, torn: Vec::new(), refreshed: None }
+        Self { path, file: None, torn: Vec::new(), read: 0, refreshed: None }
     }
 
     /// Some lines, without their newlines, that were completed since the last call; none when there are no more.
@@ -41,14 +45,30 @@ impl Follower {
         let mut buffer = [0; 1 << 14];
         while let Ok(count @ 1..) = file.read(&mut buffer) {
             self.torn.extend(&buffer[..count]);
-            if count < buffer.len() || self.torn.len() >= AT_ONCE {
+            self.read += count as u64;
+            if count < buffer.len() || (self.torn.len() >= AT_ONCE && self.torn.contains(&b'\n')) {
                 break;
             }
+            // Of a line that is longer than any event only the beginning is kept.
+            self.torn.truncate(AT_ONCE);
         }
         let Some(end) = self.torn.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
         let rest = self.torn.split_off(end + 1);
         let complete = std::mem::replace(&mut self.torn, rest);
         complete[..end].split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+    }
+
+    /// Whether the file is shorter than it was, which no file of events ever is. Of one on another machine this is not
+    /// asked.
+    pub fn is_cut(&self) -> bool {
+        let is_shorter = |file: &File| file.metadata().is_ok_and(|found| found.len() < self.read);
+        self.file.as_ref().is_some_and(|file| is_shorter(file) && !fresh::is_remembered(file))
+    }
+
+    /// Whether another process has locked what is read here; None: nothing is read yet.
+    pub fn is_locked(&self) -> Option<bool> {
+        let file = self.file.as_ref()?.try_clone().ok()?;
+        Some(Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
     }
 
     /// Whether the file ends inside a line.
@@ -75,6 +95,17 @@ mod tests {
                 follower.lines().into_iter().map(|line| String::from_utf8(line).unwrap()).collect();
             assert_eq!(lines, expected);
         }
-        assert!(follower.is_torn());
+        assert!(follower.is_torn() && !follower.is_cut());
+        assert_eq!(follower.is_locked(), Some(false));
+        let lock = Flock::lock(File::open(&path).unwrap(), FlockArg::LockExclusive).unwrap();
+        assert_eq!(follower.is_locked(), Some(true));
+        drop(lock);
+        file.write_all(&vec![b'x'; 3 * AT_ONCE]).unwrap();
+        assert!(follower.lines().is_empty());
+        file.write_all(b"x\nf\n").unwrap();
+        let lines = follower.lines();
+        assert!(lines.len() == 2 && lines[0].len() < 2 * AT_ONCE && lines[1] == b"f");
+        file.set_len(1).unwrap();
+        assert!(follower.lines().is_empty() && follower.is_cut());
     }
 }

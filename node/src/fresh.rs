@@ -56,7 +56,8 @@ pub fn publish(file: &File) -> io::Result<()> {
     }
 }
 
-fn is_remembered(file: &File) -> bool {
+/// Whether its size is answered from memory at times.
+pub fn is_remembered(file: &File) -> bool {
     fstatfs(file).is_ok_and(|found| REMEMBERING.contains(&(i128::from(found.filesystem_type().0) & 0xFFFF_FFFF)))
 }
 

@@ -3,6 +3,7 @@
 //! Calls with a path are held by seccomp user notification. Safety does not depend on it: what is not committed is not at
 //! the place where the command looks for it. An observed command, which may have gates, is delayed only.
 
+mod attendance;
 mod board;
 mod calls;
 mod entrance;
@@ -12,26 +13,31 @@ mod memory;
 mod observer;
 mod resolve;
 mod staging;
+mod streams;
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc::seccomp_notif;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
+pub use self::attendance::attend;
 use self::board::{Board, Request};
 pub use self::entrance::{enter, Entered, Entrance};
 pub use self::filter::Purpose;
 use self::observer::{Call, Observer};
-use self::resolve::{identity, Identity};
+pub use self::resolve::identity;
+use self::resolve::Identity;
 use self::staging::{Arrival, Tree};
-use crate::job::{self, Job, Kind};
+pub use self::streams::Streams;
+use crate::job::{self, Job, Kind, Target};
 use crate::observe::Verdict;
 use crate::producer::{Producer, State};
 use crate::source::Failure;
@@ -69,6 +75,8 @@ struct Gate {
 #[derive(Debug)]
 pub struct Gates {
     gates: Vec<Gate>,
+    streams: Arc<Streams>,
+    has_streams: bool,
     desk: Arc<Desk>,
     listener: Option<Arc<OwnedFd>>,
 }
@@ -82,6 +90,9 @@ struct Desk {
     idle: AtomicUsize,
     /// Calls that were looked at.
     served: AtomicUsize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Others answer calls from now on.
+    left: AtomicBool,
 }
 
 impl Gates {
@@ -90,26 +101,49 @@ impl Gates {
     /// # Errors
     /// A message that names the input.
     pub fn new(job: &Job) -> Result<Self, String> {
-        let board = Board::default();
+        let streams = Streams::new(job.inputs.len()).map_err(|error| format!("eventfd: {}", error.desc()))?;
+        let streams = Arc::new(streams);
+        let has_streams = job.inputs.iter().any(|input| matches!(input.target, Target::Fifo(_)));
+        let board = Board::new(Arc::clone(&streams));
         let mut gates = Vec::new();
         for spec in &job.gates {
             let place = stage(spec, &board)
                 .map_err(|error| format!("input {}: cannot make {}: {error}", spec.name, spec.target.display()))?;
             gates.push(Gate { spec: spec.clone(), producer: Producer::of_gate(spec), place, open: false });
         }
-        let desk = Desk { board, observer: Observer::of(job), idle: AtomicUsize::new(0), served: AtomicUsize::new(0) };
-        Ok(Self { gates, desk: Arc::new(desk), listener: None })
+        let desk = Desk {
+            board,
+            observer: Observer::of(job),
+            idle: AtomicUsize::new(0),
+            served: AtomicUsize::new(0),
+            threads: Mutex::default(),
+            left: AtomicBool::new(false),
+        };
+        Ok(Self { gates, streams, has_streams, desk: Arc::new(desk), listener: None })
     }
 
     /// What calls have to be told for. None: nothing.
     pub fn purpose(&self) -> Option<Purpose> {
-        let purpose = Purpose { holds: !self.gates.is_empty(), observes: self.desk.observer.is_some() };
-        Some(purpose).filter(|purpose| purpose.holds || purpose.observes)
+        let (holds, observes) = (!self.gates.is_empty(), self.desk.observer.is_some());
+        let purpose = Purpose { holds, streams: self.has_streams, observes };
+        Some(purpose).filter(|purpose| purpose.may_hold() || purpose.observes)
     }
 
     /// Whether everything is committed.
     pub fn are_open(&self) -> bool {
         self.gates.iter().all(|gate| gate.open)
+    }
+
+    /// Whether somebody waits.
+    pub fn hold_somebody(&self) -> bool {
+        let listener = self.listener.iter().filter(|_| self.desk.board.waiting() > 0);
+        listener.for_each(|listener| self.desk.board.prune(|id| seccomp::is_waiting(listener, id)));
+        self.desk.board.waiting() > 0
+    }
+
+    /// The byte streams that a command finds by their names.
+    pub fn streams(&self) -> &Arc<Streams> {
+        &self.streams
     }
 
     /// Watches the producers' events. To be called until they are there.
@@ -128,12 +162,18 @@ impl Gates {
         for gate in self.gates.iter_mut().filter(|gate| !gate.open) {
             changed |= gate.advance(&self.desk.board).map_err(|failure| (gate.spec.name.clone(), failure))?;
         }
-        if let (true, Some(listener)) = (changed, &self.listener) {
-            for (id, answer) in self.desk.board.released() {
-                self.desk.release(listener, id, answer);
-            }
+        if changed {
+            self.release();
         }
         Ok(())
+    }
+
+    /// Something has come: lets those go on that waited for it.
+    pub fn release(&self) {
+        let Some(listener) = &self.listener else { return };
+        for (id, answer) in self.desk.board.released() {
+            self.desk.release(listener, id, answer);
+        }
     }
 
     /// Answers the calls of the command from now on, in threads that end with this process.
@@ -230,13 +270,15 @@ impl Gate {
 fn serve_beside(listener: &Arc<OwnedFd>, desk: &Arc<Desk>) -> io::Result<()> {
     let (listener, own) = (Arc::clone(listener), Arc::clone(desk));
     desk.idle.fetch_add(1, Ordering::Relaxed);
-    std::thread::Builder::new().name("gate".into()).stack_size(256 << 10).spawn(move || serve(&listener, &own))?;
+    let thread = std::thread::Builder::new().name("gate".into()).stack_size(256 << 10);
+    let thread = thread.spawn(move || serve(&listener, &own))?;
+    desk.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
     Ok(())
 }
 
 /// Answers calls as long as there is somebody to call.
 fn serve(listener: &OwnedFd, desk: &Desk) {
-    loop {
+    while !desk.left.load(Ordering::Relaxed) {
         let notice = match seccomp::receive(listener) {
             Ok(notice) => notice,
             Err(Errno::EINTR) => continue,
@@ -257,6 +299,9 @@ fn relieve(listener: &Arc<OwnedFd>, desk: &Arc<Desk>) {
     let mut served = desk.served.load(Ordering::Relaxed);
     while desk.observer.is_some() || !desk.board.is_open() {
         std::thread::sleep(STUCK);
+        if desk.left.load(Ordering::Relaxed) {
+            return;
+        }
         let before = std::mem::replace(&mut served, desk.served.load(Ordering::Relaxed));
         if served == before && desk.idle.load(Ordering::Relaxed) == 0 && serve_beside(listener, desk).is_err() {
             return;

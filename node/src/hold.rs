@@ -4,7 +4,8 @@
 //! dying or has died unseen and everybody sleeps: the writer closed its file and lives. Otherwise it is held until
 //! `GRACE` has passed in which those that could have closed it lived on or ended well, and the main process with them.
 //! An interpreter that ends by an exception closes its files first and exits some milliseconds later; a `set -e` shell
-//! exits right after its child: both are busy, or gone, within the grace.
+//! exits right after its child: both are busy, or gone, within the grace. Time in which one of them is stopped or frozen, or
+//! nobody could look, is none of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -37,6 +38,10 @@ const RUSH: Duration = Duration::from_millis(20);
 /// The first of `REVIEWS` after a death: those before it look for the writer falling asleep.
 const AFTER_DEATH: usize = 3;
 
+/// A look may be so much later than it is due; whatever is more was time in which this process did not run either, and the job
+/// may not have gone on.
+const PUNCTUAL: Duration = Duration::from_millis(20);
+
 /// Identity of a process that survives reuse of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessId {
@@ -52,6 +57,8 @@ pub struct Vitals {
     pub exiting: bool,
     /// One thread, and it sleeps.
     pub resting: bool,
+    /// It is stopped, or frozen, and does nothing until somebody lets it go on.
+    pub standing: bool,
     /// Wait status of an exiting process; 0 also when it may not be read.
     pub status: i32,
     /// Page faults of children that were waited for: grows whenever one is, since nobody lives without a fault.
@@ -71,6 +78,10 @@ pub struct Snapshot {
 impl Snapshot {
     fn are_asleep(&self) -> bool {
         self.processes.values().all(|vitals| vitals.resting)
+    }
+
+    fn stands(&self) -> bool {
+        self.processes.values().any(|vitals| vitals.standing)
     }
 
     /// Whether somebody died between `earlier` and now.
@@ -116,6 +127,8 @@ pub struct Holder {
     rested: bool,
     /// When somebody was last seen to die, or to be dead.
     death: Option<Duration>,
+    /// Somebody was stopped or frozen at the last look.
+    stood: bool,
 }
 
 impl Holder {
@@ -181,15 +194,22 @@ impl Holder {
 
     /// Looks at what is held. `snapshot` needs to have the suspects only. Returns the closes that count now.
     pub fn review(&mut self, now: Duration, snapshot: &Snapshot) -> Vec<PathBuf> {
+        let late = self.next_review().map_or(Duration::ZERO, |due| now.saturating_sub(due + PUNCTUAL));
         self.main_exiting = snapshot.main_exiting;
         let mut accepted = Vec::new();
+        let stands = snapshot.stands();
         for held in &mut self.held {
+            held.since = now.min(held.since + late);
             held.update(now, snapshot);
+            if stands || self.stood {
+                held.wait_anew(now);
+            }
             while REVIEWS.get(held.reviews).is_some_and(|review| now >= held.since + *review) {
                 held.reviews += 1;
             }
         }
-        if !snapshot.main_exiting && now >= self.accepts_at() {
+        self.stood = stands;
+        if !snapshot.main_exiting && !stands && now >= self.accepts_at() {
             self.accepted = now;
             self.held.retain(|held| {
                 let counts = held.counts(now, snapshot);
@@ -256,9 +276,13 @@ impl Held {
         });
         if dying || self.suspects.len() < before {
             self.quiet = false;
-            self.since = now;
-            self.reviews = AFTER_DEATH;
+            self.wait_anew(now);
         }
+    }
+
+    fn wait_anew(&mut self, now: Duration) {
+        self.since = now;
+        self.reviews = AFTER_DEATH;
     }
 
     fn counts(&self, now: Duration, snapshot: &Snapshot) -> bool {
@@ -270,10 +294,12 @@ impl Held {
 mod tests {
     use super::*;
 
-    const LIVE: Vitals = Vitals { exiting: false, resting: true, status: 0, reaped_faults: 0 };
+    const LIVE: Vitals = Vitals { exiting: false, resting: true, standing: false, status: 0, reaped_faults: 0 };
     const BUSY: Vitals = Vitals { resting: false, ..LIVE };
     const DYING: Vitals = Vitals { exiting: true, resting: false, ..LIVE };
     const FAILED: Vitals = Vitals { status: 256, ..DYING };
+    const STOPPED: Vitals = Vitals { resting: false, standing: true, ..LIVE };
+    const FROZEN: Vitals = Vitals { standing: true, ..LIVE };
     const REAPER: Vitals = Vitals { reaped_faults: 80, ..LIVE };
 
     fn tree(processes: &[(i32, Vitals)]) -> Snapshot {
@@ -304,7 +330,7 @@ mod tests {
         let shell = [(1, LIVE), (2, BUSY)];
         type Course<'a> = &'a [(u64, &'a [(i32, Vitals)])];
         type Case<'a> = (&'a str, &'a [(i32, Vitals)], Course<'a>, Option<u64>);
-        let table: [Case; 12] = [
+        let table: [Case; 16] = [
             ("goes on and sleeps", &[(1, BUSY)], &[(0, &[(1, LIVE)])], Some(0)),
             ("sleeps a little later", &[(1, BUSY)], &[(0, &[(1, BUSY)]), (2, &[(1, LIVE)])], Some(2)),
             ("computes on", &[(1, BUSY)], &[(0, &[(1, BUSY)])], Some(50)),
@@ -316,6 +342,15 @@ mod tests {
             ("child is gone already", &shell, &[(0, &[(1, REAPER)])], Some(50)),
             ("unknown child is gone already", &[(1, LIVE)], &[(0, &[(1, REAPER)])], Some(50)),
             ("set -e", &shell, &[(0, &[(1, REAPER)]), (1, &[(1, FAILED)])], None),
+            ("stopped, then goes on", &[(1, BUSY)], &[(0, &[(1, STOPPED)]), (90, &[(1, BUSY)])], Some(140)),
+            ("stopped, then sleeps", &[(1, BUSY)], &[(0, &[(1, FROZEN)]), (90, &[(1, LIVE)])], Some(90)),
+            (
+                "frozen before it exits",
+                &[(1, BUSY)],
+                &[(0, &[(1, BUSY)]), (20, &[(1, FROZEN)]), (120, &[(1, BUSY)]), (160, &[(1, FAILED)])],
+                None,
+            ),
+            ("another one is stopped", &shell, &[(0, &[(1, STOPPED), (2, BUSY)]), (70, &shell)], Some(120)),
             (
                 "exception in a child",
                 &shell,
@@ -326,6 +361,22 @@ mod tests {
         for (name, before, course, expected) in table {
             assert_eq!(counted_at(before, course), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn time_in_which_nobody_looks_does_not_count() {
+        let mut holder = Holder::new(tree(&[(1, BUSY)]));
+        let now = Duration::from_millis;
+        assert!(holder.close(&[("/o/a".into(), false)], now(0), tree(&[(1, BUSY)])).is_empty());
+        // Frozen with all of the job, for a second.
+        let mut accepted = None;
+        for later in 1000..1100 {
+            if holder.next_review().is_some_and(|due| due <= now(later)) {
+                let some = holder.review(now(later), &tree(&[(1, BUSY)]));
+                accepted = accepted.or((!some.is_empty()).then_some(later));
+            }
+        }
+        assert!(accepted.is_some_and(|at| (1025..1060).contains(&at)), "{accepted:?}");
     }
 
     #[test]
@@ -392,6 +443,9 @@ mod tests {
         assert_eq!(holder.close(&[("/o/a".into(), false)], now(1), tree(&[(1, LIVE)])).len(), 1);
         assert_eq!(holder.next_review(), None);
         assert!(holder.close(&[("/o/b".into(), true)], now(2), tree(&[(1, LIVE)])).is_empty());
+        for at in [3, 5, 12, 27] {
+            assert!(holder.review(now(at), &tree(&[(1, LIVE)])).is_empty());
+        }
         assert_eq!(holder.review(now(52), &tree(&[(1, LIVE)])), [PathBuf::from("/o/b")]);
     }
 }

@@ -1,12 +1,14 @@
 //! What `exec` shall do: `job.json`, read and checked.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::json::Json;
 use crate::pattern::Pattern;
+use crate::verify::Verify;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -24,6 +26,8 @@ pub struct Input {
     pub path: PathBuf,
     pub access: Access,
     pub target: Target,
+    /// How much of it is compared with the file at the commit.
+    pub verify: Verify,
 }
 
 /// How the file of a producer, and what is told of it, are reached.
@@ -77,6 +81,15 @@ pub struct Observed {
 pub enum Dependency {
     Port(String),
     Glob(Pattern),
+}
+
+impl Display for Dependency {
+    fn fmt(&self, formatter: &mut Formatter) -> fmt::Result {
+        match self {
+            Self::Port(port) => formatter.write_str(port),
+            Self::Glob(glob) => glob.fmt(formatter),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +189,7 @@ const JOB_FIELDS: [&str; 10] =
 const OUTPUT_FIELDS: [&str; 5] = ["port", "root", "kind", "globs", "rules"];
 const RULE_FIELDS: [&str; 5] = ["globs", "committed", "closes", "fileDeps", "nFiles"];
 const GATE_FIELDS: [&str; 7] = ["name", "port", "path", "events", "target", "kind", "mode"];
-const INPUT_FIELDS: [&str; 6] = ["name", "port", "path", "events", "link", "target"];
+const INPUT_FIELDS: [&str; 7] = ["name", "port", "path", "events", "link", "target", "verify"];
 
 fn read_input(value: &Value) -> Result<Input, String> {
     let fields = Fields::new(value.json, value.at.clone(), &INPUT_FIELDS)?;
@@ -192,7 +205,13 @@ fn read_input(value: &Value) -> Result<Input, String> {
         path: fields.path("path")?,
         access: read_access(&fields)?,
         target,
+        verify: read_verify(&fields)?,
     })
+}
+
+fn read_verify(fields: &Fields) -> Result<Verify, String> {
+    let Some(value) = fields.optional("verify") else { return Ok(Verify::default()) };
+    value.json.text().and_then(Verify::parse).ok_or_else(|| value.error("full or samples"))
 }
 
 fn read_access(fields: &Fields) -> Result<Access, String> {

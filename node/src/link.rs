@@ -12,10 +12,13 @@ mod reader;
 mod request;
 mod secret;
 mod sender;
+mod strangers;
 mod streams;
 mod tls;
 
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 pub use self::listener::listen;
 pub use self::reader::Reader;
@@ -43,11 +46,22 @@ impl From<std::io::Error> for Trouble {
     }
 }
 
+/// How long, and after what pauses, it is tried again whether a `serve` answers.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// `sfio-node reach`: whether a `serve` that knows the key answers at `address`, inside TLS or plain.
 pub fn reach(address: &str, key: &Path, tls: bool) -> i32 {
     let try_it = || -> Result<(), Trouble> {
         let address = address.parse().map_err(|_| Trouble::Refused("has to be IP:PORT".into()))?;
-        greeting::connect(&address, key, tls).map(drop)
+        let begin = Instant::now();
+        loop {
+            match greeting::connect(&address, key, tls) {
+                // There may be many who want in.
+                Err(Trouble::Broken(_)) if begin.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                result => return result.map(drop),
+            }
+        }
     };
     match try_it() {
         Ok(()) => 0,

@@ -15,6 +15,7 @@ mod keep;
 mod link;
 mod observe;
 mod outputs;
+mod ownership;
 mod pattern;
 mod pipe;
 mod producer;
@@ -23,12 +24,12 @@ mod rights;
 mod run;
 mod serve;
 mod source;
-mod spots;
 mod stamp;
 mod supervise;
 mod sys;
 mod tree;
 mod usage;
+mod verify;
 mod watch;
 
 use std::ffi::OsString;
@@ -96,8 +97,13 @@ fn interface() -> Command {
         .subcommand(
             Command::new("enter")
                 .hide(true)
-                .about("What exec starts where a command has gates, or is observed")
-                .args([socket, switch("hold"), switch("observe"), words()]),
+                .about("What exec starts where a command has gates or byte streams, or is observed")
+                .args([socket, switch("hold"), switch("streams"), switch("observe"), words()]),
+        )
+        .subcommand(
+            Command::new("attend")
+                .hide(true)
+                .about("What exec starts when processes outlive a job that had gates, or was observed"),
         )
 }
 
@@ -110,7 +116,10 @@ fn main() -> ExitCode {
     let words = |matches: &ArgMatches| -> Vec<OsString> {
         matches.get_many("command").into_iter().flatten().cloned().collect()
     };
-    let code = match interface().get_matches().subcommand() {
+    let matches = interface().get_matches();
+    // What jobs do must not change what is told of them.
+    sys::shield(matches!(matches.subcommand_name(), Some("serve" | "exec" | "run")));
+    let code = match matches.subcommand() {
         Some(("serve", matches)) => {
             let options = serve::Options {
                 remote: matches.get_flag("remote"),
@@ -130,9 +139,11 @@ fn main() -> ExitCode {
         }
         Some(("enter", matches)) => {
             let socket = matches.get_one("socket").copied().unwrap_or(-1);
-            let purpose = gate::Purpose { holds: matches.get_flag("hold"), observes: matches.get_flag("observe") };
+            let [holds, streams, observes] = ["hold", "streams", "observe"].map(|name| matches.get_flag(name));
+            let purpose = gate::Purpose { holds, streams, observes };
             gate::enter(socket, purpose, &words(matches))
         }
+        Some(("attend", _)) => gate::attend(),
         Some((_, matches)) => {
             let grace = Duration::from_millis(matches.get_one("grace").copied().unwrap_or(0));
             exec::run(&path(matches, "job"), &words(matches), grace)

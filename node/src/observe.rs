@@ -3,13 +3,38 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
+/// The reader went to another place: for good, or only where it could.
+const SOUGHT: &str = "sought";
+const PROBED: &str = "probed";
+
 /// What a file is, by whatever name: its device and number.
 pub type Identity = (u64, u64);
 
 /// Of one input, the files that were opened first are told.
 const TOLD: usize = 1_000;
+/// Who comes back from the end reads again what he had in his buffer, which is not larger.
+const BUFFER: i64 = 256 << 10;
 /// So many files of a job are kept in mind.
 const MIND: usize = 100_000;
+
+/// What a place in a file is relative to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    Start,
+    Here,
+    /// The end, or holes, where only the file system knows them.
+    Beyond,
+}
+
+/// Who opens a file that his process has not open, and how many bytes that has read until then, of whatever.
+///
+/// It is a thread: when it opens again, its own opening before is done, and shows in what is open. That of another
+/// thread may be on its way still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opener {
+    pub thread: u32,
+    pub read: u64,
+}
 
 /// What is done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,12 +42,20 @@ pub enum Act {
     Open {
         reads: bool,
         writes: bool,
+        /// None: who opens it has it open already, or cannot be looked at.
+        by: Option<Opener>,
     },
     Execute,
     Map,
-    Seek,
+    Seek {
+        from: i64,
+        to: i64,
+        by: Whence,
+    },
     /// Its data are read from where the call says, and not from where the reader is.
     ReadAt,
+    /// More than its data is asked for by its path.
+    Ask,
 }
 
 /// A file of an input.
@@ -54,7 +87,33 @@ struct Record {
     opens: u32,
     /// Of the first and the last opening.
     opened: Option<(f64, f64)>,
+    /// Of the last opening for reading.
+    opener: Option<Opener>,
+    /// Where the reader was before it went to look at the end.
+    left: Option<i64>,
     reasons: BTreeSet<&'static str>,
+}
+
+impl Record {
+    /// Why a seek speaks against a stream.
+    ///
+    /// Where it cannot seek, a reader does without a look at the end from which it comes back, and without giving back what it has read
+    /// too much.
+    fn seek(&mut self, from: i64, to: i64, by: Whence) -> Option<&'static str> {
+        let nearby = |place: i64| (place - BUFFER..=place).contains(&to);
+        match by {
+            Whence::Beyond => {
+                self.left.get_or_insert(from);
+                None
+            }
+            Whence::Here if nearby(from) => Some(PROBED),
+            Whence::Start if self.left.is_some_and(nearby) => {
+                self.left = None;
+                Some(PROBED)
+            }
+            Whence::Here | Whence::Start => Some(SOUGHT),
+        }
+    }
 }
 
 /// What a job was seen to do to files, also to those of no input: some inputs are not there before the job runs.
@@ -73,9 +132,13 @@ impl Observation {
         if let Act::Open { .. } | Act::Execute = act {
             record.opened = Some((record.opened.map_or(time, |(first, _)| first), time));
         }
+        let opener = record.opener.take();
         let reason = match act {
-            Act::Open { reads, writes } => {
-                record.opens += u32::from(reads);
+            Act::Open { reads, writes, by } => {
+                // Who has read nothing since he opened it before has only looked whether he can.
+                let again = by.is_some() && by == opener;
+                record.opens += u32::from(reads && !again);
+                record.opener = by;
                 writes.then_some("opened for writing")
             }
             Act::Execute => {
@@ -83,8 +146,9 @@ impl Observation {
                 Some("executed")
             }
             Act::Map => Some("mapped"),
-            Act::Seek => Some("sought"),
+            Act::Seek { from, to, by } => record.seek(from, to, by),
             Act::ReadAt => Some("read at a position"),
+            Act::Ask => Some("asked by path"),
         };
         record.reasons.extend(reason);
     }
@@ -112,6 +176,7 @@ impl Observation {
         let (first, last) = record.opened?;
         let mut reasons = record.reasons.clone();
         reasons.extend((record.opens > 1).then_some("opened again"));
+        reasons.extend(record.left.map(|_| SOUGHT));
         reasons.extend(self.unseen.then_some("unknown"));
         let (name, path) = (file.name.clone(), file.path.clone());
         Some(Verdict { name, path, opens: record.opens, reasons: reasons.into_iter().collect(), first, last })
@@ -122,7 +187,8 @@ impl Observation {
 mod tests {
     use super::*;
 
-    const READ: Act = Act::Open { reads: true, writes: false };
+    const READ: Act = Act::Open { reads: true, writes: false, by: None };
+    const AWAY: Act = Act::Seek { from: 100, to: 9_999_000, by: Whence::Beyond };
     const FILE: Identity = (1, 2);
 
     fn file(name: &str, path: &str, identity: Identity) -> InputFile {
@@ -142,12 +208,28 @@ mod tests {
 
     #[test]
     fn why_not() {
-        let write = |reads: bool| Act::Open { reads, writes: true };
+        let write = |reads: bool| Act::Open { reads, writes: true, by: None };
+        let look = |thread: u32, read: u64| Act::Open { reads: true, writes: false, by: Some(Opener { thread, read }) };
+        let set = |to: i64| Act::Seek { from: 5, to, by: Whence::Start };
+        let skip = |to: i64| Act::Seek { from: 100_000, to, by: Whence::Here };
         for (acts, opens, reasons) in [
             (&[READ][..], 1, ""),
             (&[READ, READ], 2, "opened again"),
-            (&[READ, Act::Seek, Act::Map, Act::Seek], 1, "mapped, sought"),
+            (&[READ, set(7), Act::Map, set(9)], 1, "mapped, sought"),
+            (&[READ, AWAY], 1, "sought"),
+            (&[READ, AWAY, set(100)], 1, "probed"),
+            (&[READ, AWAY, AWAY, set(0)], 1, "probed"),
+            (&[READ, AWAY, set(101)], 1, "sought"),
+            (&[READ, AWAY, set(100), set(100)], 1, "probed, sought"),
+            (&[READ, skip(99_990)], 1, "probed"),
+            (&[READ, skip(100_001)], 1, "sought"),
+            (&[look(1, 9), look(1, 9), look(1, 9)], 1, ""),
+            (&[look(1, 9), look(1, 10)], 2, "opened again"),
+            (&[look(1, 9), look(2, 9)], 2, "opened again"),
+            (&[look(1, 9), Act::Map, look(1, 9)], 2, "mapped, opened again"),
+            (&[look(1, 9), READ], 2, "opened again"),
             (&[READ, Act::ReadAt], 1, "read at a position"),
+            (&[Act::Ask, READ], 1, "asked by path"),
             (&[write(true)], 1, "opened for writing"),
             (&[write(false)], 0, "opened for writing"),
             (&[READ, Act::Execute], 2, "executed, opened again"),
@@ -160,7 +242,7 @@ mod tests {
     #[test]
     fn what_was_not_opened_is_not_told() {
         assert_eq!(observe(&[], true), None);
-        assert_eq!(observe(&[Act::Seek], false), None);
+        assert_eq!(observe(&[AWAY], false), None);
     }
 
     #[test]

@@ -61,7 +61,8 @@ impl OutputWatch<'_> {
             self.descend(&output.root, watcher, &mut old).map_err(|error| {
                 format!("output {}: cannot watch {}: {}", output.port, output.root.display(), error.desc())
             })?;
-            for path in old {
+            // Who writes what a link leads to does not do it here.
+            for path in old.into_iter().filter(|path| !path.is_symlink()) {
                 let touched = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
                 let _ = watcher.watch(&path, touched, Place::Old(path.clone()).into());
             }
@@ -146,8 +147,8 @@ impl OutputWatch<'_> {
                     Ok(()) | Err(Errno::ENOENT) => {}
                     Err(error) => return Err(error),
                 },
-                Ok(kind) if kind.is_file() && self.outputs.iter().any(|output| output.concerns(&path)) => {
-                    found.push(path);
+                Ok(_) if self.outputs.iter().any(|output| output.concerns(&path)) && is_file(&entry) => {
+                    found.push(path)
                 }
                 _ => {}
             }
@@ -171,7 +172,8 @@ impl OutputWatch<'_> {
 
 fn change(path: PathBuf, mask: AddWatchFlags, file: &Metadata) -> Change {
     // A link is made of a file that somebody has written under another name, and that nobody closes under this one.
-    let linked = mask.contains(AddWatchFlags::IN_CREATE) && file.is_file() && file.nlink() > 1;
+    let is_link = |file: &Metadata| if file.is_symlink() { path.is_file() } else { file.nlink() > 1 };
+    let linked = mask.contains(AddWatchFlags::IN_CREATE) && is_link(file);
     match () {
         () if mask.contains(AddWatchFlags::IN_MOVED_TO) => Change::Placed(path),
         () if mask.contains(AddWatchFlags::IN_CLOSE_WRITE) => Change::Closed(path),

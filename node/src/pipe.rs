@@ -62,24 +62,34 @@ pub fn guard_fifo(fifo: &Path, watch: impl FnOnce(&Path) -> nix::Result<()>) -> 
     placed.map(|()| held)
 }
 
-/// Removes `path` if it is a FIFO.
-pub fn remove_fifo(path: &Path) {
-    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+/// Removes `path` if it is a FIFO, and says whether it was.
+pub fn remove_fifo(path: &Path) -> bool {
+    let is_fifo = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    if is_fifo {
+        let _ = fs::remove_file(path);
+    }
+    is_fifo
+}
+
+/// Removes `path` if it is a link, such as an earlier attempt of the job has left.
+pub fn remove_link(path: &Path) {
+    if path.is_symlink() {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Moves bytes of `source` from `offset` into the pipe, without copying where the file system can.
-pub fn move_bytes(source: &File, offset: &mut i64, sink: &OwnedFd) -> nix::Result<usize> {
+/// Moves at most so many bytes of `source` from `offset` into the pipe, without copying where the file system can.
+pub fn move_bytes(source: &File, offset: &mut i64, most: u64, sink: &OwnedFd) -> nix::Result<usize> {
+    let most = most.min(PIPE_SIZE as u64) as usize;
     let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
-    match splice(source, Some(offset), sink, None, PIPE_SIZE, flags) {
-        Err(Errno::EINVAL) => copy_bytes(source, *offset, sink),
+    match splice(source, Some(offset), sink, None, most, flags) {
+        Err(Errno::EINVAL) => copy_bytes(source, *offset, most, sink),
         result => result,
     }
 }
 
-fn copy_bytes(source: &File, offset: i64, sink: &OwnedFd) -> nix::Result<usize> {
-    let mut buffer = vec![0; 1 << 16];
+fn copy_bytes(source: &File, offset: i64, most: usize, sink: &OwnedFd) -> nix::Result<usize> {
+    let mut buffer = vec![0; most.min(1 << 16)];
     let length = nix::sys::uio::pread(source, &mut buffer, offset)?;
     if length == 0 {
         Ok(0)

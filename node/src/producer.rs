@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::inotify::AddWatchFlags;
 
-use crate::event::{Seen, ENTRY};
+use crate::event::{Seen, ENTRY, FOREIGN};
 use crate::follow::Follower;
 use crate::job::{Gate, Kind};
 use crate::watch::Watcher;
@@ -87,6 +87,9 @@ impl Producer {
         loop {
             let lines = self.follower.lines();
             if lines.is_empty() {
+                if self.follower.is_cut() && !matches!(self.state, State::Committed(_)) {
+                    self.state = State::Failed(format!("{}: {FOREIGN}", self.path.display()));
+                }
                 return;
             }
             lines.iter().filter_map(|line| Seen::parse(line)).for_each(|seen| self.note(&seen));
@@ -94,7 +97,7 @@ impl Producer {
     }
 
     fn note(&mut self, seen: &Seen) {
-        if matches!(self.state, State::Committed(_)) {
+        if matches!(self.state, State::Committed(_) | State::Failed(_)) {
             return;
         }
         if let Some(files) = &mut self.committed {

@@ -37,9 +37,9 @@ pub fn accept(run_directory: &File) -> io::Result<()> {
     let own = UnixDatagram::bind(rights::socket(run_directory, SOCKET))?;
     let close_all = move || {
         let receive = |flags| rights::receive(&own, &mut [0], flags);
-        while let Ok((_, first)) = receive(MsgFlags::empty()) {
+        while let Ok(first) = receive(MsgFlags::empty()) {
             let mut retired = vec![first];
-            while let Ok((_, next)) = receive(MsgFlags::MSG_DONTWAIT) {
+            while let Ok(next) = receive(MsgFlags::MSG_DONTWAIT) {
                 retired.push(next);
             }
             // The one who closes last has to wait, and that shall be us.

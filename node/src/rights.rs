@@ -1,11 +1,11 @@
-//! Open files that are passed from process to process, through sockets.
+//! Open files that are passed from process to process, through sockets, and who it is that sends.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
-use nix::sys::socket::{recvmsg, sendmsg, ControlMessage, ControlMessageOwned, MsgFlags};
+use nix::sys::socket::{recvmsg, sendmsg, ControlMessage, ControlMessageOwned, MsgFlags, UnixCredentials};
 
 use crate::sys;
 
@@ -22,17 +22,28 @@ pub fn send(to: &impl AsRawFd, bytes: &[u8], file: Option<BorrowedFd>, flags: Ms
     sendmsg::<()>(to.as_raw_fd(), &[IoSlice::new(bytes)], rights, flags | MsgFlags::MSG_NOSIGNAL, None).map(drop)
 }
 
-/// Receives one message: its length, and the open file that came with it.
-pub fn receive(from: &impl AsRawFd, bytes: &mut [u8], flags: MsgFlags) -> nix::Result<(usize, Option<OwnedFd>)> {
-    let mut space = nix::cmsg_space!(RawFd);
+/// A message, of which the bytes are where they were to be put.
+#[derive(Default)]
+pub struct Received {
+    pub length: usize,
+    pub file: Option<OwnedFd>,
+    /// The process that has sent it, as the kernel says; only where the socket has PassCred.
+    pub sender: Option<i32>,
+}
+
+/// Receives one message.
+pub fn receive(from: &impl AsRawFd, bytes: &mut [u8], flags: MsgFlags) -> nix::Result<Received> {
+    let mut space = nix::cmsg_space!(RawFd, UnixCredentials);
     let mut parts = [IoSliceMut::new(bytes)];
     let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC;
     let message = recvmsg::<()>(from.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
-    let mut file = None;
+    let (mut file, mut sender) = (None, None);
     for control in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(descriptors) = control {
-            file = descriptors.first().copied().map(sys::own);
+        match control {
+            ControlMessageOwned::ScmRights(descriptors) => file = descriptors.first().copied().map(sys::own),
+            ControlMessageOwned::ScmCredentials(credentials) => sender = Some(credentials.pid()),
+            _ => {}
         }
     }
-    Ok((message.bytes, file))
+    Ok(Received { length: message.bytes, file, sender })
 }

@@ -20,6 +20,7 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 
 use self::driver::{Driver, Word};
+pub use self::local::own_program;
 use self::local::Local;
 use self::mirror::Mirror;
 use crate::event::{now, Exit, Reason};
@@ -89,7 +90,7 @@ impl<'a> Run<'a> {
         let (signals, inherited) = take_signals().map_err(|error| format!("signals: {}", error.desc()))?;
         let local = Local::start(shared)?;
         mirror.follow(&local.job.join("events.jsonl"));
-        let mut exec = local::own_program();
+        let mut exec = own_program();
         exec.args(["exec", "--grace", GRACE, "--job"]).arg(&local.job).arg("--").args(command);
         sys::with_mask(&mut exec, inherited);
         let exec = exec.spawn().map_err(|error| format!("cannot run sfio-node exec: {error}"))?;
@@ -99,7 +100,7 @@ impl<'a> Run<'a> {
     /// Stays with the job until it has ended, and leaves nothing on this machine.
     fn finish(mut self) -> i32 {
         let status = self.supervise();
-        self.mirror.pass_on();
+        self.mirror.settle();
         let Self { mirror, local, .. } = self;
         // When `exec` was killed, `serve` ends what is left of the job, and says so.
         local.close();

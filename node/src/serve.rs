@@ -7,7 +7,7 @@ mod remote;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -25,17 +25,21 @@ use nix::unistd::Pid;
 
 use self::lifeline::Lifeline;
 use self::remote::Remote;
-use crate::event::{now, Event, Exit, Reason, Seen, ENTRY};
+use crate::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
+use crate::feed::Whole;
 use crate::follow::Follower;
 use crate::fresh;
 use crate::job::{Job, Target};
 use crate::json::Writer;
 use crate::pipe::remove_fifo;
 use crate::watch::Watcher;
-use crate::{link, sys, tree};
+use crate::{link, ownership, sys, tree};
 
 /// How often files are looked at that notify nobody.
 const LOOK: Duration = Duration::from_millis(250);
+/// The same in the first moments after somebody has closed the events of a job.
+const SOON: Duration = Duration::from_millis(5);
+const MOMENT: Duration = Duration::from_millis(100);
 /// How long jobs may take to end when the driver is gone.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -65,6 +69,43 @@ struct Running {
     events: Follower,
     /// Its `exec`, valid as long as the events are open for writing.
     pid: Option<i32>,
+    /// What may be its last event: it is when nobody writes any more, and nothing follows.
+    exit: Option<Vec<u8>>,
+    /// All events that are there were read.
+    has_all: bool,
+    /// There is something among them that was written by somebody else.
+    foreign: bool,
+}
+
+impl Running {
+    fn new(events: PathBuf) -> Self {
+        Self { events: Follower::new(events), pid: None, exit: None, has_all: false, foreign: false }
+    }
+
+    /// Some new events as they are printed, but for an `exit`, which is kept.
+    fn news(&mut self, id: &OsStr) -> String {
+        let lines = self.events.lines();
+        self.has_all = lines.is_empty();
+        let mut text = String::new();
+        for line in lines {
+            // An `exit` after which something comes was written by somebody else, too.
+            self.foreign |= self.exit.take().is_some();
+            let Some(seen) = Seen::parse(&line).filter(|seen| !seen.names_job) else {
+                self.foreign |= !line.is_empty();
+                continue;
+            };
+            if seen.event == ENTRY {
+                continue;
+            }
+            self.pid = self.pid.or(seen.pid);
+            if seen.event == "exit" {
+                self.exit = Some(line);
+            } else {
+                text.push_str(&printed(id, &line));
+            }
+        }
+        text
+    }
 }
 
 struct Server {
@@ -78,6 +119,8 @@ struct Server {
     running: HashMap<OsString, Running>,
     /// Those of which all was printed.
     ended: HashSet<OsString>,
+    /// Somebody has closed their events, who may be their `exec`: a process that dies closes before it unlocks.
+    doubtful: HashMap<OsString, Instant>,
     requests: Vec<u8>,
     /// The driver reads what is printed.
     heard: bool,
@@ -108,6 +151,11 @@ fn take_signals() -> io::Result<SignalFd> {
 
 impl Server {
     fn new(directory: &Path, options: Options) -> io::Result<Self> {
+        // What jobs are told, and what is told of them, lies there.
+        let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if let Some(why) = ownership::stranger(&parent.canonicalize()?)? {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("another user could replace it: {why}")));
+        }
         DirBuilder::new().mode(0o700).create(directory)?;
         let directory = directory.canonicalize()?;
         let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };
@@ -122,7 +170,8 @@ impl Server {
             watcher.watch(&directory, appears, Token::Run)?;
         }
         let (running, ended, requests) = (HashMap::new(), HashSet::new(), Vec::new());
-        Ok(Self { directory, jobs, lifeline, remote, watcher, running, ended, requests, heard: true })
+        let doubtful = HashMap::new();
+        Ok(Self { directory, jobs, lifeline, remote, watcher, running, ended, doubtful, requests, heard: true })
     }
 
     fn serve(mut self, signals: &SignalFd, options: Options) -> io::Result<()> {
@@ -157,7 +206,7 @@ impl Server {
             if left.is_zero() {
                 break;
             }
-            let left = if self.watcher.is_blind() { left.min(LOOK) } else { left };
+            let left = self.tick().map_or(left, |tick| left.min(tick));
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
             let _ = poll(&mut [PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN)], timeout);
             self.take_notices();
@@ -168,7 +217,9 @@ impl Server {
             }
         }
         if !self.running.is_empty() {
-            tree::sweep("SFIO_JOB", |job| job.starts_with(&self.jobs));
+            // What jobs that have succeeded left behind goes on, as without us.
+            let jobs: HashSet<PathBuf> = self.running.keys().map(|id| self.jobs.join(id)).collect();
+            tree::sweep("SFIO_JOB", |job| jobs.contains(job));
         }
         for id in self.running.keys() {
             remove_fifos(&self.jobs.join(id));
@@ -188,17 +239,24 @@ impl Server {
         };
     }
 
+    /// When to look at what nobody tells.
+    fn tick(&self) -> Option<Duration> {
+        let doubt = self.doubtful.values().map(|since| if since.elapsed() < MOMENT { SOON } else { LOOK }).min();
+        doubt.or(self.watcher.is_blind().then_some(LOOK))
+    }
+
     fn take_notices(&mut self) {
         let (notices, lost) = self.watcher.read();
-        let mut changed: Vec<(OsString, bool)> = Vec::new();
+        let mut changed: Vec<OsString> = Vec::new();
         for notice in notices {
             match (notice.token, notice.name) {
                 (Token::Jobs, Some(name)) => self.welcome(name),
                 (Token::Job(id), Some(name)) if name == "events.jsonl" => {
-                    let closed = notice.mask.contains(AddWatchFlags::IN_CLOSE_WRITE) && self.lifeline.is_some();
-                    match changed.iter_mut().find(|(other, _)| *other == id) {
-                        Some((_, closes)) => *closes |= closed,
-                        None => changed.push((id, closed)),
+                    if notice.mask.contains(AddWatchFlags::IN_CLOSE_WRITE) {
+                        self.doubtful.insert(id.clone(), Instant::now());
+                    }
+                    if !changed.contains(&id) {
+                        changed.push(id);
                     }
                 }
                 _ => {}
@@ -206,9 +264,13 @@ impl Server {
         }
         if lost {
             self.welcome_all();
-            changed = self.running.keys().map(|id| (id.clone(), self.is_closed(id))).collect();
+            changed = self.running.keys().cloned().collect();
+            self.doubtful.extend(changed.iter().map(|id| (id.clone(), Instant::now())));
         }
-        for (id, closed) in changed {
+        let doubtful: Vec<OsString> = self.doubtful.keys().filter(|id| !changed.contains(id)).cloned().collect();
+        for id in changed.into_iter().chain(doubtful) {
+            // Asked before the events are read: what is read then is all.
+            let closed = self.doubtful.contains_key(&id) && self.is_closed(&id);
             self.pass_on(&id, closed);
         }
     }
@@ -237,55 +299,67 @@ impl Server {
 
     /// Whether nobody writes the events of a job any more. Of jobs on other machines that is not known.
     fn is_closed(&self, id: &OsStr) -> bool {
-        self.lifeline.is_some() && !is_written(&self.jobs.join(id))
+        let Some(lifeline) = &self.lifeline else { return false };
+        let known = self.running.get(id).and_then(|running| running.events.is_locked());
+        let has_ended = || lifeline.keeper.has_ended(id) == Some(true);
+        !known.unwrap_or_else(|| is_written(&self.jobs.join(id)) && !has_ended())
     }
 
     /// Prints new events of a job. `closed`: its exec has closed them, which it does only when it ends.
+    ///
+    /// As long as it has not, an `exit` is not its own.
     fn pass_on(&mut self, id: &OsStr, closed: bool) {
         if self.ended.contains(id) {
+            self.doubtful.remove(id);
             return;
         }
         let path = self.jobs.join(id).join("events.jsonl");
-        let mut running =
-            self.running.remove(id).unwrap_or_else(|| Running { events: Follower::new(path.clone()), pid: None });
-        let (mut text, mut ended) = (String::new(), false);
+        let mut running = self.running.remove(id).unwrap_or_else(|| Running::new(path.clone()));
         loop {
-            let lines = running.events.lines();
-            if lines.is_empty() {
+            let text = running.news(id);
+            self.print(&text);
+            if running.has_all {
                 break;
             }
-            self.print(&std::mem::take(&mut text));
-            for line in lines {
-                let Some(seen) = Seen::parse(&line) else { continue };
-                if seen.event == ENTRY {
-                    continue;
-                }
-                running.pid = running.pid.or(seen.pid);
-                ended |= seen.event == "exit";
-                text.push_str(&printed(id, &line));
-            }
         }
-        if closed && !ended {
-            self.kill_processes(id);
-            let exit = Exit { success: false, reason: Reason::Lost.name(), ended: now(), ..Exit::default() };
-            let line = Event::Exit(exit).line();
-            let separator = if running.events.is_torn() { "\n" } else { "" };
-            let append = OpenOptions::new().append(true).open(&path);
-            // Jobs that read from this one learn it there.
-            let _ = append.and_then(|mut file| file.write_all(format!("{separator}{line}").as_bytes()));
-            text.push_str(&printed(id, line.as_bytes()));
-            ended = true;
-        }
-        if ended {
+        // Of jobs on other machines it is not known who wrote it.
+        let is_own = |lifeline: &Lifeline| closed && lifeline.keeper.has_ended(id).unwrap_or(true);
+        let is_own = self.lifeline.as_ref().is_none_or(is_own);
+        running.foreign |= closed && !is_own && running.exit.is_some();
+        let exit = running.exit.take_if(|_| is_own);
+        let last = match exit {
+            Some(exit) => Some(exit),
+            None if closed => Some(self.bury(id, &path, &running)),
+            None => None,
+        };
+        if let Some(last) = last {
             if let Some(lifeline) = &self.lifeline {
                 lifeline.keeper.forget(id);
             }
             self.watcher.forget(|token| matches!(token, Token::Job(other) if other == id));
             self.ended.insert(id.to_owned());
+            self.doubtful.remove(id);
+            self.print(&printed(id, &last));
         } else {
             self.running.insert(id.to_owned(), running);
         }
-        self.print(&text);
+    }
+
+    /// Ends what is left of a job whose `exec` was killed, and gives its last event.
+    fn bury(&self, id: &OsStr, path: &Path, running: &Running) -> Vec<u8> {
+        self.kill_processes(id);
+        let changed = running.foreign || running.events.is_cut() || !fresh::exists(path);
+        let (reason, message) = match changed {
+            true => (Reason::Error, Some(FOREIGN.to_owned())),
+            false => (Reason::Lost, None),
+        };
+        let exit = Exit { success: false, reason: reason.name(), message, ended: now(), ..Exit::default() };
+        let line = Event::Exit(exit).line();
+        let separator = if running.events.is_torn() { "\n" } else { "" };
+        let append = OpenOptions::new().append(true).open(path);
+        // Jobs that read from this one learn it there.
+        let _ = append.and_then(|mut file| file.write_all(format!("{separator}{line}").as_bytes()));
+        line.into_bytes()
     }
 
     fn kill_processes(&self, id: &OsStr) {
@@ -299,8 +373,9 @@ impl Server {
 pub fn remove_fifos(job: &Path) {
     let Ok(job) = Job::load(&job.join("job.json")) else { return };
     for input in job.inputs {
-        if let Target::Fifo(path) = input.target {
-            remove_fifo(&path);
+        if let Target::Fifo(path) = &input.target {
+            remove_fifo(path);
+            Whole::of(path).remove(path, &input.access);
         }
     }
 }

@@ -4,14 +4,14 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
 use crate::fresh;
 use crate::producer::{Producer, State};
-use crate::spots::Spots;
+use crate::verify::{Noted, Verify};
 use crate::watch::Watcher;
 
 /// Why a stream cannot go on to its end.
@@ -38,6 +38,9 @@ pub enum Step {
     Complete,
 }
 
+/// So many bytes are noted at once, before they are taken: as many as a pipe holds.
+const AHEAD: u64 = 1 << 20;
+
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
@@ -46,24 +49,29 @@ pub struct Source {
     /// A notice will come when the file grows.
     growth_armed: bool,
     taken: u64,
-    /// What was taken, to be compared at the end, and so many bytes of it; more than `taken` after `resume`.
-    spots: Spots,
-    noted: u64,
+    /// The most that was ever taken: more than `taken` after `resume`.
+    reached: u64,
+    verify: Verify,
+    /// What is compared at the end, and so many bytes of it: those that may be taken before the commit.
+    noted: Noted,
+    noted_until: u64,
     /// What was wrong with it before.
     failure: Option<Failure>,
 }
 
 impl Source {
     /// The file `path`, which the events `events` name for the output `port`.
-    pub fn new(port: &str, path: PathBuf, events: PathBuf) -> Self {
+    pub fn new(port: &str, path: PathBuf, events: PathBuf, verify: Verify) -> Self {
         Self {
             producer: Producer::of_file(port, &path, events),
             path,
             file: None,
             growth_armed: false,
             taken: 0,
-            spots: Spots::new(),
-            noted: 0,
+            reached: 0,
+            verify,
+            noted: Noted::new(verify),
+            noted_until: 0,
             failure: None,
         }
     }
@@ -79,7 +87,7 @@ impl Source {
     /// Goes on from `offset`, because what was taken after it was lost; false where so much was never taken. All
     /// watches have to be set anew.
     pub fn resume(&mut self, offset: u64) -> bool {
-        let known = offset <= self.noted;
+        let known = offset <= self.reached;
         if known {
             self.taken = offset;
         }
@@ -123,6 +131,21 @@ impl Source {
         }
     }
 
+    /// The path of the file when it is committed, and as it was then.
+    pub fn whole(&self) -> Result<Option<&Path>, Failure> {
+        self.check()?;
+        let State::Committed(size) = self.producer.state else { return Ok(None) };
+        let path = self.path.display();
+        match fresh::open(&self.path).and_then(|file| file.metadata()) {
+            Ok(found) if found.len() == size => Ok(Some(&self.path)),
+            Ok(found) => {
+                let message = format!("{path} was committed with {size} bytes, and has {}", found.len());
+                Err(Failure::Rewritten(message))
+            }
+            Err(error) => Err(Failure::Producer(format!("cannot read {path}: {error}"))),
+        }
+    }
+
     /// Opens the producer's file when its events have named it: what lies there before may be of an earlier run.
     pub fn open(&mut self) -> Result<bool, Failure> {
         if self.file.is_some() {
@@ -141,31 +164,51 @@ impl Source {
         }
     }
 
-    /// Takes bytes by `transfer`, which is given the file and the place, and returns how many it has moved (0: the file
-    /// has no more).
-    pub fn take(&mut self, transfer: impl FnOnce(&File, &mut i64) -> nix::Result<usize>) -> Result<Step, Failure> {
+    /// Takes bytes by `transfer`, which is given the file, the place, and how many it may move at most, and returns how
+    /// many it has moved.
+    pub fn take(&mut self, transfer: impl FnOnce(&File, &mut i64, u64) -> nix::Result<usize>) -> Result<Step, Failure> {
         let result = self.take_some(transfer);
         self.failure = result.as_ref().err().cloned();
         result
     }
 
-    fn take_some(&mut self, transfer: impl FnOnce(&File, &mut i64) -> nix::Result<usize>) -> Result<Step, Failure> {
-        let Some(file) = &self.file else { return Ok(Step::Waiting) };
+    fn take_some(
+        &mut self,
+        transfer: impl FnOnce(&File, &mut i64, u64) -> nix::Result<usize>,
+    ) -> Result<Step, Failure> {
+        let most = self.ahead();
+        let Some(file) = self.file.as_ref() else { return Ok(Step::Waiting) };
+        if most == 0 {
+            return self.at_end();
+        }
         let mut place = self.taken as i64;
-        match transfer(file, &mut place) {
+        match transfer(file, &mut place, most) {
             Ok(0) => self.at_end(),
             Ok(moved) => {
                 self.taken += moved as u64;
-                if self.taken > self.noted {
-                    self.spots.note(file, self.noted, self.taken);
-                    self.noted = self.taken;
-                }
+                self.reached = self.reached.max(self.taken);
                 Ok(Step::Moved)
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(Step::Full),
             Err(Errno::EPIPE) => Ok(Step::Unread),
             Err(error) => Err(Failure::Producer(format!("cannot read {}: {}", self.path.display(), error.desc()))),
         }
+    }
+
+    /// So many bytes may be taken now. Before the commit they are noted first: who reads them sees what was noted, or
+    /// what came later.
+    fn ahead(&mut self) -> u64 {
+        let Some(file) = &self.file else { return 0 };
+        let size = file.metadata().map_or(0, |file| file.len());
+        if matches!(self.producer.state, State::Committed(_)) {
+            return size.saturating_sub(self.taken);
+        }
+        let end = size.min(self.taken + AHEAD);
+        if self.noted_until <= self.taken && self.taken < end {
+            self.noted.note(file, self.noted_until, end);
+            self.noted_until = end;
+        }
+        self.noted_until.saturating_sub(self.taken)
     }
 
     /// Everything that the file holds was taken: is that all?
@@ -183,7 +226,7 @@ impl Source {
                     return rewritten(format!("was replaced after {taken} bytes of it were streamed"));
                 }
                 (self.file, self.growth_armed) = (None, false);
-                (self.spots, self.noted) = (Spots::new(), 0);
+                (self.noted, self.noted_until) = (Noted::new(self.verify), 0);
                 return Ok(Step::Moved);
             }
         }
@@ -194,10 +237,10 @@ impl Source {
             State::Committed(size) if taken != size => {
                 rewritten(format!("was committed with {size} bytes, and has {taken}"))
             }
-            State::Committed(_) if self.file.as_ref().is_some_and(|file| !self.spots.hold(file)) => {
-                rewritten("was written again after it had been streamed".into())
-            }
-            State::Committed(_) => Ok(Step::Complete),
+            State::Committed(_) => match self.file.as_ref().and_then(|file| self.noted.difference(file)) {
+                Some(place) => rewritten(format!("was written again {place} after these had been streamed")),
+                None => Ok(Step::Complete),
+            },
             _ => Ok(Step::Waiting),
         }
     }
@@ -222,7 +265,7 @@ mod tests {
             let (file, size) = (path.display(), content.len());
             let line = format!(r#"{{"event":"{event}","port":"p","path":"{file}","size":{size}}}"#);
             fs::write(&events, line + "\n").unwrap();
-            let mut source = Source::new("p", path, events);
+            let mut source = Source::new("p", path, events, Verify::Full);
             source.read_events();
             assert_eq!(source.open(), Ok(true));
             Self { directory, source }
@@ -231,12 +274,20 @@ mod tests {
         fn take(&mut self, most: usize) -> Result<(Step, Vec<u8>), Failure> {
             let mut bytes = vec![0; most];
             let mut moved = 0;
-            let step = self.source.take(|file, place| {
+            let step = self.source.take(|file, place, limit| {
+                bytes.truncate(limit as usize);
                 moved = file.read_at(&mut bytes, *place as u64).unwrap();
                 Ok(moved)
             })?;
             bytes.truncate(moved);
             Ok((step, bytes))
+        }
+
+        fn commit(&mut self, size: usize) {
+            let [path, events] = ["file", "events"].map(|name| self.directory.path().join(name));
+            let line = format!(r#"{{"event":"committed","port":"p","path":"{}","size":{size}}}"#, path.display());
+            fs::write(&events, fs::read_to_string(&events).unwrap() + &line + "\n").unwrap();
+            self.source.read_events();
         }
 
         fn rewrite(&self, content: &[u8]) {
@@ -269,14 +320,34 @@ mod tests {
 
     #[test]
     fn what_was_written_again_in_between_is_found() {
-        let mut producing = Producing::new(b"abcdef", "committed");
+        let mut producing = Producing::new(b"abcdef", "opened");
         assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
         producing.rewrite(b"x");
+        producing.commit(6);
         assert!(producing.source.resume(2));
         assert_eq!(producing.take(9), Ok((Step::Moved, b"cdef".to_vec())));
-        assert!(matches!(producing.take(4), Err(Failure::Rewritten(_))));
+        let told = "was written again between byte 0 and byte 6 after";
+        assert!(matches!(producing.take(4), Err(Failure::Rewritten(message)) if message.contains(told)));
         // It stays so, also for who begins anew.
         assert!(producing.source.resume(0));
         assert!(matches!(producing.source.check(), Err(Failure::Rewritten(_))));
+    }
+
+    #[test]
+    fn one_byte_in_the_middle_of_a_large_file_is_found_and_none_after_the_commit_is_read_twice() {
+        let size = 9 << 20;
+        for (patched, found) in [(true, true), (false, false)] {
+            let mut producing = Producing::new(&vec![7; size], "opened");
+            while producing.take(1 << 20).unwrap().0 == Step::Moved {}
+            if patched {
+                let file = OpenOptions::new().write(true).open(producing.directory.path().join("file")).unwrap();
+                file.write_all_at(b"x", 5_000_001).unwrap();
+            }
+            producing.commit(size);
+            assert_eq!(matches!(producing.take(1), Err(Failure::Rewritten(_))), found);
+        }
+        let mut producing = Producing::new(&vec![7; size], "committed");
+        while producing.take(1 << 20).unwrap().0 == Step::Moved {}
+        assert_eq!(producing.source.noted_until, 0);
     }
 }

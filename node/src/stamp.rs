@@ -29,13 +29,13 @@ impl Stamp {
         Self { device: file.dev(), inode: file.ino(), size: file.size(), modified, linked: file.nlink() > 1 }
     }
 
-    /// What the file `path` is now. `writable`: somebody may have written it meanwhile. When nobody may have, another time
+    /// What the file `path` is now. `writable`: somebody may have written it meanwhile, as a file that has other names. When nobody may have, another time
     /// of modification is no sign of it: `cp -p` and the like set it after they have closed the file.
     pub fn fate(&self, path: &Path, writable: bool) -> Fate {
         let Ok(file) = fs::metadata(path) else { return Fate::Removed };
         let now = Self::of(&file);
         let same_file = (now.device, now.inode, now.size) == (self.device, self.inode, self.size);
-        let writable = writable || self.linked || now.linked;
+        let writable = writable || self.linked || now.linked || path.is_symlink();
         if same_file && (now.modified == self.modified || !writable) {
             Fate::Same
         } else {
@@ -58,7 +58,7 @@ mod tests {
             let later = SystemTime::now() + std::time::Duration::from_secs(9);
             File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
         };
-        let table: [(&str, Act, Fate, Fate); 6] = [
+        let table: [(&str, Act, Fate, Fate); 7] = [
             ("nothing", |_| (), Fate::Same, Fate::Same),
             ("time", touch, Fate::Same, Fate::Written),
             (
@@ -73,6 +73,17 @@ mod tests {
                 |path| {
                     fs::write(path.with_extension("new"), "old").unwrap();
                     fs::rename(path.with_extension("new"), path).unwrap();
+                },
+                Fate::Written,
+                Fate::Written,
+            ),
+            (
+                "time, behind a link",
+                |path| {
+                    fs::rename(path, path.with_extension("real")).unwrap();
+                    std::os::unix::fs::symlink(path.with_extension("real"), path).unwrap();
+                    let later = SystemTime::now() + std::time::Duration::from_secs(9);
+                    File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
                 },
                 Fate::Written,
                 Fate::Written,

@@ -4,9 +4,10 @@ mod commits;
 mod ending;
 mod entering;
 mod files;
+mod leftovers;
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::{ppoll, PollFd, PollFlags};
@@ -18,8 +19,9 @@ use nix::unistd::Pid;
 
 use self::commits::Commits;
 use self::ending::Ending;
+use self::leftovers::Leftovers;
 use crate::commit::{Decision, Fact, Tracker};
-use crate::event::{Event, EventLog, Reason};
+use crate::event::{Event, EventLog, Reason, FOREIGN};
 use crate::exec::Surroundings;
 use crate::feed::{Feeder, Need, Wait, PAUSE};
 use crate::gate::{Entrance, Gates};
@@ -100,9 +102,10 @@ pub struct Supervisor<'a> {
     io_time: Option<IoTime>,
     main: Pid,
     status: Option<WaitStatus>,
-    /// When the main process ended.
-    main_ended: Duration,
     childless: bool,
+    leftovers: Leftovers,
+    /// Some processes go on after the job.
+    left: bool,
     orphans: u64,
     reason: Option<Reason>,
     message: Option<String>,
@@ -141,8 +144,9 @@ impl<'a> Supervisor<'a> {
             io_time: None,
             main: Pid::from_raw(0),
             status: None,
-            main_ended: Duration::ZERO,
             childless: false,
+            leftovers: Leftovers::of(job),
+            left: false,
             orphans: 0,
             reason: None,
             message: None,
@@ -156,7 +160,8 @@ impl<'a> Supervisor<'a> {
         let Some(watcher) = self.watcher.as_mut() else { return Ok(()) };
         OutputWatch { outputs: &self.job.outputs }.arm(watcher)?;
         let appears = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
-        let _ = watcher.watch(&self.surroundings.directory, appears, Token::Control);
+        let changes = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM;
+        let _ = watcher.watch(&self.surroundings.directory, appears | changes, Token::Control);
         for (index, feeder) in self.feeders.iter_mut().enumerate() {
             feeder.arm(watcher, &|wait| Token::Input(index, wait));
         }
@@ -185,9 +190,9 @@ impl<'a> Supervisor<'a> {
         self.advance_gates();
     }
 
-    /// Stays with the job until its tree has ended.
+    /// Stays with the job until its tree has ended, or what goes on is none of its business.
     pub fn supervise(mut self) -> Ended {
-        while !self.childless {
+        while !self.childless && !self.left {
             let now = self.now();
             let nap = if self.is_awaited() { None } else { self.holder.rest(now) };
             let news = self.wait(nap);
@@ -200,8 +205,10 @@ impl<'a> Supervisor<'a> {
             self.pump_all();
             self.look_at_entrance();
             self.advance_gates();
+            self.bring_wholes();
             self.review();
             self.look_at_waits();
+            self.look_at_events();
             if news {
                 self.look_at_driver();
             }
@@ -213,14 +220,19 @@ impl<'a> Supervisor<'a> {
     fn conclude(mut self) -> Ended {
         self.take_notices();
         let status = self.status.unwrap_or(WaitStatus::StillAlive);
-        let successful_code = matches!(status, WaitStatus::Exited(_, code) if self.job.success_codes.contains(&code));
+        let successful_code = self.has_successful_code();
         if successful_code && self.reason.is_none() {
             // Who cancels a job may signal all of its processes, one after the other, and the command first.
             std::thread::sleep(self.surroundings.grace);
             self.take_signals();
         }
+        // Nobody of the tree is left to change them.
+        if self.reason.is_none() && !self.events.is_intact() {
+            (self.reason, self.message) = (Some(Reason::Error), Some(FOREIGN.into()));
+        }
         let success = successful_code && self.reason.is_none();
         if success {
+            self.feeders.iter_mut().for_each(Feeder::leave_file);
             self.commit_all();
         }
         let verdicts = self.gates.verdicts();
@@ -236,6 +248,10 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    fn has_successful_code(&self) -> bool {
+        matches!(self.status, Some(WaitStatus::Exited(_, code)) if self.job.success_codes.contains(&code))
+    }
+
     fn now(&self) -> Duration {
         self.clock.elapsed()
     }
@@ -243,11 +259,12 @@ impl<'a> Supervisor<'a> {
     /// False: nothing but files, streams and calls need attention; there is no news of the tree, nor of the driver.
     fn wait(&self, nap: Option<Duration>) -> bool {
         let space = self.feeders.iter().filter(|feeder| feeder.need == Need::Space).filter_map(Feeder::sink);
-        let arrivals = self.feeders.iter().filter_map(Feeder::arrivals);
+        let arrivals = self.feeders.iter().flat_map(Feeder::arrivals);
         let readable = self.surroundings.descriptors();
-        let notices = self.watcher.iter().map(std::os::fd::AsFd::as_fd);
-        let entrance = self.entrance.iter().map(std::os::fd::AsFd::as_fd);
-        let reading = readable.into_iter().chain(notices).chain(entrance).chain(arrivals);
+        let wishes = std::iter::once(self.gates.streams().as_fd());
+        let notices = self.watcher.iter().map(AsFd::as_fd);
+        let entrance = self.entrance.iter().map(AsFd::as_fd);
+        let reading = readable.into_iter().chain(notices).chain(entrance).chain(wishes).chain(arrivals);
         let mut descriptors: Vec<PollFd> =
             reading.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN)).collect();
         descriptors.extend(space.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLOUT)));
@@ -272,14 +289,17 @@ impl<'a> Supervisor<'a> {
     fn timeout(&self) -> Option<Duration> {
         let now = self.now();
         let review = self.holder.next_review().filter(|_| self.ending.is_none()).map(|at| at.saturating_sub(now));
-        let leaving = self.status.is_some() || self.ending.is_some();
+        let leaving =
+            (self.status.is_some() && self.ending.is_none()).then(|| self.leftovers.due().saturating_sub(now));
         let fed = self.feeders.iter().any(|feeder| feeder.need != Need::Nothing);
+        let awaited = self.feeders.iter().any(Feeder::is_wanted_whole);
         let paused = self.feeders.iter().any(|feeder| feeder.need == Need::Pause);
         let watched = self.watcher.is_some();
         let ticks = [
             review,
-            leaving.then_some(ENDING_TICK),
-            (fed || !self.gates.are_open()).then_some(FALLBACK_TICK),
+            leaving,
+            self.ending.is_some().then_some(ENDING_TICK),
+            (fed || awaited || !self.gates.are_open()).then_some(FALLBACK_TICK),
             paused.then_some(PAUSE),
             (!watched).then_some(CANCEL_TICK),
             self.io_time.as_ref().map(|time| time.due().saturating_sub(now)),
@@ -324,12 +344,20 @@ impl<'a> Supervisor<'a> {
         let feeder = &mut self.feeders[index];
         match wait {
             Wait::Growth => feeder.growth_notice(),
+            Wait::Beside => {}
             Wait::Events => feeder.read_events(Some(watcher), &|wait| Token::Input(index, wait)),
             Wait::Fifo => {
                 if let Err(failure) = feeder.fifo_notice(notice.mask) {
                     self.fail(index, failure);
                 }
             }
+        }
+    }
+
+    /// What others have written into the events may have been believed already: what was made of it must not count.
+    fn look_at_events(&mut self) {
+        if self.reason.is_none() && !self.events.is_ours() {
+            self.end(Reason::Error, Some(FOREIGN.into()), Signal::SIGKILL, false);
         }
     }
 

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
 use nix::unistd::{getppid, Pid};
 
 nix::ioctl_read_bad!(
@@ -50,6 +50,11 @@ pub fn with_mask(command: &mut Command, inherited: SigSet) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Lets no process of the same user look into this one, nor trace it, nor take its open files; unless that is root.
+pub fn shield(on: bool) {
+    let _ = nix::sys::prctl::set_dumpable(!on);
+}
+
 /// Whether this process was started with `signal` ignored, as under `nohup`.
 pub fn is_ignored(signal: Signal) -> bool {
     // SAFETY: a null action asks for the present one, which is written to a live local.
@@ -70,6 +75,14 @@ pub fn set_default(signal: Signal) {
 pub fn ignore(signal: Signal) {
     // SAFETY: no handler is installed, so none can run at a bad moment.
     let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) };
+}
+
+/// Lets `signal` interrupt a system call, and do nothing else.
+pub fn let_interrupt(signal: Signal) {
+    extern "C" fn nothing(_: nix::libc::c_int) {}
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does nothing, which is safe at any moment.
+    let _ = unsafe { nix::sys::signal::sigaction(signal, &action) };
 }
 
 /// Takes a descriptor that the kernel has just given to this process.

@@ -72,6 +72,7 @@ fn parse(pid: i32, line: &[u8]) -> Option<Process> {
         vitals: Vitals {
             exiting: zombie || number(9)? & PF_EXITING != 0,
             resting: state == "S" && threads == 1,
+            standing: matches!(state, "T" | "t"),
             status: field(52).and_then(|value| value.parse().ok()).unwrap_or(0),
             reaped_faults: number(11)?,
         },
@@ -130,7 +131,12 @@ struct Kept {
     stat: File,
     /// The children of its first thread.
     children: File,
+    /// Where in the kernel it sleeps.
+    place: Option<File>,
 }
+
+/// Where a frozen process sleeps, in freezers of both versions, proc(5).
+const FREEZERS: [&[u8]; 3] = [b"get_signal", b"do_freezer_trap", b"__refrigerator"];
 
 /// Of so many processes files are kept.
 const KEPT: usize = 32;
@@ -167,9 +173,25 @@ impl Descendants {
         let stat = File::open(format!("/proc/{pid}/stat")).ok()?;
         let process = read_stat(pid, &stat)?;
         if let Ok(children) = File::open(format!("/proc/{pid}/task/{pid}/children")) {
-            self.kept.insert(pid, Kept { stat, children });
+            let place = File::open(format!("/proc/{pid}/wchan")).ok();
+            self.kept.insert(pid, Kept { stat, children, place });
         }
         Some(process)
+    }
+
+    /// Notes of each of `processes` whether it is frozen, its first thread at least: it looks like one that sleeps.
+    pub fn find_frozen(&self, processes: &mut [Process]) {
+        for process in processes.iter_mut().filter(|process| !process.zombie && (process.asleep || process.waiting)) {
+            let kept = self.kept.get(&process.id.pid).and_then(|kept| kept.place.as_ref());
+            let mut buffer = [0; 64];
+            let read = match kept {
+                Some(file) => file.read_at(&mut buffer, 0),
+                None => {
+                    File::open(format!("/proc/{}/wchan", process.id.pid)).and_then(|file| file.read_at(&mut buffer, 0))
+                }
+            };
+            process.vitals.standing |= read.is_ok_and(|length| FREEZERS.contains(&&buffer[..length]));
+        }
     }
 }
 
@@ -221,7 +243,7 @@ pub fn signal_all<'a>(processes: impl IntoIterator<Item = &'a Process>, signal: 
 
 /// Whether one of `processes` has one of `paths` open for writing. A process that may not be looked into might.
 pub fn writes_any(processes: &[Process], paths: &[&Path]) -> bool {
-    let files: HashSet<(u64, u64)> = paths.iter().filter_map(|path| identity(path)).collect();
+    let files: HashSet<Identity> = paths.iter().filter_map(|path| identity(path)).collect();
     let open = |process: &Process| match descriptors(process.id.pid, 0o200, &files) {
         Ok(found) => !found.is_empty(),
         Err(error) => error.kind() == ErrorKind::PermissionDenied,
@@ -229,9 +251,15 @@ pub fn writes_any(processes: &[Process], paths: &[&Path]) -> bool {
     !files.is_empty() && processes.iter().filter(|process| !process.zombie).any(open)
 }
 
+/// Whether one of `processes` has one of `files` open for writing. One that may not be looked into is taken for one that has not.
+pub fn holds_any(processes: &[Process], files: &HashSet<Identity>) -> bool {
+    let open = |process: &Process| descriptors(process.id.pid, 0o200, files).is_ok_and(|found| !found.is_empty());
+    !files.is_empty() && processes.iter().any(open)
+}
+
 /// Whether some of `processes` have `path` open for reading, and all of them sleep: they wait for what can be read.
 pub fn wait_to_read(processes: &[Process], path: &Path) -> bool {
-    let files: HashSet<(u64, u64)> = identity(path).into_iter().collect();
+    let files: HashSet<Identity> = identity(path).into_iter().collect();
     let reads = |pid: &i32| descriptors(*pid, 0o400, &files).is_ok_and(|found| !found.is_empty());
     let mut readers = processes.iter().map(|process| process.id.pid).filter(reads).peekable();
     readers.peek().is_some() && !readers.any(a_thread_goes_on)
@@ -241,25 +269,48 @@ fn a_thread_goes_on(pid: i32) -> bool {
     threads(pid).any(|thread| !thread.asleep)
 }
 
-/// Whether `path` was opened for reading more than once by `processes`. Descriptors that were inherited or duplicated
-/// are of one opening.
+/// Whether `path` was opened for reading more than once by `processes`, and is open now. Descriptors that were inherited or
+/// duplicated are of one opening. Where the kernel does not tell them apart, those are of one that are of one process, or
+/// of processes of which one, or one above both, can have given it to the others.
 pub fn opened_twice(processes: &[Process], path: &Path) -> bool {
-    let files: HashSet<(u64, u64)> = identity(path).into_iter().collect();
+    let files: HashSet<Identity> = identity(path).into_iter().collect();
     let mut open = Vec::new();
     for pid in processes.iter().map(|process| process.id.pid) {
         open.extend(
             descriptors(pid, 0o400, &files).unwrap_or_default().into_iter().map(|descriptor| (pid, descriptor)),
         );
     }
-    open.iter().any(|descriptor| sys::same_opening(open[0], *descriptor) == Some(false))
+    let inherited = |one: i32, other: i32| {
+        let above = ancestors(processes, one);
+        ancestors(processes, other)
+            .iter()
+            .any(|pid| above.contains(pid) && open.iter().any(|(holder, _)| holder == pid))
+    };
+    let same = |one: (i32, i32), other: (i32, i32)| {
+        sys::same_opening(one, other).unwrap_or_else(|| one.0 == other.0 || inherited(one.0, other.0))
+    };
+    open.iter().any(|descriptor| !same(open[0], *descriptor))
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
+/// A process and those above it, as far as they are among `processes`.
+fn ancestors(processes: &[Process], pid: i32) -> Vec<i32> {
+    let mut found = vec![pid];
+    let parent = |pid: i32| processes.iter().find(|process| process.id.pid == pid).map(|process| process.parent);
+    while let Some(above) = found.last().and_then(|last| parent(*last)).filter(|above| !found.contains(above)) {
+        found.push(above);
+    }
+    found
+}
+
+/// What a file is known by, whatever its names are.
+pub type Identity = (u64, u64);
+
+pub fn identity(path: &Path) -> Option<Identity> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// The descriptors of a process that are `files` and were opened as `mode` says: 0o400 to read, 0o200 to write.
-fn descriptors(pid: i32, mode: u32, files: &HashSet<(u64, u64)>) -> io::Result<Vec<i32>> {
+fn descriptors(pid: i32, mode: u32, files: &HashSet<Identity>) -> io::Result<Vec<i32>> {
     let of_interest = |path: &Path| {
         // Its own permissions tell how it was opened.
         let opened = fs::symlink_metadata(path).is_ok_and(|link| link.mode() & mode != 0);
@@ -306,7 +357,10 @@ mod tests {
         let line = format!("42 (a) Z (b)) {}\n", fields.join(" "));
         let process = parse(42, line.as_bytes()).unwrap();
         assert_eq!((process.id, process.parent, process.group), (ProcessId { pid: 42, start: 555 }, 7, 42));
-        assert_eq!(process.vitals, Vitals { exiting: true, resting: true, status: 256, reaped_faults: 33 });
+        assert_eq!(
+            process.vitals,
+            Vitals { exiting: true, resting: true, standing: false, status: 256, reaped_faults: 33 }
+        );
         assert!(!process.waiting);
         for state in ["D", "I"] {
             fields[0] = state;

@@ -7,6 +7,7 @@ use nix::sys::resource::{getrusage, Usage as Resources, UsageWho};
 use nix::sys::time::TimeVal;
 
 use crate::event::Usage;
+use crate::sys;
 
 const COUNTERS: [&str; 4] = ["rchar", "wchar", "read_bytes", "write_bytes"];
 
@@ -15,6 +16,8 @@ const COUNTERS: [&str; 4] = ["rchar", "wchar", "read_bytes", "write_bytes"];
 /// `/proc/self/io` sums this process and all descendants that were waited for; the single thread's own part, which
 /// holds all that the feeders did, is taken off.
 pub fn of_job(streamed: u64, io: Option<Duration>) -> Usage {
+    // Who is shielded may not look into itself either. The tree is gone.
+    sys::shield(false);
     let (all, own) = (counters("/proc/self/io"), counters("/proc/thread-self/io"));
     let of_tree = |index: usize| all[index].saturating_sub(own[index]);
     let children = getrusage(UsageWho::RUSAGE_CHILDREN).ok();

@@ -5,7 +5,7 @@ from .expansion import configure, stricter_than_served
 from .gangs import Gang, find_gangs
 from .graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, Step, StreamEdge
 from .known_jobs import KnownJobs
-from .plan import plan_edges
+from .plan import name_edges, plan_edges
 from .possible import PossibleRoute, possible_routes
 from .sites import Deployment, Site, SiteKind
 
@@ -30,6 +30,7 @@ __all__ = [
     "StreamEdge",
     "configure",
     "find_gangs",
+    "name_edges",
     "plan_edges",
     "possible_routes",
     "stricter_than_served",

@@ -14,7 +14,7 @@ from streamflow_io.hints import commit
 from streamflow_io.hints.commit import CommitRule, parse_commit_rule
 from streamflow_io.hints.models import FiringRule, Model, Text, mistake
 
-FILE_RULES = "on_termination, on_close, on_close:N with N >= 1, on_file"
+FILE_RULES = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file"
 _VERSION = "1.1; or no version for CAPIO-CL 1.0"
 
 
@@ -60,8 +60,8 @@ class StreamingItem(Model):
             raise mistake("committed: on_n_files with name", f"{FILE_RULES}; on_n_files with dirname only")
         if self.committed.kind == "on_file" and not self.file_deps:
             raise mistake("committed: on_file needs file_deps", "file_deps: a list of files")
-        if self.committed.kind == "on_n_files" and (self.n_files is None or self.n_files < 1):
-            raise mistake("committed: on_n_files needs n_files", "n_files: a whole number from 1")
+        if self.committed.kind == "on_n_files" and (self.n_files is None or not 1 <= self.n_files <= commit.MOST):
+            raise mistake("committed: on_n_files needs n_files", "n_files: a whole number from 1, below 10^9")
         return self
 
     @property

@@ -260,7 +260,7 @@ def _merged(one: CoordinatedFile, other: CoordinatedFile) -> CoordinatedFile:
     producers = tuple(dict.fromkeys((*one.producers, *other.producers)))
     consumers = tuple(dict.fromkeys((*one.consumers, *other.consumers)))
     late = max(one, other, key=lambda file: _lateness(file.committed))
-    differ = _lateness(one.committed) != _lateness(other.committed) or one.file_deps != other.file_deps
+    differ = _lateness(one.committed) != _lateness(other.committed) or set(one.file_deps) != set(other.file_deps)
     settled = late.committed if not differ or late.committed.kind == "on_close" else _ON_TERMINATION
     return replace(
         late,

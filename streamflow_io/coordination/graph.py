@@ -67,11 +67,13 @@ class Step:
     :ivar path: the StreamFlow step path
     :ivar cores: cores of a job; None if only an expression tells, at run time
     :ivar site: where its jobs run
+    :ivar memory: of a job, MiB; None as for cores
     """
 
     path: str
     cores: float | None = 1.0
     site: Site = DRIVERS_NODE
+    memory: float | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,8 @@ class Hop:
     :ivar step: its name in the translated workflow
     :ivar port: the name of its port at which the file arrives
     :ivar obstacle: why nothing can pass it before commit, if so
-    :ivar widths: a scatter only: over how many inputs it scatters
+    :ivar widths: of a scatter: over how many inputs it scatters; of a gather: how many scatters it takes back at once
+    :ivar by_name: no more of the file goes on from here than its name, as part of another value
     """
 
     step: str
@@ -136,6 +139,7 @@ class Hop:
     kind: HopKind
     obstacle: str | None = None
     widths: int = 1
+    by_name: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,11 @@ class Route:
     output: Output
     hops: tuple[Hop, ...]
     consumer: Input | None
+
+    @property
+    def by_name(self) -> bool:
+        """Whether no more than the name of the file arrives."""
+        return any(hop.by_name for hop in self.hops)
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,9 @@ def _way(route: Route, tag: str) -> list[str] | None:
     gathered: str | None = None
     for hop in route.hops:
         match hop.kind:
-            case HopKind.GATHER if len(parts) > 1:
-                gathered = parts.pop()
+            case HopKind.GATHER if len(parts) > hop.widths:
+                *parts, gathered = parts[: len(parts) - hop.widths + 1]
+                gathered = gathered if hop.widths == 1 else None
                 continue
             case HopKind.SCATTER if hop.obstacle is None:
                 parts.append(gathered or "*")

@@ -23,21 +23,43 @@ _NO_COMMIT_THROUGH = {HopKind.LOOP, HopKind.UNKNOWN}
 def plan_edges(routes: Iterable[Route]) -> tuple[StreamEdge, ...]:
     """Decide for each route how its file is delivered.
 
-    :param routes: all routes of a workflow, workflow outputs included
+    :param routes: all routes of a workflow on which a file arrives, workflow outputs included; names pass everywhere
     :return: one edge for each route whose output has a rule, or is `streamable` on both ends; workflow outputs have
         none: they are collected as with plain StreamFlow. An edge that is not served as its rule asks says why.
     """
     routes = list(routes)
     edges = [edge for route in routes if (edge := _edge(route)) is not None]
-    edges = _without_reordered_zips(edges)
+    edges = _in_order(edges)
+    edges = [_not_before_its_values(edge, routes) for edge in edges]
     return tuple(_without_mixed_hops(edges, routes))
+
+
+def name_edges(routes: Iterable[Route], edges: Iterable[StreamEdge]) -> tuple[StreamEdge, ...]:
+    """How the names of files are delivered: as the files are that go to the same step, or through the same hop.
+
+    Else the step would wait for the name of what it could read already. A step that is given a name only gets it when
+    the file is committed.
+
+    :param routes: those on which only a name arrives
+    :param edges: what :func:`plan_edges` made of the others
+    """
+    early = [edge for edge in edges if not edge.is_plain]
+    left, found = list(routes), list[StreamEdge]()
+    while along := [edge for route in left if (edge := _with_its_file(route, [*early, *found])) is not None]:
+        found += along
+        left = [route for route in left if all(edge.route is not route for edge in along)]
+    for route in left:
+        rule = _rule(route)
+        if rule is not None and route.consumer is not None and _no_commit(route) is None:
+            found.append(_at_commit(route, rule, by_element=False, reordered=False))
+    return tuple(found)
 
 
 def _edge(route: Route) -> StreamEdge | None:
     rule = _rule(route)
     if rule is None or route.consumer is None:
         return None
-    by_element, reordered = _by_element(route, rule)
+    by_element, reordered = _by_element(route)
     if (reason := _no_commit(route)) is not None:
         wanted = rule.committed.kind != "on_termination" or rule.start == "producer"
         return StreamEdge(route, rule, Delivery.TERMINATION, fallback=reason if wanted else None)
@@ -47,6 +69,34 @@ def _edge(route: Route) -> StreamEdge | None:
     if (reason := _not_early(route, rule, by_element)) is not None:
         return replace(at_commit, fallback=reason)
     return StreamEdge(route, rule, _early_delivery(route, rule), by_element, reordered)
+
+
+def _with_its_file(route: Route, early: Iterable[StreamEdge]) -> StreamEdge | None:
+    """An edge for the name of a file, as it is for the file; None: no early file goes where the name goes."""
+    for edge in early:
+        to = edge.route.consumer
+        if edge.route.output != route.output or route.consumer is None or to is None:
+            continue
+        way = _by_element(route)
+        alike = way == _by_element(edge.route) and way[0] == edge.by_element
+        if alike and (to.step == route.consumer.step or _shared_hop(edge, route) is not None):
+            return replace(edge, route=route, fallback=None)
+    return None
+
+
+def _not_before_its_values(edge: StreamEdge, routes: Iterable[Route]) -> StreamEdge:
+    """A job waits for all of its inputs, so also for one that `valueFrom` computes of the whole file."""
+    to = edge.route.consumer
+    if not edge.delivery.joins or to is None:
+        return edge
+    for route in routes:
+        other = route.consumer
+        computed = any(hop.kind is HopKind.VALUE_FROM for hop in route.hops)
+        if computed and route.output == edge.route.output and other not in (None, to) and other.step == to.step:
+            reason = f"{other.name} is computed from it by valueFrom, which uses more than its name"
+            at_commit = _at_commit(edge.route, edge.rule, edge.by_element, edge.reordered)
+            return replace(at_commit, fallback=reason)
+    return edge
 
 
 def _early_delivery(route: Route, rule: StreamingRule) -> Delivery:
@@ -77,19 +127,40 @@ def _at_commit(route: Route, rule: StreamingRule, by_element: bool, reordered: b
             "a Directory is never closed: use on_n_files, on_file or on_close:N; its files are committed at termination"
         )
         return StreamEdge(route, rule, Delivery.TERMINATION, fallback=reason)
-    return StreamEdge(route, rule, Delivery.COMMIT, by_element, reordered and by_element)
+    fallback = None if by_element else _not_by_element(route)
+    return StreamEdge(route, rule, Delivery.COMMIT, by_element, reordered, fallback)
 
 
-def _by_element(route: Route, rule: StreamingRule) -> tuple[bool, bool]:
+def _by_element(route: Route) -> tuple[bool, bool]:
     """Whether elements go to a scatter one by one, and whether then in the order of their commits."""
     kinds = [hop.kind for hop in route.hops]
-    if kinds[:1] == [HopKind.SCATTER] and route.output.kind is OutputKind.FILES:
-        # Only the order of one list can be put right afterwards.
-        possible = route.hops[0].widths == 1 and route.hops[0].obstacle is None
-        return possible, possible
-    if kinds[:2] == [HopKind.GATHER, HopKind.SCATTER] and route.hops[1].obstacle is None:
-        return True, False
-    return False, False
+    possible = HopKind.SCATTER in kinds and _not_by_element(route) is None
+    # The outputs of a scatter have their places in the list from the beginning.
+    return possible, possible and kinds[0] is HopKind.SCATTER
+
+
+def _not_by_element(route: Route) -> str | None:
+    """Why the scatter over a list gets all of its elements together, if there is one, and it does."""
+    scatter = next((hop for hop in route.hops if hop.kind is HopKind.SCATTER), None)
+    if scatter is None:
+        return None
+    if scatter.obstacle is not None:
+        return f"{scatter.obstacle} ({scatter.step})"
+    before = route.hops[: route.hops.index(scatter)]
+    gathers = [hop for hop in before if hop.kind is HopKind.GATHER]
+    of_files = route.output.kind is OutputKind.FILES and not gathers
+    reason = None
+    if (between := next((hop for hop in before if hop.kind is not HopKind.GATHER), None)) is not None:
+        reason = f"{between.step} lies between the list and the scatter"
+    elif len(gathers) > 1:
+        reason = "scatters are nested"
+    elif not of_files and not gathers:
+        reason = f"{route.output.name} is a {route.output.kind.value}"
+    elif of_files and scatter.widths > 1:
+        reason = f"{_step_of(scatter)} pairs them with those of another list, and their places are known at the end"
+    elif gathers and gathers[0].widths > 1:
+        reason = "a flat_crossproduct made the list"
+    return None if reason is None else f"{_NOT_EARLY_THROUGH[HopKind.SCATTER]} ({scatter.step}): {reason}"
 
 
 def _no_commit(route: Route) -> str | None:
@@ -114,55 +185,57 @@ def _not_early(route: Route, rule: StreamingRule, by_element: bool) -> str | Non
         return consumer.obstacle
     if output.stream_obstacle is not None:
         return output.stream_obstacle
-    if output.kind not in (OutputKind.FILE, OutputKind.DIRECTORY) and not by_element:
-        return (
+    of_files = by_element and route.hops[0].kind is HopKind.SCATTER
+    if output.kind not in (OutputKind.FILE, OutputKind.DIRECTORY) and not of_files:
+        return _not_by_element(route) or (
             "only a File, a Directory, or a File[] into a scatter, can be had before its commit; "
             f"{output.name} is a {output.kind.value}"
         )
     gate = _early_delivery(route, rule) is Delivery.GATE
     if (reason := not_joined((output.step, output.site), (consumer.step, consumer.site), gate=gate)) is not None:
         return reason
-    scatters = 0
+    if (reason := _not_by_element(route)) is not None:
+        return reason
+    scatter = next((hop for hop in route.hops if hop.kind is HopKind.SCATTER), None)
     for hop in route.hops:
         if hop.obstacle is not None:
             return hop.obstacle
-        if hop.kind is HopKind.SCATTER:
-            scatters += 1
-            if by_element and scatters == 1:
-                continue
+        if hop is scatter:
+            continue
         if hop.kind in _NOT_EARLY_THROUGH:
             return f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})"
     return None
 
 
-def _without_reordered_zips(edges: Sequence[StreamEdge]) -> list[StreamEdge]:
-    """Elements in commit order must not meet those of another list in one scatter: they would be paired wrongly."""
+def _in_order(edges: Sequence[StreamEdge]) -> list[StreamEdge]:
+    """Elements in commit order give outputs in that order.
+
+    They must not meet those of another list in one scatter: they would be paired wrongly.
+    """
     edges = list(edges)
     while True:
-        reordered = {_scattered_step(edge) for edge in edges if edge.reordered}
+        reordered = {_step_of(_scatter(edge)) for edge in edges if edge.reordered}
         for index, edge in enumerate(edges):
-            if not edge.by_element or edge.reordered:
+            if not edge.by_element or edge.reordered or _step_of(edge.route.hops[0]) not in reordered:
                 continue
-            inside = any(_is_below(edge.route.output.step, step) for step in reordered)
-            if inside and edge.route.hops[1].widths > 1:
-                reason = f"its elements are in commit order and {_scattered_step(edge)} pairs them with another list"
-                edges[index] = replace(edge, by_element=False, delivery=Delivery.TERMINATION, fallback=reason)
-                break
-            if inside:
+            if (scatter := _scatter(edge)).widths > 1:
+                reason = f"its elements are in commit order and {_step_of(scatter)} pairs them with another list"
+                edges[index] = replace(_at_commit(edge.route, edge.rule, False, False), fallback=reason)
+            else:
                 edges[index] = replace(edge, reordered=True)
-                break
+            break
         else:
             return edges
 
 
-def _scattered_step(edge: StreamEdge) -> str:
-    """The path of the step over which the elements of an edge are scattered."""
-    hop = next(hop for hop in edge.route.hops if hop.kind is HopKind.SCATTER)
+def _scatter(edge: StreamEdge) -> Hop:
+    """The scatter to which the elements of an edge go."""
+    return next(hop for hop in edge.route.hops if hop.kind is HopKind.SCATTER)
+
+
+def _step_of(hop: Hop) -> str:
+    """The path of the step that is scattered, or whose outputs are gathered."""
     return hop.step.rpartition("/")[0]
-
-
-def _is_below(path: str, step: str) -> bool:
-    return path == step or path.startswith(step.rstrip("/") + "/")
 
 
 def _without_mixed_hops(edges: Sequence[StreamEdge], routes: Sequence[Route]) -> Iterator[StreamEdge]:
@@ -175,23 +248,27 @@ def _without_mixed_hops(edges: Sequence[StreamEdge], routes: Sequence[Route]) ->
             rule = edge.rule
             target = "a workflow output" if other.consumer is None else other.consumer.name
             cannot = "cannot stream it" if edge.delivery is Delivery.STREAM else "needs it committed"
-            by_element, reordered = _by_element(edge.route, rule)
-            at_commit = _at_commit(edge.route, rule, by_element, reordered)
+            at_commit = _at_commit(edge.route, rule, edge.by_element, edge.reordered)
             yield replace(at_commit, fallback=f"{hop.step} hands the same file to {target}, which {cannot}")
         else:
             yield edge
 
 
 def _mixed_hop(edge: StreamEdge, others: Sequence[Route]) -> tuple[Hop, Route] | None:
+    for other in others:
+        if other.output == edge.route.output and (hop := _shared_hop(edge, other)) is not None:
+            return hop, other
+    return None
+
+
+def _shared_hop(edge: StreamEdge, other: Route) -> Hop | None:
+    """A hop that hands one token to both."""
     hops = edge.route.hops
     # A list that streams by element goes its usual way besides; the scatter is where the elements leave it.
     first = next(i for i, hop in enumerate(hops) if hop.kind is HopKind.SCATTER) if edge.by_element else 0
-    for other in others:
-        if other.output != edge.route.output:
-            continue
-        for index in range(first, min(len(hops), len(other.hops))):
-            if hops[: index + 1] != other.hops[: index + 1]:
-                break
-            if hops[index].kind is not HopKind.GATHER:
-                return hops[index], other
+    for index in range(first, min(len(hops), len(other.hops))):
+        if hops[: index + 1] != other.hops[: index + 1]:
+            break
+        if hops[index].kind is not HopKind.GATHER:
+            return hops[index]
     return None

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 PATTERN = rf"^(?:{_NUMBER}|auto|auto\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\))$"
 ALLOWED = "a number of MB/s above 0, auto, or auto(min,max,delta) with 0 < min <= max and delta > 1"
+# MB/s: more than any storage has, and a byte per second. Between the two no learner takes many steps.
+HIGHEST = 1e12
+_LOWEST = 1e-6
+_SMALLEST_STEP = 1.001
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ def parse_storage_bw(value: object) -> StorageBW:
 def _static(value: float) -> StaticConstraint:
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{_text(value)} MB/s is not above 0")
+    if value > HIGHEST:
+        raise ValueError(f"{_text(value)} MB/s is above {HIGHEST:g} MB/s")
     return StaticConstraint(value)
 
 
@@ -86,10 +92,16 @@ def _bounds(minimum: float, maximum: float, delta: float) -> Bounds:
         raise ValueError("min, max and delta must be finite")
     if minimum <= 0:
         raise ValueError(f"min {_text(minimum)} is not above 0")
+    if minimum < _LOWEST:
+        raise ValueError(f"min {_text(minimum)} is below {_LOWEST:g}")
     if minimum > maximum:
         raise ValueError(f"min {_text(minimum)} is above max {_text(maximum)}")
     if delta <= 1:
         raise ValueError(f"delta {_text(delta)} is not above 1")
+    if maximum > HIGHEST:
+        raise ValueError(f"max {_text(maximum)} is above {HIGHEST:g}")
+    if delta < _SMALLEST_STEP:
+        raise ValueError(f"delta {_text(delta)} is below {_SMALLEST_STEP}")
     return Bounds(minimum, maximum, delta)
 
 

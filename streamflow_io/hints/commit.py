@@ -12,8 +12,10 @@ from typing import Literal, get_args
 
 CommitKind = Literal["on_termination", "on_close", "on_file", "on_n_files"]
 KINDS: tuple[CommitKind, ...] = get_args(CommitKind)
-PATTERN = r"^(?:on_termination|on_close(?::[1-9][0-9]*)?|on_file|on_n_files)$"
-ALLOWED = "on_termination, on_close, on_close:N with N >= 1, on_file, on_n_files"
+PATTERN = r"^(?:on_termination|on_close(?::[1-9][0-9]{0,8})?|on_file|on_n_files)$"
+# What is counted, as closes and files: all parts can count so far, and nobody has more.
+MOST = 999_999_999
+ALLOWED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
 
 
 @dataclass(frozen=True)
@@ -50,4 +52,10 @@ def parse_commit_rule(value: object) -> CommitRule:
         return CommitRule(kind)
     if re.fullmatch(r"[1-9][0-9]*", closes) is None:
         raise ValueError(f"{closes!r} is no number of closes")
+    if len(closes) > len(str(MOST)):
+        raise ValueError(f"{_shown(closes)} closes are more than {MOST}")
     return CommitRule("on_close", int(closes))
+
+
+def _shown(digits: str) -> str:
+    return digits if len(digits) <= 30 else f"{digits[:30]}..."

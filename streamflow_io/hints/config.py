@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
+from pydantic import Field, PlainValidator, StrictBool, StrictInt, WithJsonSchema, field_validator, model_validator
 
+from .bandwidth import HIGHEST
+from .commit import MOST
 from .models import Direction, Model, Text, mistake
 
-BandwidthOf = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+BandwidthOf = Annotated[float, Field(strict=True, gt=0, le=HIGHEST, allow_inf_nan=False)]
 
 
 class StorageConfig(Model):
@@ -22,10 +25,12 @@ class StorageConfig(Model):
     scope: Literal["shared", "node"] = Field(
         "shared", description="shared (default): one for all locations; node: one per location"
     )
-    write: BandwidthOf | None = Field(None, description="write bandwidth: a number of MB/s above 0, without a unit")
+    write: BandwidthOf | None = Field(
+        None, description="write bandwidth: a number of MB/s above 0, up to 10^12, without a unit"
+    )
     read: BandwidthOf | None = Field(
         None,
-        description="read bandwidth: a number of MB/s above 0, without a unit (one alone holds for both)",
+        description="read bandwidth: a number of MB/s above 0, up to 10^12, without a unit (one alone holds for both)",
     )
 
     @field_validator("path", mode="after")
@@ -48,33 +53,63 @@ class StorageConfig(Model):
         return limit if limit is not None else given[0]
 
 
+_ANNOTATIONS_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "string", "minLength": 1},
+            {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string", "minLength": 1}},
+        ]
+    }
+)
+_ANNOTATIONS = "the path of an annotations file, relative to the StreamFlow file; or one for each workflow, by its name"
+
+
+def _annotations(value: object) -> str | dict[str, str]:
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, Mapping) and value and all(isinstance(part, str) and part.strip() for part in value.values()):
+        return {str(name): path for name, path in value.items()}
+    raise mistake(f"{value!r} is not allowed", _ANNOTATIONS)
+
+
 class SchedulerConfig(Model):
     """`config` of the scheduler of type `io-aware` in the StreamFlow file."""
 
-    annotations: Text | None = Field(
-        None, description="the path of an annotations file, relative to the StreamFlow file"
+    annotations: Annotated[str | dict[str, str], PlainValidator(_annotations), _ANNOTATIONS_SCHEMA] | None = Field(
+        None, description=_ANNOTATIONS
     )
     storages: tuple[StorageConfig, ...] = Field((), description="a list of storages")
     io_executors: StrictInt | None = Field(
         None,
         alias="ioExecutors",
         ge=1,
-        description="a whole number from 1: most I/O tasks at once on one location (default: 4 x cores)",
+        le=MOST,
+        description="a whole number from 1, below 10^9: most I/O tasks at once on one location (default: 4 x cores)",
     )
     oversubscribe: Literal["gangs", "never"] = Field(
         "gangs", description="gangs (default): streaming consumers may exceed the cores; never"
     )
     learned: Text | None = Field(None, description="where learned limits are kept (default: the user's data directory)")
     runtime: Literal["embedded", "capio", "off"] = Field("embedded", description="embedded (default), capio or off")
+    capio_unchecked: StrictBool = Field(
+        False,
+        alias="capioUnchecked",
+        description="true: with `runtime: capio`, CAPIO gets what nobody can compare, too; false (default)",
+    )
     observe: StrictBool = Field(
         False, description="true: note how each job uses its files, for `streamflow-io suggest`; false (default)"
     )
     tls: StrictBool = Field(
         False, description="true: byte streams between SSH hosts are encrypted, by TLS 1.3; false (default)"
     )
+    verify: Literal["full", "samples"] = Field(
+        "full",
+        description="full (default): all streamed bytes are compared with the file at its commit; samples: some",
+    )
     retry_delay: StrictInt | None = Field(
         None,
-        description="as with StreamFlow's default scheduler: seconds to wait before trying again to schedule a job",
+        le=MOST,
+        description="as with StreamFlow's default scheduler: seconds, below 10^9, between attempts to schedule a job",
     )
 
     @field_validator("storages", mode="after")
@@ -90,3 +125,7 @@ class SchedulerConfig(Model):
                 message = f"storages {one.name!r} and {other.name!r} have one path, {one.path!r}"
                 raise mistake(message, "a path, or a deployment, of its own for each storage")
         return storages
+
+    def annotations_of(self, workflow: str) -> str | None:
+        """The annotations file of a workflow, as it is written."""
+        return self.annotations.get(workflow) if isinstance(self.annotations, dict) else self.annotations

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urldefrag, urlparse
+from urllib.parse import unquote_to_bytes, urldefrag, urlparse
 
 import cwl_utils.parser
 import requests
+from schema_salad.exceptions import ValidationException
 from schema_salad.fetcher import DefaultFetcher
 
 from . import files
-from .errors import HintError, Level, LinesWhenAsked, Loc, Located, Source
+from .errors import HintError, HintErrors, Level, LinesWhenAsked, Loc, Located, Source
 from .inheritance import Parameter, Scope, Step
 from .models import Hint
-from .parsing import parse_hint
+from .parsing import looks_ours, parse_hint
+from .yaml_text import TooMuchError, check, parse
 
 # cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
 CWLObject = Any
+_JAVASCRIPT = "InlineJavascriptRequirement"
+_VALUE_FROM = "StepInputExpressionRequirement"
 _DESCRIPTIONS = {"hints", "label", "doc", "$namespaces", "$schemas"}
 _FILES = {"File": "File", "stdin": "File", "stdout": "File", "stderr": "File", "Directory": "Directory"}
 
@@ -34,19 +39,34 @@ class Walk:
     :ivar workflows: the step paths of the workflows, `/` for the outermost
     :ivar tools: the tools as cwl_utils parsed them, by step path
     :ivar errors: the hints that could not be read
+    :ivar expressive: the tools and steps that may use JavaScript, with their step paths
     """
 
     steps: list[Step] = field(default_factory=list)
     workflows: list[str] = field(default_factory=list)
     tools: dict[str, CWLObject] = field(default_factory=dict)
     errors: list[HintError] = field(default_factory=list)
+    expressive: list[tuple[str, CWLObject]] = field(default_factory=list)
 
 
 class Fetcher(DefaultFetcher):
-    """Fetches what `run` names, and asks no server whether the names of classes and formats exist."""
+    """Fetches what `run` names, within bounds, and asks no server whether the names of classes and formats exist."""
+
+    def fetch_text(self, url: str, content_types: list[str] | None = None) -> str:
+        """:raises TooMuchError: if the text is YAML that cannot be read in reasonable time"""
+        text = str(super().fetch_text(url, content_types))
+        try:
+            check(text)
+        except TooMuchError as error:
+            raise TooMuchError(str(error), error.line, file_of(url)) from None
+        return text
 
     def check_exists(self, url: str) -> bool:
         return url.startswith(("http:", "https:")) or bool(super().check_exists(url))
+
+
+class UnreadableError(ValidationException):
+    """A document that others would stumble on, or never end with: the message says it all."""
 
 
 def load(path: str) -> CWLObject:
@@ -54,11 +74,26 @@ def load(path: str) -> CWLObject:
 
     :param path: the path of a file, perhaps with `#name` of a process in it
     :raises schema_salad.exceptions.ValidationException: if it is no valid CWL
+    :raises TooMuchError: if it is YAML that cannot be read in reasonable time
+    :raises UnreadableError: if it, or its name, is not UTF-8
+    :raises HintErrors: if it has hints of ours under `requirements`
     :raises OSError: if it cannot be read
     """
     file, fragment = urldefrag(path)
-    text = Path(file).read_text(encoding="utf-8")
-    version = cwl_utils.parser.cwl_version(files.parse(text))
+    try:
+        file.encode()
+    except UnicodeEncodeError:
+        raise UnreadableError(f"{file}: its name is not UTF-8, as CWL asks") from None
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UnreadableError(f"{file}: it is not UTF-8: {error.reason} at byte {error.start}") from None
+    try:
+        document = parse(text)
+    except TooMuchError as error:
+        raise TooMuchError(str(error), error.line, file) from None
+    _check_places(document, file)
+    version = cwl_utils.parser.cwl_version(document)
     parsers = {"v1.0": cwl_utils.parser.cwl_v1_0, "v1.1": cwl_utils.parser.cwl_v1_1}
     parser = parsers.get(version or "", cwl_utils.parser.cwl_v1_2)
     uri = Path(file).resolve().as_uri()
@@ -73,10 +108,12 @@ def read_steps(document: CWLObject) -> Walk:
 
     :param document: a Workflow, CommandLineTool or ExpressionTool of `cwl_utils.parser`; it is not changed
     :raises schema_salad.exceptions.ValidationException: if a file named by `run` is no valid CWL
+    :raises UnreadableError: if a workflow runs itself
+    :raises HintErrors: if a file named by `run` has hints of ours under `requirements`
     :raises OSError: if it cannot be read
     """
     walker = _Walker()
-    walker.process(document, "/", (), _Place(document))
+    walker.process(document, "/", (), _Place(document), ahead=(document.id,))
     return walker.found
 
 
@@ -99,8 +136,23 @@ class _Walker:
         self.documents: dict[str, list[CWLObject]] = {}
         self.yaml: dict[str, object] = {}
 
-    def process(self, process: CWLObject, path: str, scopes: tuple[Scope, ...], place: _Place) -> None:
+    def process(
+        self,
+        process: CWLObject,
+        path: str,
+        scopes: tuple[Scope, ...],
+        place: _Place,
+        features: frozenset[str] = frozenset(),
+        ahead: tuple[str, ...] = (),
+    ) -> None:
+        """
+        :param features: the classes of the requirements and hints that hold around it
+        :param ahead: the files and processes that it is a part of
+        """
+        features |= _classes(process)
         if not hasattr(process, "steps"):
+            if _JAVASCRIPT in features:
+                self.found.expressive.append((path, process))
             scopes += self.scope(process, path, Level.TOOL, place)
             inputs = {p.name: p for p in self.parameters(process, "inputs", place)}
             outputs = {p.name: p for p in self.parameters(process, "outputs", place)}
@@ -111,18 +163,37 @@ class _Walker:
         scopes += self.scope(process, path, Level.WORKFLOW, place)
         for step in process.steps:
             name = name_of(step)
+            available = features | _classes(step)
             step_path = f"{path.rstrip('/')}/{name}"
             inherited = scopes + self.scope(step, step_path, Level.STEP, place.below("steps", name))
+            if _JAVASCRIPT in available:
+                self.found.expressive.append((step_path, step))
+            self.check_value_from(step, available, place.below("steps", name))
             if isinstance(step.run, str):
                 run = self.load(step)
-                self.process(run, step_path, inherited, _Place(run))
+                if run.id in ahead:
+                    raise UnreadableError(f"{place.file}: step {step_path} runs {run.id}, which it is a part of")
+                self.process(run, step_path, inherited, _Place(run), available, (*ahead, run.id))
             else:
-                self.process(step.run, step_path, inherited, place.below("steps", name, "run"))
+                self.process(step.run, step_path, inherited, place.below("steps", name, "run"), available, ahead)
+
+    def check_value_from(self, step: CWLObject, features: frozenset[str], place: _Place) -> None:
+        if _VALUE_FROM in features:
+            return
+        for target in step.in_:
+            if target.valueFrom:
+                name = name_of(target)
+                line = self.source(place.below("in", name)).line()
+                field = f"steps.{name_of(step)}.in.{name}.valueFrom"
+                allowed = f"`requirements: {{{_VALUE_FROM}: {{}}}}` in the workflow"
+                self.found.errors.append(HintError(place.file, line, field, f"needs {_VALUE_FROM}", allowed))
 
     def load(self, step: CWLObject) -> CWLObject:
         options = step.loadingOptions
         uri, fragment = urldefrag(options.fetcher.urljoin(options.fileuri, step.run))
         if uri not in self.documents:
+            if uri.startswith("file:"):
+                _check_places(parse(options.fetcher.fetch_text(uri)), file_of(uri))
             # Not with the options of the outer document: a file has the namespaces that it declares itself.
             fresh = type(options)(fetcher=options.fetcher)
             loaded = cwl_utils.parser.load_document_by_uri(uri, fresh, load_all=True)
@@ -159,7 +230,7 @@ class _Walker:
         """The YAML that a process is written in, for what cwl_utils does not keep."""
         if place.uri not in self.yaml:
             fetch = place.root.loadingOptions.fetcher.fetch_text
-            self.yaml[place.uri] = files.parse(fetch(place.uri)) if place.uri else None
+            self.yaml[place.uri] = parse(fetch(place.uri)) if place.uri else None
         return self.yaml[place.uri]
 
     def source(self, place: _Place) -> Source:
@@ -181,6 +252,40 @@ class _Walker:
                 streamable = Located(name, Level.TOOL, f"{field}.{name}.streamable", source)
             types = frozenset(_types(parameter.type_))
             yield Parameter(name, types, streamable, tuple(_globs(process, parameter)))
+
+
+def _classes(element: CWLObject) -> frozenset[str]:
+    """The requirements and hints of a process or step that cwl_utils knows."""
+    return frozenset(
+        str(one.class_) for one in (*(element.requirements or ()), *(element.hints or ())) if hasattr(one, "class_")
+    )
+
+
+def _check_places(document: object, file: str) -> None:
+    """:raises HintErrors: if hints of ours stand under `requirements`, for which CWL has another message"""
+    errors: list[HintError] = []
+    ahead, seen = [document], set[int]()
+    while ahead:
+        node = ahead.pop()
+        if id(node) in seen or not isinstance(node, Mapping | list):
+            continue
+        seen.add(id(node))
+        ahead += node.values() if isinstance(node, Mapping) else node
+        requirements = node.get("requirements") if isinstance(node, Mapping) else None
+        if isinstance(requirements, Mapping):
+            named = [(str(key), files.source_of(requirements, file).line(key)) for key in requirements]
+        elif isinstance(requirements, list):
+            entries = [entry for entry in requirements if isinstance(entry, Mapping)]
+            named = [(str(entry.get("class")), files.source_of(entry, file).line("class")) for entry in entries]
+        else:
+            named = []
+        errors += [
+            HintError(file, line, "requirements", f"{name!r} is a hint, and no requirement", f"{name} under `hints`")
+            for name, line in named
+            if looks_ours(name)
+        ]
+    if errors:
+        raise HintErrors(errors)
 
 
 def tool_digest(tool: CWLObject) -> str:
@@ -208,7 +313,7 @@ def name_of(element: CWLObject) -> str:
 def file_of(uri: str) -> str:
     """The path of a `file:` URI; another URI as it is."""
     parsed = urlparse(uri)
-    return unquote(parsed.path) if parsed.scheme == "file" else uri
+    return os.fsdecode(unquote_to_bytes(parsed.path)) if parsed.scheme == "file" else uri
 
 
 def _clean(raw: Mapping[str, object] | str) -> object:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -15,18 +16,11 @@ from .errors import HintError, HintErrors, Level, LinesWhenAsked, Loc, Located, 
 from .inheritance import Annotations, Scope
 from .models import NAMESPACE, PREFIX, AnnotationsFile, Hint
 from .parsing import CLASSES, parse_hint, parse_model
+from .yaml_text import parse
 
 SCHEDULER_TYPE = "io-aware"
 _CONFIG = "scheduling.scheduler.config"
 _CONFIG_FIELDS = ", ".join(field.alias or name for name, field in SchedulerConfig.model_fields.items())
-
-
-def parse(text: str) -> object:
-    """Parse YAML or JSON; mappings and lists remember their lines.
-
-    :raises ruamel.yaml.error.YAMLError: if it is neither
-    """
-    return YAML(typ="rt", pure=True).load(text)
 
 
 def plain(node: object) -> object:
@@ -106,7 +100,7 @@ def read_annotations(path: str | os.PathLike[str]) -> Annotations:
 
     :raises HintErrors: with all mistakes in it; also if it cannot be read or is no YAML
     """
-    document = _read(Path(path), "annotations")
+    document = read_yaml(Path(path), "annotations")
     file = str(Path(path).absolute())
     source = source_of(document, file)
     raw = plain(document)
@@ -163,13 +157,57 @@ def check_annotations_file(path: str | os.PathLike[str], streamflow_file: str | 
         raise HintErrors([HintError(source.file, line, f"{_CONFIG}.annotations", message, allowed)]) from None
 
 
+def check_annotations_names(
+    config: SchedulerConfig, workflows: Collection[str], streamflow_file: str | os.PathLike[str]
+) -> None:
+    """Look whether the workflows that have an annotations file each are those of the StreamFlow file.
+
+    :raises HintErrors: if they are not
+    """
+    each = config.annotations if isinstance(config.annotations, dict) else {}
+    unknown = [name for name in each if name not in workflows]
+    if unknown:
+        source = scheduler_config_source(streamflow_file)
+        raise HintErrors(
+            HintError(
+                source.file,
+                source.line("annotations", name),
+                f"{_CONFIG}.annotations.{name}",
+                f"unknown workflow {name!r}",
+                ", ".join(sorted(workflows)),
+            )
+            for name in unknown
+        )
+
+
+@contextmanager
+def of_several_workflows(config: SchedulerConfig, workflows: Collection[str]) -> Iterator[None]:
+    """Say how to annotate several workflows, where one file for all of them names what one of them has not.
+
+    :raises HintErrors: those that are raised within
+    """
+    try:
+        yield
+    except HintErrors as mistakes:
+        if not isinstance(config.annotations, str) or len(workflows) < 2:
+            raise
+        each = ", ".join(f"{name}: FILE" for name in sorted(workflows))
+        more = f"; or a file for each workflow: `annotations: {{{each}}}`"
+        raise HintErrors(
+            replace(error, allowed=error.allowed + more)
+            if error.message.startswith(("unknown step", "unknown port"))
+            else error
+            for error in mistakes.errors
+        ) from None
+
+
 def read_scheduler_config(path: str | os.PathLike[str]) -> SchedulerConfig | None:
     """Read the config of our scheduler from a StreamFlow file.
 
     :return: the config; None if the file does not choose the scheduler `io-aware`
     :raises HintErrors: with all mistakes in it; also if the file cannot be read or is no YAML
     """
-    scheduler = _scheduler(_read(Path(path), "StreamFlow file"))
+    scheduler = _scheduler(read_yaml(Path(path), "StreamFlow file"))
     if scheduler is None:
         return None
     source = source_of(scheduler, str(Path(path).absolute()))
@@ -188,7 +226,7 @@ def scheduler_config_source(path: str | os.PathLike[str]) -> Source:
 
     def find() -> Mapping[Loc, int]:
         try:
-            scheduler = _scheduler(_read(file, "StreamFlow file"))
+            scheduler = _scheduler(read_yaml(file, "StreamFlow file"))
         except HintErrors:
             return {}
         return source_of(scheduler, str(file)).below("config").lines
@@ -216,7 +254,12 @@ def _scheduler(document: object) -> Mapping[str, object] | None:
     return document if isinstance(document, Mapping) and document.get("type") == SCHEDULER_TYPE else None
 
 
-def _read(path: Path, what: str) -> object:
+def read_yaml(path: Path, what: str) -> object:
+    """Read a YAML file, with the lines of everything in it.
+
+    :param what: what the file is, for people
+    :raises HintErrors: if it cannot be read or is no YAML
+    """
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

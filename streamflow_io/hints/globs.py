@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 _CLASS = re.compile(r"\[(!?)(\]?[^\]]*)\]")
 _RANGE = re.compile(r"(.)-(.)|(.)", re.DOTALL)
@@ -25,13 +26,31 @@ class _Chars:
         # The lowest common character begins a range of one set, or follows an excluded range.
         starts = {"\0"}
         for chars in (self, other):
-            starts |= {chr(ord(high) + 1) if chars.negated else low for low, high in chars.ranges}
+            starts |= {chr(min(ord(high) + 1, sys.maxunicode)) if chars.negated else low for low, high in chars.ranges}
         return any(char in self and char in other for char in starts)
 
 
-_NO_SLASH = (("/", "/"),)
-_ANY = _Chars(_NO_SLASH, negated=True)
-_STAR = _Chars(_NO_SLASH, negated=True, star=True)
+@dataclass(frozen=True)
+class _Name:
+    """A glob for one name, without slashes. A set of places in it is a number, with a bit for each."""
+
+    items: tuple[_Chars, ...]
+
+    @cached_property
+    def places(self) -> dict[_Chars, int]:
+        """Where each set of characters stands."""
+        places: dict[_Chars, int] = {}
+        for place, chars in enumerate(self.items):
+            places[chars] = places.get(chars, 0) | (1 << place)
+        return places
+
+    def meeting(self, chars: _Chars) -> int:
+        """The places whose characters meet others."""
+        return sum(places for own, places in self.places.items() if own.meets(chars))
+
+
+_ANY = _Chars((), negated=True)
+_STAR = _Chars((), negated=True, star=True)
 
 
 def is_pattern(text: str) -> bool:
@@ -47,46 +66,66 @@ def matches(pattern: str, path: str) -> bool:
     """
     if "/" not in pattern:
         path = path.rpartition("/")[2]
-    return _meet(_parse(pattern), tuple(_Chars(((char, char),)) for char in path))
+    globs, names = pattern.split("/"), path.split("/")
+    return len(globs) == len(names) and all(
+        _meet(_plain(name), _parse(glob)) for glob, name in zip(globs, names, strict=True)
+    )
 
 
 def overlap(one: str, other: str) -> bool:
     """Whether there can be a path that both globs match."""
     if ("/" in one) != ("/" in other):
         one, other = (text.rpartition("/")[2] for text in (one, other))
-    return _meet(_parse(one), _parse(other))
+    ones, others = one.split("/"), other.split("/")
+    return len(ones) == len(others) and all(_meet(_parse(a), _parse(b)) for a, b in zip(ones, others, strict=True))
+
+
+def _plain(name: str) -> _Name:
+    return _Name(tuple(_Chars(((char, char),)) for char in name))
 
 
 @lru_cache(maxsize=1024)
-def _parse(pattern: str) -> tuple[_Chars, ...]:
+def _parse(pattern: str) -> _Name:
     items: list[_Chars] = []
     position = 0
     while position < len(pattern):
         char = pattern[position]
         if char == "[" and (found := _CLASS.match(pattern, position)) is not None:
             ranges = tuple((m[1] or m[3], m[2] or m[3]) for m in _RANGE.finditer(found[2]))
-            items.append(_Chars(ranges + _NO_SLASH, negated=True) if found[1] else _Chars(ranges))
+            items.append(_Chars(ranges, negated=bool(found[1])))
             position = found.end()
             continue
-        items.append(_STAR if char == "*" else _ANY if char == "?" else _Chars(((char, char),)))
+        if char != "*" or items[-1:] != [_STAR]:  # Several stars are as good as one.
+            items.append(_STAR if char == "*" else _ANY if char == "?" else _Chars(((char, char),)))
         position += 1
-    return tuple(items)
+    return _Name(tuple(items))
 
 
-def _meet(one: tuple[_Chars, ...], other: tuple[_Chars, ...]) -> bool:
-    """Whether the languages of two globs have a word in common: a walk over the product of their automata."""
-    todo, seen = [(0, 0)], {(0, 0)}
-    while todo:
-        i, j = todo.pop()
-        if i == len(one) and j == len(other):
-            return True
-        following: list[tuple[int, int]] = []
-        if i < len(one) and one[i].star:
-            following.append((i + 1, j))
-        if j < len(other) and other[j].star:
-            following.append((i, j + 1))
-        if i < len(one) and j < len(other) and one[i].meets(other[j]):
-            following.append((i if one[i].star else i + 1, j if other[j].star else j + 1))
-        todo += [state for state in following if state not in seen]
-        seen.update(following)
-    return False
+def _meet(one: _Name, other: _Name) -> bool:
+    """Whether the languages of two globs have a word in common, in as many operations as `one` is long.
+
+    A walk over the product of their automata, for all places in `other` at once.
+    """
+    stars = other.places.get(_STAR, 0)
+    meeting: dict[_Chars, int] = {}
+    reached = 1 | (stars & 1) << 1
+    for chars in one.items:
+        if chars not in meeting:
+            meeting[chars] = other.meeting(chars)
+        if chars.star:
+            reached = _spread(reached, meeting[chars], len(other.items))
+        else:
+            read = reached & meeting[chars]
+            reached = (read & ~stars) << 1 | (read & stars)
+            reached |= (reached & stars) << 1
+    return bool(reached & (1 << len(other.items)))
+
+
+def _spread(reached: int, through: int, last: int) -> int:
+    """All places that are reached from others through adjacent ones."""
+    ahead, distance = through << 1, 1
+    while distance <= last:
+        reached |= ahead & (reached << distance)
+        ahead &= ahead << distance
+        distance *= 2
+    return reached

@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError
 
 from . import bandwidth, commit
 from .bandwidth import StorageBW, parse_storage_bw
-from .commit import CommitRule, parse_commit_rule
+from .commit import MOST, CommitRule, parse_commit_rule
 
 NAMESPACE = "urn:streamflow-io:cwl#"
 PREFIX = "sfio"
@@ -158,7 +158,7 @@ class StreamingRule(Model):
         alias="nFiles",
         validate_default=True,
         description="with on_n_files: a whole number from 1, of committed entries of a Directory or File[]",
-        json_schema_extra={"minimum": 1},
+        json_schema_extra={"minimum": 1, "maximum": MOST},
     )
     mode: FiringRule = Field(
         "update", description="update (default): readable once committed; no_update: readable as written"
@@ -189,8 +189,8 @@ class StreamingRule(Model):
     @classmethod
     def _number_with_on_n_files(cls, number: int | None, info: ValidationInfo) -> int | None:
         rule = info.data.get("committed")
-        if number is not None and number < 1:
-            raise mistake(f"nFiles is {number}", "a whole number from 1")
+        if number is not None and not 1 <= number <= MOST:
+            raise mistake(f"nFiles is {number}", "a whole number from 1, below 10^9")
         if isinstance(rule, CommitRule):
             if rule.kind == "on_n_files" and number is None:
                 raise mistake("committed: on_n_files needs nFiles", "a whole number from 1")

@@ -40,10 +40,10 @@ def parse_hint(
     :return: the hint; or errors; or neither if the entry is none of ours
     """
     if not isinstance(raw, Mapping):
-        return None, [_no_class(str(raw), source)] if _looks_ours(str(raw)) else []
+        return None, [_no_class(str(raw), source)] if looks_ours(str(raw)) else []
     class_ = raw.get("class")
     if class_ is None or class_ == "class":
-        named = [str(key) for key in (*raw, *raw.values()) if isinstance(key, str) and _looks_ours(key)]
+        named = [str(key) for key in (*raw, *raw.values()) if isinstance(key, str) and looks_ours(key)]
         return None, [_no_class(named[0], source)] if named else []
     name, problem = class_name(str(class_), namespaces)
     if problem is not None:
@@ -83,7 +83,8 @@ def class_name(class_: str, namespaces: Mapping[str, str]) -> tuple[str | None, 
     return local, None
 
 
-def _looks_ours(text: str) -> bool:
+def looks_ours(text: str) -> bool:
+    """Whether a name is meant as one of our classes."""
     return text.startswith((NAMESPACE, f"{PREFIX}:")) or text in HINT_CLASSES
 
 

@@ -66,6 +66,28 @@ def check_streamable(
     return list(dict.fromkeys(found))
 
 
+def check_both_ends(
+    steps: Mapping[str, StepAnnotations], edges: Iterable[tuple[tuple[str, str], tuple[str, str]]]
+) -> list[HintError]:
+    """Look for data that is `streamable` where it is made or where it is read, and not at both, without a rule.
+
+    :param edges: as for :func:`check_streamable`
+    :return: what to warn of; it is no error, for it is delivered as without
+    """
+    found = []
+    for (step, output), (consumer, name) in edges:
+        writer, reader = port_path(step, output), port_path(consumer, name)
+        made = steps[step].streamable_outputs.get(output)
+        read = steps[consumer].streamable_inputs.get(name)
+        origin = made or read
+        if (made is None) is (read is None) or origin is None or output in steps[step].streaming:
+            continue
+        one, other = (writer, reader) if read is None else (reader, writer)
+        message = f"{one} is `streamable`, and {other} is not: nothing streams from {writer} to {reader}"
+        found.append(origin.error(message, "`streamable: true` on both, or a rule for the output"))
+    return list(dict.fromkeys(found))
+
+
 def check_storages(annotations: Mapping[str, StepAnnotations], storages: Sequence[StorageConfig]) -> list[HintError]:
     """Compare the bandwidth constraints with the storages of the StreamFlow file.
 

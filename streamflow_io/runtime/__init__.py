@@ -3,7 +3,7 @@
 from .embedded import EmbeddedRuntime, find_sfio_node
 from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .node_runtimes import NodeRuntimes
-from .protocol import Event, ExitEvent, GatedInput, InputStream, JobSpec, Link, OutputRule, WatchedOutput
+from .protocol import Event, ExitEvent, GatedInput, InputStream, JobSpec, Link, OutputRule, WatchedOutput, readable
 
 __all__ = [
     "EmbeddedRuntime",
@@ -20,4 +20,5 @@ __all__ = [
     "OutputRule",
     "WatchedOutput",
     "find_sfio_node",
+    "readable",
 ]

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from .access import Access
@@ -16,17 +17,41 @@ DIRECTORY = ".streamflow-io"
 # e_machine of an ELF file, and what `uname -m` says there.
 _MACHINES = {3: "i686", 22: "s390x", 21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 _SAID = re.compile(r"^sfio:(\w+)=(.*)$", re.MULTILINE)
-# Marked, because what starts a shell may print, too. In a directory of somebody else there could be any program.
+# Marked, because what starts a shell may print, too. `way` says why another user could put something of his into a
+# directory, as :mod:`streamflow_io.ownership`: before that nothing in there is run, and nothing of another content.
 _EXAMINE = """
+set -f; umask 022; LC_ALL=C; export LC_ALL
 say() {{ printf 'sfio:%s=%s\\n' "$1" "$2"; }}
 say system "$(uname -s)"; say machine "$(uname -m)"
-say temporary "$(cd "${{TMPDIR:-/tmp}}" && pwd -P)"
+me=$(id -u); set -- $(ls -ldn /); top=$3
+way() {{
+    place=$1
+    while :; do
+        set -- $(ls -ldn "$place"); open="others may write to $place, which is not sticky"
+        case $3 in 0 | "$me" | "$top") ;; *) echo "$place belongs to user $3"; return ;; esac
+        case $1 in
+        ?????????[tT]*) ;;
+        ????????w*) echo "$open"; return ;;
+        ?????w*) test "$4 $(id -g)" = "$me $me" || {{ echo "$open"; return; }} ;;
+        esac
+        test "$place" != / || return 0
+        place=${{place%/*}}; place=${{place:-/}}
+    done
+}}
+for temporary in "${{TMPDIR:-/tmp}}" /tmp; do
+    temporary=$(cd "$temporary" && pwd -P) && why=$(way "$temporary") && test -z "$why" && break
+done
+test -z "$why" && say temporary "$temporary"; say open "$why"
 mkdir -p {workdir} && cd {workdir} || exit 1
 test -d {name} || mkdir -m 755 {name} 2>/dev/null || test -d {name} || mkdir -m 755 {name} || exit 1
 cd {name} || exit 1
 say directory "$(pwd -P)"
-test -O . || say foreign yes
-if test -x {binary}; then say version "$(./{binary} --version 2>&1)"; fi
+why=$(way "$(pwd -P)"); test -n "$why" || test -O . || why="$(pwd -P) belongs to another user"
+if test -n "$why"; then say foreign "$why"; exit; fi
+if test -f {binary} && test -x {binary} && test -O {binary}; then
+    sum=$(sha256sum < {binary} 2>/dev/null)
+    if test "${{sum%% *}}" = {digest}; then say version "$(./{binary} --version 2>&1)"; fi
+fi
 """.strip()
 
 
@@ -55,7 +80,12 @@ class Binary:
     @property
     def name(self) -> str:
         """The name of its file elsewhere."""
-        return f"sfio-node-{hashlib.sha256(self.content).hexdigest()[:16]}"
+        return f"sfio-node-{self.digest[:16]}"
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of its content, in hexadecimal digits."""
+        return hashlib.sha256(self.content).hexdigest()
 
     def runs_on(self, machine: str) -> bool:
         return self.machine in (None, machine)
@@ -110,7 +140,7 @@ async def deliver(access: Access, workdir: str, binary: Binary) -> Delivered:
 
 async def _examine(access: Access, workdir: str, binary: Binary) -> tuple[Binary, Delivered, str | None]:
     """The binary that is for there, where things are, and what `--version` prints if the binary is there."""
-    words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name}
+    words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name, "digest": binary.digest}
     text, code = await access.run(_EXAMINE.format(**{word: shlex.quote(value) for word, value in words.items()}))
     said = dict(_SAID.findall(text))
     machine = f"{said.get('system')} {said.get('machine')}"
@@ -119,11 +149,16 @@ async def _examine(access: Access, workdir: str, binary: Binary) -> tuple[Binary
         if other is not None:
             return await _examine(access, workdir, other)
         raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
+    if "foreign" in said:
+        raise NodeRuntimeError(
+            f"{access.name}: {workdir}: {said['foreign']}: another user could put a program of his there, take another "
+            "workdir"
+        )
+    if "open" in said and "temporary" not in said:
+        raise NodeRuntimeError(f"{access.name}: no directory for temporary files is safe: {said['open']}: set TMPDIR")
     if code != 0 or not {"temporary", "directory"} <= said.keys():
         why = "; ".join(line for line in text.splitlines() if not line.startswith("sfio:"))
         raise NodeRuntimeError(f"{access.name}: {workdir} cannot be used: {why or f'exit code {code}'}")
-    if "foreign" in said:
-        raise NodeRuntimeError(f"{access.name}: {said['directory']} belongs to another user: take another workdir")
     directory = PurePosixPath(said["directory"])
-    where = Delivered(directory / binary.name, directory, PurePosixPath(said["temporary"] or "/tmp"))
+    where = Delivered(directory / binary.name, directory, PurePosixPath(said["temporary"]))
     return binary, where, said.get("version")

@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from streamflow_io.ownership import stranger
+
 from .node_runtime import ENDED, NodeJob, NodeRuntime, NodeRuntimeError
 
 logger = logging.getLogger("streamflow")
@@ -64,6 +66,9 @@ class EmbeddedRuntime(NodeRuntime):
             subprocess.run([binary, "--version"], check=True, capture_output=True, timeout=_START_SECONDS)
         except (OSError, subprocess.SubprocessError) as error:
             raise NodeRuntimeError(f"{binary} cannot be run: {error}") from None
+        temporary = tempfile.gettempdir()
+        if (why := stranger(Path(temporary))) is not None:
+            raise NodeRuntimeError(f"the directory for temporary files, {temporary}, is not safe: {why}: set TMPDIR")
         try:
             with tempfile.TemporaryDirectory(prefix="streamflow-io-") as directory:
                 os.mkfifo(os.path.join(directory, "fifo"))
@@ -141,11 +146,16 @@ class EmbeddedRuntime(NodeRuntime):
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
-        with contextlib.suppress(asyncio.CancelledError):
+        reason = ENDED
+        try:
             async for line in self._process.stdout:
                 self.receive(line)
+        except asyncio.CancelledError:
+            pass
+        except ValueError as error:
+            reason = f"sfio-node serve says a line that is too long: {error}"
         # What is left will not be told how it ends.
-        self.lose(ENDED)
+        self.lose(reason)
 
     async def _log(self) -> None:
         assert self._process.stderr is not None

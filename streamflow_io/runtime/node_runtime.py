@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, cast
 
-from pydantic import ValidationError
-
-from .protocol import EVENT, Event, ExitEvent, JobSpec, Link, StartedEvent
+from .protocol import Event, ExitEvent, JobSpec, Link, StartedEvent, job_of, parse_event
 
 logger = logging.getLogger("streamflow")
 
 ENDED = "sfio-node serve has ended"
+# Bytes of a line that a message shows.
+_SHOWN = 1000
 
 
 class NodeRuntimeError(Exception):
@@ -40,6 +40,8 @@ class NodeJob:
         self._launched = False
         self._has_spoken = False
         self._pid: int | None = None
+        self._trouble: str | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._events: asyncio.Queue[Event | NodeRuntimeError] = asyncio.Queue()
 
     @property
@@ -73,7 +75,7 @@ class NodeJob:
         :raises NodeRuntimeError: if it cannot be written
         """
         self._launched = True
-        await self.runtime.write_spec(self, spec.model_dump_json(by_alias=True, exclude_none=True))
+        await self.runtime.write_spec(self, spec.text())
         return [self.runtime.binary, self.runtime.wrapper, "--job", str(self.directory), "--"]
 
     async def events(self) -> AsyncIterator[Event]:
@@ -125,11 +127,19 @@ class NodeJob:
 
     def receive(self, event: Event) -> None:
         self._has_spoken = True
+        if isinstance(event, ExitEvent) and self._trouble is not None:
+            event = event.model_copy(update={"success": False, "reason": "error", "message": self._trouble})
         if isinstance(event, StartedEvent):
             self._pid = event.pid
         self._events.put_nowait(event)
         if isinstance(event, ExitEvent) and not self.exit.done():
             self.exit.set_result(event)
+
+    def refuse(self, reason: str) -> None:
+        """Something that was told of it is not understood: it is ended, and fails. An event is never left out."""
+        if self._trouble is None:
+            self._trouble = reason
+            self._ending = asyncio.ensure_future(self.cancel())
 
     def lose(self, reason: str) -> None:
         """Nothing more will be told of it."""
@@ -218,9 +228,13 @@ class NodeRuntime(ABC):
     def receive(self, line: bytes) -> None:
         """Hand one line of what `serve` prints to its job."""
         try:
-            event = EVENT.validate_json(line)
-        except ValidationError as error:
-            logger.error(f"sfio-node at {self.location} says what is not understood: {line!r}: {error}")
+            event = parse_event(line)
+        except ValueError as error:
+            reason = f"sfio-node at {self.location} says what is not understood: {line[:_SHOWN]!r}: {error}"
+            if (job := self._jobs.get(job_of(line) or "")) is not None:
+                job.refuse(reason)
+            else:
+                logger.error(reason)
             return
         if (job := self._jobs.get(event.job)) is not None:
             job.receive(event)

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, model_validator
 from pydantic.alias_generators import to_camel
 from typing_extensions import Self
+
+
+def _as_path(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a path is a string")
+    return value
+
+
+#: As `os.fsdecode` has it: each byte that is not UTF-8 is a lone surrogate, which pydantic's own strings cannot hold.
+Path = Annotated[str, PlainValidator(_as_path)]
+
+
+def readable(path: str) -> str:
+    """A path for people, and for files in UTF-8: a byte that is not UTF-8 is `\\xNN`."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class _Message(BaseModel):
@@ -27,7 +43,7 @@ class WatchedOutput(_Message):
     """An output that is watched: files below `root`, an absolute directory, that match `globs`."""
 
     port: str
-    root: str
+    root: Path
     globs: tuple[str, ...]
     kind: Literal["file", "files", "directory"]
     rules: tuple[OutputRule, ...]
@@ -44,7 +60,7 @@ class Link(_Message):
 
     address: str
     job: str
-    key: str
+    key: Path
     tls: Literal[True] | None = None
 
 
@@ -55,14 +71,16 @@ class InputStream(_Message):
     :ivar events: the events of the producer's job, in which `port` names the output; or
     :ivar link: how they are had from another host: one of the two
     :ivar target: `{"fifo": PATH}`, or `{"stdin": True}`
+    :ivar verify: how much of what was fed is compared with the file at the commit
     """
 
     name: str
     port: str
-    path: str
-    events: str | None = None
+    path: Path
+    events: Path | None = None
     link: Link | None = None
-    target: dict[str, str | bool]
+    target: dict[str, Path | bool]
+    verify: Literal["full", "samples"] = "full"
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -82,9 +100,9 @@ class GatedInput(_Message):
 
     name: str
     port: str
-    path: str
-    events: str
-    target: str
+    path: Path
+    events: Path
+    target: Path
     kind: Literal["file", "directory"]
     mode: Literal["update", "no_update"] | None = None
 
@@ -97,7 +115,7 @@ class ObservedInput(_Message):
     """
 
     name: str
-    path: str
+    path: Path
 
 
 class JobSpec(_Message):
@@ -109,14 +127,18 @@ class JobSpec(_Message):
 
     name: str
     success_codes: tuple[int, ...] = (0,)
-    stdin: str | None = None
-    stdout: str | None = None
-    stderr: str | None = None
+    stdin: Path | None = None
+    stdout: Path | None = None
+    stderr: Path | None = None
     outputs: tuple[WatchedOutput, ...] = ()
     inputs: tuple[InputStream, ...] = ()
     gates: tuple[GatedInput, ...] = ()
     measure: bool = False
     observed: tuple[ObservedInput, ...] | None = None
+
+    def text(self) -> str:
+        """What stands in the file. It is ASCII, also where a path is not UTF-8."""
+        return json.dumps(self.model_dump(by_alias=True, exclude_none=True), separators=(",", ":"))
 
 
 class ReadyEvent(BaseModel):
@@ -153,7 +175,7 @@ class OpenedEvent(_Event):
 
     event: Literal["opened"]
     port: str
-    path: str
+    path: Path
 
 
 class ClosedEvent(_Event):
@@ -161,7 +183,7 @@ class ClosedEvent(_Event):
 
     event: Literal["closed"]
     port: str
-    path: str
+    path: Path
     closes: int
 
 
@@ -170,7 +192,7 @@ class CommittedEvent(_Event):
 
     event: Literal["committed"]
     port: str
-    path: str
+    path: Path
     size: int
 
 
@@ -186,7 +208,7 @@ class ChangedEvent(_Event):
 
     event: Literal["changed"]
     port: str
-    path: str
+    path: Path
     how: Literal["written", "removed"]
 
 
@@ -195,15 +217,15 @@ class UsedEvent(_Event):
 
     :ivar path: of a directory: that of a file in it
     :ivar sequential: it was only read, front to back, in each opening
-    :ivar reasons: why not, if so: `opened again`, `mapped`, `sought`, `read at a position`, `opened for writing`,
-        `executed`, `unknown`
+    :ivar reasons: why not, if so: `opened again`, `mapped`, `sought`, `probed`, `read at a position`,
+        `opened for writing`, `executed`, `asked by path`, `unknown`
     :ivar first: when it was opened first
     :ivar last: when it was opened last
     """
 
     event: Literal["used"]
     name: str
-    path: str
+    path: Path
     opens: int
     sequential: bool
     reasons: tuple[str, ...] = ()
@@ -276,3 +298,24 @@ Event = Annotated[
     Field(discriminator="event"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+def parse_event(line: bytes) -> Event:
+    """Read one line of what `serve` prints.
+
+    :raises ValueError: if it is no event
+    """
+    try:
+        return EVENT.validate_python(json.loads(line))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def job_of(line: bytes) -> str | None:
+    """The job that a line is about, though it is no event; None: it does not say."""
+    try:
+        found = json.loads(line)
+    except (RecursionError, ValueError):
+        return None
+    job = found.get("job") if isinstance(found, dict) else None
+    return job if isinstance(job, str) else None

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from streamflow_io.hints.bandwidth import StaticConstraint
 
 from .demand import Demand, Grant, Placement, Request
+from .learner import Turn
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
 from .observations import Observation
 from .resources import Resources
@@ -35,20 +36,24 @@ class _Place:
     placement: Placement
     locations: tuple[str, ...]
     constraint: float | None
+    turn: Turn | None = None
 
 
 @dataclass
 class _Job:
     """A job that waits or runs.
 
+    :ivar asks: it waits for something else, too, and what it needs here is asked for when it has that: no I/O task, or
+        one that was granted what it could not use
     :ivar ready_at: the locations where it has all else that it needs, and the placement that was asked about; of jobs
-        that are not I/O tasks
+        that ask
     :ivar lacked: what it has lacked when it was the first to wait. It keeps that from others until it starts: while it
         waits for one resource, it must not lose another
     """
 
     request: Request
     arrival: int
+    asks: bool
     place: _Place | None = None
     ready_at: set[tuple[str, Placement | None]] = field(default_factory=set)
     lacked: frozenset[str] = frozenset()
@@ -58,8 +63,9 @@ class Admission:
     """Decides which jobs start.
 
     I/O tasks are submitted and then granted by :meth:`decide`. Other jobs with a storageBW are submitted, asked about
-    with :meth:`could_start`, and started with :meth:`start`: whether they have cores is decided elsewhere. Call
-    :meth:`decide` after whatever else is called.
+    with :meth:`could_start`, and started with :meth:`start`: whether they have cores is decided elsewhere. An I/O task
+    that lacks something else, as memory, gives back what it was granted (:meth:`give_back`), and is asked about from
+    then on. Call :meth:`decide` after whatever else is called.
 
     Guarantees: what is granted fits; :meth:`release` returns all that a job holds, whatever became of it; every job is
     granted at last if those before it end.
@@ -97,7 +103,7 @@ class Admission:
             raise ValueError(f"{request.job} has been submitted already")
         self._kept = None
         self._arrivals += 1
-        self._jobs[request.job] = _Job(request, self._arrivals)
+        self._jobs[request.job] = _Job(request, self._arrivals, asks=not request.demand.io_task)
         demand = request.demand
         for placement in demand.placements:
             self._resources.open(placement)
@@ -125,7 +131,7 @@ class Admission:
         return grants
 
     def could_start(self, job: str, location: str, placement: Placement | None = None) -> bool:
-        """Whether a job could start on a location; for jobs that are not I/O tasks, when they have all else there.
+        """Whether a job that asks could start on a location, when it has all else there.
 
         A job that could not waits from now on for bandwidth, until :meth:`start` or :meth:`stand_down`.
 
@@ -153,6 +159,16 @@ class Admission:
         self._kept = None
         waiting.ready_at.remove((location, placement))
         return not waiting.ready_at and self._dequeue(waiting)
+
+    def give_back(self, job: str, now: float) -> None:
+        """An I/O task lacks something else where it was granted to start: it holds nothing, and asks from now on."""
+        granted = self._jobs[job]
+        assert granted.place is not None, "it was granted"
+        demand, place = granted.request.demand, granted.place
+        self._kept = None
+        granted.place, granted.asks, granted.lacked = None, True, frozenset()
+        self._resources.release(job)
+        self._learners.returned(demand, place.placement, job, now)
 
     def start(self, job: str, locations: Sequence[str], now: float, placement: Placement | None = None) -> Grant:
         """Start a job that could start on each of these locations.
@@ -199,11 +215,6 @@ class Admission:
             self._learners.no_more(demand, now)
         return True
 
-    def locations_of(self, job: str) -> tuple[str, ...]:
-        """Where a job has been granted to start."""
-        place = self._jobs[job].place
-        return () if place is None else place.locations
-
     def waiting(self, step: str) -> int:
         """How many jobs of a step wait."""
         return sum(len(queue) for demand, queue in self._queues.items() if demand.step == step)
@@ -242,17 +253,25 @@ class Admission:
     def _find_first(self, job: _Job, blocked: Set[str]) -> _Place | _Blocked:
         """Where the first waiting job of a demand can start, or what nobody behind it may take."""
         demand = job.request.demand
-        if demand.io_task:
+        if not job.asks:
             return self._find(job, blocked)
         # It starts when it is asked about, which is soon if there is enough: until then it keeps what it needs.
         kept: set[str] = set()
         for placement in demand.placements:
             names = self._resources.names(demand, placement)
-            pool = self._resources.locations(placement.pool)
-            is_ready = any(location in pool and asked in (None, placement) for location, asked in job.ready_at)
-            if is_ready and not self._learners.place(demand, placement).closed and blocked.isdisjoint(names):
+            if blocked.isdisjoint(names) and self._is_next(job, placement):
                 kept.update(names)
         return _Blocked(frozenset(kept))
+
+    def _is_next(self, job: _Job, placement: Placement) -> bool:
+        """Whether a job that asks has all else on some location, and is not kept out of it by who learns."""
+        pool = self._resources.locations(placement.pool)
+        ready = [where for where, asked in job.ready_at if where in pool and asked in (None, placement)]
+        return any(
+            self._locations(job, placement, turn, 0, (location,)) is not None
+            for _, turn in (self._turns(job.request.demand, placement) if ready else ())
+            for location in ready
+        )
 
     def _find(
         self, job: _Job, blocked: Set[str], locations: Sequence[str] = (), placement: Placement | None = None
@@ -279,33 +298,48 @@ class Admission:
             return _Blocked()
         if any(location not in resources.locations(placement.pool) for location in locations):
             return _Blocked()
-        learning = self._learners.place(demand, placement)
-        if learning.closed:
+        lacking: frozenset[str] | None = None
+        for constraint, turn in self._turns(demand, placement):
+            amount = 0 if constraint is None else bytes_per_second(constraint)
+            found = self._locations(job, placement, turn, amount, locations)
+            if found is None:
+                continue
+            enough = len(found) >= (len(locations) or demand.locations)
+            if enough and resources.fits(demand, placement, found, amount):
+                return _Place(placement, tuple(found), constraint, turn)
+            if lacking is None:
+                lacking = resources.lacking(demand, placement, found, amount)
+        if locations or lacking is None:
             return _Blocked()
-        constraint = self._constraint(demand, placement)
-        amount = 0 if constraint is None else bytes_per_second(constraint)
-        if learning.location is not None:
-            found: Sequence[str] = [learning.location]
-            if not resources.may_use(demand, learning.location, learning.holds):
-                return _Blocked()
-        elif not resources.are_enough_unlocked(demand, placement):
-            return _Blocked()
-        else:
-            found = locations or resources.choose(demand, placement, amount, job.request.preferred)
-        enough = len(found) >= (len(locations) or demand.locations)
-        if enough and resources.fits(demand, placement, found, amount):
-            return _Place(placement, tuple(found), constraint)
-        if locations:
-            return _Blocked()
-        job.lacked |= resources.lacking(demand, placement, found, amount)
+        job.lacked |= lacking
         return _Blocked(job.lacked)
 
-    def _constraint(self, demand: Demand, placement: Placement) -> float | None:
+    def _turns(self, demand: Demand, placement: Placement) -> Iterator[tuple[float | None, Turn | None]]:
+        """The constraints under which the next job may start, the best first, and what learning says of it."""
         if demand.constraint is None or placement.storage is None:
+            yield None, None
+        elif isinstance(demand.constraint, StaticConstraint):
+            yield demand.constraint.value, None
+        else:
+            for turn in self._learners.turns(demand, placement):
+                yield turn.constraint, turn
+
+    def _locations(
+        self, job: _Job, placement: Placement, turn: Turn | None, amount: int, locations: Sequence[str]
+    ) -> Sequence[str] | None:
+        """Where a job might start; none: it is kept out.
+
+        :param locations: just these
+        """
+        demand, resources = job.request.demand, self._resources
+        holds_lock = turn is not None and turn.is_alone
+        if turn is not None and turn.location is not None:
+            return (turn.location,) if tuple(locations) in ((), (turn.location,)) else None
+        if locations:
+            return locations if resources.may_use(demand, placement, locations, holds_lock) else None
+        if not holds_lock and not resources.are_enough_unlocked(demand, placement):
             return None
-        if isinstance(demand.constraint, StaticConstraint):
-            return demand.constraint.value
-        return self._learners.constraint(demand, placement)
+        return resources.choose(demand, placement, amount, job.request.preferred, holds_lock)
 
     def _take(self, job: _Job, place: _Place, now: float) -> Grant:
         request = job.request
@@ -313,7 +347,7 @@ class Admission:
         self._kept = None
         self._dequeue(job)
         self._resources.allocate(request.job, request.demand, place.placement, place.locations, amount)
-        self._learners.started(request.demand, place.placement, request.job, place.locations[0], now)
+        self._learners.started(request.demand, place.placement, request.job, place.locations[0], now, place.turn)
         job.place = place
         allocated = self._resources.allocated(request.demand, place.placement, place.locations[0])
         return Grant(

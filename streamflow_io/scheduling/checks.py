@@ -15,6 +15,7 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintError
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.rules import above_storage
+from streamflow_io.streaming.sites import deployment_name
 
 from .storages import storage_of
 
@@ -56,9 +57,12 @@ def find_storages(
     errors: list[HintError] = []
     warnings: list[str] = []
     deployments: set[str] = set()
+    local: set[str] = set()
     for step, target, directory in _targets(workflow):
-        deployment = str(target.deployment.name)
+        deployment = deployment_name(target.deployment)
         deployments.add(deployment)
+        if target.deployment.type == "local":
+            local.add(deployment)
         hints = annotations.get(step)
         if hints is None or not (hints.io_task or hints.storage_bandwidth):
             continue
@@ -84,6 +88,9 @@ def find_storages(
             )
         )
     for storage in storages:
+        held = {storage.deployment} if storage.deployment is not None else deployments
+        if held and held <= local and not os.path.exists(storage.path):
+            warnings.append(f"Storage {storage.name!r}: {storage.path} does not exist on the driver's node")
         if storage.deployment is not None and storage.deployment not in deployments:
             where = f"deployment {storage.deployment!r}, where no step runs"
             warnings.append(f"Storage {storage.name!r} is on {where} (steps run on {', '.join(sorted(deployments))})")

@@ -27,6 +27,7 @@ class Demand:
 
     :ivar constraint: its storageBW; none: no bandwidth
     :ivar locations: how many each job needs
+    :ivar tool: a name for all jobs that are alike, of whichever step; none: the step
     """
 
     step: str
@@ -35,6 +36,7 @@ class Demand:
     direction: Direction
     placements: tuple[Placement, ...]
     locations: int = 1
+    tool: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from streamflow_io.runtime import JobSpec
-from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, OpenedEvent, UsedEvent
+from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, OpenedEvent, UsedEvent, readable
 from streamflow_io.telemetry.records import InputRecord, OutputRecord
 
 # Of more files in one output or input there is one record for all of them.
@@ -88,7 +88,7 @@ class JobFiles:
             job=of.job,
             step=of.step,
             port=port,
-            path=posixpath.relpath(paths[0] if len(paths) == 1 else posixpath.commonpath(paths), root),
+            path=readable(posixpath.relpath(paths[0] if len(paths) == 1 else posixpath.commonpath(paths), root)),
             files=len(paths),
             opened=min(opened, default=None),
             closes=min(numbers),
@@ -123,7 +123,7 @@ class JobFiles:
             job=of.job,
             step=of.step,
             input=name,
-            path=path,
+            path=readable(path),
             source=source,
             files=max(len(paths), len(used)),
             opens=max((event.opens for event in used), default=0),

@@ -1,222 +1,367 @@
-"""The learners of all steps, and where they learn. Pure."""
+"""The learners of all tools, and where they learn. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from streamflow_io.hints.bandwidth import AutoConstraint
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Direction
 
 from .demand import Demand, Placement
-from .learner import Chosen, EpochEnded, Learner
+from .epochs import Epoch, EpochEnded
+from .learner import Chosen, Learner, Turn
 from .observations import Observation
 from .registry import ConstraintRegistry
 from .resources import Resources
 
-LearnerFactory = Callable[[Demand, Placement, int], Learner]
+
+@dataclass(frozen=True)
+class Subject:
+    """What is learned: the constraint of the jobs of one tool on one storage.
+
+    :ivar tool: a name for all jobs that are alike, whichever step they are of
+    :ivar constraint: as written
+    """
+
+    tool: str
+    storage: StorageConfig
+    constraint: AutoConstraint
+    direction: Direction
 
 
-def make_learner(demand: Demand, placement: Placement, executors: int) -> Learner:
+LearnerFactory = Callable[[Subject, int], Learner]
+
+
+def make_learner(subject: Subject, executors: int) -> Learner:
     """A learner that remembers nothing.
 
-    :param demand: with an auto constraint
-    :param placement: with a storage
-    :param executors: the most jobs at once on one location
+    :param executors: the most jobs at once: on one location, or on all that share the storage
     """
-    assert isinstance(demand.constraint, AutoConstraint)
-    assert placement.storage is not None
-    return Learner(placement.storage.bandwidth(demand.direction), executors, demand.constraint.bounds)
+    return Learner(subject.storage.bandwidth(subject.direction), executors, subject.constraint.bounds)
 
 
 @dataclass(frozen=True)
 class LearningEvent:
     """Something that a learner did.
 
-    :ivar location: where it learns, if it does
+    :ivar step: the first that it has learned for
+    :ivar executors: the most jobs at once
     :ivar registry: what it knows now
     """
 
     step: str
-    placement: Placement
-    storage: str
-    location: str | None
+    subject: Subject
+    executors: int
     event: EpochEnded | Chosen
     registry: ConstraintRegistry
 
 
-@dataclass(frozen=True)
-class LearningPlace:
-    """What learning means for the next job of a step.
-
-    :ivar closed: it must wait
-    :ivar location: it must run there; none: anywhere
-    :ivar holds: the location is locked for its step
-    """
-
-    closed: bool = False
-    location: str | None = None
-    holds: bool = False
-
-
 @dataclass
-class _Learning:
-    """:ivar has_place: it learns on one location: the active learning location
-    :ivar location: this one
+class _Lock:
+    """An epoch that keeps other I/O tasks away.
+
+    :ivar awaits: jobs that ran there before, and have to end before it begins
     """
 
-    learner: Learner
+    epoch: Epoch
+    locations: tuple[str, ...]
+    awaits: set[str]
+
+
+@dataclass(eq=False)
+class _Learning:
+    """:ivar has_place: its full epochs keep other I/O tasks away from where they are
+    :ivar ready: by step, how many jobs more will be submitted
+    :ivar open: steps of which jobs may still come
+    :ivar pools: where its jobs may run
+    :ivar locations: all of these pools together
+    """
+
+    subject: Subject
     step: str
-    placement: Placement
-    storage: str
     has_place: bool
-    location: str | None = None
-    locked: bool = False
+    ready: dict[str, int] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)
+    pools: dict[str, None] = field(default_factory=dict)
+    locations: dict[str, None] = field(default_factory=dict)
+    executors: int = 1
+    locks: list[_Lock] = field(default_factory=list)
+    _learner: Learner | None = None
 
     @property
-    def wants_lock(self) -> bool:
-        return self.has_place and self.learner.is_exclusive
+    def learner(self) -> Learner:
+        assert self._learner is not None, "it is made when its locations are known"
+        return self._learner
+
+    @learner.setter
+    def learner(self, learner: Learner) -> None:
+        self._learner = learner
+
+    def concerns(self, placement: Placement) -> bool:
+        return placement.storage is not None and placement.storage.name == self.subject.storage.name
+
+    @property
+    def is_shared(self) -> bool:
+        return self.subject.storage.scope == "shared"
+
+    @property
+    def spread(self) -> int:
+        """Over how many locations its jobs are spread, each with a bandwidth of its own."""
+        return 1 if self.is_shared else len(self.locations)
+
+    @property
+    def places(self) -> int:
+        """How many epochs may be on at the same time, each on a ground that it is given."""
+        return self.spread if self.has_place else 0
 
 
 class Learners:
-    """One learner for each step with an auto constraint and each storage that its jobs use.
+    """One learner for each tool with an auto constraint and each storage that its jobs use.
 
-    A learning step of I/O tasks has one active learning location, unless each of its jobs uses several. While an epoch
-    is full, that location is locked: no other I/O task starts there, and the epoch's jobs start when those that ran
-    have ended.
+    While an epoch of I/O tasks is full, it is alone where its storage is: on one location, or on all that share the
+    storage. No other I/O task starts there, and the epoch's jobs start when those that ran have ended. (If each job
+    uses several locations, they would keep each other from them: such jobs learn where they run.)
     """
 
     def __init__(self, factory: LearnerFactory, resources: Resources) -> None:
         self._factory = factory
         self._resources = resources
-        self._learning: dict[tuple[str, Placement], _Learning] = {}
+        self._learning: dict[tuple[Subject, bool], _Learning] = {}
+        # Those that have locks or want some, in the order in which they began to.
+        self._exclusive: dict[_Learning, None] = {}
         self._events: list[LearningEvent] = []
+        self._by_step: dict[str, tuple[Demand, Sequence[_Learning]]] = {}
 
-    def constraint(self, demand: Demand, placement: Placement) -> float:
-        """The storageBW of the next job, MB/s."""
-        return self._learning[demand.step, placement].learner.constraint
+    def turns(self, demand: Demand, placement: Placement) -> Iterator[Turn]:
+        """How the next job may start by what is learned, best first; none: it must wait. Its constraint is auto."""
+        learning = self._find(demand, placement)
+        if not learning.learner.is_learning:
+            return learning.learner.turns()
+        return self._possible(learning, placement)
 
-    def place(self, demand: Demand, placement: Placement) -> LearningPlace:
-        """What learning means for the next job."""
-        learning = self._learning.get((demand.step, placement))
-        if learning is None or not learning.learner.is_learning:
-            return LearningPlace()
-        if not learning.learner.may_start():
-            return LearningPlace(closed=True)
-        if not learning.has_place:
-            return LearningPlace()
-        if not learning.wants_lock:
-            return LearningPlace(location=learning.location)
-        if not learning.locked or learning.location is None:
-            return LearningPlace(closed=True)
-        others = self._resources.io_tasks(learning.location) - learning.learner.running
-        return LearningPlace(closed=others > 0, location=learning.location, holds=True)
+    def _possible(self, learning: _Learning, placement: Placement) -> Iterator[Turn]:
+        waiting = [lock.epoch for lock in learning.locks if lock.awaits]
+        locations = self._resources.locations(placement.pool)
+        for turn in learning.learner.turns():
+            if turn.epoch not in waiting and (turn.location is None or turn.location in locations):
+                yield turn
 
     def submitted(self, demand: Demand, now: float, ready: int) -> None:
-        """:param ready: how many jobs more will be submitted when this one has started"""
-        for placement, storage in _learned(demand):
-            key = demand.step, placement
-            if key not in self._learning:
-                learner = self._factory(demand, placement, self._resources.executors(placement.pool))
-                # Jobs that need several locations each would keep each other from them: they learn where they run.
-                has_place = demand.io_task and demand.locations == 1
-                self._learning[key] = _Learning(learner, demand.step, placement, storage.name, has_place)
-            spread = 1 if storage.scope == "shared" else len(self._resources.locations(placement.pool))
-            self._learning[key].learner.submitted(now, ready, spread)
+        """:param ready: how many jobs more of its step will be submitted when this one has started"""
+        for learning in self._of(demand):
+            self._admit_pools(learning, demand)
+            learning.open.add(demand.step)
+            learning.ready[demand.step] = ready
+            learning.learner.submitted(now, sum(learning.ready.values()))
         self._update(demand)
 
     def withdrawn(self, demand: Demand, now: float) -> None:
         """A job that waited will not start."""
-        self._withdraw(demand, None, now)
+        for learning in self._of(demand):
+            learning.learner.withdrawn(now)
         self._update(demand)
 
     def no_more(self, demand: Demand, now: float) -> None:
-        """No further job will be submitted."""
-        for placement, _ in _learned(demand):
-            self._learning[demand.step, placement].learner.no_more(now)
+        """No further job of a step will be submitted."""
+        for learning in self._of(demand):
+            learning.open.discard(demand.step)
+            learning.ready.pop(demand.step, None)
+            if learning.open:
+                learning.learner.expect(sum(learning.ready.values()))
+            else:
+                learning.learner.no_more(now)
         self._update(demand)
 
-    def started(self, demand: Demand, placement: Placement, job: str, location: str, now: float) -> None:
-        self._withdraw(demand, placement, now)
-        if (learning := self._learning.get((demand.step, placement))) is not None:
-            shared = placement.storage is not None and placement.storage.scope == "shared"
-            learning.learner.started(job, now, "" if shared else location)
-            if learning.has_place and learning.learner.is_learning and learning.location is None:
-                learning.location = location
+    def started(
+        self, demand: Demand, placement: Placement, job: str, location: str, now: float, turn: Turn | None
+    ) -> None:
+        """:param turn: as one of :meth:`turns`; none: nothing is learned of it"""
+        for learning in self._of(demand):
+            if turn is None or not learning.concerns(placement):
+                learning.learner.withdrawn(now)
+            else:
+                learning.learner.started(job, now, "" if learning.is_shared else location, turn)
+        self._update(demand)
+
+    def returned(self, demand: Demand, placement: Placement, job: str, now: float) -> None:
+        """A job has not started after all, and waits again."""
+        self._forget(job)
+        for learning in self._of(demand):
+            if learning.concerns(placement):
+                learning.learner.returned(job, now)
+            else:
+                learning.learner.submitted(now, sum(learning.ready.values()))
         self._update(demand)
 
     def expect(self, demand: Demand, ready: int) -> None:
-        """So many jobs more will be submitted when the one that waits has started."""
-        for placement, _ in _learned(demand):
-            self._learning[demand.step, placement].learner.expect(ready)
+        """So many jobs more of a step will be submitted when the one that waits has started."""
+        for learning in self._of(demand):
+            learning.ready[demand.step] = ready
+            learning.learner.expect(sum(learning.ready.values()))
 
     def ended(
         self, demand: Demand, placement: Placement, job: str, observation: Observation | None, now: float
     ) -> None:
-        if (learning := self._learning.get((demand.step, placement))) is not None:
-            learning.learner.ended(job, observation, now)
+        self._forget(job)
+        for learning in self._of(demand):
+            if learning.concerns(placement):
+                learning.learner.ended(job, observation, now)
         self._update(demand)
 
     def relocated(self) -> None:
         """There are other locations than before."""
-        self._keep_locks(self._learning.values())
+        for learning in self._learning.values():
+            self._look_at_locations(learning)
+        self._keep_locks(tuple(self._learning.values()))
 
     def drain(self) -> list[LearningEvent]:
         """What has happened since the last call."""
         events, self._events = self._events, []
         return events
 
-    def _withdraw(self, demand: Demand, but: Placement | None, now: float) -> None:
-        for placement, _ in _learned(demand):
-            if placement != but:
-                self._learning[demand.step, placement].learner.withdrawn(now)
+    # Which learner
+
+    def _find(self, demand: Demand, placement: Placement) -> _Learning:
+        return next(learning for learning in self._of(demand) if learning.concerns(placement))
+
+    def _of(self, demand: Demand) -> Sequence[_Learning]:
+        """The learners that a job of a demand concerns, one for each storage that it may use."""
+        if not isinstance(demand.constraint, AutoConstraint):
+            return ()
+        # Looking for a storage takes its time, and the demands of a step are alike.
+        known = self._by_step.get(demand.step)
+        if known is None or known[0] != demand:
+            storages = {
+                placement.storage.name: placement.storage for placement in demand.placements if placement.storage
+            }
+            keys = [_key(demand, storage) for storage in storages.values()]
+            for key in keys:
+                self._learning.setdefault(key, _Learning(key[0], demand.step, key[1]))
+            known = self._by_step[demand.step] = demand, [self._learning[key] for key in keys]
+        return known[1]
+
+    def _admit_pools(self, learning: _Learning, demand: Demand) -> None:
+        """Make the places known where the jobs of a demand may run."""
+        pools = [placement.pool for placement in demand.placements if learning.concerns(placement)]
+        if not learning.pools.keys() >= set(pools):
+            learning.pools |= dict.fromkeys(pools)
+            self._look_at_locations(learning)
+
+    def _look_at_locations(self, learning: _Learning) -> None:
+        by_pool = {pool: self._resources.locations(pool) for pool in learning.pools}
+        learning.locations = {location: None for locations in by_pool.values() for location in locations}
+        executors = {
+            location: self._resources.executors(pool, location)
+            for pool, locations in by_pool.items()
+            for location in locations
+        }
+        if not executors:
+            return
+        most = sum(executors.values()) if learning.is_shared else next(iter(executors.values()))
+        if learning._learner is None:
+            learning.learner = self._factory(learning.subject, most)
+        learning.executors = most
+        for lock in learning.locks if learning.is_shared else ():
+            new = tuple(where for where in learning.locations if not self._resources.is_any_locked((where,)))
+            lock.awaits |= self._resources.lock(new)
+            lock.locations += new
+        learning.learner.resized(most, learning.spread, learning.places)
+
+    def _forget(self, job: str) -> None:
+        """A job has ended: no epoch has to wait for it."""
+        for learning in self._exclusive:
+            for lock in learning.locks:
+                lock.awaits.discard(job)
+
+    # What has happened
 
     def _update(self, demand: Demand) -> None:
         """Take what the learners of a demand have done: those of others do nothing meanwhile."""
-        told = [self._learning[demand.step, placement] for placement, _ in _learned(demand)]
+        told = self._of(demand)
         for learning in told:
             self._events += [
-                LearningEvent(
-                    learning.step,
-                    learning.placement,
-                    learning.storage,
-                    learning.location,
-                    event,
-                    learning.learner.registry,
-                )
+                LearningEvent(learning.step, learning.subject, learning.executors, event, learning.learner.registry)
                 for event in learning.learner.drain()
             ]
-        if told:
-            self._keep_locks(told)
+            if learning.has_place and (learning.locks or learning.learner.is_exclusive):
+                self._exclusive[learning] = None
+        self._keep_locks(told)
 
     def _keep_locks(self, changed: Iterable[_Learning]) -> None:
-        """Lock the active learning locations of full epochs, and unlock those of epochs that have ended."""
+        """Give grounds to full epochs, and unlock those of epochs that have ended."""
+        if not self._exclusive:
+            return
+        changed = [learning for learning in changed if learning in self._exclusive]
+        # Others may wait for what is free now.
+        if sum(map(self._give_back, changed)):
+            changed = list(self._exclusive)
         for learning in changed:
-            is_gone = (
-                learning.location not in self._resources.locations(learning.placement.pool)
-                and not learning.learner.running
-            )
-            if learning.locked and learning.location is not None and (is_gone or not learning.wants_lock):
-                self._resources.unlock(learning.location)
-                learning.locked = False
-                # Others may wait for it.
-                changed = self._learning.values()
-            if is_gone or not learning.learner.is_learning:
-                learning.location = None
-        for learning in changed:
-            if learning.wants_lock and not learning.locked:
-                if learning.location is None or (
-                    learning.learner.running == 0 and self._resources.is_locked(learning.location)
-                ):
-                    learning.location = self._resources.quietest(learning.placement.pool)
-                if learning.location is not None and not self._resources.is_locked(learning.location):
-                    self._resources.lock(learning.location)
-                    learning.locked = True
+            self._give_grounds(learning)
+
+    def _give_back(self, learning: _Learning) -> bool:
+        """Unlock the grounds of epochs that have ended, or of which no location is left; the next ones may take them.
+
+        :return: whether there are any for others
+        """
+        kept, free = [], []
+        for lock in learning.locks:
+            is_gone = not lock.epoch.members and not any(where in learning.locations for where in lock.locations)
+            if learning.learner.holds(lock.epoch) and not is_gone:
+                kept.append(lock)
+                continue
+            if is_gone:
+                lock.epoch.ground, lock.epoch.alone = None, False
+            free.append(lock)
+        learning.locks = kept
+        if not free:
+            return False
+        wanting = list(learning.learner.unplaced())
+        for lock in free:
+            self._unlock(learning, lock)
+        # What it had it keeps, so that the epochs of one learner are not parted by those of another.
+        for lock, epoch in zip(free, wanting, strict=False):
+            if all(where in learning.locations for where in lock.locations):
+                self._lock(learning, epoch, lock.locations)
+        if not learning.locks and not learning.learner.is_exclusive:
+            del self._exclusive[learning]
+        return True
+
+    def _give_grounds(self, learning: _Learning) -> None:
+        for epoch in learning.learner.unplaced():
+            if learning.is_shared:
+                locations = tuple(learning.locations)
+                storage = learning.subject.storage
+                if self._resources.is_any_locked(locations, storage) or self._is_reserved(learning, locations):
+                    return
+                self._lock(learning, epoch, locations)
+            else:
+                candidates = [where for where in learning.locations if not self._is_reserved(learning, (where,))]
+                if (location := self._resources.quietest(candidates)) is None:
+                    return
+                self._lock(learning, epoch, (location,))
+
+    def _is_reserved(self, learning: _Learning, locations: Iterable[str]) -> bool:
+        """Whether a learner that came before waits for all of its locations to be free: it gets them first."""
+        for other in self._exclusive:
+            if other is learning:
+                return False
+            if other.is_shared and not other.locks and any(where in other.locations for where in locations):
+                return True
+        return False
+
+    def _lock(self, learning: _Learning, epoch: Epoch, locations: tuple[str, ...]) -> None:
+        storage = learning.subject.storage if learning.is_shared else None
+        awaits = self._resources.lock(locations, storage)
+        epoch.ground, epoch.alone = "" if learning.is_shared else locations[0], True
+        learning.locks.append(_Lock(epoch, locations, awaits))
+
+    def _unlock(self, learning: _Learning, lock: _Lock) -> None:
+        self._resources.unlock(lock.locations, learning.subject.storage if learning.is_shared else None)
 
 
-def _learned(demand: Demand) -> Iterator[tuple[Placement, StorageConfig]]:
-    """The placements where the constraint is learned, and their storages."""
-    if isinstance(demand.constraint, AutoConstraint):
-        for placement in demand.placements:
-            if placement.storage is not None:
-                yield placement, placement.storage
+def _key(demand: Demand, storage: StorageConfig) -> tuple[Subject, bool]:
+    assert isinstance(demand.constraint, AutoConstraint)
+    subject = Subject(demand.tool or demand.step, storage, demand.constraint, demand.direction)
+    return subject, demand.io_task and demand.locations == 1

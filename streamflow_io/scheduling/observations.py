@@ -7,6 +7,8 @@ from dataclasses import dataclass
 _UNEVEN = 1.1
 # The time of a job that moves less is not that of its bytes, which are logs and the like.
 _LEAST_BYTES = 1_000_000
+# Shorter jobs are alike: what they take is the start of their processes, and the driver does not start them faster.
+_LEAST_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,29 @@ class Group:
         return bool(sizes) and max(sizes) > _UNEVEN * min(sizes)
 
     def seconds(self, job_bytes: float | None) -> float | None:
-        """The mean time of a job; where bytes were measured, of a job of so many bytes. None of an empty group."""
+        """The mean time of a job, at least 0.25 s; where bytes were measured, that of a job of so many bytes.
+
+        None of an empty group.
+        """
         if not self._observations:
             return None
         mean = sum(observation.seconds for observation in self._observations) / len(self._observations)
+        mean = max(mean, _LEAST_SECONDS)
         mine = self.job_bytes
         return mean * job_bytes / mine if job_bytes and mine else mean
+
+    def without_slowest(self) -> Group:
+        """Without the job that took longest, by bytes where they were measured; an only one stays."""
+        sizes = self._sizes()
+        pace = [
+            observation.seconds / (sizes[index] if sizes else 1.0)
+            for index, observation in enumerate(self._observations)
+        ]
+        rest = Group()
+        rest.concurrency = self.concurrency
+        slowest = pace.index(max(pace)) if len(pace) > 1 else None
+        rest._observations = [one for index, one in enumerate(self._observations) if index != slowest]
+        return rest
 
     def _sizes(self) -> list[float]:
         sizes = [size for one in self._observations if (size := one.bytes or 0) >= _LEAST_BYTES]

@@ -21,6 +21,7 @@ from streamflow_io.hints.models import Direction
 from streamflow_io.runtime import ExitEvent, JobSpec, NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import WarningEvent
 from streamflow_io.streaming.connector import JobConnector
+from streamflow_io.streaming.token import stream_tokens
 from streamflow_io.telemetry.records import EndedRecord, EndStatus, Record, StartedRecord, SubmittedRecord, Usage
 
 from .job_files import Identity, JobFiles
@@ -66,6 +67,8 @@ class JobObserver:
         self._record = record
         # Since when they have been submitted, or have run.
         self._open: dict[str, float] = {}
+        # Those that read what is being written: they may wait for it.
+        self._readers: set[str] = set()
         self._node_jobs: dict[str, NodeJob] = {}
         self._exits: dict[str, ExitEvent] = {}
         self._observes = scheduler.config.observe
@@ -81,9 +84,12 @@ class JobObserver:
         if self._observes and not self._can_measure:
             logger.warning("Nothing is observed in this run: `runtime: off`")
 
-    def submitted(self, job_name: str) -> None:
+    def submitted(self, job: Job) -> None:
         """A job asks to be scheduled."""
+        job_name = job.name
         if (step := get_job_step_name(job_name)) in self._annotations:
+            if any(True for value in job.inputs.values() for _ in stream_tokens(value)):
+                self._readers.add(job_name)
             self._open[job_name] = time.time()
             self._record(SubmittedRecord(time=self._open[job_name], job=job_name, step=step))
 
@@ -118,14 +124,21 @@ class JobObserver:
                 following.cancel()
             self._record_files(job_name, usage if status is Status.COMPLETED else None)
             self._end(job_name, _STATUSES.get(status, "failed"), usage)
-        if status is not Status.COMPLETED:
+        is_reader = job_name in self._readers
+        self._readers.discard(job_name)
+        if status is not Status.COMPLETED or (is_reader and (usage is None or usage.io_seconds is None)):
             return None
         if usage is None:
             return Observation(now - started)
-        return Observation(usage.ended - usage.started, usage.moved(self._direction(get_job_step_name(job_name))))
+        # What a job waits for its stream, or at the gate, is no time in I/O.
+        seconds = usage.io_seconds if is_reader else None
+        if seconds is None:
+            seconds = usage.ended - usage.started
+        return Observation(seconds, usage.moved(self._direction(get_job_step_name(job_name))))
 
     def abandoned(self, job_name: str) -> None:
         """A job will not start."""
+        self._readers.discard(job_name)
         self._end(job_name, "cancelled")
 
     def close(self) -> None:

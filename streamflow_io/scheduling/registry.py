@@ -28,10 +28,12 @@ class ConstraintRegistry:
 
     :ivar job_bytes: the bytes of the job that the times stand for, where bytes were measured: the time of a job is
         proportional to its bytes; none: all jobs are taken as alike
+    :ivar is_complete: learning has come to its end; if not, there were too few jobs for the constraints that follow
     """
 
     entries: tuple[RegisteredConstraint, ...] = ()
     job_bytes: float | None = None
+    is_complete: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.entries)

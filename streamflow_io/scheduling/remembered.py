@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streamflow.core.workflow import Job, Token
@@ -16,9 +17,9 @@ from streamflow.workflow.token import FileToken, ListToken, ObjectToken
 from streamflow_io.hints.bandwidth import AutoConstraint
 from streamflow_io.telemetry.learned import LearnedFacts, LearnedKey, LearnedLimits, LearnedLimitsError, size_class_of
 
-from .demand import Demand, Placement
+from .demand import Demand
 from .learner import Learner
-from .learners import LearningEvent
+from .learners import LearningEvent, Subject
 from .registry import ConstraintRegistry
 
 
@@ -44,34 +45,50 @@ class RememberedLimits:
         self._tools = tools
         self._limits: LearnedLimits | None = None
         self._failed = False
-        self._known: dict[tuple[str, Placement], _Known] = {}
-        self._executors: dict[tuple[str, Placement], int] = {}
+        self._known: dict[Subject, _Known] = {}
+        # By step and by digest of the tool, the size class of the first job.
+        self._classes: dict[str, int] = {}
+        self._classes_of_tools: defaultdict[str, list[int]] = defaultdict(list)
         self._lock = asyncio.Lock()
         self._saving: set[asyncio.Task[None]] = set()
 
-    async def load(self, demand: Demand, job: Job) -> None:
-        """Read what is known of a step, before its first job is submitted."""
-        if not isinstance(demand.constraint, AutoConstraint):
-            return
-        async with self._lock:
-            for placement in demand.placements:
-                if placement.storage is not None and (demand.step, placement) not in self._known:
-                    key = LearnedKey(
-                        self._tools[demand.step],
-                        _identity(demand, placement),
-                        size_class_of(sum(map(_input_bytes, job.inputs.values()))),
-                    )
-                    self._known[demand.step, placement] = _Known(key, await self._read(key))
+    async def load(self, demand: Demand, job: Job) -> Demand:
+        """Read what is known of a step, before its first job is submitted.
 
-    def make_learner(self, demand: Demand, placement: Placement, executors: int) -> Learner:
+        :return: the demand, with the name of the tool: steps with the same tool, and jobs of about the same size, have
+            one name
+        """
+        if not isinstance(constraint := demand.constraint, AutoConstraint):
+            return demand
+        tool = self._tools[demand.step]
+        size_class = self._size_class(demand.step, tool, job)
+        demand = replace(demand, tool=f"{tool} {size_class}")
+        async with self._lock:
+            for storage in dict.fromkeys(placement.storage for placement in demand.placements):
+                if storage is not None:
+                    subject = Subject(demand.tool, storage, constraint, demand.direction)
+                    if subject not in self._known:
+                        key = LearnedKey(tool, _identity(subject), size_class)
+                        self._known[subject] = _Known(key, await self._read(key))
+        return demand
+
+    def _size_class(self, step: str, tool: str, job: Job) -> int:
+        """That of the first job of a step, or of another step with the same tool if it is about the same."""
+        if step not in self._classes:
+            found = size_class_of(sum(map(_input_bytes, job.inputs.values())))
+            of_tool = self._classes_of_tools[tool]
+            near = min(of_tool, key=lambda other: abs(other - found), default=None)
+            if near is None or abs(near - found) > 1:
+                of_tool.append(found)
+                near = found
+            self._classes[step] = near
+        return self._classes[step]
+
+    def make_learner(self, subject: Subject, executors: int) -> Learner:
         """A learner that knows what was learned in earlier runs; :meth:`load` has been called before."""
-        assert isinstance(demand.constraint, AutoConstraint)
-        assert placement.storage is not None
-        self._executors[demand.step, placement] = executors
-        registry = self._known[demand.step, placement].registry
-        return Learner(
-            placement.storage.bandwidth(demand.direction), executors, demand.constraint.bounds, remembered=registry
-        )
+        bandwidth = subject.storage.bandwidth(subject.direction)
+        remembered = self._known[subject].registry
+        return Learner(bandwidth, executors, subject.constraint.bounds, remembered=remembered)
 
     def learned(self, event: LearningEvent) -> None:
         """Keep what has been learned."""
@@ -106,9 +123,7 @@ class RememberedLimits:
         return by_class[size_class]
 
     async def _save(self, event: LearningEvent) -> None:
-        known = self._known[event.step, event.placement]
-        storage = event.placement.storage
-        assert storage is not None
+        known = self._known[event.subject]
         if self._failed:
             return
         try:
@@ -116,9 +131,9 @@ class RememberedLimits:
                 limits = await self._open()
                 facts = LearnedFacts(
                     step=event.step,
-                    storage=storage.name,
+                    storage=event.subject.storage.name,
                     learned=time.time(),
-                    executors=self._executors[event.step, event.placement],
+                    executors=event.executors,
                 )
                 await limits.save(known.key, event.registry, facts)
         except LearnedLimitsError as error:
@@ -139,13 +154,12 @@ class RememberedLimits:
         logger.warning(f"Learned limits are not remembered in this run: {error}")
 
 
-def _identity(demand: Demand, placement: Placement) -> str:
+def _identity(subject: Subject) -> str:
     """What must be the same so that a registry holds again."""
-    storage = placement.storage
-    assert storage is not None
+    storage = subject.storage
     where = f"{storage.path} ({storage.scope}{f', {storage.deployment}' if storage.deployment else ''})"
-    bandwidth = f"{demand.direction} {storage.bandwidth(demand.direction):g} MB/s"
-    return f"{storage.name}: {where}, {bandwidth}, {demand.constraint}"
+    bandwidth = f"{subject.direction} {storage.bandwidth(subject.direction):g} MB/s"
+    return f"{storage.name}: {where}, {bandwidth}, {subject.constraint}"
 
 
 def _input_bytes(token: Token) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
@@ -16,10 +17,19 @@ from .storages import ONE_WAY, bandwidth_account, bytes_per_second
 EXECUTORS_PER_CORE = 4
 
 
+@dataclass(frozen=True)
+class _Job:
+    """Where a job runs, and on which storage."""
+
+    locations: tuple[str, ...]
+    storage: str
+    io_task: bool
+
+
 class Resources:
     """What is free on which location.
 
-    A location can be locked: then only those who hold the lock may start I/O tasks there.
+    Locations can be locked, and a storage that they share: then only those who hold the lock may start I/O tasks there.
 
     :param io_executors: the most I/O tasks at once on one location; none: four for each core
     """
@@ -32,10 +42,14 @@ class Resources:
         # Pools that have locations in common go by one name.
         self._groups: dict[str, str] = {}
         self._storages: dict[str, dict[str, StorageConfig]] = defaultdict(dict)
-        self._heaps: dict[tuple[str, StorageConfig | None, Direction, bool], LocationHeap] = {}
+        self._heaps: dict[tuple[str, StorageConfig | None, Direction, bool, bool], LocationHeap] = {}
         self._heaps_at: dict[str, list[LocationHeap]] = defaultdict(list)
         self._locked: set[str] = set()
-        self._places: dict[str, tuple[str, ...]] = {}
+        # Shared storages on which no I/O task may start but those of one epoch.
+        self._locked_storages: set[str] = set()
+        # By pool, how many of its locations are not locked; forgotten when that changes.
+        self._unlocked: dict[str, int] = {}
+        self._places: dict[str, _Job] = {}
 
     # Locations
 
@@ -47,9 +61,10 @@ class Resources:
         if list(self._pools.get(pool, ())) == list(cores):
             return
         self._pools[pool] = dict(cores)
+        self._unlocked.clear()
         self._slots |= slots
         for location in cores:
-            self._ledger.open(_executors(location), self._executors_of(pool, location))
+            self._ledger.open(_executors(location), self.executors(pool, location))
         for storage in self._storages[pool].values():
             self._open(pool, storage)
         self._join(pool)
@@ -62,10 +77,9 @@ class Resources:
     def locations(self, pool: str) -> Set[str]:
         return self._pools[pool].keys()
 
-    def quietest(self, pool: str) -> str | None:
+    def quietest(self, locations: Iterable[str]) -> str | None:
         """Of the locations that are not locked, the one with the fewest I/O tasks."""
-        candidates = [location for location in self._pools[pool] if location not in self._locked]
-        return min(candidates, key=self.io_tasks, default=None)
+        return min((where for where in locations if where not in self._locked), key=self.io_tasks, default=None)
 
     def open(self, placement: Placement) -> None:
         """Make the accounts of a placement known."""
@@ -74,25 +88,44 @@ class Resources:
             known[storage.name] = storage
             self._open(placement.pool, storage)
 
-    def executors(self, pool: str) -> int:
-        """The I/O executors of the first location."""
-        return self._executors_of(pool, next(iter(self._pools[pool])))
+    def executors(self, pool: str, location: str) -> int:
+        """The most I/O tasks at once on a location."""
+        executors = self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))
+        return min(executors, self._slots.get(location, executors))
 
     def io_tasks(self, location: str) -> int:
         """How many I/O tasks run there."""
         return self._ledger.allocated(_executors(location))
 
-    def is_locked(self, location: str) -> bool:
-        return location in self._locked
+    def is_any_locked(self, locations: Iterable[str], storage: StorageConfig | None = None) -> bool:
+        """Whether one of these locations is locked, or the storage that they share."""
+        return not self._locked.isdisjoint(locations) or (storage is not None and storage.name in self._locked_storages)
 
-    def lock(self, location: str) -> None:
-        """Keep others out."""
-        self._locked.add(location)
-        self._touch((location,))
+    def lock(self, locations: Iterable[str], storage: StorageConfig | None = None) -> set[str]:
+        """Keep others out of locations, and from a storage wherever they are.
 
-    def unlock(self, location: str) -> None:
-        self._locked.discard(location)
-        self._touch((location,))
+        :return: the I/O tasks that run there now
+        """
+        locked = set(locations)
+        self._locked |= locked
+        self._unlocked.clear()
+        if storage is not None:
+            self._locked_storages.add(storage.name)
+        self._touch(locked)
+        return {
+            name
+            for name, job in self._places.items()
+            if job.io_task
+            and (not locked.isdisjoint(job.locations) or (storage is not None and job.storage == storage.name))
+        }
+
+    def unlock(self, locations: Iterable[str], storage: StorageConfig | None = None) -> None:
+        unlocked = set(locations)
+        self._locked -= unlocked
+        self._unlocked.clear()
+        if storage is not None:
+            self._locked_storages.discard(storage.name)
+        self._touch(unlocked)
 
     # Jobs
 
@@ -102,29 +135,38 @@ class Resources:
         names = [f"{storage.name} {way}" for way in ONE_WAY[demand.direction]] if storage is not None else []
         return [*names, f"executors of {self._groups[placement.pool]}"] if demand.io_task else names
 
-    def choose(self, demand: Demand, placement: Placement, amount: int, preferred: Iterable[str]) -> list[str]:
+    def choose(
+        self, demand: Demand, placement: Placement, amount: int, preferred: Iterable[str], holds_lock: bool = False
+    ) -> list[str]:
         """The locations to take: the preferred ones if they can be had, then those with most free bandwidth.
 
         :param amount: bytes per second on each
+        :param holds_lock: whether locks are those of the job's own epoch
         """
         chosen: list[str] = []
         candidates = (location for location in preferred if location in self._pools[placement.pool])
         for location in candidates:
-            if self.may_use(demand, location) and self.fits(demand, placement, (location,), amount):
+            may_use = self.may_use(demand, placement, (location,), holds_lock)
+            if may_use and self.fits(demand, placement, (location,), amount):
                 chosen.append(location)
         if len(chosen) < demand.locations:
-            chosen += self._heap(demand, placement).best(demand.locations)
+            chosen += self._heap(demand, placement, holds_lock).best(demand.locations)
         return list(dict.fromkeys(chosen))[: demand.locations]
 
     def are_enough_unlocked(self, demand: Demand, placement: Placement) -> bool:
         """Whether jobs are not kept out of so many locations that they can only wait until some are unlocked."""
-        pool = self._pools[placement.pool]
-        locked = sum(location in pool for location in self._locked) if demand.io_task else 0
-        return len(pool) - locked >= demand.locations
+        if not demand.io_task:
+            return len(self._pools[placement.pool]) >= demand.locations
+        if (unlocked := self._unlocked.get(placement.pool)) is None:
+            unlocked = sum(location not in self._locked for location in self._pools[placement.pool])
+            self._unlocked[placement.pool] = unlocked
+        return unlocked >= demand.locations and self.may_use(demand, placement, ())
 
-    def may_use(self, demand: Demand, location: str, holds_lock: bool = False) -> bool:
-        """Whether jobs are not kept out of a location."""
-        return not demand.io_task or holds_lock or location not in self._locked
+    def may_use(self, demand: Demand, placement: Placement, locations: Iterable[str], holds_lock: bool = False) -> bool:
+        """Whether jobs are not kept out of locations, and not from their storage."""
+        if not demand.io_task or holds_lock:
+            return True
+        return self._locked.isdisjoint(locations) and _name(placement) not in self._locked_storages
 
     def fits(self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> bool:
         return self._ledger.fits(self._amounts(demand, placement, locations, amount))
@@ -145,12 +187,13 @@ class Resources:
     def allocate(self, job: str, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> None:
         """:raises ValueError: if it does not fit; nothing is given then"""
         self._ledger.allocate(job, self._amounts(demand, placement, locations, amount))
-        self._places[job] = tuple(locations)
+        self._places[job] = _Job(tuple(locations), _name(placement), demand.io_task)
         self._touch(locations)
 
     def release(self, job: str) -> None:
         self._ledger.release(job)
-        self._touch(self._places.pop(job, ()))
+        if (ended := self._places.pop(job, None)) is not None:
+            self._touch(ended.locations)
 
     def allocated(self, demand: Demand, placement: Placement, location: str) -> int:
         """Bytes per second of all jobs on the storage; of the fuller direction, if there are two."""
@@ -185,23 +228,19 @@ class Resources:
             if group in joined:
                 self._groups[other] = min(joined)
 
-    def _executors_of(self, pool: str, location: str) -> int:
-        executors = self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))
-        return min(executors, self._slots.get(location, executors))
-
     def _touch(self, locations: Iterable[str]) -> None:
         for location in locations:
             for heap in self._heaps_at.get(location, ()):
                 heap.touch(location)
 
-    def _heap(self, demand: Demand, placement: Placement) -> LocationHeap:
+    def _heap(self, demand: Demand, placement: Placement, holds_lock: bool) -> LocationHeap:
         """Locations by free bandwidth, then by free executors."""
         storage = placement.storage if placement.storage is not None and placement.storage.scope == "node" else None
-        key = (placement.pool, storage, demand.direction, demand.io_task)
+        key = (placement.pool, storage, demand.direction, demand.io_task, holds_lock)
 
         def measure(location: str) -> tuple[int, ...] | None:
             executors = self._ledger.free(_executors(location))
-            if demand.io_task and (executors == 0 or location in self._locked):
+            if demand.io_task and (executors == 0 or (location in self._locked and not holds_lock)):
                 return None
             if storage is None:
                 return (executors,)
@@ -217,3 +256,7 @@ class Resources:
 
 def _executors(location: str) -> Account:
     return Account("executors", location)
+
+
+def _name(placement: Placement) -> str:
+    return "" if placement.storage is None else placement.storage.name

@@ -20,6 +20,7 @@ from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
 from streamflow_io.telemetry.writer import TelemetryWriter
 
 from .coordination_record import CoordinationRecord
+from .failure import Failure
 from .gang_placement import GangPlacement
 from .observer import JobObserver
 from .remembered import RememberedLimits
@@ -35,6 +36,7 @@ class HintedRun:
     :ivar observer: follows its jobs
     :ivar storages: keeps jobs back until their storage has room
     :ivar gangs: lets the jobs of gangs meet
+    :ivar failure: what is said if the run fails
 
     :param annotations: of all its tools, by step path
     :param tools: the digests of the tools whose limits are learned, by step path
@@ -68,6 +70,7 @@ class HintedRun:
         self._remembered = RememberedLimits(scheduler.learned_path, tools)
         self.observer = JobObserver(scheduler, annotations, streaming, self._record)
         self.gangs = GangPlacement(scheduler, gangs or {})
+        self.failure = Failure(workflow, scheduler.job_allocations)
         self.storages = StorageAdmission(
             scheduler.context,
             scheduler.config,
@@ -75,12 +78,14 @@ class HintedRun:
             self._remembered,
             self._more_jobs,
             self._arrived,
+            scheduler.wake,
             self._record,
         )
         self._started = False
 
     async def close(self) -> None:
         """Keep what was learned, and end the telemetry."""
+        self.failure.closing()
         await self._remembered.close()
         self.observer.close()
         if self._started:

@@ -5,6 +5,7 @@ StreamFlow imports every plugin in every run: what only our own runs need is imp
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
 from contextvars import ContextVar
@@ -19,6 +20,7 @@ from streamflow.core.deployment import Connector, Target
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
+from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Status, Workflow
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler, JobContext
@@ -26,6 +28,8 @@ from typing_extensions import Self
 
 from streamflow_io.streaming.jobs import StreamingJobs
 from streamflow_io.streaming.token import stream_tokens
+
+from .locked_database import explain_locked_database
 
 if TYPE_CHECKING:
     from streamflow.cwl.step import CWLExecuteStep
@@ -64,12 +68,17 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self._is_configured = bool(config)
         # Mistakes in it end the run before anything starts; where nothing is written there are none.
         super().__init__(context, self.config.retry_delay if self._is_configured else None)
+        explain_locked_database(context.config)
         self.streaming_jobs = StreamingJobs()
         self.capio: CapioRuntime | None = None
         self._without_cores: dict[str, float] = {}
         self._connectors: dict[str, Connector] = {}
         self._runtimes: NodeRuntimes | None = None
         self._run: HintedRun | None = None
+        self._waking: asyncio.Task[None] | None = None
+        # Steps all of whose jobs ask for the same, and can start.
+        self._roomy: set[tuple[str, bool]] = set()
+        self._told_of_memory: set[str] = set()
 
     @cached_property
     def config(self) -> SchedulerConfig:
@@ -83,12 +92,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             self.config.annotations is not None or bool(self.config.storages) or self.config.observe
         )
 
-    @property
-    def annotations_path(self) -> Path | None:
-        """The annotations file; relative to the StreamFlow file."""
-        if self.config.annotations is None:
-            return None
-        return Path(self.context.config["path"]).parent / self.config.annotations
+    def annotations_path(self, workflow: str) -> Path | None:
+        """The annotations file of a workflow, which is written relative to the StreamFlow file."""
+        file = self.config.annotations_of(workflow)
+        return None if file is None else Path(self.context.config["path"]).parent / file
 
     def streams_here(self, wanted: bool) -> bool:
         """Whether files can be delivered early in this run.
@@ -144,6 +151,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         """What the node runtime is told of a job that is about to run, with all that is observed of it, if it is."""
         return spec if self._run is None else self._run.observer.observe(spec, step, job)
 
+    def fails(self, job_name: str, reason: str) -> None:
+        """A job of a streaming step is about to fail for good."""
+        if self._run is not None:
+            self._run.failure.explain(job_name, reason)
+
     def keep_together(self, reader: str, producer: str) -> None:
         """A job cannot read the stream of another from where it runs; further jobs are not put so."""
         if self._run is not None:
@@ -172,6 +184,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         return Reach(self)
 
     async def close(self) -> None:
+        if self._waking is not None:
+            await asyncio.gather(self._waking, return_exceptions=True)
         if self._run is not None:
             await self._run.close()
         if self.capio is not None:
@@ -206,12 +220,16 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
     ) -> None:
         if self._run is None:
+            await self._check_room(job, binding_config.targets, hardware_requirement, False)
             await super().schedule(job, binding_config, hardware_requirement)
             return
-        self._run.observer.submitted(job.name)
+        self._run.observer.submitted(job)
         binding_config = self._run.gangs.ordered(job, binding_config)
         try:
-            if (storages := self._storages_of(job.name)) is None:
+            storages = self._storages_of(job.name)
+            coreless = self._is_member(job) or (storages is not None and storages.is_io_task(job.name))
+            await self._check_room(job, binding_config.targets, hardware_requirement, coreless)
+            if storages is None:
                 await self._schedule(job, binding_config, hardware_requirement, self._is_member(job))
             else:
                 targets = list(binding_config.targets)
@@ -223,7 +241,26 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         except BaseException:
             self._run.storages.release(job.name, None)
             self._run.observer.abandoned(job.name)
+            self.wake()
             raise
+
+    async def _check_room(
+        self, job: Job, targets: Iterable[Target], requirement: HardwareRequirement | None, coreless: bool
+    ) -> None:
+        """:raises WorkflowExecutionException: if a job asks for more than there is, for which it would wait for ever"""
+        from .room import check_room
+
+        await check_room(self.context, self._roomy, job, targets, requirement, coreless)
+
+    def wake(self) -> None:
+        """Let all jobs that wait look again whether they can start."""
+
+        async def notify() -> None:
+            async with self.wait_queue:
+                self.wait_queue.notify_all()
+
+        if self._waking is None or self._waking.done():
+            self._waking = asyncio.create_task(notify())
 
     async def _schedule(
         self, job: Job, binding_config: BindingConfig, requirement: HardwareRequirement | None, without_cores: bool
@@ -241,6 +278,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
                 observation = await self._run.observer.ended(job_name, status)
                 self._run.storages.release(job_name, observation)
                 self._run.gangs.ended(job_name)
+                if status is Status.FAILED:
+                    self._run.failure.job_failed(job_name)
         # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
         await super().notify_status(job_name, status)
 
@@ -258,12 +297,29 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         job_name: str,
     ) -> bool:
         free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
+        if not free and job_name in self._without_cores:
+            self._tell_of_memory(
+                job_name, location, hardware_requirements[f"{connector.deployment_name}/{location.name}"]
+            )
         if (storages := self._storages_of(job_name)) is None:
             return free
         if not free:
             storages.stand_down(job_name, _target.get(), location)
             return False
         return storages.may_start(job_name, _target.get(), location)
+
+    def _tell_of_memory(self, job_name: str, location: AvailableLocation, asked: Hardware) -> None:
+        """Say, once for each step, what a job waits for that needs no core."""
+        if location.hardware is None or (step := get_job_step_name(job_name)) in self._told_of_memory:
+            return
+        used = self.hardware_locations.get(location.name, Hardware())
+        free = location.hardware.memory - used.memory
+        if asked.memory > free:
+            self._told_of_memory.add(step)
+            logger.warning(
+                f"Job {job_name} needs no free core, and waits for memory on {location.name}: "
+                f"it asks for {asked.memory:,.0f} MiB, and {free:,.0f} of {location.hardware.memory:,.0f} MiB are free"
+            )
 
     async def _get_locations(
         self,

@@ -28,7 +28,7 @@ from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochR
 from .admission import Admission
 from .checks import storage_for
 from .demand import Demand, Grant, Placement, Request
-from .learner import EpochEnded
+from .epochs import EpochEnded
 from .learners import LearningEvent
 from .observations import Observation
 
@@ -45,6 +45,7 @@ class StorageAdmission:
     :param remembered: the limits of earlier runs
     :param more_jobs: whether a step may get further jobs
     :param arrived: how many jobs of a step have all their input
+    :param wake: lets StreamFlow ask again for the jobs that wait there
     :param record: keeps a record for telemetry
     """
 
@@ -56,6 +57,7 @@ class StorageAdmission:
         remembered: RememberedLimits,
         more_jobs: Callable[[str], bool],
         arrived: Callable[[str], int],
+        wake: Callable[[], None],
         record: Callable[[Record], None],
     ) -> None:
         self._context = context
@@ -64,6 +66,7 @@ class StorageAdmission:
         self._remembered = remembered
         self._more_jobs = more_jobs
         self._arrived = arrived
+        self._wake = wake
         self._submitted: dict[str, int] = {}
         self._record = record
         self._admission = Admission(config.io_executors, remembered.make_learner)
@@ -71,7 +74,9 @@ class StorageAdmission:
         self._placements: dict[tuple[str, str, str], Placement] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._jobs: dict[str, Demand] = {}
-        self._granted: dict[str, asyncio.Future[Grant]] = {}
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        # What I/O tasks were granted, until StreamFlow has a place for them.
+        self._granted: dict[str, Grant] = {}
         self._told: set[str] = set()
 
     def concerns(self, job_name: str) -> bool:
@@ -92,51 +97,59 @@ class StorageAdmission:
     async def admit(self, job: Job, targets: Sequence[Target]) -> Sequence[Target]:
         """Let a job wait for its turn, if it is an I/O task; must be followed by :meth:`release` at some time.
 
-        :return: where it may run
+        :return: where it may run, first where it was granted to
         """
         pools = {_pool(target): await self._available(target) for target in targets}
         for pool, locations in pools.items():
             self._set_locations(pool, locations)
         demand = self._demand(job, targets)
         preferred = await self._preferred(job) if sum(map(len, pools.values())) > 1 else ()
-        await self._remembered.load(demand, job)
+        demand = await self._remembered.load(demand, job)
         self._jobs[job.name] = demand
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
         self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
         self._admission.submit(Request(job.name, demand, preferred), time.time(), self._ready(demand.step))
         if not demand.io_task:
             return targets
-        self._granted[job.name] = asyncio.get_running_loop().create_future()
+        self._waiting[job.name] = asyncio.get_running_loop().create_future()
         try:
             self.decide()
-            grant = await self._granted[job.name]
+            await self._waiting[job.name]
         finally:
-            del self._granted[job.name]
-        return [target for target in targets if self._placement(job.name, target) == grant.placement]
+            del self._waiting[job.name]
+        placement = self._granted[job.name].placement
+        return sorted(targets, key=lambda target: self._placement(job.name, target) != placement)
 
     def may_start(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
         """Whether a job for which StreamFlow has a free location may start there."""
-        if (demand := self._jobs.get(job_name)) is None:
+        if job_name not in self._jobs:
             return False
-        if demand.io_task:
-            return _key(location) in self._admission.locations_of(job_name)
+        if job_name in self._granted:
+            return self._is_granted(job_name, target, location)
         return self._admission.could_start(job_name, _key(location), self._placement(job_name, target))
 
     def stand_down(self, job_name: str, target: Target, location: AvailableLocation) -> None:
-        """StreamFlow has no place for a job on a location."""
-        demand = self._jobs.get(job_name)
-        if demand is None or demand.io_task:
+        """StreamFlow has no place for a job on a location: what it holds there is for others."""
+        if job_name not in self._jobs:
             return
-        if self._admission.stand_down(job_name, _key(location), self._placement(job_name, target)):
+        if job_name not in self._granted:
+            if self._admission.stand_down(job_name, _key(location), self._placement(job_name, target)):
+                self.decide()
+        elif self._is_granted(job_name, target, location):
+            del self._granted[job_name]
+            self._admission.give_back(job_name, time.time())
             self.decide()
+            # There may be a place for it on another location, or others may wait for what it held.
+            self._wake()
 
     def start(self, job_name: str, target: Target, locations: Iterable[AvailableLocation]) -> None:
         """StreamFlow has given a job its locations."""
-        if not self._jobs[job_name].io_task:
-            now = time.time()
+        now = time.time()
+        if (grant := self._granted.pop(job_name, None)) is None:
             keys = [_key(location) for location in locations]
-            self._admitted(self._admission.start(job_name, keys, now, self._placement(job_name, target)), now)
-            self.decide()
+            grant = self._admission.start(job_name, keys, now, self._placement(job_name, target))
+        self._admitted(grant, now)
+        self.decide()
 
     def release(self, job_name: str, observation: Observation | None) -> None:
         """A job has ended, or will not start; may be called again.
@@ -144,6 +157,7 @@ class StorageAdmission:
         :param observation: none if it did not succeed
         """
         if self._jobs.pop(job_name, None) is not None:
+            self._granted.pop(job_name, None)
             step = get_job_step_name(job_name)
             no_more = not self._more_jobs(step)
             self._admission.release(job_name, time.time(), observation, no_more, self._ready(step))
@@ -153,12 +167,17 @@ class StorageAdmission:
         """Wake those who may start."""
         now = time.time()
         for grant in self._admission.decide(now):
-            self._admitted(grant, now)
+            self._granted[grant.job] = grant
             # It is missing if the job was cancelled just now: it will be released.
-            if (future := self._granted.get(grant.job)) is not None and not future.done():
-                future.set_result(grant)
+            if (future := self._waiting.get(grant.job)) is not None and not future.done():
+                future.set_result(None)
         for event in self._admission.drain():
             self._tell(event, now)
+
+    def _is_granted(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
+        """Whether a location is one where an I/O task was granted to start."""
+        grant = self._granted[job_name]
+        return _key(location) in grant.locations and grant.placement == self._placement(job_name, target)
 
     # What a job needs
 
@@ -255,8 +274,8 @@ class StorageAdmission:
                 EpochRecord(
                     time=now,
                     step=learning.step,
-                    storage=learning.storage,
-                    location=learning.location or "",
+                    storage=learning.subject.storage.name,
+                    location=event.location or "",
                     number=event.number,
                     constraint=event.constraint,
                     concurrency=event.concurrency,
@@ -269,12 +288,15 @@ class StorageAdmission:
             if event.uneven and learning.step not in self._told:
                 self._told.add(learning.step)
                 logger.info(f"The jobs of {learning.step} differ in size: their times are compared per byte")
+            if event.registered:
+                # There may be too few jobs for the next epoch: the next run goes on from here.
+                self._remembered.learned(learning)
             return
         self._record(
             ChoiceRecord(
                 time=now,
                 step=learning.step,
-                storage=learning.storage,
+                storage=learning.subject.storage.name,
                 constraint=event.constraint,
                 reason=event.reason,
                 outstanding=event.outstanding,
@@ -282,7 +304,7 @@ class StorageAdmission:
             )
         )
         if event.reason in ("learned", "remembered", "contradicted", "drifted"):
-            what = f"storageBW of {learning.step} on {learning.storage}"
+            what = f"storageBW of {learning.step} on {learning.subject.storage.name}"
             logger.info(f"{what}: {event.constraint:g} MB/s ({event.reason})")
         if event.reason == "learned":
             self._remembered.learned(learning)

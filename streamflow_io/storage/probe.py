@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import math
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from ..hints.config import StorageConfig
 from .evaluation import (
@@ -30,6 +32,7 @@ from .evaluation import (
 )
 from .measuring import LEAST_BYTES, LEVELS, StorageProbeError, Task, measure
 
+_PLAIN = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
 _ACCESS = {
     "direct": "direct I/O, without the page cache",
     "buffered": "buffered writes, synced; page cache dropped before reads",
@@ -144,7 +147,7 @@ def run(arguments: argparse.Namespace) -> Probe | Refusal:
 
 def entry_yaml(entry: StorageConfig) -> str:
     """An entry as it is written in a StreamFlow file, in one line below `storages`."""
-    fields = CommentedMap(entry_fields(entry))
+    fields = CommentedMap({key: _quoted(value) for key, value in entry_fields(entry).items()})
     fields.fa.set_flow_style()
     yaml = YAML()
     yaml.width = 10**6
@@ -152,6 +155,11 @@ def entry_yaml(entry: StorageConfig) -> str:
     text = io.StringIO()
     yaml.dump({"storages": [fields]}, text)
     return text.getvalue()
+
+
+def _quoted(value: str | int | float) -> str | int | float:
+    """In quotes, unless it is plain for everybody: ruamel.yaml writes `: a` so that nobody can read it."""
+    return value if not isinstance(value, str) or _PLAIN.fullmatch(value) else DoubleQuotedScalarString(value)
 
 
 @contextmanager

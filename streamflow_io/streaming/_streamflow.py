@@ -2,8 +2,9 @@
 
 `tests/integration/test_translation.py` breaks when one of them changes. Besides what is here, our steps override these
 protected methods of their base classes, which the same test checks: `ExecuteStep._execute_command`,
-`BaseStep._get_status`, `GatherStep._gather`, `TransferStep._run_transfer`; and call these:
-`CWLExecuteStep._is_recoverable`, `BaseStep._persist_token`, `ScatterStep._scatter`. Our scheduler overrides
+`ExecuteStep._check_inputs`, `BaseStep._get_status`, `GatherStep._gather`, `TransferStep._run_transfer`; and call these:
+`CWLExecuteStep._is_recoverable`, `ExecuteStep._run_job`, `BaseStep._get_inputs`, `BaseStep._persist_token`,
+`ScatterStep._scatter`, `DefaultRetagTransformer._get_next_token`. Our scheduler overrides
 `DefaultScheduler._is_valid`, `._get_locations` and `._allocate_job`, which `._process_target` calls one after the other
 while it holds the lock of `wait_queue`, and `._process_target`, which runs in a task of its own for each target; it
 calls `._get_binding_filter`.
@@ -11,12 +12,18 @@ calls `._get_binding_filter`.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import streamflow.cwl.main
+from streamflow.config.config import WorkflowConfig
+from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector
 from streamflow.core.recovery import FailureManager, RecoveryRequest
+from streamflow.core.workflow import Job
+from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.translator import CWLTranslator
+from streamflow.cwl.utils import build_context
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.future import FutureConnector
 from streamflow.recovery.failure_manager import RollbackFailureManager
@@ -25,6 +32,15 @@ from streamflow.recovery.failure_manager import RollbackFailureManager
 def install_translator(translator: type[CWLTranslator]) -> None:
     """Make `streamflow run` and `cwl-runner` translate with our class, for want of an extension point."""
     streamflow.cwl.main.CWLTranslator = translator
+
+
+def cwl_files(workflow: WorkflowConfig, context: StreamFlowContext) -> tuple[str, str | None]:
+    """Read the `config` of a CWL workflow as `streamflow run` does: what it says of containers is noted in `workflow`.
+
+    :return: the CWL file, and the file with its inputs, if there is one
+    """
+    file, *settings = streamflow.cwl.main._parse_args(workflow, context)
+    return file, settings[0] if settings else None
 
 
 @dataclass
@@ -51,6 +67,37 @@ def retry_policy(manager: FailureManager, job: str) -> RetryPolicy:
     if isinstance(manager, RollbackFailureManager):
         return RetryPolicy(manager.retry_delay or 0, manager.max_retries, manager.get_request(job))
     return RetryPolicy(0, 0, None)
+
+
+async def prepare_work_dir(command: CWLCommand, job: Job) -> CWLCommand:
+    """Put into the output directory of a job what its InitialWorkDirRequirement lists, as `CWLCommand.execute` does.
+
+    That looks afterwards at all files among the inputs again, also at those that are not there yet. As there, the
+    values of the inputs are changed in place: what was put into the directory is there now.
+
+    :return: the same command with nothing left to prepare
+    """
+    step = command.step
+    await _prepare_work_dir(
+        element=command.initial_work_dir,
+        options=InitialWorkDirOptions(
+            absolute_initial_workdir_allowed=command.absolute_initial_workdir_allowed,
+            context=build_context(
+                inputs=job.inputs,
+                output_directory=job.output_directory,
+                tmp_directory=job.tmp_directory,
+                hardware=step.workflow.context.scheduler.get_hardware(job.name),
+            ),
+            expression_lib=command.expression_lib,
+            full_js=command.full_js,
+            inplace_update=command.inplace_update,
+            job=job,
+            step=step,
+        ),
+    )
+    prepared = copy(command)
+    prepared.initial_work_dir = None
+    return prepared
 
 
 async def remove_jobs(connector: Connector) -> None:

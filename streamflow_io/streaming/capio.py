@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from .step import StreamingExecuteStep
 
 _JSON = "cwl.output.json"
-# A program that hangs under CAPIO uses no processor; one that is only slow loses no more than a start.
-_IDLE_SECONDS = 300.0
+# A program that hangs under CAPIO uses no processor; one that only waits for something else loses no more than a start.
+_IDLE_SECONDS = 20.0
+_LOOK_SECONDS = 2.0
 _COLLECT_SECONDS = 24 * 3600.0
 
 
@@ -145,7 +146,7 @@ class CapioJob:
         # Until then it may rightly wait for them.
         for attempt in producers:
             await asyncio.shield(attempt.succeeded)
-        await wait_until_idle(lambda: node_job.pid, _IDLE_SECONDS)
+        await wait_until_idle(lambda: node_job.pid, _IDLE_SECONDS, _LOOK_SECONDS)
         raise CapioError(f"a job has used no processor for {_IDLE_SECONDS:.0f} s, as if its program hung under CAPIO")
 
     async def _lose(self, node_job: NodeJob, error: BaseException) -> None:
@@ -242,10 +243,14 @@ def _copy_what_is_not_in_capio(pairs: Sequence[str]) -> None:
 
 
 def _placed(token: Token, paths: Mapping[int, str]) -> Token:
+    value: object
     if id(token) in paths:
         path = paths[id(token)]
         value = {**token.value, "path": path, "location": f"file://{path}", "dirname": posixpath.dirname(path)}
-        return token.update(value)
-    if isinstance(token, ListToken):
-        return token.update([_placed(element, paths) for element in token.value])
-    return token
+    elif isinstance(token, ListToken):
+        value = [_placed(element, paths) for element in token.value]
+    else:
+        return token
+    placed = token.update(value)
+    placed.persistent_id = token.persistent_id
+    return placed

@@ -25,20 +25,32 @@ from streamflow_io.runtime.capio_installation import CapioError, find_capio
 from .globs import file_processor
 from .outputs import is_early_port
 
+# Tried with CAPIO 1.0.0: of five lines that are appended, by one opening each, the last is left.
+UNCHECKED = (
+    "what a program writes through CAPIO's library can be compared with nothing, and CAPIO 1.0.0 makes something else "
+    "of what is appended, written again, or written by several processes or threads. `capioUnchecked: true` in the "
+    "scheduler's config gives it to CAPIO all the same"
+)
+
 
 def choose_capio(
-    workflow: Workflow, edges: Sequence[StreamEdge]
+    workflow: Workflow, edges: Sequence[StreamEdge], unchecked: bool
 ) -> tuple[CapioRuntime | None, frozenset[tuple[str, str]]]:
     """Decide what CAPIO does in a run, and warn of each edge that was to be early and that it does not serve.
 
     Tries CAPIO when there is something for it, which takes about a second.
 
+    :param unchecked: CAPIO may have what nobody can compare
     :return: CAPIO, and the outputs that it holds: step and port; none and nothing where it cannot be used
     """
     from .translator import edge_name
 
     tools = {step.name: step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)}
     mapping = map_to_capio(edges, {path: capio_step(step) for path, step in tools.items()})
+    if not unchecked:
+        if mapping.served:
+            logger.warning(f"`runtime: capio`: the embedded node runtime is used for all: {UNCHECKED}")
+        return None, frozenset()
     try:
         installation = find_capio()
         for edge, reason in mapping.refused.items():

@@ -1,4 +1,4 @@
-"""What a job has delivered as committed, and the check at its end that nothing of it has changed since."""
+"""What a job has delivered before its end, and the check at its end that it was right."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.workflow import Job, Token
 from streamflow.log_handler import logger
-from streamflow.workflow.token import ListToken
 
 from streamflow_io.coordination.graph import Delivery, OutputKind
 
+from .early import EarlyDeliveries, file_tokens, path_of, with_secondary_files
 from .jobs import Attempt
-from .outputs import EarlyOutput, relative
-from .paths import checksums_below, files_below, job_path
+from .outputs import EarlyOutput
+from .paths import checksums_below, job_path
 
 
 class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]
-    """Something was delivered as committed, and is not the same any more."""
+    """Something was delivered early, and is not the same any more."""
 
 
 class Commits:
-    """What was committed before the end of a job, over all of its attempts. A commit is final.
+    """What was delivered, and committed, before the end of a job, over all of its attempts. A commit is final.
 
     :ivar files: by output and path, relative to the output directory of the job, the token of each File
-    :ivar lists: the outputs of type File[] that were committed as a whole
+    :ivar lists: of the outputs of type File[] that were committed as a whole, the files with which they were
     """
 
     def __init__(self, context: StreamFlowContext, job: Job, outputs: Mapping[str, EarlyOutput]) -> None:
@@ -34,15 +34,20 @@ class Commits:
         self._job = job
         self._outputs = outputs
         self.files: dict[str, dict[str, Token]] = {port: {} for port in outputs}
-        self.lists: set[str] = set()
+        self.lists: dict[str, frozenset[str]] = {}
         self._directories: dict[str, dict[str, str]] = {}
         self._kept: dict[str, dict[str, str]] = {port: {} for port in outputs}
+        self._delivered = {port: EarlyDeliveries() for port in outputs}
         self._changed: dict[tuple[str, str], Literal["written", "removed"]] = {}
         self._closed_again: set[tuple[str, str]] = set()
 
     def path_of(self, token: Token) -> str:
-        """The path of a File or Directory, relative to the output directory of the job."""
-        return relative(token.value["path"], self._job.output_directory)
+        """The path of a File or Directory, relative to the output directory of the job; as it is if it is elsewhere."""
+        return path_of(token, self._job.output_directory)
+
+    def deliver(self, port: str, token: Token) -> None:
+        """An output, or an element of it, is delivered before the end of the job."""
+        self._delivered[port].add(token, self._job.output_directory)
 
     def has_directory(self, port: str) -> bool:
         return port in self._directories
@@ -54,7 +59,7 @@ class Commits:
     def add_list(self, port: str, tokens: list[Token]) -> None:
         """A File[] is committed as a whole, with these files."""
         self.files[port] = {self.path_of(token): token for token in tokens}
-        self.lists.add(port)
+        self.lists[port] = frozenset(self.files[port])
 
     def change(self, port: str, file: str, how: Literal["written", "removed"]) -> None:
         """The node runtime says that a file is not what it was when it was committed."""
@@ -97,13 +102,18 @@ class Commits:
         :raises CommitChangedError: if it is not
         """
         for port, output in self._outputs.items():
-            if (final := tokens.get(port)) is None:
+            final = tokens.get(port)
+            if (how := self._delivered[port].difference(final, self._job.output_directory)) is not None:
+                raise CommitChangedError(
+                    f"Job {self._job.name}: of the output `{port}`, {how} (the tool's `cwl.output.json` says so, or a "
+                    "file had a temporary name: a rule with `files` leaves such files out)"
+                )
+            if final is None:
                 continue
             if output.kind is OutputKind.DIRECTORY:
                 await self._check_directory(output, final)
             else:
                 self._check_files(output, final)
-            await self._check_number(output, final)
         self._check_told()
 
     def _check_told(self) -> None:
@@ -138,40 +148,33 @@ class Commits:
             )
 
     def _check_files(self, output: EarlyOutput, final: Token) -> None:
-        tokens = final.value if isinstance(final, ListToken) else [final] if final.value is not None else []
-        now = {self.path_of(token): token.value["checksum"] for token in tokens}
-        committed = {file: token.value["checksum"] for file, token in self.files[output.port].items()}
+        files = {self.path_of(token): token for token in file_tokens(final)}
+        now, committed = _checksums_of(files), _checksums_of(self.files[output.port])
         for file, checksum in {**self._kept[output.port], **committed}.items():
             if file not in now:
                 raise self._error(output.port, file, "removed")
             if now[file] != checksum:
                 raise self._error(output.port, file, "written")
-        if output.port in self.lists and (more := sorted(now.keys() - committed.keys())):
+        # Files that came later were committed, too, but nobody has them.
+        handed_on = self.lists.get(output.port)
+        if handed_on is not None and (more := sorted(files.keys() - handed_on)):
             raise CommitChangedError(
                 f"Job {self._job.name}: the output `{output.port}` was committed by `{output.rule.committed}` with "
-                f"{len(committed)} files, but {len(more)} more are there at the end: {_some(more)}"
+                f"{len(handed_on)} files, which others have, but {len(more)} more are there at the end: {_some(more)}"
             )
-
-    async def _check_number(self, output: EarlyOutput, final: Token) -> None:
-        """Fail where there are more files than a rule counts on, also when nobody has seen fewer of them."""
-        counting = [rule for rule in output.rules if rule.n_files is not None]
-        if not counting or final.value is None:
-            return
-        if output.kind is OutputKind.DIRECTORY:
-            files = await files_below(job_path(self._context, self._job, final.value["path"]))
-        else:
-            files = [self.path_of(token) for token in final.value] if isinstance(final, ListToken) else []
-        for rule in counting:
-            found = [file for file in files if output.rule_for(file) is rule]
-            if rule.n_files is not None and len(found) > rule.n_files:
-                raise CommitChangedError(
-                    f"Job {self._job.name}: the output `{output.port}` is complete with {rule.n_files} files by "
-                    f"`{rule.committed}`, but {len(found)} are there at the end: {_some(sorted(found))}"
-                )
 
     async def _checksums(self, token: Token) -> dict[str, str]:
         """The files below a Directory, with their checksums. Reads them all."""
         return await checksums_below(job_path(self._context, self._job, token.value["path"]))
+
+
+def _checksums_of(files: Mapping[str, Token]) -> dict[str, str | None]:
+    """The checksums of files, and of their secondary files, by path."""
+    return {
+        path: value.get("checksum")
+        for file, token in files.items()
+        for path, value in with_secondary_files(file, token.value)
+    }
 
 
 def _some(files: list[str]) -> str:

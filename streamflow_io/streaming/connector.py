@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import shlex
-from collections.abc import MutableMapping, MutableSequence, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, MutableSequence, Sequence
+from typing import TYPE_CHECKING, Any
 
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.deployment.wrapper import ConnectorWrapper
@@ -28,6 +28,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
     Redirections are done by the node runtime, not by the shell: a FIFO would block the shell, and what the shell opens
     cannot be watched from the start.
 
+    :param clock: returns when the job waits for no other job any more: only from then on does its time limit count
     :param confirms: let a command on a queue manager count as successful only if the node runtime says so, too: for
         some of them a job that was killed has ended with 0
     """
@@ -40,6 +41,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         spec: JobSpec,
         capio: CapioJob | None = None,
         *,
+        clock: Callable[[], Awaitable[object]] | None = None,
         confirms: bool = False,
     ) -> None:
         super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
@@ -47,6 +49,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         self._node_job = node_job
         self._spec = spec
         self._capio = capio
+        self._clock = clock
         self._is_queued = node_job.runtime.wrapper == "run"
         self._confirms = confirms and self._is_queued
 
@@ -86,7 +89,9 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             if self._is_queued and redirected:
                 # Else there is a file of the queue manager among the outputs that is not there with plain StreamFlow.
                 stdout = stderr = str(self._node_job.directory / "printed")
-        result: tuple[str, int] | None = await self.connector.run(
+        # A queue manager has a clock of its own.
+        limit = timeout if wrapped and self._clock is not None and not self._is_queued else None
+        running = self.connector.run(
             location=location,
             command=command,
             environment=environment,
@@ -95,14 +100,34 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             stdout=stdout,
             stderr=stderr,
             capture_output=capture_output,
-            timeout=timeout,
+            timeout=None if limit else timeout,
             job_name=job_name,
         )
+        result: tuple[str, int] | None = await (running if limit is None else self._within(limit, running))
         if wrapped and result is not None:
             result = await self._judged(*result)
         if wrapped and result is not None and self._capio is not None and result[1] in self._spec.success_codes:
             await self._capio.collect(output_directory)
         return result
+
+    async def _within(
+        self, seconds: int, running: Coroutine[Any, Any, tuple[str, int] | None]
+    ) -> tuple[str, int] | None:
+        """What a command gives, if it takes no longer than it may.
+
+        :raises asyncio.TimeoutError: if it does
+        """
+        assert self._clock is not None
+        command, clock = asyncio.ensure_future(running), asyncio.ensure_future(self._clock())
+        try:
+            await asyncio.wait({command, clock}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({command}, timeout=seconds)
+            if not done:
+                raise asyncio.TimeoutError(f"it has taken longer than its ToolTimeLimit of {seconds} s")
+            return command.result()
+        finally:
+            command.cancel()
+            clock.cancel()
 
     async def _judged(self, said: str, code: int | None) -> tuple[str, int]:
         """What the command has printed, and its exit code.

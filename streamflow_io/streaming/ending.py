@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Sequence
 
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
 from streamflow.core.workflow import CommandOutput, Job, Status
@@ -21,6 +22,10 @@ class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
 
 class ProducerRestartError(Exception):
     """A job that this one reads from failed: both start again."""
+
+
+class RewrittenError(Exception):
+    """What the job has read of another was changed afterwards: it has to read again what is final."""
 
 
 class GaveWayError(Exception):
@@ -49,19 +54,26 @@ async def exit_of(job: Job, node_job: NodeJob, output: CommandOutput, producers:
 
 
 async def check_exit(
-    job: Job, exit_event: ExitEvent, output: CommandOutput, attempt: Attempt, producers: Producers
+    job: Job,
+    exit_event: ExitEvent,
+    output: CommandOutput,
+    attempt: Attempt,
+    producers: Producers,
+    streams: Sequence[str] = (),
 ) -> None:
     """Return if the attempt has succeeded.
 
+    :param streams: the inputs that were byte streams
     :raises JobFailedError: if it failed by itself
     :raises GaveWayError: if it was ended to free its node
     :raises ProducerRestartError: if a job that it reads from failed
+    :raises RewrittenError: if it has read what is not in the file any more
     :raises UnrecoverableWorkflowException: if it would fail again, too
     """
     if exit_event.reason == "rewritten":
-        raise UnrecoverableWorkflowException(
-            f"FAILED Job {job.name}: job {exit_event.input} replaced or shortened a file after it had been "
-            "streamed: the output is not written front to back, and must not be `no_update`"
+        raise RewrittenError(
+            f"of job {exit_event.input}, from which it reads, {exit_event.message}: that output is not written front "
+            "to back, take `streamable`, or `mode: no_update`, off it"
         )
     if exit_event.reason == "producer":
         for token, producer in producers:
@@ -77,12 +89,23 @@ async def check_exit(
     if exit_event.message is not None:
         raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}")
     if output.status is not Status.COMPLETED or not exit_event.success:
-        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{_why(exit_event, output)}")
+        hint = _of_streams(streams) if exit_event.reason == "exited" else ""
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{_why(exit_event, output)}{hint}")
 
 
 def _check_producers(producers: Producers) -> None:
     if any(attempt.has_failed for _, attempt in producers):
         raise ProducerRestartError
+
+
+def _of_streams(streams: Sequence[str]) -> str:
+    """What a command may have stumbled on that reads files in other ways; it would say so in many words, or in none."""
+    if not streams:
+        return ""
+    several = len(streams) > 1
+    names = ", ".join(f"`{name}`" for name in streams)
+    what = f"inputs {names} were byte streams" if several else f"input {names} was a byte stream"
+    return f"\n\t({what}, read once and front to back: if the command needs a file, take `streamable` off the input)"
 
 
 def _why(exit_event: ExitEvent, output: CommandOutput) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, MutableMapping
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, cast
 
@@ -15,20 +16,20 @@ from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.processor import CWLOutputJSONCommandOutput
 from streamflow.log_handler import logger
 
-from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, readable
 
-from ._streamflow import retry_policy
+from ._streamflow import prepare_work_dir, retry_policy
 from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, outputs_in_file_system, place_inputs
 from .connector import JobConnector
-from .ending import GaveWayError, JobFailedError, ProducerRestartError, check_exit, exit_of
+from .ending import GaveWayError, JobFailedError, ProducerRestartError, RewrittenError, check_exit, exit_of
 from .following import Following, Producers, settled
 from .globs import output_globs
-from .inputs import gated_input, input_stream
+from .inputs import byte_streams, gated_input, input_stream
 from .jobs import Attempt, ProducerFailedError, StreamingJob
 from .paths import job_path
 from .publisher import Publisher
 from .spec import job_spec
-from .token import StreamToken, stream_tokens
+from .token import StreamToken, stream_tokens, with_own_value
 
 if TYPE_CHECKING:
     from streamflow_io.scheduling.scheduler import IOAwareScheduler
@@ -57,6 +58,10 @@ class Execution:
         self._publisher = Publisher(step, job, step.early_outputs, connectors)
         self._streams = [token for value in job.inputs.values() for token in stream_tokens(value)]
         self._first_directory: str = job.output_directory
+        self._inputs: Mapping[str, Token] = job.inputs
+        self._command = cast(CWLCommand, step.command)
+        self._reads_what_is_final = False
+        self._lost_a_producer = False
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
@@ -70,7 +75,10 @@ class Execution:
                     logger.info(f"Job {self._job.name} starts again without CAPIO: {error}")
                     await self._publisher.commits.keep(record.latest)
                 except ProducerRestartError:
-                    logger.info(f"Job {self._job.name} starts again: a job it reads from has failed")
+                    self._lost_a_producer = True
+                except RewrittenError as error:
+                    await self._read_again(error)
+                    await self._publisher.commits.keep(record.latest)
                 except GaveWayError:
                     logger.info(f"Job {self._job.name} gives up its node until the jobs that it reads from have theirs")
                 except ProducerFailedError as error:
@@ -80,8 +88,23 @@ class Execution:
                 except JobFailedError as error:
                     await self._wait_for_retry(error)
                     await self._publisher.commits.keep(record.latest)
+                except UnicodeEncodeError as error:
+                    raise UnrecoverableWorkflowException(
+                        f"FAILED Job {self._job.name}: StreamFlow has no File with a name that is not UTF-8: "
+                        f"{readable(str(error.object))}"
+                    ) from None
+        except UnrecoverableWorkflowException as error:
+            self._scheduler.fails(self._job.name, str(error))
+            raise
         finally:
             record.close()
+
+    async def _read_again(self, error: RewrittenError) -> None:
+        """What it has made of its input is void, and nobody has got it. That is no failed attempt."""
+        if self._reads_what_is_final:
+            raise UnrecoverableWorkflowException(f"FAILED Job {self._job.name}: {error}") from None
+        self._reads_what_is_final = True
+        logger.warning(f"Job {self._job.name} starts again when what it reads is final: {error}")
 
     async def _wait_for_retry(self, error: JobFailedError) -> None:
         policy = retry_policy(self._step.workflow.context.failure_manager, self._job.name)
@@ -93,6 +116,11 @@ class Execution:
     async def _attempt(self, record: StreamingJob) -> None:
         gave_way = record.attempts > 0 and record.latest.gave_way
         producers = [(token, await self._producer(token, gave_way)) for token in self._streams]
+        if self._lost_a_producer:
+            self._lost_a_producer = False
+            logger.info(f"Job {self._job.name} starts again: a job it reads from has failed, and is tried again")
+        if self._reads_what_is_final and not await settled(producers):
+            raise ProducerRestartError
         if record.attempts > 0:
             await self._new_directory()
         if (runtime := await self._scheduler.reach.runtime(self._job.name)) is None:
@@ -102,24 +130,32 @@ class Execution:
 
     async def _run_without(self, record: StreamingJob, producers: Producers) -> None:
         """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
-        if (inputs := await place_inputs(self._job.inputs, producers, uses_capio=False)) is None:
+        if (inputs := await place_inputs(self._inputs, producers, uses_capio=False)) is None:
             raise ProducerRestartError
+        self._take(inputs)
         attempt = record.begin(PurePosixPath(self._job.output_directory))
         attempt.start()
         try:
-            output = await self._execute(inputs)
+            output = await self._command.execute(self._job)
             if output.status is not Status.COMPLETED:
-                raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{output.value}")
+                said = str(output.value or "").strip() or "its command has failed and said nothing"
+                raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{said}")
             await self._deliver(await self._step.collect(self._job, output, self._connectors, {}), attempt)
         finally:
             attempt.end(False)
 
     async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
         capio = await self._begin_capio(runtime, producers)
-        if (inputs := await place_inputs(self._job.inputs, producers, capio is not None)) is None:
+        if (inputs := await place_inputs(self._inputs, producers, capio is not None)) is None:
             raise ProducerRestartError
-        spec = self._spec(runtime, [producer for producer in producers if producer[0].source.runtime != "capio"])
-        self._publisher.begin({output.port: output.globs for output in spec.outputs})
+        self._take(inputs)
+        command = self._command
+        if command.initial_work_dir is not None:
+            # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
+            command = await prepare_work_dir(command, self._job)
+        globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
+        self._publisher.begin(globs)
+        spec = self._spec(runtime, [read for read in producers if read[0].source.runtime != "capio"], globs)
         spec = spec.model_copy(update={"outputs": outputs_in_file_system(self._step, spec.outputs)})
         node_job = await runtime.create_job(self._job.name)
         directory = None if capio is None else capio.directory
@@ -131,13 +167,13 @@ class Execution:
             *(self._end_with(node_job, *producer) for producer in producers),
         )
         try:
-            output = await self._execute_under(node_job, spec, inputs, capio, producers)
+            output = await self._execute_under(command, node_job, spec, capio, producers)
             if capio is not None and capio.lost is not None:
                 raise CapioLostError(capio.lost)
             with blaming(capio):
                 exit_event = await exit_of(self._job, node_job, output, producers)
                 self._scheduler.measured(self._job.name, exit_event)
-                await check_exit(self._job, exit_event, output, attempt, producers)
+                await check_exit(self._job, exit_event, output, attempt, producers, byte_streams(self._inputs))
             await following
             if not await settled(producers):
                 raise ProducerRestartError
@@ -191,16 +227,19 @@ class Execution:
             location=self._scheduler.get_locations(self._job.name)[0], path=str(path), relpath=str(path)
         )
 
-    def _spec(self, runtime: NodeRuntime, producers: Producers) -> JobSpec:
+    def _spec(self, runtime: NodeRuntime, producers: Producers, globs: Mapping[str, tuple[str, ...]]) -> JobSpec:
         outputs = tuple(
-            output.watched(self._job.output_directory, output_globs(self._step, self._job, output.port))
-            for output in self._step.early_outputs
+            output.watched(self._job.output_directory, globs[output.port]) for output in self._step.early_outputs
         )
         spec = job_spec(self._step, self._job).model_copy(
             update={
                 "measure": self._scheduler.is_measured(self._job.name),
                 "outputs": outputs,
-                "inputs": tuple(input_stream(*read, runtime) for read in producers if read[0].source.gate is None),
+                "inputs": tuple(
+                    input_stream(*read, runtime, self._scheduler.config.verify)
+                    for read in producers
+                    if read[0].source.gate is None
+                ),
                 "gates": tuple(gated_input(*read) for read in producers if read[0].source.gate is not None),
             }
         )
@@ -213,26 +252,26 @@ class Execution:
             server = await capio.server(runtime)
         return await begin_capio_job(self._step, capio, server, producers)
 
-    async def _execute(self, inputs: dict[str, Token]) -> CommandOutput:
-        known, self._job.inputs = self._job.inputs, inputs
-        try:
-            return await cast(CWLCommand, self._step.command).execute(self._job)
-        finally:
-            self._job.inputs = known
+    def _take(self, inputs: Mapping[str, Token]) -> None:
+        """The inputs of an attempt: what an InitialWorkDirRequirement changes of them is as it was for the next one."""
+        if self._command.initial_work_dir is not None:
+            inputs = {name: with_own_value(token) for name, token in inputs.items()}
+        self._job.inputs = dict(inputs)
 
     async def _execute_under(
         self,
+        command: CWLCommand,
         node_job: NodeJob,
         spec: JobSpec,
-        inputs: dict[str, Token],
         capio: CapioJob | None,
         producers: Producers,
     ) -> CommandOutput:
         inner = self._scheduler.get_connector(self._job.name)
-        connector = JobConnector(inner, self._job.name, node_job, spec, capio)
+        clock = partial(settled, producers) if producers else None
+        connector = JobConnector(inner, self._job.name, node_job, spec, capio, clock=clock)
         read = [attempt for _, attempt in producers]
         with self._scheduler.connected(self._job.name, connector):
-            execution = self._execute(inputs)
+            execution = command.execute(self._job)
             if capio is None:
                 return await execution
             return await capio.follow(execution, node_job, self._publisher, self._job.output_directory, read)

@@ -7,6 +7,7 @@ import posixpath
 from collections.abc import Iterable, MutableSequence
 from typing import Any
 
+from cwl_utils.types import CWLParameterContext
 from streamflow.core.processor import (
     CommandOutputProcessor,
     PopCommandOutputProcessor,
@@ -52,12 +53,7 @@ def output_globs(step: CWLExecuteStep, job: Job, port: str) -> tuple[str, ...]:
     """The globs of an output, with expressions evaluated, relative to the output directory of the job."""
     processor = file_processor(step.output_processors[port])
     assert processor is not None, "only outputs with files have globs"
-    context = utils.build_context(
-        inputs=job.inputs,
-        output_directory=job.output_directory,
-        tmp_directory=job.tmp_directory,
-        hardware=step.workflow.context.scheduler.get_hardware(job.name),
-    )
+    context = _context(step, job)
 
     def evaluate(glob: Any) -> list[str]:
         value = (
@@ -69,6 +65,29 @@ def output_globs(step: CWLExecuteStep, job: Job, port: str) -> tuple[str, ...]:
 
     globs = processor.glob if isinstance(processor.glob, MutableSequence) else [processor.glob]
     return tuple(relative_glob(pattern, job.output_directory) for glob in globs for pattern in evaluate(glob))
+
+
+def with_format(step: CWLExecuteStep, job: Job, port: str, value: dict[str, Any]) -> dict[str, Any]:
+    """The value of a File or Directory with the format of its output: if that is an expression, mostly of an input.
+
+    Whatever an expression raises is raised.
+    """
+    processor = file_processor(step.output_processors[port])
+    if processor is None or not processor.file_format:
+        return value
+    options = {"full_js": processor.full_js, "expression_lib": processor.expression_lib}
+    context = {**_context(step, job), "self": value}
+    return {**value, "format": utils.eval_expression(processor.file_format, context, **options)}
+
+
+def _context(step: CWLExecuteStep, job: Job) -> CWLParameterContext:
+    context: CWLParameterContext = utils.build_context(
+        inputs=job.inputs,
+        output_directory=job.output_directory,
+        tmp_directory=job.tmp_directory,
+        hardware=step.workflow.context.scheduler.get_hardware(job.name),
+    )
+    return context
 
 
 def certain_path(processor: CommandOutputProcessor, globs: tuple[str, ...]) -> str | None:

@@ -26,7 +26,7 @@ from streamflow.cwl.transformer import (
     OnlyNonNullTransformer,
     ValueFromTransformer,
 )
-from streamflow.cwl.utils import is_expression, resolve_dependencies
+from streamflow.cwl.utils import resolve_dependencies
 from streamflow.workflow.combinator import LoopCombinator, LoopTerminationCombinator
 from streamflow.workflow.step import (
     CombinatorStep,
@@ -38,16 +38,27 @@ from streamflow.workflow.step import (
 )
 
 from streamflow_io.coordination import graph
-from streamflow_io.coordination.graph import Hop, HopKind, Input, Output, OutputKind, Route
-from streamflow_io.coordination.sites import Site
+from streamflow_io.coordination.graph import Hop, HopKind, Input, Output, Route
+from streamflow_io.coordination.sites import Site, SiteKind
 from streamflow_io.hints import StepAnnotations, StreamingRule
 
 from .foresight import known_globs
 from .globs import file_processor, kind_of
-from .obstacles import expressions, listed, processor_obstacle, whole_file_use, whole_self_use, with_inner
+from .obstacles import (
+    early_obstacle,
+    expressions,
+    output_obstacle,
+    processor_obstacle,
+    uses_only_name,
+    whole_file_use,
+    whole_self_use,
+    with_inner,
+    with_library,
+)
 from .sites import site_of
 
 COLLECTOR = "-collector-transformer"
+TOKEN_TRANSFORMER = "-token-transformer"
 
 
 class WorkflowGraph:
@@ -56,6 +67,7 @@ class WorkflowGraph:
     :ivar steps: the tools, by step path
     :ivar outputs: what they make
     :ivar routes: how their outputs reach inputs and workflow outputs
+    :ivar names: how the names of their outputs do, as part of other values, where no file arrives
     :ivar readers: by the name of a port, the steps that read it and under which name
 
     :param all_obstacles: look for them also where no hint asks for anything
@@ -79,7 +91,7 @@ class WorkflowGraph:
             for name, port in step.input_ports.items():
                 self.readers[port].append((step, name))
         tools = [step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)]
-        self.steps = {step.name: graph.Step(step.name, self._cores(step), self._site(step)) for step in tools}
+        self.steps = {step.name: self._step(step) for step in tools}
         self.inputs = {
             (step.name, name): self._input(step, name)
             for step in tools
@@ -88,7 +100,9 @@ class WorkflowGraph:
         }
         made = [(step, output) for step in tools for output in self._outputs(step)]
         self.outputs = [output for _, output in made]
-        self.routes = [route for step, output in made for route in self._routes(step, output)]
+        routes = [route for step, output in made for route in self._routes(step, output)]
+        self.routes = [route for route in routes if not route.by_name]
+        self.names = [route for route in routes if route.by_name]
 
     @property
     def standard_outputs(self) -> frozenset[str]:
@@ -104,10 +118,15 @@ class WorkflowGraph:
     def schedule_step(self, step: CWLExecuteStep) -> ScheduleStep:
         return next(s for s in step.get_job_port().get_input_steps() if isinstance(s, ScheduleStep))
 
-    def _cores(self, step: CWLExecuteStep) -> float | None:
+    def _step(self, step: CWLExecuteStep) -> graph.Step:
         requirement = self.schedule_step(step).hardware_requirement
-        cores = getattr(requirement, "cores", 1)
-        return None if isinstance(cores, str) else float(cores)
+        cores, memory = getattr(requirement, "cores", 1), getattr(requirement, "memory", 0)
+        return graph.Step(
+            step.name,
+            None if isinstance(cores, str) else float(cores),
+            self._site(step),
+            None if isinstance(memory, str) else float(memory),
+        )
 
     def _site(self, step: CWLExecuteStep) -> Site:
         return site_of(self.schedule_step(step).binding_config)
@@ -134,25 +153,10 @@ class WorkflowGraph:
         streamable: bool,
     ) -> Output:
         kind = kind_of(processor)
-        obstacle = None
-        stream_obstacle = None
         name = f"{step.name.rstrip('/')}/{port}"
-        if kind is OutputKind.OTHER or processor is None:
-            obstacle = f"{name} is no File, File[] or Directory"
-        elif processor.output_eval is not None:
-            obstacle = f"{name} is computed by outputEval when the job has ended"
-        elif processor.glob is None:
-            obstacle = f"{name} has no glob"
-        elif processor.secondary_files:
-            obstacle = f"{name} has secondaryFiles, which are complete only when the job has ended"
-        elif processor.target is not None:
-            obstacle = f"{name} is bound to another location in the StreamFlow file"
-        elif processor.load_contents:
-            stream_obstacle = f"{name} has loadContents"
-        elif kind is OutputKind.DIRECTORY and listed(processor):
-            stream_obstacle = f"{name} is listed (loadListing; with CWL v1.0 always)"
-        elif processor.file_format is not None and is_expression(processor.file_format):
-            stream_obstacle = f"the format of {name} is an expression"
+        assert isinstance(step.command, CWLCommand)
+        obstacle = output_obstacle(processor, kind, rules, name)
+        stream_obstacle = None if obstacle or processor is None else early_obstacle(processor, kind, step.command, name)
         globs = known_globs(step, processor)
         site = self.steps[step.name].site
         return Output(step.name, port, kind, rules, streamable, obstacle, stream_obstacle, globs, site)
@@ -169,7 +173,9 @@ class WorkflowGraph:
         shown = f"{step.name.rstrip('/')}/{name}"
         if not isinstance(step.command, CWLCommand):
             return f"{step.name} is an ExpressionTool"
-        transformer = self._workflow.steps.get(posixpath.join(step.name, name + "-token-transformer"))
+        if step.command.time_limit and self.steps[step.name].site.kind is SiteKind.QUEUE:
+            return f"{step.name} has a ToolTimeLimit, and its queue manager counts the time in which it would wait"
+        transformer = self._workflow.steps.get(posixpath.join(step.name, name + TOKEN_TRANSFORMER))
         if (
             isinstance(transformer, CWLTokenTransformer)
             and (obstacle := processor_obstacle(transformer.processor, shown)) is not None
@@ -187,7 +193,8 @@ class WorkflowGraph:
     def _expressions_of(self, step: CWLExecuteStep) -> tuple[str, ...]:
         if step.name not in self._expressions:
             everything = [step.command, self.schedule_step(step).hardware_requirement, step.output_processors]
-            self._expressions[step.name] = tuple(expressions(everything))
+            assert isinstance(step.command, CWLCommand)
+            self._expressions[step.name] = with_library(expressions(everything), step.command)
         return self._expressions[step.name]
 
     def _routes(self, step: CWLExecuteStep, output: Output) -> Iterator[Route]:
@@ -229,7 +236,7 @@ class WorkflowGraph:
             case CWLTokenTransformer():
                 if reader.port_name != name:
                     return None
-                obstacle = processor_obstacle(reader.processor, reader.name.removesuffix("-token-transformer"))
+                obstacle = processor_obstacle(reader.processor, reader.name.removesuffix(TOKEN_TRANSFORMER))
                 return hop(HopKind.SUBWORKFLOW, obstacle), reader.get_output_port()
             case ValueFromTransformer():
                 uses = resolve_dependencies(
@@ -237,19 +244,21 @@ class WorkflowGraph:
                 )
                 if reader.port_name != name and name not in uses:
                     return None
-                return hop(HopKind.VALUE_FROM), reader.get_output_port()
+                by_name = uses_only_name(reader, name)
+                return Hop(reader.name, name, HopKind.VALUE_FROM, by_name=by_name), reader.get_output_port()
             case DefaultTransformer():
                 if getattr(reader, "primary_port", name) != name:
                     return None
                 return hop(HopKind.DEFAULT), reader.get_output_port()
             case GatherStep():
-                return hop(HopKind.GATHER), reader.get_output_port()
+                return hop(HopKind.GATHER, widths=reader.depth), reader.get_output_port()
             case CWLEmptyScatterConditionalStep():
                 return self._scatter(reader, name)
             case CWLLoopConditionalStep() | LoopCombinatorStep() | LoopOutputStep():
                 return hop(HopKind.LOOP), None
             case CWLConditionalStep():
-                whole = whole_file_use(reader.expression, name)
+                texts = with_library([reader.expression], reader)
+                whole = next((use for text in texts if (use := whole_file_use(text, name))), None)
                 obstacle = f"`when` needs the whole file ({whole})" if whole else None
                 return hop(HopKind.WHEN, obstacle), reader.get_output_port(name)
             case ForwardTransformer():

@@ -6,7 +6,7 @@ expression is known only at run time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -172,10 +172,12 @@ class KnownTokens:
                     raise UnknownValue
                 return tokens[0].value
             case ScatterStep() as step:
-                value = self.value(step.get_input_port(), _up(tag, 1))
-                if is_open(tag):
+                value, index = self.value(step.get_input_port(), _up(tag, 1)), tag.rpartition(".")[2]
+                if is_open(tag) or not isinstance(value, list) or int(index) >= len(value):
                     raise UnknownValue
-                return value[int(tag.rpartition(".")[2])]
+                return value[int(index)]
+            case CombinatorStep() as step if isinstance(step.combinator, ListMergeCombinator):
+                return self._merged_value(step, step.combinator, tag)
             case CombinatorStep() as step:
                 return self._combined_value(step, _output_name(step, port), tag)
             case CWLConditionalStep() | CWLEmptyScatterConditionalStep() | TransferStep() as step:
@@ -189,10 +191,17 @@ class KnownTokens:
                 return self.value(step.default_port, _ROOT) if value is None else value
         raise UnknownValue
 
+    def _merged_value(self, step: CombinatorStep, merge: ListMergeCombinator, tag: str) -> list[Any]:
+        values = [self.value(step.get_input_port(name), tag) for name in merge.input_names]
+        if len(values) == 1 and isinstance(values[0], list):
+            (values,) = values
+        return list(_flat(values)) if merge.flatten else values
+
     def _combined_value(self, step: CombinatorStep, name: str, tag: str) -> Any:
+        if name not in step.input_ports or _makes_lists_or_pairs(step.combinator):
+            raise UnknownValue
         port = step.get_input_port(name)
-        tags = self._port_tags(port)
-        if tags is None or _makes_lists_or_pairs(step.combinator):
+        if (tags := self._port_tags(port)) is None:
             raise UnknownValue
         # What is not scattered is the same for all.
         return self.value(port, next((t for t in tags if t == tag or tag.startswith(f"{t}.")), tag))
@@ -206,6 +215,14 @@ def is_open(tag: str) -> bool:
 def _makes_lists_or_pairs(combinator: Combinator) -> bool:
     kinds = CartesianProductCombinator | ListMergeCombinator
     return isinstance(combinator, kinds) or any(map(_makes_lists_or_pairs, combinator.combinators.values()))
+
+
+def _flat(values: list[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list):
+            yield from _flat(value)
+        else:
+            yield value
 
 
 def _up(tag: str, levels: int) -> str:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import posixpath
+import re
 import shlex
 from pathlib import Path
 
 from streamflow.core.context import StreamFlowContext
+from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.workflow import Job
 from streamflow.data.remotepath import RemoteStreamFlowPath, StreamFlowPath, get_inner_path
 
 # As `Path.rglob` and `Path.is_file`: links to files count, links to directories are not followed.
 _FILES = "\\( -type f -o -type l -exec test -f {} \\; \\)"
+_ESCAPES = {b"\\": b"\\", b"n": b"\n", b"r": b"\r"}
 
 
 def job_path(context: StreamFlowContext, job: Job, path: str) -> StreamFlowPath:
@@ -25,7 +29,8 @@ async def files_below(directory: StreamFlowPath) -> list[str]:
     """The files below a directory, relative to it; none if it is not there. One command where that is elsewhere."""
     root = _innermost(directory)
     if isinstance(root, RemoteStreamFlowPath):
-        return [posixpath.relpath(line, root) for line in await _find(root, "-print")]
+        said = await _find(root, "-exec printf '%s\\0' {} +")
+        return [posixpath.relpath(os.fsdecode(path), root) for path in said.split(b"\0") if path]
     return await asyncio.to_thread(_files_below, Path(root))
 
 
@@ -33,9 +38,8 @@ async def checksums_below(directory: StreamFlowPath) -> dict[str, str]:
     """The files below a directory, relative to it, with their checksums. Reads them all, where they are."""
     root = _innermost(directory)
     if isinstance(root, RemoteStreamFlowPath):
-        # sha1sum begins a line with a backslash where a name has an odd character.
-        lines = [line.removeprefix("\\") for line in await _find(root, "-exec sha1sum {} +")]
-        return {posixpath.relpath(line[42:], root): line[:40] for line in lines}
+        sums = dict(map(_named, filter(None, (await _find(root, "-exec sha1sum {} +")).split(b"\n"))))
+        return {posixpath.relpath(path, root): checksum for path, checksum in sums.items()}
     return await asyncio.to_thread(_checksums_below, Path(root))
 
 
@@ -44,12 +48,24 @@ def _innermost(path: StreamFlowPath) -> StreamFlowPath:
     return get_inner_path(path, recursive=True) or path
 
 
-async def _find(root: RemoteStreamFlowPath, action: str) -> list[str]:
-    script = f"find {shlex.quote(str(root))}/ {_FILES} {action} 2>/dev/null"
+async def _find(root: RemoteStreamFlowPath, action: str) -> bytes:
+    # In hexadecimal digits, because connectors take what is printed for UTF-8, and strip it.
+    script = f"find {shlex.quote(str(root))}/ {_FILES} {action} 2>/dev/null | od -An -v -tx1"
     # Connectors put what they want of the standard error behind a command.
     command = ["sh", "-c", shlex.quote(script)]
     result, _ = await root.connector.run(location=root.location, command=command, capture_output=True)
-    return [line for line in str(result).splitlines() if line]
+    try:
+        return bytes.fromhex(str(result))
+    except ValueError:
+        raise WorkflowExecutionException(f"The files in {root} cannot be listed: {str(result)[:200]}") from None
+
+
+def _named(line: bytes) -> tuple[str, str]:
+    """The path and the checksum in a line of sha1sum, which writes odd characters as C does, and says so before."""
+    if not line.startswith(b"\\"):
+        return os.fsdecode(line[42:]), line[:40].decode()
+    path = re.sub(rb"\\([\\nr])", lambda odd: _ESCAPES[odd[1]], line[43:])
+    return os.fsdecode(path), line[1:41].decode()
 
 
 def _files_below(root: Path) -> list[str]:

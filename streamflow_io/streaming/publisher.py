@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import glob
+import itertools
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from copy import copy
 from typing import TYPE_CHECKING, Literal
 
@@ -20,10 +20,12 @@ from streamflow.workflow.token import ListToken
 from streamflow_io.coordination.graph import Delivery, OutputKind
 
 from .commits import Commits
-from .globs import certain_path, collects_only_files, directory_of, file_processor
-from .outputs import EarlyOutput, early_port, element_port, relative
+from .globs import certain_path, collects_only_files, directory_of, file_processor, with_format
+from .outputs import EarlyOutput, early_port, element_port, order_port, relative
 from .paths import job_path
-from .token import StreamSource, StreamToken, directory_value, file_value
+from .secondary import Whole
+from .tasks import to_the_end
+from .token import ScatterSize, StreamSource, StreamToken, directory_value, file_value
 
 if TYPE_CHECKING:
     from .step import StreamingExecuteStep
@@ -48,9 +50,11 @@ class Publisher:
         self._connectors = connectors
         self._outputs = {output.port: output for output in outputs}
         self._globs: Mapping[str, tuple[str, ...]] = {}
+        self._whole: Mapping[str, Whole] = {}
         self._delivered: set[str] = set()
         self._places: dict[str, dict[str, int]] = {output: {} for output in self._outputs}
-        self._elements: dict[str, dict[str, Token]] = defaultdict(dict)
+        self._numbers = {output: itertools.count() for output in self._outputs}
+        self._elements: dict[str, set[str]] = defaultdict(set)
         self._final: Mapping[str, Token] = {}
         self.commits = Commits(step.workflow.context, job, self._outputs)
 
@@ -60,6 +64,7 @@ class Publisher:
         :param globs: where its outputs are found, relative to the output directory of the job
         """
         self._globs = globs
+        self._whole = {port: Whole(output, globs[port]) for port, output in self._outputs.items()}
 
     async def submitted(self) -> None:
         """The job is in the queue of a queue manager: what has a certain name lets its readers be in it, too."""
@@ -74,28 +79,36 @@ class Publisher:
         for port, output in self._outputs.items():
             path = certain_path(self._step.output_processors[port], self._globs[port])
             if delivery in output.deliveries and path is not None:
-                await self._deliver(delivery, port, self._early_token(output, delivery, path))
+                await self._deliver_early(output, delivery, path)
 
     async def opened(self, port: str, path: str) -> None:
         """A file of an output is there: deliver it to those that start with its producer."""
         output = self._outputs[port]
         file = relative(path, self._job.output_directory)
         for delivery in output.elements:
-            if delivery.joins:
-                await self._deliver_element(output, delivery, file, self._early_token(output, delivery, file))
+            if delivery.joins and (token := self._early_token(output, delivery, file)) is not None:
+                await self._deliver_element(output, delivery, file, token)
         for delivery in output.deliveries:
             if not delivery.joins or early_port(delivery, port) in self._delivered:
                 continue
             whole = directory_of(self._globs[port], file) if output.kind is OutputKind.DIRECTORY else file
             if whole is not None:
-                await self._deliver(delivery, port, self._early_token(output, delivery, whole))
+                await self._deliver_early(output, delivery, whole)
 
     async def committed(self, port: str, path: str) -> None:
-        """A file of an output is committed by its rule: deliver it to those that wait for that."""
+        """A file of an output is committed by its rule: deliver it to those that wait for that.
+
+        One with secondary files is when all of them are; one of which some never come is delivered at the end.
+        """
         output = self._outputs[port]
         if output.kind is OutputKind.DIRECTORY:
             return
         file = relative(path, self._job.output_directory)
+        for whole in self._whole[port].committed(file):
+            await self._file_committed(output, whole)
+
+    async def _file_committed(self, output: EarlyOutput, file: str) -> None:
+        port = output.port
         commits = self.commits.files[port]
         for delivery in output.elements:
             if delivery is Delivery.STREAM:
@@ -116,7 +129,7 @@ class Publisher:
         output = self._outputs[port]
         waited_for = Delivery.COMMIT in output.deliveries and early_port(Delivery.COMMIT, port) not in self._delivered
         gated = Delivery.GATE in output.deliveries and not self.commits.has_directory(port)
-        if output.kind is OutputKind.FILE or not (waited_for or gated):
+        if output.kind is OutputKind.FILE or output.may_have_more or not (waited_for or gated):
             return
         token = await self._process(self._step.output_processors[port], port)
         if output.kind is OutputKind.DIRECTORY:
@@ -124,9 +137,9 @@ class Publisher:
         if output.kind is OutputKind.FILES:
             kept = [t for t in token.value if self.commits.path_of(t) in files]
             self.commits.add_list(port, kept)
-            token = self._list_of(output, kept)
+            token = ListToken(kept, tag=self._tag)
         if waited_for:
-            await self._deliver(Delivery.COMMIT, port, token)
+            await self._deliver_committed(output, token)
 
     async def unchanged(self) -> dict[str, Token]:
         """The outputs that are one file of a fixed name, committed and the same now, by output.
@@ -135,7 +148,8 @@ class Publisher:
         """
         found = {}
         for port, commits in self.commits.files.items():
-            if self._outputs[port].kind is OutputKind.FILE and tuple(commits) == self._globs[port]:
+            output = self._outputs[port]
+            if output.kind is OutputKind.FILE and not output.secondary and tuple(commits) == self._globs[port]:
                 ((file, token),) = commits.items()
                 if not glob.has_magic(file) and await self._is_unchanged(port, file, token):
                     found[port] = token.update(dict(token.value))
@@ -159,15 +173,16 @@ class Publisher:
         for port, output in self._outputs.items():
             if (final := tokens.get(port)) is None:
                 continue
-            token = final
-            if output.elements and isinstance(final, ListToken):
-                for element in final.value:
+            if isinstance(final, ListToken):
+                for element in final.value if output.elements else ():
                     for delivery in output.elements:
                         file = self.commits.path_of(element)
                         await self._deliver_element(output, delivery, file, element.update(element.value))
-                token = self._list_of(output, final.value)
             for delivery in output.deliveries:
-                await self._deliver(delivery, port, token.update(token.value))
+                if delivery is Delivery.COMMIT:
+                    await self._deliver_committed(output, final.update(final.value))
+                else:
+                    await self._deliver(delivery, port, final.update(final.value))
 
     async def final(self, port: str, path: str) -> Token:
         """The token of a file or directory that is final, for a reader that cannot have it before.
@@ -192,10 +207,25 @@ class Publisher:
 
     async def _deliver(self, delivery: Delivery, port: str, token: Token) -> None:
         """Deliver an output, once."""
-        name = early_port(delivery, port)
+        if early_port(delivery, port) not in self._delivered:
+            self.commits.deliver(port, token)
+            await self._put(early_port(delivery, port), token)
+
+    async def _deliver_committed(self, output: EarlyOutput, token: Token) -> None:
+        """Deliver an output that is committed as a whole, once; a list with the order of its elements."""
+        await self._deliver(Delivery.COMMIT, output.port, token)
+        if output.elements and isinstance(token, ListToken) and order_port(output.port) not in self._delivered:
+            order = self._order(output.port, token.value)
+            await self._put(order_port(output.port), ScatterSize(order, tag=self._tag))
+
+    async def _put(self, name: str, token: Token) -> None:
         if name not in self._delivered:
             self._delivered.add(name)
-            await _to_the_end(self._step.deliver(self._job, name, token))
+            await to_the_end(self._step.deliver(self._job, name, token))
+
+    async def _deliver_early(self, output: EarlyOutput, delivery: Delivery, file: str) -> None:
+        if (token := self._early_token(output, delivery, file)) is not None:
+            await self._deliver(delivery, output.port, token)
 
     async def _deliver_element(self, output: EarlyOutput, delivery: Delivery, file: str, token: Token) -> None:
         """Deliver an element of a list, once."""
@@ -203,27 +233,30 @@ class Publisher:
         elements = self._elements[name]
         if file in elements:
             return
-        # The place is taken before the token is saved: another file may come meanwhile.
-        place = self._places[output.port].setdefault(file, len(self._places[output.port]))
-        elements[file] = token = token.retag(f"{self._tag}.{place}")
-        await _to_the_end(self._step.deliver(self._job, name, token))
+        # The number is taken before the token is saved: another file may come meanwhile.
+        elements.add(file)
+        retagged = token.retag(f"{self._tag}.{self._number(output.port, file)}")
+        self.commits.deliver(output.port, retagged)
+        await to_the_end(self._step.deliver(self._job, name, retagged))
 
-    def _list_of(self, output: EarlyOutput, tokens: Iterable[Token]) -> ListToken:
-        """A list whose elements have the tags with which they were delivered, so that the scatter knows them."""
-        places = self._places[output.port]
-        # Those that were delivered are saved already.
-        saved = self._elements[element_port(Delivery.COMMIT, output.port)]
+    def _order(self, port: str, tokens: Iterable[Token]) -> list[int]:
+        """The numbers with which the elements of a list are delivered one by one, in its order."""
+        numbers: dict[int, None] = {}
+        for token in tokens:
+            number = self._number(port, self.commits.path_of(token))
+            # A file that is in the list twice is delivered once before it.
+            numbers[next(self._numbers[port]) if number in numbers else number] = None
+        return list(numbers)
 
-        def element(token: Token) -> Token:
-            file = self.commits.path_of(token)
-            if file in places:
-                return saved.get(file) or token.retag(f"{self._tag}.{places[file]}")
-            return token.update(token.value)
+    def _number(self, port: str, file: str) -> int:
+        """The number of an element: that in which its file came."""
+        found = self._places[port]
+        if file not in found:
+            found[file] = next(self._numbers[port])
+        return found[file]
 
-        return ListToken([element(token) for token in tokens], tag=self._tag)
-
-    def _early_token(self, output: EarlyOutput, delivery: Delivery, file: str) -> StreamToken:
-        """The token of what is not committed yet.
+    def _early_token(self, output: EarlyOutput, delivery: Delivery, file: str) -> StreamToken | None:
+        """The token of what is not committed yet. None: its format cannot be told, now or ever.
 
         :param file: relative to the output directory of the job
         """
@@ -232,8 +265,14 @@ class Publisher:
         if delivery is Delivery.GATE:
             gate = "directory" if is_directory else "file"
         path = f"{self._job.output_directory}/{file}"
+        try:
+            value = directory_value(path) if is_directory else file_value(path)
+            value = with_format(self._step, self._job, output.port, value)
+        except Exception:
+            # Whatever an expression raises: it is evaluated again at the end of the job, which fails of it.
+            return None
         return StreamToken(
-            directory_value(path) if is_directory else file_value(path, self._file_processor(output.port).file_format),
+            value,
             StreamSource(
                 self._job.name, output.port, file, gate, output.rule.mode if is_directory else "update", output.runtime
             ),
@@ -259,13 +298,3 @@ class Publisher:
         processor = file_processor(self._step.output_processors[port])
         assert processor is not None, "only outputs with files are delivered early"
         return processor
-
-
-async def _to_the_end(delivery: Coroutine[object, object, None]) -> None:
-    """Deliver, also when the attempt is cancelled meanwhile: it counts as done, and no other attempt repeats it."""
-    task = asyncio.ensure_future(delivery)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise

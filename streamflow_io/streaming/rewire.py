@@ -13,23 +13,22 @@ from typing import TypeVar
 
 from streamflow.core.workflow import Port, Step, Workflow
 from streamflow.cwl.command import CWLCommand
-from streamflow.cwl.step import CWLExecuteStep, CWLTransferStep
-from streamflow.workflow.step import GatherStep, ScatterStep
+from streamflow.cwl.step import CWLBaseConditionalStep, CWLExecuteStep, CWLTransferStep
+from streamflow.workflow.step import GatherStep
 
-from streamflow_io.coordination.graph import Delivery, Hop, HopKind, OutputKind, Route, StreamEdge
+from streamflow_io.coordination.graph import Delivery, HopKind, Route, StreamEdge
 
-from .inspect import COLLECTOR, WorkflowGraph
-from .outputs import EarlyOutput, early_port, element_port
-from .step import (
-    ELEMENTS,
-    ObservedExecuteStep,
-    OrderedGatherStep,
-    StreamingExecuteStep,
-    StreamingScatterStep,
-)
+from .collection import confirm_results
+from .defaults import pair_defaults_by_tag
+from .elements import ElementWiring, leaves_by_element, take_ports
+from .globs import file_processor
+from .inspect import COLLECTOR, TOKEN_TRANSFORMER, WorkflowGraph
+from .outputs import EarlyOutput, early_port
+from .step import ObservedExecuteStep, StreamingExecuteStep
 from .transfer import StreamingTransferStep
 
-S = TypeVar("S", bound=Step)
+EMPTY_SCATTER = "-empty-scatter-condition"
+
 T = TypeVar("T", bound=CWLExecuteStep)
 
 
@@ -42,7 +41,7 @@ def rewire(
     """Change a translated workflow so that its files are delivered as the edges say.
 
     :param graph: its I/O graph; not valid any more afterwards
-    :param edges: the edges to serve; those that are as with plain StreamFlow change nothing
+    :param edges: the edges to serve, also those of names; those that are as with plain StreamFlow change nothing
     :param capio: the outputs that CAPIO holds: step and port
     """
     edges = [edge for edge in edges if not edge.is_plain]
@@ -85,7 +84,7 @@ class _Rewiring:
         self._workflow = workflow
         self._capio = capio
         self._readers = graph.readers
-        self._routes = graph.routes
+        self._routes = [*graph.routes, *graph.names]
         self._edges = {edge.route: edge for edge in edges}
 
     def run(self) -> None:
@@ -95,20 +94,30 @@ class _Rewiring:
         early: dict[str, list[EarlyOutput]] = defaultdict(list)
         for (step, port), edges in outputs.items():
             if (output := _early_output(edges, (step, port) in self._capio)) is not None:
-                early[step].append(output)
-        consumers = {c.step for e in self._edges.values() if e.delivery.joins and (c := e.route.consumer)}
+                processor = file_processor(self._workflow.steps[step].output_processors[port])
+                secondary = tuple(file.pattern for file in processor.secondary_files) if processor else ()
+                early[step].append(output.model_copy(update={"secondary": secondary}))
+        consumers = {
+            c.step for e in self._edges.values() if e.delivery.joins and not e.route.by_name and (c := e.route.consumer)
+        }
         for path in sorted({*early, *consumers}):
             self._replace_tool(path, early.get(path, []))
         for path in consumers:
             self._replace_transfers(path)
+        elements = ElementWiring(self._workflow, self._readers)
+        elements.wire(self._edges.values())
         for edges in outputs.values():
             self._wire_output(edges)
+        elements.finish(self._edges.values())
+        confirm_results(self._workflow)
+        if self._edges:
+            pair_defaults_by_tag(self._workflow, self._readers)
 
     def _replace_tool(self, path: str, outputs: list[EarlyOutput]) -> None:
         old = self._workflow.steps[path]
         assert isinstance(old, CWLExecuteStep)
         new = _same_tool(StreamingExecuteStep, old)
-        self._take_ports(old, new)
+        take_ports(self._readers, old, new)
         new.early_outputs = tuple(outputs)
         for output in outputs:
             for name in output.ports:
@@ -121,23 +130,13 @@ class _Rewiring:
             new = StreamingTransferStep(
                 old.name, old.workflow, old.get_input_port("__job__"), old.prefix_path, old.writable
             )
-            self._take_ports(old, new)
-
-    def _take_ports(self, old: S, new: S) -> None:
-        new.input_ports = dict(old.input_ports)
-        new.output_ports = dict(old.output_ports)
-        self._workflow.steps[old.name] = new
-        for port in new.input_ports.values():
-            self._readers[port] = [(new if s is old else s, name) for s, name in self._readers[port]]
+            take_ports(self._readers, old, new)
 
     def _wire_output(self, edges: Sequence[StreamEdge]) -> None:
         output = edges[0].route.output
         step = self._workflow.steps[output.step]
         regular = step.get_output_port(output.port)
         ports = step.get_output_ports()
-        for edge in edges:
-            if edge.by_element:
-                self._wire_elements(edge, ports)
         early = {d: ports[name] for d in Delivery if (name := early_port(d, output.port)) in ports}
         self._wire(regular, early, [route for route in self._routes if route.output == output], 0)
 
@@ -148,33 +147,46 @@ class _Rewiring:
         :param routes: the routes through this port
         :param depth: how many hops they have behind them here
         """
-        groups: dict[tuple[str, str], list[Route]] = defaultdict(list)
+        through: dict[tuple[str, str], list[Route]] = defaultdict(list)
         for route in routes:
-            if (reader := self._first_reader(port, route, depth)) is not None:
-                groups[reader].append(route)
-        for (owner, name), behind in groups.items():
-            deliveries = {self._list_delivery(route) for route in behind if route.consumer is not None}
-            # Others of the same step may wait for the token only to know its tag; some name the input with its step.
-            readers = [
-                (s, n) for s, n in self._readers[port.name] if _owner(s) == owner and name in (n, posixpath.basename(n))
-            ]
-            joining = [delivery for delivery in Delivery if delivery.joins and delivery in deliveries]
-            if len(deliveries) == len(joining) == 1 and all(route.consumer is not None for route in behind):
-                self._move(readers, port, early[joining[0]])
+            if (reader := self._reader(route, depth)) is not None:
+                through[reader].append(route)
+        chosen = {reader: self._choose(reader, early, behind, depth) for reader, behind in through.items()}
+        for step, name in list(self._readers[port.name]):
+            if step.name.endswith(COLLECTOR):
                 continue
-            for delivery in joining:
-                self._clone_gather(readers, delivery, early[delivery], behind, depth)
-            if Delivery.COMMIT in deliveries:
-                self._move(readers, port, early[Delivery.COMMIT])
+            if (step.name, name) in chosen:
+                delivery = chosen[step.name, name]
+            else:
+                delivery = _earliest(chosen, _owner(step.name), name)
+            if delivery is not None:
+                self._move(step, name, port, early[delivery])
 
-    def _first_reader(self, port: Port, route: Route, depth: int) -> tuple[str, str] | None:
+    def _reader(self, route: Route, depth: int) -> tuple[str, str] | None:
+        """The step that reads what has passed so many hops, and the name of its port; None: the workflow's output."""
         if depth < len(route.hops):
             hop = route.hops[depth]
-            # A scatter is reached through the step that looks whether its list is empty.
-            return _owner_of_name(hop.step), hop.port
+            if hop.kind is HopKind.SCATTER:
+                # It is reached through the step that looks whether its list is empty.
+                return _owner(hop.step) + EMPTY_SCATTER, hop.port
+            return hop.step, hop.port
         if route.consumer is None:
             return None
-        return route.consumer.step, route.consumer.port
+        return posixpath.join(route.consumer.step, f"{route.consumer.port}{TOKEN_TRANSFORMER}"), route.consumer.port
+
+    def _choose(
+        self, reader: tuple[str, str], early: Mapping[Delivery, Port], behind: Sequence[Route], depth: int
+    ) -> Delivery | None:
+        """How a reader gets its token: early if all behind it can have it so. None: as with plain StreamFlow."""
+        deliveries = {self._list_delivery(route) for route in behind if route.consumer is not None}
+        joining = [delivery for delivery in early if delivery.joins and delivery in deliveries]
+        if len(deliveries) == len(joining) == 1 and all(route.consumer is not None for route in behind):
+            return joining[0]
+        gather = self._workflow.steps[reader[0]]
+        if isinstance(gather, GatherStep):
+            for delivery in joining:
+                self._clone_gather(gather, delivery, early[delivery], behind, depth)
+        return Delivery.COMMIT if Delivery.COMMIT in deliveries and Delivery.COMMIT in early else None
 
     def _list_delivery(self, route: Route) -> Delivery:
         """How a route is delivered as a whole: a list whose elements stream is itself delivered at commit."""
@@ -183,19 +195,13 @@ class _Rewiring:
             return Delivery.TERMINATION
         if not edge.by_element:
             return edge.delivery
-        # Elements of a File[] are known to the scatter by the tokens in the list that the step makes of them.
-        return Delivery.COMMIT if route.output.kind is OutputKind.FILES else Delivery.TERMINATION
+        # The list of a step that delivers elements comes with their order.
+        return Delivery.COMMIT if leaves_by_element(edge) else Delivery.TERMINATION
 
     def _clone_gather(
-        self,
-        readers: Sequence[tuple[Step, str]],
-        delivery: Delivery,
-        early: Port,
-        behind: Sequence[Route],
-        depth: int,
+        self, gather: GatherStep, delivery: Delivery, early: Port, behind: Sequence[Route], depth: int
     ) -> None:
         """A gather whose list is delivered in several ways: a second one beside it gathers what is early."""
-        (gather,) = [step for step, _ in readers if isinstance(step, GatherStep)]
         name = next(name for name in gather.input_ports if name != "__size__")
         clone = self._workflow.create_step(
             cls=type(gather),
@@ -205,52 +211,27 @@ class _Rewiring:
         )
         clone.add_input_port(name, early)
         clone.add_output_port(next(iter(gather.output_ports)), self._workflow.create_port())
-        routes = [route for route in behind if self._list_delivery(route) is delivery]
-        self._wire(gather.get_output_port(), {delivery: clone.get_output_port()}, routes, depth + 1)
+        self._skip_also(gather, clone)
+        # Others behind it, which take what the gather itself makes, may share what comes next.
+        self._wire(gather.get_output_port(), {delivery: clone.get_output_port()}, behind, depth + 1)
 
-    def _move(self, readers: Sequence[tuple[Step, str]], old: Port, new: Port) -> None:
-        for step, name in readers:
-            if not step.name.endswith(COLLECTOR):
-                step.input_ports[name] = new.name
-                self._readers[old.name].remove((step, name))
-                self._readers[new.name].append((step, name))
+    def _skip_also(self, gather: GatherStep, clone: GatherStep) -> None:
+        """What puts a result where nothing is to be gathered, as for an empty list, puts it beside the second, too."""
+        port = gather.get_output_port().name
+        for step in self._workflow.steps.values():
+            if isinstance(step, CWLBaseConditionalStep) and port in step.skip_ports.values():
+                step.add_skip_port(clone.name, clone.get_output_port())
 
-    def _wire_elements(self, edge: StreamEdge, ports: Mapping[str, Port]) -> None:
-        """Let a scatter read the elements of a list as they come."""
-        output = edge.route.output
-        hop = next(hop for hop in edge.route.hops if hop.kind is HopKind.SCATTER)
-        if output.kind is OutputKind.FILES:
-            source = ports[element_port(edge.delivery, output.port)]
-        else:
-            regular = edge.delivery is Delivery.TERMINATION
-            source = ports[output.port if regular else early_port(edge.delivery, output.port)]
-        self._replace_scatter(hop, source)
-        if edge.reordered:
-            self._order_gathers(hop)
-
-    def _replace_scatter(self, hop: Hop, elements: Port) -> None:
-        old = self._workflow.steps[hop.step]
-        assert isinstance(old, ScatterStep)
-        if isinstance(old, StreamingScatterStep):
-            return
-        new = StreamingScatterStep(old.name, old.workflow, old.get_size_port())
-        self._take_ports(old, new)
-        new.add_input_port(ELEMENTS, elements)
-
-    def _order_gathers(self, hop: Hop) -> None:
-        scatter = self._workflow.steps[hop.step]
-        assert isinstance(scatter, ScatterStep)
-        for old, name in list(self._readers[scatter.get_size_port().name]):
-            if isinstance(old, GatherStep) and name == "__size__" and not isinstance(old, OrderedGatherStep):
-                new = OrderedGatherStep(old.name, old.workflow, old.get_size_port(), old.depth)
-                self._take_ports(old, new)
+    def _move(self, step: Step, name: str, old: Port, new: Port) -> None:
+        step.input_ports[name] = new.name
+        self._readers[old.name].remove((step, name))
+        self._readers[new.name].append((step, name))
 
 
 def _early_output(edges: Sequence[StreamEdge], in_capio: bool) -> EarlyOutput | None:
     """What a step has to do for its edges; None if it delivers nothing early."""
     output = edges[0].route.output
-    lists = output.kind is OutputKind.FILES
-    elements = [edge for edge in edges if edge.by_element and lists]
+    elements = [edge for edge in edges if leaves_by_element(edge)]
     whole = [edge for edge in edges if edge not in elements]
     deliveries = {edge.delivery for edge in whole}
     if elements:
@@ -267,13 +248,19 @@ def _early_output(edges: Sequence[StreamEdge], in_capio: bool) -> EarlyOutput | 
     return early if early.deliveries else None
 
 
-def _owner(step: Step) -> str:
-    return _owner_of_name(step.name)
+def _earliest(chosen: Mapping[tuple[str, str], Delivery | None], owner: str, port: str) -> Delivery | None:
+    """For a reader that only waits for the token to know its tag: the earliest that others of its step get.
+
+    :param port: under which it reads; some name the input with its step
+    """
+    names = (port, posixpath.basename(port))
+    alike = {delivery for (step, name), delivery in chosen.items() if _owner(step) == owner and name in names}
+    return next((delivery for delivery in Delivery if delivery in alike), None)
 
 
-def _owner_of_name(name: str) -> str:
+def _owner(name: str) -> str:
     """The CWL step or process for which StreamFlow made a step of its own."""
-    for suffix in ("-when", "-empty-scatter-condition", "-scatter-combinator", "-scatter-size-transformer"):
+    for suffix in ("-when", EMPTY_SCATTER, "-scatter-combinator", "-scatter-size-transformer"):
         if name.endswith(suffix):
             return name.removesuffix(suffix)
     return posixpath.dirname(name) or "/"

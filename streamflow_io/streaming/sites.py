@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import uuid
+
 from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig
 from streamflow.deployment.connector import connector_classes
@@ -10,6 +13,7 @@ from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 
 from streamflow_io.coordination.sites import Deployment, Site, SiteKind
+from streamflow_io.room import Room
 
 
 def site_of(binding: BindingConfig) -> Site:
@@ -19,7 +23,19 @@ def site_of(binding: BindingConfig) -> Site:
 
 
 def _deployment(config: DeploymentConfig) -> Deployment:
-    return Deployment(str(config.name), str(config.type), deployment_kind(str(config.type)))
+    return Deployment(deployment_name(config), str(config.type), deployment_kind(str(config.type)))
+
+
+def deployment_name(config: DeploymentConfig) -> str:
+    """The name of a deployment, for people: that of its image, if StreamFlow made it for a DockerRequirement.
+
+    Such a deployment has a UUID for a name, another one in every run.
+    """
+    try:
+        uuid.UUID(str(config.name))
+    except ValueError:
+        return str(config.name)
+    return str(config.config.get("image") or "DockerRequirement")
 
 
 def deployment_kind(deployment_type: str) -> SiteKind:
@@ -38,3 +54,9 @@ def deployment_kind(deployment_type: str) -> SiteKind:
     if issubclass(connector, QueueManagerConnector):
         return SiteKind.QUEUE
     return SiteKind.OTHER
+
+
+def room_here() -> Room:
+    """What the driver's node has, as StreamFlow counts it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Room(cores, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20)

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import posixpath
-from collections.abc import Mapping, MutableMapping, MutableSequence
+from collections.abc import Mapping, MutableMapping, MutableSet
 from typing import Any, cast
 
 from streamflow.core.deployment import Connector
-from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.processor import CommandOutputProcessor
-from streamflow.core.utils import get_entity_ids, make_future
+from streamflow.core.utils import get_entity_ids, get_job_tag, make_future
 from streamflow.core.workflow import CommandOutput, Job, Port, Status, Token
 from streamflow.cwl.step import CWLExecuteStep
-from streamflow.workflow.step import GatherStep, ScatterStep
-from streamflow.workflow.token import ListToken, TerminationToken
+from streamflow.workflow.port import JobPort
 from streamflow.workflow.utils import get_job_token
 from typing_extensions import Self
 
 from .execution import Execution
 from .outputs import EarlyOutput
 from .spec import job_spec
-from .token import ScatterSize
-
-ELEMENTS = "__elements__"
 
 
 class _NoOutput(CommandOutputProcessor):  # type: ignore[misc]
@@ -105,6 +99,42 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         ports = self.get_output_ports()
         return {name: ports[name] for name, p in self.output_processors.items() if not isinstance(p, _NoOutput)}
 
+    async def run(self) -> None:
+        self._waiting_jobs: dict[str, Job] = {}
+        await super().run()
+
+    async def _check_inputs(
+        self,
+        inputs: MutableMapping[str, Token],
+        input_ports: MutableMapping[str, Port],
+        inputs_map: MutableMapping[str, MutableMapping[str, Token]],
+        connectors: MutableMapping[str, Connector],
+        unfinished: MutableSet[asyncio.Task[MutableMapping[str, Token] | Status]],
+    ) -> None:
+        """Run the jobs whose inputs are there, each with those of its own tag.
+
+        StreamFlow pairs jobs and inputs by their order; ours may come in another one, because an input that cannot be
+        read early comes later than those of other jobs.
+        """
+        for name, token in inputs.items():
+            inputs_map.setdefault(token.tag, {})[name] = token
+        for tag in [tag for tag, found in inputs_map.items() if len(found) == len(input_ports)]:
+            if (job := await self._job_of(tag)) is None:
+                return
+            await self._set_status(Status.FIREABLE)
+            running = self._run_job(job, inputs_map.pop(tag), connectors)
+            unfinished.add(asyncio.create_task(running, name=job.name))
+        unfinished.add(asyncio.create_task(self._get_inputs(input_ports), name="retrieve_inputs"))
+
+    async def _job_of(self, tag: str) -> Job | None:
+        """The job of a tag, which has been scheduled, because its inputs have a place; None: there is none."""
+        port = cast(JobPort, self.get_input_port("__job__"))
+        while tag not in self._waiting_jobs:
+            if (job := await port.get_job(self.name)) is None:
+                return None
+            self._waiting_jobs[get_job_tag(job.name)] = job
+        return self._waiting_jobs.pop(tag)
+
     async def _execute_command(self, job: Job, connectors: MutableMapping[str, Connector]) -> None:
         await Execution(self, job, connectors).run()
 
@@ -132,101 +162,3 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         step = await super()._load(row, loading_context)
         step.early_outputs = tuple(EarlyOutput.model_validate(o) for o in row["params"]["early_outputs"])
         return cast(Self, step)
-
-
-class StreamingScatterStep(ScatterStep):  # type: ignore[misc]
-    """A scatter that gets elements of its list before the list.
-
-    An element has the tag of the list and a number of its own; the list, when it comes, holds the same elements, in its
-    own order. What was scattered before is not scattered again.
-    """
-
-    def add_input_port(self, name: str, port: Port) -> None:
-        if name == ELEMENTS:
-            self.input_ports[name] = port.name
-        else:
-            without = {k: v for k, v in self.input_ports.items() if k != ELEMENTS}
-            if without and name not in without:
-                raise WorkflowExecutionException(f"Step {self.name} scatters one input: {next(iter(without))}")
-            self.input_ports[name] = port.name
-
-    def get_input_port_name(self) -> str:
-        names: list[str] = [name for name in self.input_ports if name != ELEMENTS]
-        return names[0]
-
-    def get_input_port(self, name: str | None = None) -> Port:
-        return super().get_input_port(self.get_input_port_name() if name is None else name)
-
-    async def run(self) -> None:
-        scattered: dict[str, set[int]] = {}
-        elements = asyncio.create_task(self._scatter_elements(scattered))
-        name = self.get_input_port_name()
-        try:
-            while True:
-                token = await self.get_input_port().get(posixpath.join(self.name, name))
-                if isinstance(token, TerminationToken):
-                    status = token.value
-                    break
-                await self._scatter_rest(token, scattered.setdefault(token.tag, set()))
-        finally:
-            elements.cancel()
-            await asyncio.gather(elements, return_exceptions=True)
-        await self.terminate(self._get_status(status))
-
-    async def _scatter_elements(self, scattered: dict[str, set[int]]) -> None:
-        port = self.get_input_port(ELEMENTS)
-        while not isinstance(token := await port.get(posixpath.join(self.name, ELEMENTS)), TerminationToken):
-            tag, _, number = token.tag.rpartition(".")
-            if int(number) not in scattered.setdefault(tag, set()):
-                scattered[tag].add(int(number))
-                await self._put_element(token, token.tag)
-
-    async def _scatter_rest(self, token: Token, scattered: set[int]) -> None:
-        if not isinstance(token, ListToken):
-            await self._scatter(token)
-            return
-        order = []
-        for element in token.value:
-            tag, _, number = element.tag.rpartition(".")
-            place = int(number) if tag == token.tag else -1
-            if place < 0:
-                place = next(i for i in range(len(token.value)) if i not in scattered and i not in order)
-            order.append(place)
-            if place not in scattered:
-                scattered.add(place)
-                await self._put_element(element, f"{token.tag}.{place}")
-        size_port = self.get_size_port()
-        size_port.put(
-            await self._persist_token(
-                token=ScatterSize(order, tag=token.tag),
-                port=size_port,
-                input_token_ids=get_entity_ids([token]),
-            )
-        )
-
-    async def _put_element(self, element: Token, tag: str) -> None:
-        port = self.get_output_port()
-        port.put(
-            await self._persist_token(token=element.retag(tag), port=port, input_token_ids=get_entity_ids([element]))
-        )
-
-
-class OrderedGatherStep(GatherStep):  # type: ignore[misc]
-    """A gather that puts results in the order of the list that was scattered, not in that of their tags."""
-
-    async def _gather(self, key: str) -> None:
-        size = self.size_map[key]
-        tokens: MutableSequence[Token] = self.token_map[key]
-        if not isinstance(size, ScatterSize):
-            await super()._gather(key)
-            return
-        places = {place: index for index, place in enumerate(size.order)}
-        tokens = sorted(tokens, key=lambda token: places[int(token.tag.split(".")[-self.depth])])
-        port = self.get_output_port()
-        port.put(
-            await self._persist_token(
-                token=ListToken(tokens, tag=key),
-                port=port,
-                input_token_ids=get_entity_ids([size, *tokens]),
-            )
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,11 +40,11 @@ class StreamSource:
     runtime: Literal["embedded", "capio"] = "embedded"
 
 
-def file_value(path: str, file_format: str | None) -> dict[str, Any]:
-    """What is known of a File before it is committed."""
+def file_value(path: str) -> dict[str, Any]:
+    """What is known of a File before it is committed, but for its format."""
     name = PurePosixPath(path)
     root, extension = os.path.splitext(name.name)
-    value = {
+    return {
         "class": "File",
         "path": str(name),
         "location": "file://" + quote(str(name)),
@@ -52,7 +53,6 @@ def file_value(path: str, file_format: str | None) -> dict[str, Any]:
         "nameroot": root,
         "nameext": extension,
     }
-    return value if file_format is None else {**value, "format": file_format}
 
 
 def directory_value(path: str) -> dict[str, Any]:
@@ -119,6 +119,20 @@ class ScatterSize(Token):  # type: ignore[misc]
 
     def update(self, value: Any) -> ScatterSize:
         return ScatterSize(self.order, tag=self.tag)
+
+
+def with_own_value(token: Token) -> Token:
+    """The same token, with a value that can be changed in place."""
+    value: Any = token.value
+    if isinstance(value, MutableSequence):
+        value = [with_own_value(inner) if isinstance(inner, Token) else deepcopy(inner) for inner in value]
+    elif isinstance(value, Mapping):
+        value = {
+            k: with_own_value(inner) if isinstance(inner, Token) else deepcopy(inner) for k, inner in value.items()
+        }
+    own = token.update(value)
+    own.persistent_id = token.persistent_id
+    return own
 
 
 def stream_tokens(token: Token) -> Iterator[StreamToken]:

@@ -59,7 +59,7 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
             if await self._is_read_early(job, token) or (final := await self._final(token)) is None:
                 return await self._place(job, token)
             return cast(Token, await super().transfer(job, final))
-        if isinstance(token, ListToken) and any(isinstance(element, StreamToken) for element in token.value):
+        if isinstance(token, ListToken) and next(stream_tokens(token), None) is not None:
             return token.update([await self.transfer(job, element) for element in token.value])
         return cast(Token, await super().transfer(job, token))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ class Plan:
     :ivar routes: how they reach inputs and workflow outputs
     :ivar jobs: what is known of the jobs before the run
     :ivar storages: the steps that say something about storage, and which one they use; none if none does
+    :ivar impossible: steps of which no job can start, and why
+    :ivar apart: the gangs whose steps do not all run at the same time, by their number, and why
     """
 
     name: str
@@ -46,6 +49,8 @@ class Plan:
     routes: tuple[Route, ...]
     jobs: KnownJobs
     storages: StepStorages | None = None
+    impossible: Mapping[str, str] = field(default_factory=dict)
+    apart: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def configuration(self) -> Configuration:
@@ -97,7 +102,8 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             gc.freeze()
             return workflow
         # Imported here: StreamFlow imports every plugin in every run, and not every run has hints.
-        from streamflow_io.coordination import KnownJobs, find_gangs, plan_edges, possible_routes
+        from streamflow_io.coordination import KnownJobs, find_gangs, name_edges, plan_edges, possible_routes
+        from streamflow_io.coordination.room import never_start, not_together
         from streamflow_io.hints import tool_digests
         from streamflow_io.scheduling.coordination_record import CoordinationRecord
         from streamflow_io.scheduling.placement import gang_cores
@@ -105,6 +111,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         from .foresight import foresee
         from .inspect import WorkflowGraph
         from .rewire import observe_jobs, rewire
+        from .sites import room_here
         from .step import StreamingExecuteStep
 
         # Before StreamFlow changes the document.
@@ -119,17 +126,28 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         jobs = foresee(workflow, graph.outputs, evaluate=self.only_plans) if told else KnownJobs()
         gangs = find_gangs(edges, graph.steps)
         outputs, routes = tuple(graph.outputs), tuple(graph.routes)
-        self.plan = Plan(self.name, annotations, graph.steps, edges, gangs, outputs, routes, jobs, storages)
+        io_tasks = [path for path, hints in annotations.items() if hints.io_task is not None]
+        here = room_here()
+        impossible = never_start(
+            graph.steps, io_tasks, gangs if scheduler.config.oversubscribe == "gangs" else (), here
+        )
+        apart = {number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))}
+        self.plan = Plan(
+            self.name, annotations, graph.steps, edges, gangs, outputs, routes, jobs, storages, impossible, apart
+        )
+        for path, why in impossible.items():
+            logger.warning(f"No job of {path} can start: {why}")
         for edge in edges:
             if edge.fallback is not None:
                 logger.warning(f"{edge_name(edge)} is delivered at {edge.delivery.value}: {edge.fallback}")
-        if streams := scheduler.streams_here(any(not edge.is_plain for edge in edges)):
+        delivered = (*edges, *name_edges(graph.names, edges))
+        if streams := scheduler.streams_here(any(not edge.is_plain for edge in delivered)):
             in_capio: frozenset[tuple[str, str]] = frozenset()
             if scheduler.config.runtime == "capio":
                 from .capio_choice import choose_capio
 
-                scheduler.capio, in_capio = choose_capio(workflow, edges)
-            rewire(workflow, graph, edges, in_capio)
+                scheduler.capio, in_capio = choose_capio(workflow, edges, scheduler.config.capio_unchecked)
+            rewire(workflow, graph, delivered, in_capio)
         if any(annotations.values()) or observes:
             streaming = [name for name, step in workflow.steps.items() if isinstance(step, StreamingExecuteStep)]
             file = str(self.cwl_definition.loadingOptions.fileuri or "")
@@ -164,12 +182,16 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
 
     def _annotations(self, scheduler: IOAwareScheduler) -> dict[str, StepAnnotations]:
         from streamflow_io.hints import HintErrors, check_storages, resolve
-        from streamflow_io.hints.files import check_annotations_file
+        from streamflow_io.hints.files import check_annotations_file, check_annotations_names, of_several_workflows
 
+        streamflow_file = self.context.config["path"]
+        workflows = self.context.config.get("workflows", {})
         try:
-            if (path := scheduler.annotations_path) is not None:
-                check_annotations_file(path, self.context.config["path"])
-            annotations = resolve(self.cwl_definition, path)
+            check_annotations_names(scheduler.config, workflows, streamflow_file)
+            if (path := scheduler.annotations_path(self.workflow_config.name)) is not None:
+                check_annotations_file(path, streamflow_file)
+            with of_several_workflows(scheduler.config, workflows):
+                annotations = resolve(self.cwl_definition, path)
             if errors := check_storages(annotations, scheduler.config.storages):
                 raise HintErrors(errors)
         except HintErrors as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .evidence import Proposal
 from .proposals import Suggestions, by_step
-from .simulation import CommitHint, IOTaskHint, StreamHint
+from .simulation import CommitHint, GateHint, IOTaskHint, StreamHint
 
 _PLAIN = re.compile(r"/?[A-Za-z_][A-Za-z0-9_./-]*")
 
@@ -18,7 +18,7 @@ def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
     """The sure proposals, as the content of an annotations file."""
     sure = [proposal for proposal in proposals if proposal.is_sure]
     steps = {
-        step: [*_streaming([_rule(one, sure) for one in found if isinstance(one.hint, CommitHint)]), *_io_task(found)]
+        step: [*_streaming([rule for _, rule in _rules(found, sure)]), *_io_task(found)]
         for step, found in by_step(sure).items()
     }
     ports = _streamable(sure)
@@ -40,12 +40,25 @@ def annotations_text(run: str, suggestions: Suggestions) -> str:
     return "\n".join(" ".join(line.splitlines()) for line in lines) + "\n"
 
 
-def _rule(proposal: Proposal, sure: Sequence[Proposal]) -> dict[str, Any]:
-    assert isinstance(proposal.hint, CommitHint)
-    output = proposal.hint.output
-    rule: dict[str, Any] = {"port": output.rpartition("/")[2], "committed": str(proposal.rule)}
-    if proposal.n_files is not None:
-        rule["nFiles"] = proposal.n_files
+def _rules(found: Sequence[Proposal], sure: Sequence[Proposal]) -> Iterator[tuple[list[Proposal], dict[str, Any]]]:
+    """The rules of a step, one for each output, with what speaks for each."""
+    outputs: dict[str, list[Proposal]] = {}
+    for proposal in found:
+        if isinstance(proposal.hint, CommitHint | GateHint):
+            outputs.setdefault(proposal.hint.output, []).append(proposal)
+    for output, behind in outputs.items():
+        yield behind, _rule(output, behind, sure)
+
+
+def _rule(output: str, behind: Sequence[Proposal], sure: Sequence[Proposal]) -> dict[str, Any]:
+    rule: dict[str, Any] = {"port": output.rpartition("/")[2], "committed": "on_termination"}
+    for proposal in behind:
+        if isinstance(proposal.hint, GateHint):
+            rule["start"] = "producer"
+            continue
+        rule["committed"] = str(proposal.rule)
+        if proposal.n_files is not None:
+            rule["nFiles"] = proposal.n_files
     if any(isinstance(other.hint, StreamHint) and other.hint.output == output for other in sure):
         # A rule holds instead of `streamable` on the output.
         rule["mode"] = "no_update"
@@ -78,13 +91,13 @@ def _steps_text(sure: Sequence[Proposal]) -> Iterator[str]:
         yield "steps:"
     for step, found in steps.items():
         yield f"  {_scalar(step)}:"
-        commits = [one for one in found if isinstance(one.hint, CommitHint)]
-        if commits:
+        rules = list(_rules(found, sure))
+        if rules:
             yield "    - class: sfio:Streaming"
             yield "      rules:"
-        for proposal in commits:
-            yield f"        # {_comment(proposal)}"
-            yield f"        - {_mapping(_rule(proposal, sure))}"
+        for behind, rule in rules:
+            yield from (f"        # {_comment(proposal)}" for proposal in behind)
+            yield f"        - {_mapping(rule)}"
         for proposal in found:
             if isinstance(proposal.hint, IOTaskHint):
                 yield f"    # {_comment(proposal)}"

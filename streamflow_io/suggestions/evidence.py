@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -12,17 +12,21 @@ from streamflow_io.hints.commit import CommitRule
 from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
 
-from .network import routed
-from .simulation import CommitHint, IOTaskHint, SimulatedHint, StreamHint
+from .network import routed, touched
+from .simulation import CommitHint, GateHint, IOTaskHint, SimulatedHint, StreamHint
 
 # What comes earlier by less is not worth a hint.
 EARLY = 0.2
+# A program that starts opens its input after some 10 ms, or more where all cores are busy.
+_LEAD = 0.5
 # A number that could be another one with other inputs is taken for certain when it was seen so often.
 _OFTEN_CLOSED = 2
 _OFTEN_COUNTED = 3
 # A step is bound by I/O if it waited for devices for more than half of its time, and computed for less than that.
 _IO_BOUND = 0.5
 _MEASURABLE = 1.0
+# What a reader does where it can; most do without, some fail.
+_OPTIONAL = frozenset(("probed",))
 
 _HOW = {
     "opened again": "opens it more than once",
@@ -31,6 +35,8 @@ _HOW = {
     "read at a position": "reads it at positions",
     "opened for writing": "opens it for writing",
     "executed": "executes it",
+    "asked by path": "asks for its size or kind by path, for which a stream waits until it is complete",
+    "probed": "looks at its end, or gives back what it has read too much",
     "unknown": "uses it in a way that cannot be seen",
 }
 
@@ -59,7 +65,7 @@ class Proposal:
     def subject(self) -> str:
         """The output, the edge or the step that it is about."""
         match self.hint:
-            case CommitHint(output):
+            case CommitHint(output) | GateHint(output):
                 return output
             case StreamHint(output, target):
                 return f"{output} -> {target}"
@@ -77,6 +83,8 @@ class Proposal:
             return "IOTask"
         if isinstance(self.hint, StreamHint):
             return "streamable" if self.is_sure else "try streamable"
+        if isinstance(self.hint, GateHint):
+            return "start: producer"
         return f"committed: {self.rule}" + (f", nFiles: {self.n_files}" if self.n_files else "")
 
 
@@ -99,7 +107,13 @@ def evidence(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refus
     :param jobs: those that count
     """
     yield from _commits(history, jobs)
-    yield from _streams(history, jobs)
+    streams = list(_streams(history, jobs))
+    yield from streams
+    yield from _gates(
+        history,
+        jobs,
+        {one.hint.output for one in streams if isinstance(one, Proposal) and isinstance(one.hint, StreamHint)},
+    )
     yield from _io_tasks(history, jobs)
 
 
@@ -199,7 +213,11 @@ def _streams(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refus
         readers = _count(len({record.job for record in used if record.opens}), "job")
         evidence = f"{readers} read it once, front to back"
         hint = StreamHint(route.output, route.input)
-        if route.standard_output:
+        if optional := {reason for record in used for reason in record.reasons}:
+            how = " and ".join(_HOW[reason] for reason in sorted(optional))
+            unseen = "" if route.standard_output else "; how it is written was not seen"
+            yield Proposal(hint, f"{evidence}, but {consumer} {how}, where it can{unseen}", is_sure=False)
+        elif route.standard_output:
             yield Proposal(hint, f"{evidence}; it is a standard output")
         else:
             yield Proposal(hint, f"{evidence}; how it is written was not seen", is_sure=False)
@@ -211,7 +229,7 @@ def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: S
     consumer = posixpath.dirname(route.input)
     if not used or not written:
         return "nothing was seen of it"
-    reasons = {reason for record in used for reason in record.reasons}
+    reasons = {reason for record in used for reason in record.reasons} - _OPTIONAL
     # Something else that a program does is more than that it does it again.
     if more := reasons - {"opened again"}:
         return f"{consumer} " + " and ".join(_HOW.get(reason, reason) for reason in sorted(more))
@@ -220,11 +238,31 @@ def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: S
         return f"{consumer} reads it twice" if opens == 2 else f"{consumer} reads it {opens} times"
     if opens == 0:
         return f"{consumer} was not seen to open it"
-    if not all(record.sequential for record in used if record.opens):
+    if not all(record.sequential or record.reasons for record in used if record.opens):
         return f"{consumer} does not read it front to back"
     if max(record.most_closes for record in written) > 1:
         return f"{posixpath.dirname(route.output)} writes it in several goes"
     return None
+
+
+def _gates(history: History, jobs: Sequence[Job], streamed: Collection[str]) -> Iterator[Proposal]:
+    """It is right with every program; what counts is what the readers do before they open their inputs."""
+    for output, routes in routed(history.routes).items():
+        late = all(route.delivery is Delivery.TERMINATION and route.not_at_commit is None for route in routes)
+        if routes[0].kind is not OutputKind.FILE or output in streamed or not late:
+            continue
+        leads = [
+            lead
+            for consumer, name in dict.fromkeys(posixpath.split(route.input) for route in routes)
+            for job in jobs
+            if job.step == consumer
+            and job.started is not None
+            and (lead := touched(history, [record for record in job.inputs if record.input == name], job.started))
+            is not None
+        ]
+        if leads and fmean(leads) >= _LEAD:
+            evidence = f"{_count(len(leads), 'reader')} worked {fmean(leads):.1f} s on average before opening it"
+            yield Proposal(GateHint(output), evidence)
 
 
 def _io_tasks(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:

@@ -68,7 +68,8 @@ class _Network:
             sources = self._sources(route, records, index)
             producers = {*sources, *self._candidates(route, index, exact=bool(sources))}
             for producer in sorted(producers):
-                yield self._read(route, producer, sources.get(producer, ()), is_own=producer in sources or not sources)
+                is_own = producer in sources or not sources
+                yield self._read(route, producer, sources.get(producer, ()), _time(job.started), is_own=is_own)
 
     def _sources(self, route: RouteRecord, records: Sequence[InputRecord], index: int) -> dict[int, list[InputRecord]]:
         """The jobs whose files a job was given, with these files."""
@@ -99,7 +100,9 @@ class _Network:
             before = sorted(before, key=lambda other: _time(self._jobs[other].ended))[-_MOST_GATHERED:]
         return before
 
-    def _read(self, route: RouteRecord, producer: int, records: Sequence[InputRecord], *, is_own: bool) -> Read:
+    def _read(
+        self, route: RouteRecord, producer: int, records: Sequence[InputRecord], started: float, *, is_own: bool
+    ) -> Read:
         port = posixpath.basename(route.output)
         written = [
             output
@@ -115,6 +118,7 @@ class _Network:
             committed=self._since_start(self._committed(route, producer, written)),
             is_own=is_own,
             by_element=route.by_element,
+            touched=touched(self._history, records, started),
         )
 
     def _committed(self, route: RouteRecord, producer: int, written: Sequence[OutputRecord]) -> float | None:
@@ -149,6 +153,16 @@ class _Network:
             if last >= 0 and ends[last][0] >= max(submitted, started - _HANDED_ON) and ends[last][1] < index:
                 givers[index] = ends.pop(last)[1]
         return givers
+
+
+def touched(history: History, records: Sequence[InputRecord], started: float) -> float | None:
+    """How long a job worked before it opened a file; None if it is not known.
+
+    :param records: of the input
+    :param started: when the job did
+    """
+    opened = [history.since_start(record.first) for record in records if record.first is not None]
+    return max(min(opened) - started, 0.0) if opened else None
 
 
 def routed(routes: Sequence[RouteRecord]) -> Mapping[str, list[RouteRecord]]:

@@ -13,6 +13,7 @@ from .evidence import EARLY, Proposal, Refusal, evidence
 from .network import completed_jobs, network
 from .simulation import (
     CommitHint,
+    GateHint,
     IOTaskHint,
     SimulatedHint,
     SimulatedJob,
@@ -97,7 +98,7 @@ def by_step(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
     found: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         match proposal.hint:
-            case CommitHint(output):
+            case CommitHint(output) | GateHint(output):
                 found.setdefault(posixpath.dirname(output), []).append(proposal)
             case IOTaskHint(step):
                 found.setdefault(step, []).append(proposal)

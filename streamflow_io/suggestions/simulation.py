@@ -13,6 +13,7 @@ its last predecessor has delivered, and when it is given a core. The assumptions
 - A file is there for its readers at the moment of its last close, where a commit rule says so; a stream when the file
   was opened. The reader of a stream works as it reads: it ends when the stream has ended, if its own time has passed
   since its start. A reader that must have all of it first (a sort) ends later: what streams save is an upper bound.
+- A reader that starts with its producer works until it opens what it reads, and then waits for it at the gate.
 
 With no hints the simulation gives the run as it was.
 """
@@ -39,13 +40,20 @@ class StreamHint:
 
 
 @dataclass(frozen=True)
+class GateHint:
+    """Those who read an output start with its producer, and wait where they touch it."""
+
+    output: str
+
+
+@dataclass(frozen=True)
 class IOTaskHint:
     """The jobs of a step take no core."""
 
     step: str
 
 
-SimulatedHint = CommitHint | StreamHint | IOTaskHint
+SimulatedHint = CommitHint | StreamHint | GateHint | IOTaskHint
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ class Read:
     :ivar is_own: whether it is what this job reads, and not only something in the same list
     :ivar by_element: whether under a commit rule the job waits for its own element of the list only
     :ivar tail: how long the reader works after it has read the last byte
+    :ivar touched: how long it works before it opens it; none: not known
     """
 
     producer: int
@@ -68,6 +77,7 @@ class Read:
     is_own: bool = True
     by_element: bool = False
     tail: float = 0.0
+    touched: float | None = None
 
 
 @dataclass(frozen=True)
@@ -128,8 +138,8 @@ class _Simulation:
             started = self._start(job)
             ended = started + job.seconds
             for read in job.reads:
-                if self._is_streamed(read):
-                    ended = max(ended, self._delivered(read, job) + min(max(read.tail, 0.0), job.seconds))
+                if (left := self._left(read, job)) is not None:
+                    ended = max(ended, self._delivered(read, job) + min(max(left, 0.0), job.seconds))
             self._times.append(Times(started, min(ended, job.ended)))
         return self._times
 
@@ -148,7 +158,13 @@ class _Simulation:
 
     def _takes_none(self, job: SimulatedJob) -> bool:
         """Whether a job takes no core now."""
-        return IOTaskHint(job.step) in self._hints or any(map(self._is_streamed, job.reads))
+        return IOTaskHint(job.step) in self._hints or any(self._left(read, job) is not None for read in job.reads)
+
+    def _left(self, read: Read, job: SimulatedJob) -> float | None:
+        """How long a reader works when all of what it reads is there, if it has started before."""
+        streamed = read.tail if self._is_streamed(read) else None
+        gated = job.seconds - read.touched if self._is_gated(read) and read.touched is not None else None
+        return min((left for left in (streamed, gated) if left is not None), default=None)
 
     def _arrived(self, read: Read, job: SimulatedJob) -> float:
         """When it was delivered in the run: at the end of its job, unless the reader started before."""
@@ -159,7 +175,7 @@ class _Simulation:
         if not read.is_own and read.by_element and CommitHint(read.output) in self._hints:
             return 0.0
         arrives = self._delivered(read, job)
-        if self._is_streamed(read) and read.opened is not None:
+        if self._left(read, job) is not None and read.opened is not None:
             producer, now = self._jobs[read.producer], self._times[read.producer]
             opened = min(max(read.opened, producer.started), producer.ended)
             arrives = min(arrives, opened - (producer.started - now.started))
@@ -175,3 +191,7 @@ class _Simulation:
 
     def _is_streamed(self, read: Read) -> bool:
         return read.is_own and read.opened is not None and StreamHint(read.output, read.input) in self._hints
+
+    def _is_gated(self, read: Read) -> bool:
+        known = read.opened is not None and read.touched is not None
+        return read.is_own and known and GateHint(read.output) in self._hints

@@ -16,11 +16,12 @@ from pathlib import Path
 import aiosqlite
 from typing_extensions import Self
 
+from streamflow_io.ownership import stranger
 from streamflow_io.scheduling.registry import ConstraintRegistry, RegisteredConstraint
 
 from .directories import data_directory
 
-VERSION = 1
+VERSION = 2
 _APPLICATION = 0x5346494F  # "SFIO"
 _MEBIBYTE = 2**20
 
@@ -38,6 +39,7 @@ _SCHEMA = (
         learned REAL NOT NULL,
         io_executors INTEGER NOT NULL,
         used INTEGER NOT NULL DEFAULT 0,
+        complete INTEGER NOT NULL DEFAULT 1,
         UNIQUE (tool, storage, size_class)
     )
     """,
@@ -54,9 +56,11 @@ _SCHEMA = (
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {VERSION}",
 )
+# What a file of the version before lacks.
+_UPGRADE = ("ALTER TABLE learned ADD COLUMN complete INTEGER NOT NULL DEFAULT 1", f"PRAGMA user_version = {VERSION}")
 _SELECT = """
     SELECT
-        id, tool, storage, size_class, step, storage_name, learned, io_executors, used, job_bytes,
+        id, tool, storage, size_class, step, storage_name, learned, io_executors, used, job_bytes, complete,
         storage_bw, seconds, concurrency, jobs
     FROM learned LEFT JOIN registered ON learned_id = id
     {where}
@@ -188,9 +192,13 @@ class LearnedLimits:
         async with self._transaction("IMMEDIATE") as connection:
             await self._delete(key)
             row = await connection.execute_insert(
-                "INSERT INTO learned (tool, storage, size_class, job_bytes, step, storage_name, learned, io_executors)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (*_values(key), registry.job_bytes, facts.step, facts.storage, facts.learned, facts.executors),
+                "INSERT INTO learned"
+                " (tool, storage, size_class, job_bytes, complete, step, storage_name, learned, io_executors)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(*_values(key), registry.job_bytes, registry.is_complete),
+                    *(facts.step, facts.storage, facts.learned, facts.executors),
+                ),
             )
             assert row is not None
             await connection.executemany(
@@ -220,18 +228,18 @@ class LearnedLimits:
 
     async def _prepare(self) -> None:
         async with self._transaction("DEFERRED"):
-            is_new = await self._is_new()
-        if is_new:
+            version = await self._version()
+        if version < VERSION:
             async with self._transaction("IMMEDIATE") as connection:
                 # Another process may have been faster.
-                if await self._is_new():
-                    for statement in _SCHEMA:
-                        await connection.execute(statement)
+                version = await self._version()
+                for statement in _SCHEMA if version == 0 else _UPGRADE if version < VERSION else ():
+                    await connection.execute(statement)
         with _errors(self._path):
             await self._connection.execute("PRAGMA foreign_keys = ON")
 
-    async def _is_new(self) -> bool:
-        """Whether the file is empty; in a transaction.
+    async def _version(self) -> int:
+        """The version of the file's format; 0: it is empty. In a transaction.
 
         :raises LearnedLimitsError: if it is not ours
         """
@@ -242,10 +250,10 @@ class LearnedLimits:
                     self._path,
                     f"it was written by a newer version of StreamFlow-IO (its format is {version}, known is {VERSION})",
                 )
-            return False
+            return version
         if application or version or await self._number("SELECT count(*) FROM sqlite_master"):
             raise LearnedLimitsError(self._path, "it is the database of another program")
-        return True
+        return 0
 
     async def _number(self, sql: str) -> int:
         (row,) = await self._connection.execute_fetchall(sql)
@@ -288,6 +296,8 @@ def _errors(path: Path) -> Iterator[None]:
 
 def _create(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (why := stranger(path if path.exists() else path.parent)) is not None:
+        raise LearnedLimitsError(path, f"it is not used, because another user could have written it: {why}")
     with suppress(FileExistsError):
         # SQLite has no say in the mode. Exclusive, because closing a file ends all locks that this process has on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
@@ -297,11 +307,11 @@ def _create(path: Path) -> None:
 
 def _limit(rows: Sequence[sqlite3.Row]) -> LearnedLimit:
     """Of the rows with one id, in the order of `_SELECT`."""
-    _, tool, storage, size_class, step, storage_name, learned, executors, used, job_bytes, *_ = rows[0]
-    entries = tuple(RegisteredConstraint(*row[10:]) for row in rows if row[10] is not None)
+    _, tool, storage, size_class, step, storage_name, learned, executors, used, job_bytes, complete, *_ = rows[0]
+    entries = tuple(RegisteredConstraint(*row[11:]) for row in rows if row[11] is not None)
     return LearnedLimit(
         LearnedKey(tool, storage, size_class),
-        ConstraintRegistry(entries, job_bytes),
+        ConstraintRegistry(entries, job_bytes, bool(complete)),
         LearnedFacts(step, storage_name, learned, executors),
         used,
     )

@@ -57,7 +57,7 @@ class LimitDetails:
             "tool": limit.key.tool,
             "storage": limit.key.storage,
             "input files": f"{_size_range(limit)}, all of a job together",
-            "learned": f"{_date(limit)}, with {limit.facts.executors} I/O executors",
+            "learned": f"{_date(limit)}, with {limit.facts.executors} I/O executors{_unfinished(limit)}",
             "used in": _runs(limit),
         }.items():
             _print(console, f"{name + ':':13}{value}")
@@ -192,6 +192,7 @@ def _to_json(limit: LearnedLimit) -> dict[str, Any]:
         "ioExecutors": limit.facts.executors,
         "used": limit.used,
         "jobBytes": limit.registry.job_bytes,
+        "complete": limit.registry.is_complete,
         "constraints": [
             {
                 "storageBW": entry.constraint,
@@ -210,8 +211,16 @@ def _table(limits: Sequence[LearnedLimit]) -> Table:
         table.add_column(column, overflow="fold", no_wrap=column == "key")
     for key, limit in zip(_short_keys(limits), limits, strict=True):
         times = "\n".join(f"{entry.constraint:.4g}: {entry.seconds:.3g}" for entry in limit.registry.entries)
-        facts = limit.facts
-        table.add_row(key, facts.step, facts.storage, _size_range(limit), times, _date(limit), _runs(limit))
+        facts, learned = limit.facts, _date(limit) + _unfinished(limit)
+        table.add_row(
+            key,
+            facts.step,
+            facts.storage,
+            _size_range(limit),
+            times,
+            learned,
+            _runs(limit),
+        )
     return table
 
 
@@ -240,6 +249,10 @@ def _bytes(number: int) -> str:
 
 def _date(limit: LearnedLimit) -> str:
     return datetime.fromtimestamp(limit.facts.learned).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _unfinished(limit: LearnedLimit) -> str:
+    return "" if limit.registry.is_complete else "; not finished, the next run goes on"
 
 
 def _runs(limit: LearnedLimit) -> str:

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+from streamflow_io.ownership import stranger
+
 from .runs import COORDINATION_FILE, TELEMETRY_FILE, run_names, runs_directory
 
 KEPT_RUNS = 100
@@ -25,7 +27,7 @@ def remove_old_runs(keep: int = KEPT_RUNS) -> None:
     killed: nothing was written for :data:`SILENT_SECONDS`, and nobody has it locked.
     """
     with contextlib.suppress(OSError):
-        for name in run_names()[keep:]:
+        for name in run_names()[keep:] if stranger(runs_directory()) is None else ():
             with contextlib.suppress(OSError, ValueError):
                 _remove(runs_directory() / name)
 

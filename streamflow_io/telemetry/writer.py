@@ -12,6 +12,8 @@ from queue import Empty, SimpleQueue
 from streamflow.log_handler import logger
 from typing_extensions import Self
 
+from streamflow_io.ownership import stranger
+
 from .records import Record
 from .retention import lock
 
@@ -114,6 +116,8 @@ class TelemetryWriter:
 
 def _create(path: Path) -> int:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (why := stranger(path.parent)) is not None:
+        raise OSError(f"another user could change it: {why}")
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 

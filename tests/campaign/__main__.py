@@ -1,4 +1,4 @@
-"""The fault campaign: real runs of small workflows, in each of which something is killed, or the disk fills up.
+"""The fault campaign: real runs of small workflows, in each of which something dies, stands still or is missing.
 
 After each, one of two is true: the results are identical to plain StreamFlow's, or the run has failed with a clear
 error. No consumer has succeeded on partial data, and nothing is left behind. Prints a table; exits with 1, and keeps
@@ -8,22 +8,28 @@ the evidence, if that is not so.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import secrets
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from .cases import FAULTS, Case, choose
-from .disk import can_mount
+from laboratories.laboratory import LaboratoryError
+from tests.cwl import Run
+
+from .cases import FAULTS, HOST_FAULTS, LOCAL_FAULTS, Case, Fault, choose
+from .disk import can_loop, can_mount
+from .hosts import hosts
+from .standstill import can_freeze
 from .trial import Trial, run_case, run_plain
-from .workloads import WORKLOADS
+from .workloads import WORKLOADS, random_name
 
 OUTCOMES = ("identical", "failed", "ended", "untouched", "hung")
 
@@ -32,16 +38,13 @@ def main() -> int:
     options = _options()
     directory: Path = options.directory or Path(tempfile.mkdtemp(prefix="sfio-campaign-"))
     directory.mkdir(parents=True, exist_ok=True)
-    mountable = can_mount(directory)
-    faults = [
-        fault
-        for fault in FAULTS
-        if fault.victim in (options.victims or [fault.victim]) and (fault.victim != "disk" or mountable)
-    ]
-    if not mountable:
-        print("No file system can be mounted here: the disk is not filled, only the size of files is limited")
+    faults = possible_faults(directory, HOST_FAULTS if options.hosts else LOCAL_FAULTS, options.victims)
+    print(f"seed {options.seed}, in {directory}", flush=True)
     numbers = options.only or range(options.first, options.first + options.count)
-    trials = run([choose(options.seed, number, options.workloads, faults) for number in numbers], directory, options)
+    try:
+        trials = run(numbers, faults, directory, options)
+    except LaboratoryError as error:
+        sys.exit(f"There can be no hosts here: {error}")
     Console(width=120).print(summary(trials))
     broken = [trial for trial in trials if trial.verdict.violations]
     if broken:
@@ -53,23 +56,51 @@ def main() -> int:
     return 1 if broken else 0
 
 
-def run(cases: Sequence[Case], directory: Path, options: argparse.Namespace) -> list[Trial]:
-    """Run all cases, and report each."""
-    print(f"seed {options.seed}, {len(cases)} trials, in {directory}", flush=True)
-    needed = {case.workload for case in cases}
-    plain = {name: run_plain(directory / f"plain-{name}", name) for name in WORKLOADS if name in needed}
+def possible_faults(directory: Path, faults: Sequence[Fault], victims: Collection[str] | None) -> list[Fault]:
+    """Those that can be brought about on this machine; says which cannot."""
+    cannot: list[Fault] = []
+    kinds = {fault.kind for fault in faults}
+    if "full" in kinds and not can_mount(directory):
+        cannot.append(Fault("disk", "full"))
+    if "stuck" in kinds and not can_loop(directory):
+        cannot.append(Fault("disk", "stuck"))
+    if "frozen" in kinds and not can_freeze():
+        cannot += [fault for fault in faults if fault.kind == "frozen"]
+    left_out = [fault.name for fault in faults if fault in cannot]
+    if left_out:
+        print(f"Not possible here, and left out: {', '.join(left_out)}")
+    return [fault for fault in faults if fault not in cannot and fault.victim in (victims or [fault.victim])]
+
+
+def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, options: argparse.Namespace) -> list[Trial]:
+    """Run all trials, and report each."""
+    plain = run_workloads(directory, options)
+    names = list(plain)
+    cases = [choose(options.seed, number, names, faults) for number in numbers]
     trials = []
+    with hosts() if options.hosts else contextlib.nullcontext() as where:
 
-    def try_case(case: Case) -> Trial:
-        return run_case(directory / f"trial-{case.number}", case, plain[case.workload])
+        def try_case(case: Case) -> Trial:
+            return run_case(directory / f"trial-{case.number}", case, plain[case.workload], where)
 
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for trial in pool.map(try_case, cases):
-            trials.append(trial)
-            report(trial)
-            if not (trial.verdict.violations or options.keep):
-                shutil.rmtree(trial.evidence)
+        # There are two hosts, and one trial at a time that has them.
+        with ThreadPoolExecutor(1 if options.hosts else options.jobs) as pool:
+            for trial in pool.map(try_case, cases):
+                trials.append(trial)
+                report(trial)
+                if not (trial.verdict.violations or options.keep):
+                    shutil.rmtree(trial.evidence)
     return trials
+
+
+def run_workloads(directory: Path, options: argparse.Namespace) -> dict[str, Run]:
+    """What plain StreamFlow makes of each workload. Of the random ones, those are left out that it cannot run."""
+    plain = {name: run_plain(directory / f"plain-{name}", name) for name in options.workloads}
+    for number in range(options.random):
+        name = random_name(options.seed, number)
+        with contextlib.suppress(RuntimeError):
+            plain[name] = run_plain(directory / f"plain-{name}", name)
+    return plain
 
 
 def report(trial: Trial) -> None:
@@ -109,7 +140,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), metavar="NAME",
                         help=f"of {', '.join(WORKLOADS)} (default: all)")  # fmt: skip
     parser.add_argument("--victims", nargs="+", choices=dict.fromkeys(fault.victim for fault in FAULTS), metavar="WHO",
-                        help="of producer, consumer, exec, serve, driver, disk (default: all)")  # fmt: skip
+                        help="of producer, consumer, exec, serve, driver, disk, clock (default: all)")  # fmt: skip
+    parser.add_argument(
+        "--random", type=int, default=12, help="how many random workflows besides (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--hosts", action="store_true", help="on two SSH hosts of a laboratory: their network, their disk"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="trials at the same time (default: %(default)s)")
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep every trial, not only those with violations")

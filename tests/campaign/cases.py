@@ -8,20 +8,24 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-Victim = Literal["producer", "consumer", "exec", "serve", "driver", "disk"]
+Victim = Literal["producer", "consumer", "exec", "serve", "driver", "disk", "clock", "hosts"]
+Kind = Literal["KILL", "TERM", "STOP", "frozen", "size", "files", "memory", "full", "stuck", "jump", "network"]
 
 
 @dataclass(frozen=True)
 class Fault:
     """What goes wrong.
 
-    :ivar victim: one process of a producer's or a consumer's command, `sfio-node exec` or `serve`, `streamflow run`; or
-        the disk that holds the job directories and the run directory
-    :ivar kind: a signal, a limit of the size of files (EFBIG), or no space (ENOSPC)
+    :ivar victim: the processes of a producer's or a consumer's command, `sfio-node exec` or `serve`, `streamflow run`;
+        the disk that holds the job directories and the run directory; the clock of the driver; or two SSH hosts on
+        which all jobs run
+    :ivar kind: a signal to one process; STOP (until CONT), and `frozen`: by its cgroup, with all of its job; a limit of
+        the size of files (EFBIG), of open files (EMFILE) or of memory (ENOMEM), for all processes of the victim; a disk
+        that is full (ENOSPC), or does nothing for a while; a clock that jumps; a network that is down for a while
     """
 
     victim: Victim
-    kind: Literal["KILL", "TERM", "limit", "full"]
+    kind: Kind
 
     @property
     def name(self) -> str:
@@ -31,15 +35,28 @@ class Fault:
     def signal(self) -> signal.Signals:
         return signal.Signals[f"SIG{self.kind}"]
 
+    @property
+    def is_limit(self) -> bool:
+        return self.kind in ("size", "files", "memory")
 
-_KILLED: tuple[Victim, ...] = ("producer", "consumer", "exec", "serve", "driver")
-_LIMITED: tuple[Victim, ...] = ("producer", "consumer", "exec")
-FAULTS = (
-    *(Fault(victim, "KILL") for victim in _KILLED),
-    *(Fault(victim, "TERM") for victim in _KILLED),
-    *(Fault(victim, "limit") for victim in _LIMITED),
+
+_JOBS: tuple[Victim, ...] = ("producer", "consumer")
+_PROCESSES: tuple[Victim, ...] = (*_JOBS, "exec", "serve", "driver")
+LOCAL_FAULTS = (
+    *(Fault(victim, "KILL") for victim in _PROCESSES),
+    *(Fault(victim, "TERM") for victim in _PROCESSES),
+    *(Fault(victim, "STOP") for victim in _PROCESSES),
+    *(Fault(victim, "frozen") for victim in _JOBS),
+    *(Fault(victim, kind) for victim in (*_JOBS, "exec") for kind in ("size", "files", "memory")),
     Fault("disk", "full"),
+    Fault("disk", "stuck"),
+    Fault("clock", "jump"),
 )
+#: These need a laboratory, and take longer.
+HOST_FAULTS = (Fault("hosts", "full"), Fault("hosts", "network"))
+FAULTS = (*LOCAL_FAULTS, *HOST_FAULTS)
+#: For how many seconds the network is down: shorter and longer than a reader tries to come back.
+OUTAGES = (10.0, 75.0)
 #: Longer than the jobs of a workload take, so that some faults come too late.
 SPAN = 2.2
 
@@ -51,8 +68,10 @@ class Case:
     :ivar delay: seconds from the start of the first job, or, if `early`, of the driver
     :ivar pick: which of several victims, from 0 to 1
     :ivar retries: whether StreamFlow's failure manager allows them
-    :ivar limit: greatest size of a file in bytes, for `limit`
-    :ivar relief: seconds until there is space again, for `full`; None: never
+    :ivar limit: greatest size of a file in bytes, for `size`
+    :ivar relief: seconds until there is space again, for `full`, and until what stands still goes on; None: the space
+        does not come back, or what is limited stays so
+    :ivar jump: seconds by which the clock jumps
     """
 
     number: int
@@ -64,14 +83,15 @@ class Case:
     retries: bool
     limit: int
     relief: float | None
+    jump: float = 0.0
 
     def __str__(self) -> str:
         since = "driver" if self.early else "jobs"
         retries = ", retries" if self.retries else ""
-        return f"{self.number:3} {self.workload:12} {self.fault.name:14} {self.delay:4.2f} s after {since}{retries}"
+        return f"{self.number:3} {self.workload:12} {self.fault.name:15} {self.delay:4.2f} s after {since}{retries}"
 
 
-def choose(seed: int, number: int, workloads: Sequence[str], faults: Sequence[Fault] = FAULTS) -> Case:
+def choose(seed: int, number: int, workloads: Sequence[str], faults: Sequence[Fault] = LOCAL_FAULTS) -> Case:
     """The trial of a number. Each fault is as frequent as any other, and so is each pair of it with a workload."""
     random = Random(f"{seed}:{number}")
     fault = faults[number % len(faults)]
@@ -85,6 +105,15 @@ def choose(seed: int, number: int, workloads: Sequence[str], faults: Sequence[Fa
         early=fault.victim == "driver" and random.random() < 0.3,
         pick=random.random(),
         retries=random.random() < 0.5,
-        limit=random.randrange(60_000),
-        relief=random.choice([None, random.uniform(0.05, 1.5)]),
+        limit=random.randrange(3_000),
+        relief=_relief(random, fault),
+        jump=random.choice([-86_400.0, -30.0, 30.0, 86_400.0]),
     )
+
+
+def _relief(random: Random, fault: Fault) -> float | None:
+    if fault.kind == "network":
+        return random.choice(OUTAGES)
+    if fault.kind in ("STOP", "frozen", "stuck"):
+        return random.uniform(0.05, 4.0)
+    return random.choice([None, random.uniform(0.05, 1.5)])

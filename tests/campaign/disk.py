@@ -10,7 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _SIZE = 48 * 2**20
+# As much as jobs may ask for: by default 2 GB each. Only what is written takes space.
+_REAL_SIZE = 16 * 2**30
 _BLOCK = bytes(2**16)
+
+
+def can_loop(directory: Path) -> bool:
+    """Whether this user may have a disk that is a file."""
+    if any(shutil.which(name) is None for name in ("mount", "mkfs.ext4", "fsfreeze")):
+        return False
+    try:
+        with real_disk(directory, []):
+            return True
+    except subprocess.CalledProcessError:
+        return False
 
 
 def can_mount(directory: Path) -> bool:
@@ -29,7 +42,26 @@ def small_disk(directory: Path, left: list[str]) -> Iterator[None]:
 
     :param left: is told when something still uses it in the end
     """
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "none", directory], check=True)
+    with _mounted(directory, left, "-t", "tmpfs", "-o", f"size={_SIZE}", "none"):
+        yield
+
+
+@contextlib.contextmanager
+def real_disk(directory: Path, left: list[str]) -> Iterator[None]:
+    """As :func:`small_disk`, on a file beside the directory: one that can get stuck."""
+    image = directory.with_name(f"{directory.name}.image")
+    with image.open("wb") as file:
+        file.truncate(_REAL_SIZE)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    with _mounted(directory, left, "-o", "loop", str(image)):
+        (directory / "lost+found").rmdir()
+        yield
+    image.unlink()
+
+
+@contextlib.contextmanager
+def _mounted(directory: Path, left: list[str], *what: str) -> Iterator[None]:
+    subprocess.run(["mount", *what, directory], check=True)
     try:
         yield
     finally:

@@ -5,31 +5,64 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
 import subprocess
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from .cases import Case
 from .disk import fill
+from .hosts import Hosts
 from .processes import Process, of_run
+from .standstill import frozen, stuck
 
 
-def strike(case: Case, driver: subprocess.Popen[str], temporary: Path) -> str | None:
+@dataclass(frozen=True)
+class Place:
+    """Where a run is.
+
+    :ivar temporary: its directory for temporary files
+    :ivar jump: the file that tells its clock by how much to be wrong
+    :ivar hosts: where its jobs run; None: here
+    """
+
+    temporary: Path
+    jump: Path
+    hosts: Hosts | None = None
+
+
+def strike(case: Case, driver: subprocess.Popen[str], place: Place) -> str | None:
     """Wait for the moment of a trial and do its damage.
 
-    :param temporary: the run's directory for temporary files
     :return: what was done, for people; None: the run, or what the fault is about, had ended before
     """
 
     def jobs_run() -> bool:
-        return any(process.is_exec or process.roles for process in of_run(temporary))
+        return any(process.is_exec or process.roles for process in of_run(place.temporary))
 
-    if not case.early and not _wait(jobs_run, driver):
+    if place.hosts is None and not case.early and not _wait(jobs_run, driver):
         return None
     with contextlib.suppress(subprocess.TimeoutExpired):
         driver.wait(case.delay)
-    if case.fault.victim == "disk":
-        return _fill(temporary, case.relief, driver)
+    if driver.poll() is not None:
+        return None
+    match case.fault.victim:
+        case "disk":
+            return _disk(case, place.temporary, driver)
+        case "clock":
+            place.jump.write_text(str(case.jump))
+            return f"the clock jumps by {case.jump:g} s"
+        case "hosts":
+            assert place.hosts is not None
+            return place.hosts.strike(case, driver)
+    if case.fault.is_limit:
+        return _limit(case, driver, place.temporary)
+    return _one_victim(case, driver, place.temporary)
+
+
+def _one_victim(case: Case, driver: subprocess.Popen[str], temporary: Path) -> str | None:
     found: list[Process] = []
 
     def candidates() -> bool:
@@ -38,14 +71,78 @@ def strike(case: Case, driver: subprocess.Popen[str], temporary: Path) -> str | 
 
     while _wait(candidates, driver):
         victim = found[int(case.pick * len(found))]
-        with contextlib.suppress(ProcessLookupError):
-            if case.fault.kind == "limit":
+        what = _describe(victim)
+        match case.fault.kind:
+            case "STOP":
+                if _stop(victim.pid, case.relief, driver):
+                    return f"SIGSTOP to {what} for {case.relief or 0:.2f} s"
+            case "frozen":
+                job = [process.pid for process in found if process.job == victim.job]
+                with frozen(f"sfio-campaign-{driver.pid}", job) as count:
+                    if count:
+                        _pause(case.relief, driver)
+                if count:
+                    return f"{count} processes of {victim.job or what} frozen for {case.relief or 0:.2f} s"
+            case _:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(victim.pid, case.fault.signal)
+                    return f"{case.fault.signal.name} to {what}"
+    return None
+
+
+def _pause(seconds: float | None, driver: subprocess.Popen[str]) -> None:
+    """Until the time is over, or the driver."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        driver.wait(seconds)
+
+
+def _stop(pid: int, seconds: float | None, driver: subprocess.Popen[str]) -> bool:
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        # One that stands still does not end.
+        time.sleep(seconds or 0) if pid == driver.pid else _pause(seconds, driver)
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _limit(case: Case, driver: subprocess.Popen[str], temporary: Path) -> str | None:
+    """From now on, until relief or the end, no process of the victim gets more than it has."""
+    end = None if case.relief is None else time.monotonic() + case.relief
+    limited: dict[int, str] = {}
+
+    def over() -> bool:
+        for victim in _victims(case, driver, of_run(temporary)):
+            if victim.pid not in limited and (amount := _limit_one(case, victim)) is not None:
+                limited[victim.pid] = f"{_describe(victim)} ({amount})"
+        return end is not None and time.monotonic() > end and bool(limited)
+
+    _wait(over, driver)
+    if not limited:
+        return None
+    more = f" and {len(limited) - 1} more" if len(limited) > 1 else ""
+    return f"limit of {case.fault.kind} for {next(iter(limited.values()))}{more}"
+
+
+def _limit_one(case: Case, victim: Process) -> int | None:
+    """Allow a process no more than it has; None: it has ended.
+
+    :return: how much it is allowed
+    """
+    place = Path("/proc", str(victim.pid))
+    with contextlib.suppress(OSError):
+        match case.fault.kind:
+            case "size":
                 # Of `exec`, only the events grow.
-                limit = case.limit // 30 if victim.is_exec else case.limit
-                resource.prlimit(victim.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-                return f"file size limit {limit} for {_describe(victim)}"
-            os.kill(victim.pid, case.fault.signal)
-            return f"{case.fault.signal.name} to {_describe(victim)}"
+                kind, amount = resource.RLIMIT_FSIZE, case.limit // 30 if victim.is_exec else case.limit
+            case "files":
+                kind, amount = resource.RLIMIT_NOFILE, 1 + max(map(int, os.listdir(place / "fd")), default=2)
+            case _:
+                pages = int((place / "statm").read_text().split()[0])
+                kind, amount = resource.RLIMIT_AS, pages * resource.getpagesize()
+        resource.prlimit(victim.pid, kind, (amount, resource.prlimit(victim.pid, kind)[1]))
+        return amount
     return None
 
 
@@ -78,13 +175,15 @@ def _victims(case: Case, driver: subprocess.Popen[str], processes: list[Process]
             return [process for process in processes if role in process.roles]
 
 
-def _fill(directory: Path, relief: float | None, driver: subprocess.Popen[str]) -> str | None:
-    """Leave no byte free on the file system of a directory, for `relief` seconds or until the driver has ended."""
-    if driver.poll() is not None:
-        return None
+def _disk(case: Case, directory: Path, driver: subprocess.Popen[str]) -> str:
+    """Leave no byte free on a file system, or let it do nothing, for `relief` seconds or until the driver has ended."""
+    if case.fault.kind == "stuck":
+        with stuck(directory):
+            # Whoever waits for it cannot end.
+            time.sleep(case.relief or 0)
+        return f"{directory} was stuck for {case.relief or 0:.2f} s"
     filler = directory / "filler"
     fill(filler)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        driver.wait(relief)
+    _pause(case.relief, driver)
     filler.unlink()
-    return f"no space in {directory}" + ("" if relief is None else f" for {relief:.2f} s")
+    return f"no space in {directory}" + ("" if case.relief is None else f" for {case.relief:.2f} s")

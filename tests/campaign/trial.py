@@ -13,16 +13,18 @@ from pathlib import Path
 from tests.cwl import Bench, Run
 
 from .cases import Case
-from .disk import mounts, small_disk
-from .faults import strike
+from .disk import mounts, real_disk, small_disk
+from .faults import Place, strike
+from .hosts import Hosts
 from .processes import of_run
 from .verdict import Verdict, judge
-from .workloads import WORKLOADS, plain_steps
+from .workloads import make, plain_steps
 
 #: A run takes a few seconds; with retries, on a busy machine, some more. Longer is a hang.
 RUN_SECONDS = 90.0
 #: `serve` waits 10 s for jobs to end when the driver is gone.
 _LEAVE_SECONDS = 15.0
+_CLOCK = Path(__file__).parent / "clock"
 _RETRIES = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 
 
@@ -47,40 +49,55 @@ def run_plain(directory: Path, workload: str) -> Run:
     :raises RuntimeError: if it fails
     """
     directory.mkdir(parents=True)
-    run = Bench(directory).run(WORKLOADS[workload](), io=False)
-    if not run.ok or not run.trace:
+    document, job = make(workload, directory / "files")
+    run = Bench(directory).run(document, job, io=False)
+    if not run.ok:
         raise RuntimeError(f"plain StreamFlow fails on {workload}: {run.log}")
     return run
 
 
-def run_case(directory: Path, case: Case, plain: Run) -> Trial:
-    """Run a case in a directory of its own, which is left as evidence."""
+def run_case(directory: Path, case: Case, plain: Run, hosts: Hosts | None = None) -> Trial:
+    """Run a case in a directory of its own, which is left as evidence.
+
+    :param hosts: where the jobs run; None: here
+    """
     directory.mkdir(parents=True)
-    bench = Bench(directory)
-    document = WORKLOADS[case.workload]()
-    path = bench.write(document, {}, True, **(_RETRIES if case.retries else {}))
-    temporary = path.parent / "tmp"
+    bench = Bench(directory) if hosts is None else hosts.site(directory)
+    document, job = make(case.workload, directory / "files")
+    path = bench.write(document, job, True, **(_RETRIES if case.retries else {}))
+    place = Place(path.parent / "tmp", path.parent / "jump", hosts)
+    environment = {}
+    if case.fault.victim == "clock":
+        environment = {"PYTHONPATH": str(_CLOCK), "CAMPAIGN_JUMP": str(place.jump)}
+    # A network that comes back late is part of the trial.
+    seconds = RUN_SECONDS + (case.relief or 0)
     began = time.monotonic()
     left: list[str] = []
-    with small_disk(temporary, left) if case.fault.victim == "disk" else contextlib.nullcontext():
-        process = bench.start(path)
-        struck = strike(case, process, temporary)
-        hung = not _ends(process)
-        left += _leftovers(bench, temporary)
-        _kill(temporary)
+    with _disk(case, place.temporary, left):
+        process = bench.start(path, **environment)
+        struck = strike(case, process, place)
+        hung = not _ends(process, seconds)
+        left += _leftovers(bench, place.temporary)
+        _kill(place.temporary)
     run = bench.finish(process, path)
     verdict = judge(
         run, plain, struck=struck is not None, driver_was_victim=case.fault.victim == "driver", left=left,
         plain_steps=plain_steps(document),
     )  # fmt: skip
     if hung:
-        verdict = Verdict("hung", verdict.message, (f"still runs after {RUN_SECONDS:.0f} s", *verdict.violations))
+        verdict = Verdict("hung", verdict.message, (f"still runs after {seconds:.0f} s", *verdict.violations))
     return Trial(case, struck, verdict, time.monotonic() - began, directory)
 
 
-def _ends(process: subprocess.Popen[str]) -> bool:
+def _disk(case: Case, directory: Path, left: list[str]) -> contextlib.AbstractContextManager[None]:
+    if case.fault.victim != "disk":
+        return contextlib.nullcontext()
+    return real_disk(directory, left) if case.fault.kind == "stuck" else small_disk(directory, left)
+
+
+def _ends(process: subprocess.Popen[str], seconds: float) -> bool:
     try:
-        process.wait(RUN_SECONDS)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

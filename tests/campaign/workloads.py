@@ -6,9 +6,13 @@ What plain StreamFlow notes is the truth: a note of ours that it does not have i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.cwl import Document, found, streamable, streaming, tool, workflow
+from tests.random_workflows.document import document, job
+from tests.random_workflows.generate import generate
 
 # By these, processes of a tool are told from others, also where StreamFlow runs it by itself.
 _PRODUCER = "export CAMPAIGN_PRODUCER=1\n"
@@ -143,20 +147,58 @@ WORKLOADS = {
     "mixture": mixture,
     "gate": gate,
 }
+_RANDOM = "random-"
+_RANDOM_STEPS = 6
 
 
-def plain_steps(document: Document) -> set[str]:
+def random_name(seed: int, number: int) -> str:
+    """The name of a random workflow."""
+    return f"{_RANDOM}{seed}-{number}"
+
+
+def make(name: str, files: Path) -> tuple[Document, Mapping[str, Any]]:
+    """A workload, and its job.
+
+    :param files: a directory for what it is given
+    """
+    if not name.startswith(_RANDOM):
+        return WORKLOADS[name](), {}
+    seed, number = map(int, name.removeprefix(_RANDOM).split("-"))
+    blueprint = generate(seed, number, _RANDOM_STEPS)
+    files.mkdir()
+    return _with_roles(document(blueprint)), job(blueprint, files)
+
+
+def _with_roles(workflow: Document) -> Document:
+    """Say in the environment of every tool what it is."""
+    for step in workflow["steps"].values():
+        run = step["run"]
+        tool = run["steps"]["inner"]["run"] if run["class"] == "Workflow" else run
+        environment = next(entry for entry in tool["requirements"] if entry["class"] == "EnvVarRequirement")["envDef"]
+        environment |= {"TRACE": "none", "CAMPAIGN_PRODUCER": "1"}
+        if any("/" in source for source in _sources(step)):
+            environment["CAMPAIGN_CONSUMER"] = "1"
+    return workflow
+
+
+def _sources(step: Document) -> list[str]:
+    """What the inputs of a step are connected to."""
+    connected = [entry.get("source", ()) if isinstance(entry, dict) else entry for entry in step["in"].values()]
+    return [source for sources in connected for source in ([sources] if isinstance(sources, str) else sources)]
+
+
+def plain_steps(workflow: Document) -> set[str]:
     """The steps that neither write early nor read a stream: StreamFlow runs them by itself."""
-    steps = document["steps"]
+    steps = workflow["steps"]
     early = {
         f"{name}/{rule['port']}"
         for name, step in steps.items()
-        for hint in step["run"]["hints"]
-        for rule in hint["rules"]
+        for hint in step["run"].get("hints", [])
+        for rule in hint.get("rules", [])
         if rule.get("start") == "producer"
     }
     return {
         name
         for name, step in steps.items()
-        if not step["run"]["hints"] and "'streamable': True" not in str(step) and step["in"].get("file") not in early
+        if not step["run"].get("hints") and "'streamable': True" not in str(step) and not early & {*_sources(step)}
     }

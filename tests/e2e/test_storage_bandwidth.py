@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from typing import NamedTuple
 
 import pytest
 
@@ -74,6 +75,7 @@ def test_slurm_behind_a_login_node(login: Site) -> None:
     check_telemetry(login, 3)
 
 
+@pytest.mark.long
 def test_jobs_of_hosts_stay_within_the_storage(hosts: Site) -> None:
     """Each host has a storage, or they have one together; I/O tasks and others."""
     parts = {"parts": list(range(6))}
@@ -145,6 +147,62 @@ def test_a_limit_is_learned(site: Site) -> None:
     assert "learned" in [choice["reason"] for choice in site.records("choice")]
     (learned,) = site.streamflow_io("learned", "list")["learned"]
     assert learned["step"] == "/a"
+
+
+@pytest.mark.long
+def test_hosts_learn_different_constraints_at_the_same_time(hosts: Site) -> None:
+    """Each host has a bandwidth of 4: while four jobs are tried on one of them, two are tried on the other."""
+    parts = {"parts": list(range(24))}
+    plain = hosts.run(scattered([], ""), parts, io=False)
+    config = {"storages": [hosts.storage(4, path="/scratch", scope="node")], "ioExecutors": 4}
+    ours = hosts.run(scattered([IO_TASK, bandwidth("auto(1,4,2)")], "sleep 1;"), parts, config=config)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+
+    epochs = hosts.records("epoch")
+    assert [(epoch["constraint"], epoch["registered"]) for epoch in epochs] == [(1, True), (2, True), (4, True)]
+    assert "learned" in [choice["reason"] for choice in hosts.records("choice")]
+    jobs = admitted_jobs(hosts)
+    spans = [span(epoch, jobs) for epoch in epochs]
+    assert epochs[0]["location"] != epochs[1]["location"]
+    assert max(begin for begin, _ in spans[:2]) < min(end for _, end in spans[:2])
+
+    # Nor is more admitted, then or later, than a host has.
+    for host in ("host1", "host2"):
+        assert at_once(ours, f"start {host}", f"end {host}") == 4
+    for location in (epochs[0]["location"], epochs[1]["location"]):
+        there = [job for job in jobs if job.location == location]
+        assert max(sum(one.constraint for one in there if one.begin <= job.begin < one.end) for job in there) == 4
+    assert hosts.leftovers() == []
+
+
+class Admitted(NamedTuple):
+    """A job, from when it was admitted to its end."""
+
+    location: str
+    constraint: float
+    begin: float
+    end: float
+
+
+def admitted_jobs(site: Site) -> list[Admitted]:
+    ended = {record["job"]: record["time"] for record in site.records("ended")}
+    return [
+        Admitted(record["location"], record["constraint"], record["time"], ended[record["job"]])
+        for record in site.records("admitted")
+    ]
+
+
+def span(epoch: Document, jobs: list[Admitted]) -> tuple[float, float]:
+    """When the jobs of an epoch ran, of which there were as many as fit; no other did there meanwhile."""
+    where, since = epoch["location"], epoch["started"]
+    mine = [job for job in jobs if job.location == where and since <= job.begin and job.end <= epoch["time"]]
+    mine = mine[-epoch["concurrency"] :]
+    assert [job.constraint for job in mine] == [epoch["constraint"]] * epoch["jobs"], (epoch, jobs)
+    begin, end = min(job.begin for job in mine), max(job.end for job in mine)
+    there = [job for job in jobs if job.location == where and job.begin < end and job.end > begin]
+    assert there == mine
+    return begin, end
 
 
 def test_jobs_go_where_their_input_is(hosts: Site) -> None:

@@ -42,6 +42,16 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     assert_streamed(ours)
 
 
+@pytest.mark.parametrize(
+    "read", ["cat $file > /dev/null; ", "head -n 1 $file > /dev/null; ", ""], ids=["all", "part", "not"]
+)
+def test_an_output_that_is_a_link_to_the_input(bench: Bench, read: str) -> None:
+    link = tool(f"{read}ln -s $file link.txt", {"file": streamable()}, {"out": found("link.txt")})
+    last = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="last.txt")
+    plain, _ = bench.run_both(chain(producer(), link, last))
+    assert plain.files["last.txt"].count(b"line") == 5
+
+
 def test_a_rule_with_no_update_does_the_same(bench: Bench) -> None:
     rule = streaming({"port": "out", "committed": "on_close", "mode": "no_update"})
     _, ours = bench.run_both(chain(producer(found("out.txt"), hints=[rule]), reader()))

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.planning import plan_file
 from streamflow_io.runtime.capio_installation import CapioError, find_capio
 from tests.capio.support import install, left_in_shared_memory, shared_memory_of
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 from tests.node_support import wait_for
 
-CAPIO = {"runtime": "capio"}
+CAPIO = {"runtime": "capio", "capioUnchecked": True}
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 # No shells: CAPIO does not serve them. What `note` notes is as in those of `tests.cwl`.
 PYTHON = """
@@ -102,6 +103,15 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
     assert_served(ours, "b")
     assert ours.time("b all") > ours.time("end")
+
+
+def test_what_nobody_can_compare_is_not_given_to_capio(bench: Bench) -> None:
+    append = 'for i in range(5):\n    with open("out.txt", "a") as out: print("line", i, file=out)\n'
+    _, ours = bench.run_both(pipeline(producer(append), reader("b")), config={"runtime": "capio"})
+    assert ours.log.count("`runtime: capio`: the embedded node runtime is used for all: what a program writes") == 1
+    assert "CAPIO 1.0.0 serves" not in ours.log
+    path = bench.write(pipeline(producer(append), reader("b")), {}, True, {"runtime": "capio"})
+    assert str(plan_file(path).capio).startswith("the embedded node runtime is used for all: what a program writes")
 
 
 def test_one_file_goes_to_many_and_each_goes_on(bench: Bench) -> None:

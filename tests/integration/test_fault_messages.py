@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntimeError
 from tests.campaign.verdict import clear_error
-from tests.cwl import Bench
+from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from tests.integration.test_faults import LINES, noted, pipeline, wait_for
 
 
@@ -28,6 +31,39 @@ def test_a_silent_death(bench: Bench, death: str, words: str) -> None:
     run = bench.run(pipeline(f"{LINES}; {death}"))
     assert not run.ok
     assert f"FAILED Job /a/0 with error: {words}" == clear_error(run.log)
+
+
+def test_one_failure_is_told_once_with_all_that_follows_from_it(bench: Bench) -> None:
+    """With readers that run, steps behind them, and elements that are on their way."""
+    made = tool(
+        f"echo x > x.l; echo y > y.l; {LINES}; exit 3",
+        {},
+        {"s": streamable("stdout"), "l": found("*.l", "File[]")},
+        [streaming({"port": "l", "committed": "on_close"})],
+        stdout="s.txt",
+    )
+
+    def read(kind: Any, script: str = "cat $file") -> Document:
+        return tool(script, {"file": kind}, {"out": "stdout"}, stdout="$(inputs.file.basename).read")
+
+    steps: dict[str, Document] = {"a": {"run": made, "in": {}}}
+    for name in "123":
+        steps[f"r{name}"] = {"run": read(streamable()), "in": {"file": "a/s"}}
+        steps[f"q{name}"] = {"run": read("File"), "in": {"file": f"r{name}/out"}}
+    steps["e"] = {"run": read("File", "sleep 0.5; cat $file"), "in": {"file": "a/l"}, "scatter": "file"}
+    run = bench.run(workflow({}, steps, {name: f"{name}/out" for name in steps if name != "a"}))
+    assert not run.ok
+    errors = [line.partition(" ERROR ")[2].strip() for line in run.log.splitlines() if " ERROR " in line]
+    first, last = errors
+    assert first == "FAILED Job /a/0 with error:"
+    assert last.startswith(
+        "FAILED Workflow execution: job /a/0 has failed (exit code 3); given up because of that: job"
+    )
+    assert "/r1/0, /r2/0, /r3/0" in last
+    assert last.endswith("not run: steps /q1, /q2, /q3")
+    assert " WARNING " not in run.log
+    assert "NoneType" not in run.log
+    assert "CancelledError" not in run.log
 
 
 def test_a_killed_exec(bench: Bench) -> None:
@@ -72,3 +108,44 @@ async def test_a_job_is_ended_also_when_its_cancel_file_cannot_be_written(tmp_pa
         assert await process.wait() == -signal.SIGTERM
     finally:
         await runtime.close()
+
+
+def test_a_reader_that_fails_is_told_which_of_its_inputs_was_a_byte_stream(bench: Bench) -> None:
+    document = pipeline(LINES)
+    read = "import sys; open(sys.argv[1], 'rb').seek(0, 2)"
+    document["steps"]["b"]["run"]["baseCommand"] = ["python3", "-c", read]
+    document["steps"]["b"]["run"]["inputs"]["file"]["inputBinding"] = {}
+    run = bench.run(document)
+    assert not run.ok
+    failed = run.log[run.log.index("FAILED Job /b/0 with error:") :]
+    assert "exit code 1\n\t(input `file` was a byte stream, read once and front to back: if the command" in failed
+    assert failed.count("was a byte stream") <= 2  # the error, and the summary
+
+
+def test_a_rule_that_waits_for_what_never_comes_is_told_at_the_end(bench: Bench) -> None:
+    script = "echo 1 > a.txt; echo 2 > b.txt; exec 3>> a.txt; exec 3>&-"
+    rules = [{"port": "a", "committed": "on_close:3"}, {"port": "b", "committed": "on_file", "fileDeps": ["done.*"]}]
+    made = tool(script, {}, {"a": found("a.txt"), "b": found("b.txt")}, [streaming(*rules)])
+    read = tool("cat $a $b", {"a": "File", "b": "File"}, {"out": "stdout"}, stdout="read.txt")
+    steps = {"a": {"run": made, "in": {}}, "b": {"run": read, "in": {"a": "a/a", "b": "a/b"}}}
+    _, ours = bench.run_both(workflow({}, steps, {"out": "b/out"}))
+    for told in (
+        "output a: on_close:3 never came, a.txt was closed 2 times: committed only now",
+        "output b: on_file waited for done.* to the end: committed only now",
+    ):
+        assert ours.log.count(told) == 1
+
+
+def test_a_database_that_another_run_holds_is_told_in_one_line(bench: Bench) -> None:
+    file = bench.directory / "shared.db"
+    database = {"type": "default", "config": {"connection": str(file), "timeout": 1}}
+    made = tool("echo 1", {}, {"out": "stdout"}, stdout="a.txt")
+    document = workflow({}, {"a": {"run": made, "in": {}}}, {"out": "a/out"})
+    assert bench.run(document, database=database).ok
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        run = bench.run(document, database=database)
+    assert not run.ok
+    (line,) = [line for line in run.log.splitlines() if " ERROR " in line]
+    assert f"The database {file} is locked by another run, which holds it to its end: run one after" in line
+    assert "Traceback" not in run.log

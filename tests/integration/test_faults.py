@@ -117,6 +117,7 @@ def test_retries_end(bench: Bench) -> None:
         "exec > out.txt; echo part; exit 3",
         "sh -c 'exec > out.txt; echo part; kill -9 $$' || exit 3",
         "set -e; sh -c 'exec > out.txt; echo part; exit 3'; sleep 1",
+        "true; echo part > out.txt; ( sleep 0.5; kill -CONT $$ ) & kill -STOP $$; exit 3",
     ],
 )
 def test_a_close_by_death_is_no_commit(bench: Bench, death: str) -> None:

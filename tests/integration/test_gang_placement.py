@@ -112,7 +112,7 @@ async def collect(port: str, path: str) -> Token:
 
 
 def stream(producer: str) -> Token:
-    return StreamToken(file_value("/out/a.txt", None), StreamSource(producer, "out", "a.txt"))
+    return StreamToken(file_value("/out/a.txt"), StreamSource(producer, "out", "a.txt"))
 
 
 @pytest.fixture(autouse=True)

@@ -201,3 +201,24 @@ def test_without_the_gate_a_consumer_waits_for_all_of_it(bench: Bench, kind: str
     assert ours.time("read") > ours.time("end")
     assert "WARNING  Job /b/0: no gate" in ours.log
     assert bench.leftovers() == []
+
+
+def test_files_in_lists_of_lists(bench: Bench) -> None:
+    rules = [{"port": port, "committed": "on_close", "start": "producer"} for port in ("one", "two")]
+    script = (
+        "exec 3> $n.one; echo $n one >&3; echo $n two > $n.two; sleep 1; echo more >&3; exec 3>&-; sleep 1; note end"
+    )
+    outputs = {"one": found("$(inputs.n).one"), "two": found("$(inputs.n).two")}
+    make = tool(script, {"n": "int"}, outputs, [streaming(*rules)])
+    read = tool('note read; cat "$@"', {}, {"out": "stdout"}, stdout="read.txt")
+    read["baseCommand"].append("sh")
+    lists = {"type": "array", "items": {"type": "array", "items": "File"}}
+    read["inputs"]["files"] = {"type": lists, "inputBinding": {}}
+    steps = {
+        "a": {"run": make, "scatter": "n", "in": {"n": "numbers"}},
+        "b": {"run": read, "in": {"files": {"source": ["a/one", "a/two"], "linkMerge": "merge_nested"}}},
+    }
+    document = workflow({"numbers": {"type": "int[]", "default": [1, 2]}}, steps, {"read": "b/out"})
+    _, ours = bench.run_both(document)
+    assert ours.files["read.txt"] == b"1 one\nmore\n2 one\nmore\n1 two\n2 two\n"
+    assert ours.time("read") < ours.time("end")

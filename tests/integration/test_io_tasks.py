@@ -9,8 +9,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from benchmarks.disk import CongestedDisk, Curve
+from benchmarks.workflows import TOOL
 from streamflow_io.telemetry.records import EndRecord, RunRecord
 from streamflow_io.telemetry.retention import KEPT_RUNS
 from tests.cwl import Bench, Document, Run, found, tool, workflow
@@ -214,6 +217,33 @@ def test_a_large_job_does_not_starve(bench: Bench) -> None:
     assert len(late) >= 6, ours.trace
 
 
+def test_who_waits_for_memory_holds_no_bandwidth(bench: Bench) -> None:
+    """Its storage and its executor are for those that come later, until there is memory for it, too."""
+    most = int(0.6 * psutil.virtual_memory().total / 2**20)
+
+    def step(name: str, script: str, memory: int, hints: list[Document], after: bool = True) -> Document:
+        needs = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": memory}]
+        inputs = {"after": "File"} if after else {}
+        return tool(
+            f"note {name}; {script} echo {name} > out.txt", inputs, {"out": found("out.txt")}, hints, requirements=needs
+        )
+
+    delay = {name: step(name, f"sleep {seconds};", 16, [], after=False) for name, seconds in (("d1", 1), ("d2", 2))}
+    steps = {
+        "compute": {"run": step("busy", "sleep 6; note free;", most, [], after=False), "in": {}},
+        **{name: {"run": run, "in": {}} for name, run in delay.items()},
+        "large": {"run": step("large", "", most, [IO_TASK, bandwidth(100)]), "in": {"after": "d1/out"}},
+        "small": {"run": step("small", "", 16, [IO_TASK, bandwidth(60)]), "in": {"after": "d2/out"}},
+    }
+    document = workflow({}, steps, {name: f"{name}/out" for name in ("compute", "large", "small")})
+    config = {"storages": [storage(100)], "ioExecutors": 1}
+    _, ours = bench.run_both(document, config=config)
+    assert ours.time("busy") < ours.time("large"), "it was to have the memory first"
+    assert ours.time("small") < ours.time("free") < ours.time("large")
+    admitted = {record["step"]: record["time"] for record in records(bench, "admitted")}
+    assert admitted["/small"] < admitted["/large"]
+
+
 def test_bandwidth_is_returned_by_failed_jobs(bench: Bench) -> None:
     """Each job fails once; with StreamFlow's failure manager it is tried again, and finds the bandwidth free."""
     script = 'test -e "$TRACE.$part" || { touch "$TRACE.$part"; note failed; exit 1; };'
@@ -296,6 +326,37 @@ def test_a_limit_is_learned_and_remembered(bench: Bench) -> None:
     assert again.ok, again.errors
     assert records(bench, "epoch") == []
     assert records(bench, "choice")[0]["reason"] == "remembered"
+
+
+@pytest.mark.long
+def test_auto_finds_how_many_a_disk_serves_best(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One writer gets 4 MB/s, two 8, four 6.4 and eight 3.6: two at once are best, four nearly."""
+    disk = CongestedDisk(
+        tmp_path_factory.mktemp("slow") / "disk", f"@test-io-tasks-{os.getpid()}", Curve(16e6, 4e6, 0.5)
+    )
+    checkpoint = {
+        "class": "CommandLineTool",
+        "cwlVersion": "v1.2",
+        "baseCommand": [*TOOL, "checkpoint", disk.address, "6000000"],
+        "requirements": [
+            {"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16, "outdirMin": 1, "tmpdirMin": 1}
+        ],
+        "hints": [IO_TASK, bandwidth("auto", storage="slow")],
+        "inputs": {"state": {"type": "File", "inputBinding": {"position": 1}}, "trace": "string"},
+        "outputs": {"digest": "stdout"},
+        "stdout": "digest.txt",
+    }
+    make = tool("echo $part > out.txt", {"part": "int"}, {"out": found("out.txt")})
+    steps = {
+        "make": {"run": make, "scatter": "part", "in": {"part": "parts"}},
+        "checkpoint": {"run": checkpoint, "scatter": "state", "in": {"state": "make/out"}, "out": ["digest"]},
+    }
+    document = workflow({"parts": "int[]"}, steps, {"out": "checkpoint/digest"})
+    config = {"storages": [{"name": "slow", "path": "/", "write": 16}], "ioExecutors": 8}
+    with disk.mounted(by_kernel=False):
+        bench.run_both(document, {"parts": list(range(28))}, config=config)
+    learned = [choice["constraint"] for choice in records(bench, "choice") if choice["reason"] == "learned"]
+    assert learned in ([4], [8]), records(bench, "epoch")
 
 
 @pytest.mark.parametrize(

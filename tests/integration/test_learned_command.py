@@ -93,6 +93,7 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
         "ioExecutors": 16,
         "used": 1,
         "jobBytes": 290e6,
+        "complete": True,
         "constraints": [{"storageBW": 28.125, "concurrency": 16, "seconds": 10.3, "jobs": 14}],
     }
 

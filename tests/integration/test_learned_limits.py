@@ -27,6 +27,7 @@ from streamflow_io.telemetry.learned import (
     LearnedLimitsError,
     default_path,
 )
+from tests.cwl import Bench, Document, found, tool, workflow
 
 KEY = LearnedKey("a1", "scratch write 450 MB/s", 9)
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.3, 16, 14),), 290e6)
@@ -36,8 +37,8 @@ FACTS = LearnedFacts("/sort", "scratch", 1_700_000_000.5, 16)
 counts = st.integers(min_value=0, max_value=2**40)
 numbers = st.floats(min_value=0, allow_nan=False)
 registries = st.builds(
-    lambda entries, job_bytes: ConstraintRegistry(
-        tuple(sorted(entries, key=lambda entry: entry.constraint)), job_bytes
+    lambda entries, job_bytes, is_complete: ConstraintRegistry(
+        tuple(sorted(entries, key=lambda entry: entry.constraint)), job_bytes, is_complete
     ),
     st.lists(
         st.builds(RegisteredConstraint, numbers, numbers, counts, counts),
@@ -45,6 +46,7 @@ registries = st.builds(
         max_size=5,
     ),
     st.none() | numbers,
+    st.booleans(),
 )
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 facts = st.builds(LearnedFacts, texts, texts, numbers, counts)
@@ -66,6 +68,11 @@ def _no_thread_left() -> Iterator[None]:
             return
         time.sleep(0.01)
     pytest.fail(f"threads: {threading.enumerate()}")
+
+
+def records(bench: Bench, event: str) -> list[Document]:
+    """The records of an event in the telemetry of the last run."""
+    return [record for record in bench.telemetry() if record["event"] == event]
 
 
 @asynccontextmanager
@@ -216,6 +223,18 @@ async def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], N
     assert before is None or path.read_bytes() == before
 
 
+async def test_a_file_of_the_version_before_is_brought_up_to_date(path: Path) -> None:
+    async with opened(path) as limits:
+        await limits.save(KEY, REGISTRY, FACTS)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("ALTER TABLE learned DROP COLUMN complete; PRAGMA user_version = 1")
+    # Several runs may begin at once.
+    opening = await asyncio.gather(*(LearnedLimits.open(path, 60) for _ in range(4)))
+    for limits in opening:
+        assert await limits.load(KEY.tool, KEY.storage) == {9: REGISTRY}
+        await limits.close()
+
+
 async def test_an_empty_file_is_a_new_one(path: Path) -> None:
     path.parent.mkdir()
     path.touch()
@@ -315,8 +334,8 @@ def test_two_processes_write_at_once(path: Path) -> None:
         async with opened(path) as limits:
             by_tool = {limit.key.tool: limit for limit in await limits.list()}
         assert by_tool["both"].used == 2 * times
-        for tool in ("one", "other"):
-            assert {entry.seconds for entry in by_tool[tool].registry.entries} == {times}
+        for name in ("one", "other"):
+            assert {entry.seconds for entry in by_tool[name].registry.entries} == {times}
 
     asyncio.run(prepare())
     processes = [writer(path, tool, times) for tool in ("one", "other")]
@@ -357,3 +376,53 @@ def test_a_process_is_killed_in_the_middle_of_saves(path: Path) -> None:
         assert len(registry.entries) == 200
         (number,) = {entry.seconds for entry in registry.entries}
         assert number in (acknowledged, acknowledged + 1)
+
+
+def test_two_short_runs_of_two_steps_with_one_tool_learn_together(bench: Bench) -> None:
+    """A run of 16 jobs for epochs of 8, 5, 3, 2 and 1 ends before they do; the next one goes on."""
+    hints: list[Document] = [
+        {"class": "sfio:IOTask"},
+        {"class": "sfio:StorageBandwidth", "storageBW": "auto(1,8,1.5)"},
+    ]
+    needs = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
+    save = tool(
+        "sleep 0.3; echo $part > out.txt", {"part": "int"}, {"out": found("out.txt")}, hints, requirements=needs
+    )
+    steps = {name: {"run": save, "scatter": "part", "in": {"part": "parts"}} for name in ("a", "b")}
+    document = workflow({"parts": "int[]"}, steps, {"a": "a/out", "b": "b/out"})
+    path = bench.directory / "learned.db"
+    config = {"storages": [{"name": "disk", "path": "/", "write": 8}], "ioExecutors": 8, "learned": str(path)}
+
+    def run() -> tuple[list[Document], list[str], ConstraintRegistry]:
+        """The epochs of a run, why constraints were chosen, and the one registry that is kept."""
+
+        async def kept() -> ConstraintRegistry:
+            async with opened(path) as limits:
+                (limit,) = await limits.list()
+                return limit.registry
+
+        ours = bench.run(document, {"parts": list(range(8))}, config=config)
+        assert ours.ok, ours.errors
+        assert sorted(ours.files.values()) == sorted(f"{part}\n".encode() for part in range(8) for _ in steps)
+        return records(bench, "epoch"), [choice["reason"] for choice in records(bench, "choice")], asyncio.run(kept())
+
+    first, reasons, before = run()
+    assert first[0]["jobs"] == first[0]["concurrency"] == 8
+    assert {"learned", "remembered"}.isdisjoint(reasons)
+    assert not before.is_complete
+    assert before.constraints == tuple(epoch["constraint"] for epoch in first if epoch["registered"])
+    # There is one learner: its first epoch has jobs of both steps.
+    members = {
+        job["step"] for job in records(bench, "admitted") if first[0]["started"] <= job["time"] < first[0]["time"]
+    }
+    assert members == {"/a", "/b"}
+
+    second, reasons, after = run()
+    # An epoch that had too few jobs is repeated, and no other.
+    whole = [epoch["constraint"] for epoch in first if epoch["jobs"] >= epoch["concurrency"]]
+    learned = [*whole, *(epoch["constraint"] for epoch in second)]
+    assert learned == [1, 1.5, 2.25, 3.375, 5.0625] == list(after.constraints)
+    assert reasons[0] == "remembered"
+    assert "learned" in reasons
+    assert after.is_complete
+    assert after.get(1) == before.get(1)

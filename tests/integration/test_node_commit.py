@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -275,6 +276,71 @@ while not os.path.exists(sys.argv[3]): time.sleep(0.01)
     assert job.process.poll() is None
     (out.parent / "end").touch()
     assert job.wait() == 0
+
+
+STAND = """
+import os, signal, sys
+file, how, place = sys.argv[1:]
+def freeze():
+    group = f"{place}/sfio-test-{os.path.basename(os.path.dirname(os.environ['SFIO_JOB']))}-{os.getpid()}"
+    os.mkdir(group)
+    for process in [os.getpid()] + [os.getppid()] * ("all" in how):
+        open(f"{group}/cgroup.procs", "w").write(str(process))
+    with open(f"{file}.frozen", "w") as note:
+        note.write(group)
+    return open(f"{group}/{'cgroup.freeze' if 'v2' in how else 'freezer.state'}", "w")
+switch = None if how == "stopped" else freeze()
+with open(file, "w") as out:
+    out.write("part")
+if how == "stopped":
+    os.kill(os.getpid(), signal.SIGSTOP)
+else:
+    switch.write("1" if "v2" in how else "FROZEN")
+    switch.close()
+sys.exit(1)
+"""
+# In a namespace of its own, as root: where else would be a freezer that one may use.
+MOUNT = ["unshare", "-m", "sh", "-c", 'mount -t $0 ${1:+-o $1} none "$2" && shift 2 && exec "$@"']
+VERSIONS = {"v1": ("cgroup", "freezer"), "v2": ("cgroup2", "")}
+
+
+def with_freezer(how: str, place: Path) -> list[str]:
+    """A command before a command that has a freezer at `place`."""
+    return [*MOUNT, *VERSIONS[how[:2]], str(place)]
+
+
+@pytest.mark.parametrize("how", ["stopped", "v1", "v2", "v2 all"])
+def test_a_job_that_stands_still_commits_nothing(runtime: Node, out: Path, how: str) -> None:
+    """It is stopped or frozen, or all of it with `exec`, between a close and its failure."""
+    place, wrapper = runtime.base / "cgroup", []
+    place.mkdir()
+    if how != "stopped":
+        wrapper = with_freezer(how, place)
+        if subprocess.run(
+            [*wrapper, "test", "-w", place / "cgroup.procs"], capture_output=True, check=False
+        ).returncode:
+            pytest.skip("no freezer that one may use")
+    outputs = [output(out, "a", "on_close")]
+    job = runtime.start("j", [sys.executable, "-ISc", STAND, out / "a", how, place], outputs=outputs, wrapper=wrapper)
+    try:
+        wait_for((out / "a").exists, "the file")
+        time.sleep(0.5)
+        assert job.committed() == []
+    finally:
+        go_on(job, out / "a.frozen", wrapper)
+    assert job.wait() == 1
+    assert job.committed() == []
+    if how != "stopped":
+        # Its processes leave it when they have been waited for.
+        subprocess.run([*wrapper, "rmdir", (out / "a.frozen").read_text()], check=True)
+
+
+def go_on(job: Job, group: Path, wrapper: list[str]) -> None:
+    if not wrapper:
+        os.kill(job.command_pid(), signal.SIGCONT)
+        return
+    thaw = "cd $0; if [ -e cgroup.freeze ]; then echo 0 > cgroup.freeze; else echo THAWED > freezer.state; fi"
+    subprocess.run([*wrapper, "sh", "-c", thaw, group.read_text()], check=True)
 
 
 def test_process_substitution_is_waited_for(runtime: Node, out: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -219,11 +220,73 @@ def test_nonsense_is_refused_and_serve_goes_on(runtime: Node) -> None:
     wait_for(lambda: [event["event"] for event in job.served()] == ["started", "exit"], "its events")
 
 
-def test_what_is_left_behind_is_ended(runtime: Node) -> None:
-    job = runtime.shell("j", "setsid sleep 60 & sleep 60 & exit 0")
-    assert job.wait() == 0
-    assert job.exit()["success"] is True
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_who_holds_what_the_command_prints_to_is_waited_for(runtime: Node, stream: str) -> None:
+    closed = "2> /dev/null" if stream == "stdout" else "> /dev/null"
+    script = f"(sleep 0.5; echo x > {runtime.base}/out/a) {closed} & exit 0"
+    kinds = {"plain": [], "watching": [output(runtime.base / "out", "a")]}
+    for name, outputs in kinds.items():
+        job = runtime.shell(name, script, outputs=outputs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert job.wait() == 0
+        assert job.exit()["success"] is True
+        assert job.committed() == (["a"] if outputs else [])
+        (runtime.base / "out" / "a").unlink()
+
+
+def test_a_socket_is_waited_for_like_a_pipe(runtime: Node) -> None:
+    """As the server of SSH gives it."""
+    here, there = socket.socketpair()
+    with here, there:
+        job = runtime.shell("j", "sleep 0.5 & exit 0", stdout=there.fileno(), stderr=there.fileno())
+        began = time.monotonic()
+        assert job.wait() == 0
+        assert time.monotonic() - began > 0.3
+
+
+def test_who_has_closed_it_goes_on(runtime: Node) -> None:
+    go, done = runtime.base / "go", runtime.base / "done"
+    daemon = f"(until [ -e {go} ]; do sleep 0.02; done; touch {done})"
+    for stdout in (subprocess.PIPE, subprocess.DEVNULL):
+        began = time.monotonic()
+        closed = "< /dev/null > /dev/null 2>&1" if stdout == subprocess.PIPE else ""
+        job = runtime.shell("j", f"{daemon} {closed} & exit 0", stdout=stdout, stderr=stdout)
+        assert job.wait() == 0
+        assert time.monotonic() - began < 1
+        assert job.processes() != []
+        go.touch()
+        wait_for(done.exists, "the daemon")
+        wait_for(lambda: job.processes() == [], "its end")  # noqa: B023
+        go.unlink()
+        done.unlink()
+        (job.directory / "events.jsonl").rename(runtime.base / "events")
+        runtime.jobs.remove(job)
+
+
+def test_what_a_failure_leaves_behind_is_ended(runtime: Node) -> None:
+    job = runtime.shell("j", "setsid sleep 60 & sleep 60 & exit 3", stdout=subprocess.PIPE)
+    assert job.wait() == 3
     assert job.processes() == []
+
+
+def test_who_is_waited_for_can_be_cancelled(runtime: Node) -> None:
+    job = runtime.shell("j", "sleep 60 & exit 0", stdout=subprocess.PIPE)
+    pid = job.command_pid()
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the command")
+    runtime.request('{"cancel":"j"}')
+    assert job.wait() == 75
+    assert (job.exit()["reason"], job.processes()) == ("cancelled", [])
+
+
+def test_a_stream_is_not_cut_for_who_is_left(runtime: Node) -> None:
+    """It reads from a producer that is slow, and nobody holds what the command prints to."""
+    base = runtime.base
+    outputs = [output(base / "out", "p")]
+    runtime.shell("p", f"(for i in 1 2 3; do echo $i; sleep 0.3; done) > {base}/out/p", outputs=outputs)
+    fifo = base / "in" / "f"
+    inputs = [runtime.stream("p", base / "out" / "p", fifo)]
+    job = runtime.shell("c", f"(cat {fifo}; sleep 0.2; echo end) > {base}/copy & sleep 0.1", inputs=inputs)
+    assert job.wait() == 0
+    assert (base / "copy").read_text() == "1\n2\n3\nend\n"
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streaming", "plain"])
@@ -295,6 +358,9 @@ def test_exec_without_serve_is_refused(tmp_path: Path) -> None:
         assert result.returncode == 125
         assert b"serve is gone" in result.stderr
         assert not (tmp_path / "ran").exists()
+        again = subprocess.run(command, capture_output=True, timeout=10, check=False)
+        assert (again.returncode, b"it has events already" in again.stderr) == (125, True)
+        (directory / "events.jsonl").unlink()
 
 
 def test_serve_needs_a_new_directory(tmp_path: Path) -> None:
@@ -317,7 +383,7 @@ def test_torn_lines_are_held(runtime: Node) -> None:
         time.sleep(0.1)
         assert not [event for event in runtime.printed if event.get("job") == "t"]
         events.write(b'"port":"p"}\n{"event":"exit"}\n')
-        wait_for(lambda: len([event for event in runtime.printed if event.get("job") == "t"]) == 2, "both lines")
+    wait_for(lambda: len([event for event in runtime.printed if event.get("job") == "t"]) == 2, "both lines")
     assert runtime.printed[-2] == {"job": "t", "event": "opened", "port": "p"}
 
 

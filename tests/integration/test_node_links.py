@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import selectors
 import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -33,6 +36,7 @@ from tests.link_support import (
     assert_failed,
     frame,
     pair,
+    parsed,
     reach,
 )
 from tests.node_support import TIMEOUT, Node, built, node, wait_for
@@ -346,13 +350,75 @@ def test_a_replay_is_refused(nodes: Pair) -> None:
 
 def test_strangers_are_few(nodes: Pair) -> None:
     with ExitStack() as stack:
-        crowd = [stack.enter_context(Peer(nodes.one.address)) for _ in range(64)]
-        # A greeting that was answered says that all of them have been let in.
-        crowd[-1].send(frame(HELLO, MAGIC + bytes(32)))
-        assert crowd[-1].receive()[0] == CHALLENGE
-        with Peer(nodes.one.address) as late:
-            assert late.is_closed(2)
-    wait_for(lambda: reach(nodes.one.address, nodes.two.run / "key").returncode == 0, "a place")
+        first = stack.enter_context(Peer(nodes.one.address))
+        first.send(frame(HELLO, MAGIC + bytes(32)))
+        assert first.receive()[0] == CHALLENGE
+        crowd = [stack.enter_context(Peer(nodes.one.address)) for _ in range(63)]
+        late = stack.enter_context(Peer(nodes.one.address))
+        # It has the place of the first of those who have said nothing.
+        assert crowd[0].is_closed(2)
+        late.send(frame(HELLO, MAGIC + bytes(32)))
+        assert late.receive()[0] == CHALLENGE
+        assert crowd[1].is_silent()
+        assert first.is_silent()
+        assert reach(nodes.one.address, nodes.two.run / "key").returncode == 0
+
+
+class Flood:
+    """Connections that say nothing, or only a greeting, so many at once; who is thrown out comes again at once."""
+
+    def __init__(self, address: str, size: int = 100, greets: bool = False, origin: str = "127.0.0.1") -> None:
+        self.count = 0
+        self._address = parsed(address)
+        self._origin = origin
+        self._greeting = frame(HELLO, MAGIC + bytes(32)) if greets else b""
+        self._ends = threading.Event()
+        self._selector = selectors.DefaultSelector()
+        for _ in range(size):
+            self._connect()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _connect(self) -> None:
+        peer = socket.create_connection(self._address, TIMEOUT, (self._origin, 0))
+        if self._greeting:
+            peer.sendall(self._greeting)
+        self._selector.register(peer, selectors.EVENT_READ)
+        self.count += 1
+
+    def _run(self) -> None:
+        while not self._ends.is_set():
+            for key, _ in self._selector.select(0.1):
+                peer = cast(socket.socket, key.fileobj)
+                with suppress(OSError):
+                    if peer.recv(4096):
+                        continue
+                self._selector.unregister(peer)
+                peer.close()
+                with suppress(OSError):
+                    self._connect()
+
+    def __enter__(self) -> Flood:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+        for key in [*self._selector.get_map().values()]:
+            cast(socket.socket, key.fileobj).close()
+
+
+@pytest.mark.parametrize(("greets", "origin"), [(False, "127.0.0.1"), (True, "127.0.0.1"), (True, "127.0.0.2")])
+def test_a_flood_keeps_no_reader_out(nodes: Pair, greets: bool, origin: str) -> None:
+    producer = nodes.write(40, 1000, 0.05)
+    with Flood(nodes.one.address, greets=greets, origin=origin) as flood:
+        begin = time.monotonic()
+        readers = [nodes.read(f"c{number}") for number in range(3)]
+        assert [job.wait() for job in readers] == [0, 0, 0]
+        assert time.monotonic() - begin < 12
+        assert flood.count > 100
+    assert producer.wait() == 0
+    assert all(nodes.has_read_all(job.name) for job in readers)
 
 
 def test_the_key_is_nowhere_to_be_seen(nodes: Pair) -> None:

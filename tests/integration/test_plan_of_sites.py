@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streamflow_io.cli import main
+from streamflow_io.cli import main as main_program
 from streamflow_io.coordination import Delivery, StreamEdge
 from streamflow_io.planning import plan_file
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
 DEPLOYMENTS = {
     "one": {"type": "ssh", "config": {"nodes": ["one"], "username": "me", "sshKey": "key"}},
     "other": {"type": "ssh", "config": {"nodes": ["other", "third"], "username": "me", "sshKey": "key"}},
@@ -120,23 +122,79 @@ def test_a_container_of_a_tool_is_no_host(bench: Bench) -> None:
 
 def test_plan_shows_where_steps_run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     path = bound(bench, document(), a=["one", "other"], b="farm")
-    assert main(["plan", path, "--json"]) == 0
+    assert main_program(["plan", path, "--json"]) == 0
     steps = json.loads(capsys.readouterr().out)["workflows"]["main"]["steps"]
-    assert steps["/a"] == {"cores": 1.0, "site": "hosts", "deployments": ["one", "other"]}
-    assert steps["/b"] == {"cores": 1.0, "site": "queue manager", "deployments": ["farm"]}
-    assert main(["plan", path]) == 0
+    assert steps["/a"] == {"cores": 1.0, "memory": 256.0, "site": "hosts", "deployments": ["one", "other"]}
+    assert steps["/b"] == {"cores": 1.0, "memory": 256.0, "site": "queue manager", "deployments": ["farm"]}
+    assert main_program(["plan", path]) == 0
     shown = capsys.readouterr().out
     assert "Where steps run" in shown
     assert "farm (pbs)" in shown
-    assert main(["plan", bound(bench, document())]) == 0
+    assert main_program(["plan", bound(bench, document())]) == 0
     assert "Where steps run" not in capsys.readouterr().out
 
 
 def test_coordination_says_where_steps_run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["coordination", bound(bench, document(), a="one", b="here"), "--format", "json"]) == 0
+    assert main_program(["coordination", bound(bench, document(), a="one", b="here"), "--format", "json"]) == 0
     written = json.loads(capsys.readouterr().out)
     assert written["sites"] == {
         "/a": {"site": "hosts", "deployments": ["one"]},
         "/b": {"site": "local", "deployments": ["here"]},
     }
     assert written["fallbacks"][0]["why"].startswith("/a runs on one (ssh), /b on the driver's node: ")
+
+
+@pytest.mark.parametrize(
+    ("container", "delivery", "fallback"),
+    [
+        ({"type": "none", "config": {}}, Delivery.STREAM, None),
+        ({"type": "docker", "config": {}}, Delivery.TERMINATION, "/a runs on debian:12 (docker): only jobs of"),
+        (
+            {"type": "singularity", "config": {}},
+            Delivery.TERMINATION,
+            "/a runs on docker://debian:12 (singularity): only jobs of",
+        ),
+    ],
+)
+def test_containers_are_those_of_the_streamflow_file(
+    bench: Bench, capsys: pytest.CaptureFixture[str], container: Document, delivery: Delivery, fallback: str | None
+) -> None:
+    contained = document()
+    for step in contained["steps"].values():
+        step["run"]["requirements"].append({"class": "DockerRequirement", "dockerPull": "debian:12"})
+        step["run"]["hints"].append({"class": "sfio:StorageBandwidth", "storageBW": 1})
+    docker = [{"step": "/", "deployment": container}]
+    main = {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json", "docker": docker}}
+    path = bench.write(contained, {}, True, workflows={"main": main})
+    (edge,) = plan_file(path).plans["main"].edges
+    assert edge.delivery is delivery
+    assert (edge.fallback or "").startswith(fallback or "") is True
+    assert (edge.fallback is None) is (fallback is None)
+    for command in (["plan"], ["plan", "--json"], ["coordination", "--json"]):
+        assert main_program([*command, str(path)]) == 0
+        assert not UUID.search(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("site", "delivery"), [("hpc", Delivery.COMMIT), ("one", Delivery.STREAM)], ids=["queue manager", "host"]
+)
+def test_a_time_limit_that_a_queue_manager_counts(bench: Bench, site: str, delivery: Delivery) -> None:
+    limited = document()
+    limited["steps"]["b"]["run"]["requirements"].append({"class": "ToolTimeLimit", "timelimit": 60})
+    edge = planned(bench, limited, a=site, b=site)
+    assert edge.delivery is delivery
+    assert ("/b has a ToolTimeLimit" in str(edge.fallback)) == (site == "hpc")
+
+
+def test_a_run_streams_where_the_streamflow_file_wants_no_container(bench: Bench) -> None:
+    contained = document()
+    contained["steps"]["a"]["run"]["baseCommand"] = ["sh", "-c", "echo 1 > a.txt"]
+    for step in contained["steps"].values():
+        step["run"]["requirements"].append({"class": "DockerRequirement", "dockerPull": "debian:12"})
+    docker = [{"step": "/", "deployment": {"type": "none", "config": {}}}]
+    main = {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json", "docker": docker}}
+    plain, ours = (bench.run(contained, io=io, workflows={"main": main}) for io in (False, True))
+    assert plain.ok, plain.errors
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert "is delivered at" not in ours.log

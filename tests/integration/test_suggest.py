@@ -112,6 +112,20 @@ def test_what_is_proposed_is_right_and_helps(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
+@pytest.mark.long
+def test_a_reader_that_works_before_it_reads_is_started_with_its_producer(bench: Bench) -> None:
+    write = tool("for i in 1 2 3 4; do echo $i; sleep 0.5; done; note written", {}, {"out": "stdout"}, stdout="w.txt")
+    work = tool("note work; sleep 1.5; sort $file; note worked", {"file": "File"}, {"out": "stdout"}, stdout="r.txt")
+    steps = {"write": {"run": write, "in": {}}, "work": {"run": work, "in": {"file": "write/out"}}}
+    document = workflow({}, steps, {"out": "work/out"})
+    plain, _ = bench.run_both(document, config=OBSERVE)
+    (proposal,) = suggest(bench, "--json", "--output", str(bench.directory / "annotations.yml"))["proposals"]
+    assert (proposal["subject"], proposal["hint"]) == ("/write/out", "start: producer")
+    ours = bench.run(document, config={"annotations": str(bench.directory / "annotations.yml")})
+    assert ours.results == plain.results, ours.errors
+    assert ours.time("work") < ours.time("written") < ours.time("worked")
+
+
 def test_results_are_the_same_whatever_the_workflow(bench: Bench) -> None:
     """Scatter over a list, nested in a subworkflow; when; standard streams; a Directory; secondary files; records."""
     split = tool(

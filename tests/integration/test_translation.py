@@ -13,7 +13,9 @@ import pytest
 import streamflow.cwl.main
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.workflow import Workflow
+from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
+from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.future import FutureConnector
@@ -24,7 +26,9 @@ from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterS
 
 from streamflow_io.planning import plan_file
 from streamflow_io.plugin import StreamFlowIOPlugin
-from streamflow_io.streaming.step import OrderedGatherStep, StreamingExecuteStep, StreamingScatterStep
+from streamflow_io.streaming.collection import ConfirmedTransferStep
+from streamflow_io.streaming.lists import OrderedGatherStep, StreamingScatterStep
+from streamflow_io.streaming.step import StreamingExecuteStep
 from streamflow_io.streaming.translator import IOAwareTranslator
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
@@ -114,10 +118,15 @@ def test_hints_replace_the_steps_that_they_concern_and_no_other(bench: Bench) ->
     ours, plain = shape(translate(IOAwareTranslator, path)), shape(translate(CWLTranslator, path))
     assert ours.keys() == plain.keys()
     changed = {name for name in ours if ours[name][0] is not plain[name][0]}
-    assert changed == {"/a", "/c", "/c/__transfer__/file", "/c/__transfer__/trace", "/b/file-scatter", "/b/out-gather"}
+    results = {"/b-collector", "/c-collector"}
+    inner = {"/a", "/c", "/c/__transfer__/file", "/c/__transfer__/trace", "/b/file-scatter", "/b/out-gather"}
+    assert changed == inner | results
     assert ours["/a"][0] is StreamingExecuteStep
     assert ours["/b/file-scatter"][0] is StreamingScatterStep
     assert ours["/b/out-gather"][0] is OrderedGatherStep
+    # Only what is made from something that is delivered early waits for it; it is not wired otherwise.
+    assert [ours[name] for name in results] == [(ConfirmedTransferStep, *plain[name][1:]) for name in results]
+    assert ours["/list-collector"] == plain["/list-collector"]
     assert ours["/list-collector-transformer"] == plain["/list-collector-transformer"]
 
 
@@ -128,7 +137,7 @@ def test_plan(bench: Bench) -> None:
     assert edges["/a/list", "/b/file"]["delivery"] == "commit"
     assert edges["/a/list", "/b/file"]["byElement"]
     assert edges["/a/log", "/c/file"]["delivery"] == "stream"
-    assert shown["gangs"] == [{"steps": ("/a", "/c"), "heads": ("/a",), "cores": 1.0}]
+    assert shown["gangs"] == [{"steps": ("/a", "/c"), "heads": ("/a",), "cores": 1.0, "apart": None}]
     assert plans.inactive is None
 
 
@@ -145,16 +154,31 @@ def parameters(function: Any) -> list[str]:
 def test_the_seam() -> None:
     """What streaming/_streamflow.py lists. If this breaks, StreamFlow has changed: read how, before mending it."""
     assert hasattr(streamflow.cwl.main, "CWLTranslator")
+    assert parameters(streamflow.cwl.main._parse_args) == ["workflow_config", "context"]
+    assert "return args" in inspect.getsource(streamflow.cwl.main._parse_args)
     assert parameters(ExecuteStep._execute_command) == ["self", "job", "connectors"]
     assert "self._execute_command(job, connectors)" in inspect.getsource(ExecuteStep._run_job)
+    check = ["inputs", "input_ports", "inputs_map", "connectors", "unfinished"]
+    assert parameters(ExecuteStep._check_inputs) == ["self", *check]
+    assert parameters(ExecuteStep._run_job) == ["self", "job", "inputs", "connectors"]
+    assert parameters(BaseStep._get_inputs) == ["self", "input_ports"]
+    checked = inspect.getsource(ExecuteStep._check_inputs)
+    assert [name in checked for name in ("_run_job(", 'name="retrieve_inputs"', "Status.FIREABLE")] == [True] * 3
     assert parameters(BaseStep._get_status) == ["self", "status"]
     assert parameters(GatherStep._gather) == ["self", "key"]
     assert {"self.size_map", "self.token_map"} <= set(inspect.getsource(GatherStep._gather).replace("[", " ").split())
     assert parameters(TransferStep._run_transfer) == ["self", "job", "inputs", "port_name", "token"]
     assert "self.terminate(self._get_status(status))" in inspect.getsource(TransferStep.run)
     assert parameters(ScatterStep._scatter) == ["self", "token"]
+    assert parameters(DefaultRetagTransformer._get_next_token) == ["self", "token", "inputs"]
+    assert "if k != self.primary_port" in inspect.getsource(DefaultRetagTransformer._filter_input_ports)
     assert parameters(CWLExecuteStep._is_recoverable) == ["self", "job"]
     assert parameters(BaseStep._persist_token) == ["self", "token", "port", "input_token_ids"]
+    prepare = ["options", "element", "base_path", "dst_path", "writable"]
+    assert parameters(streamflow.cwl.command._prepare_work_dir) == prepare
+    execute = inspect.getsource(CWLCommand.execute)
+    assert execute.index("if self.initial_work_dir is not None") < execute.index("await _prepare_work_dir(")
+    assert execute.count("initial_work_dir") == 2
     assert parameters(DefaultScheduler._is_valid) == [
         "self",
         "connector",

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import cwl_utils.parser
@@ -24,7 +25,7 @@ from streamflow.workflow.step import ExecuteStep
 from streamflow_io.hints import HintErrors, resolve
 from streamflow_io.planning import plan_file
 from streamflow_io.validation import run_cwltool, validate
-from tests.cwl import Bench, Document, found, streaming, tool, workflow
+from tests.cwl import Bench, Document, bomb, found, streaming, tool, workflow
 
 VERSIONS = ["v1.0", "v1.1", "v1.2"]
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
@@ -409,7 +410,7 @@ def test_json_for_programs(tmp_path: Path) -> None:
         "line": 8,
         "field": "sfio:Streaming.rules[0].committed",
         "message": "'on_closed' is no commit rule",
-        "allowed": "on_termination, on_close, on_close:N with N >= 1, on_file, on_n_files",
+        "allowed": "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files",
     }
 
 
@@ -452,6 +453,44 @@ def test_what_is_no_workflow(tmp_path: Path, content: str | None, message: str) 
     result.show(Console(file=output, width=200))
     assert message in output.getvalue()
     assert "not valid" in output.getvalue()
+
+
+TOO_MUCH = {
+    "bomb": (bomb(), "values are written, and aliases make more than"),
+    "deep": ("x: " + "[" * 100_000, "more than 200 lists and mappings in each other"),
+    "deeper": ("".join(f"{' ' * level}x:\n" for level in range(2000)), "too deep in each other"),
+    "digits": (f"x: {'9' * 5000}", "a number of 5000 digits"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("bomb", "workflow"), ("deep", "workflow"), ("bomb", "tool"), ("digits", "tool"), ("deeper", "job"),
+     ("digits", "annotations")],
+)  # fmt: skip
+def test_what_is_too_much_is_refused_at_once_with_one_message(tmp_path: Path, name: str, place: str) -> None:
+    workflow, job, annotations = _write(tmp_path), tmp_path / "job.yml", tmp_path / "annotations.yml"
+    job.write_text("source: {class: File, path: tool.cwl, format: 'http://edamontology.org/format_2572'}\n")
+    annotations.write_text("steps: {}\n")
+    text, problem = TOO_MUCH[name]
+    file = {"workflow": Path(workflow), "tool": tmp_path / "tool.cwl", "job": job, "annotations": annotations}[place]
+    file.write_text(f"{file.read_text()}{text}\n")
+    streamflow = tmp_path / "streamflow.yml"
+    config = {"type": "cwl", "config": {"file": "workflow.cwl", "settings": "job.yml"}}
+    scheduler = {"type": "io-aware", "config": {"annotations": "annotations.yml"}}
+    streamflow.write_text(
+        json.dumps({"version": "v1.0", "workflows": {"one": config}, "scheduling": {"scheduler": scheduler}})
+    )
+    before = time.process_time()
+    result = validate(workflow, str(job), str(annotations))
+    (message,) = (*result.messages, *(str(error) for error in result.errors))
+    with pytest.raises(HintErrors) as planned:
+        plan_file(streamflow)
+    assert time.process_time() - before < 10
+    (error,) = planned.value.errors
+    for shown in (message, str(error)):
+        assert problem in shown
+        assert str(file) in shown
 
 
 def test_a_step_that_does_not_say_which_process_of_a_file_it_runs(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tests.matrix.programs import BASH, NODE, PERL, PYTHON, STREAMS, Consumer, Expectation, fails, stopped, unfit
+from tests.matrix.programs import BASH, NODE, PERL, PYTHON, STREAMS, WAITS, Consumer, Expectation, fails, stopped, unfit
 
 SEEKS = fails("seeks")
 MAPS = fails("maps the file into memory")
 TWICE = stopped("opens it twice")
-SIZE = unfit("takes the size from stat")
-TYPE = unfit("treats a FIFO as something else than a file")
+SIZE = unfit("takes the size of the file that it has open")
 
 
 def _shell(
@@ -69,9 +68,9 @@ _COMPILED = [
                 "openat2": STREAMS,
                 "chdir": STREAMS,
                 "access": STREAMS,
-                "statx": STREAMS,
+                "statx": WAITS,
                 "io_uring": STREAMS,
-                "exists": STREAMS,
+                "exists": WAITS,
                 "fseek": SEEKS,
                 "pread": SEEKS,
                 "mmap": MAPS,
@@ -94,14 +93,14 @@ _BASH = [
     _bash("$(< FILE)", 'text=$(< "$IN"); echo "${#text}"'),
     _bash("<( )", 'paste <(cut -d" " -f1 "$IN") "$DATA/words.txt"'),
     _bash("exec 3<", 'exec 3< "$IN"; read -r line <&3; echo "$line"; cat <&3'),
-    _bash("test -e, then cat", 'if [ -e "$IN" ]; then cat "$IN"; else echo missing; fi'),
-    _bash("test -s, then cat", 'if [ -s "$IN" ]; then cat "$IN"; else echo empty; fi', SIZE),
-    _bash("test -f, then cat", 'if [ -f "$IN" ]; then cat "$IN"; else echo missing; fi', TYPE),
-    _bash("until test -e", 'until [ -e "$IN" ]; do sleep 0.02; done; cat "$IN"'),
+    _bash("test -e, then cat", 'if [ -e "$IN" ]; then cat "$IN"; else echo missing; fi', WAITS),
+    _bash("test -s, then cat", 'if [ -s "$IN" ]; then cat "$IN"; else echo empty; fi', WAITS),
+    _bash("test -f, then cat", 'if [ -f "$IN" ]; then cat "$IN"; else echo missing; fi', WAITS),
+    _bash("until test -e", 'until [ -e "$IN" ]; do sleep 0.02; done; cat "$IN"', WAITS),
     _bash("/proc/self/cwd", 'cat "/proc/self/cwd/$IN"'),
     _bash("/dev/fd/3/..", 'exec 3< in; cat "/dev/fd/3/../$IN"'),
     _bash("linked directory", 'ln -s in also; cat "also/${IN#in/}"; rm also'),
-    _bash("touch, then cat", 'touch -c "$IN"; cat "$IN"'),
+    _bash("touch, then cat", 'touch -c "$IN"; cat "$IN"', WAITS),
     _bash("glob", 'shopt -s nullglob; for file in in/*; do cat "$file"; done'),
     _bash("cd, ..", 'cd in; cat "../$IN"'),
     _bash("in the background", 'wc -l < "$IN" > lines & wait; cat lines'),
@@ -109,18 +108,22 @@ _BASH = [
     _bash("twice", 'head -n 1 "$IN"; tail -n 1 "$IN"', TWICE),
     Consumer(name="sh: . FILE", script='. "./$IN"', needs=("sh",), data="script"),
     Consumer(name="sh FILE", script='sh "$IN"', needs=("sh",), data="script"),
-    Consumer(name="execve", script='"./$IN"', needs=("sh",), data="script", stream=fails("is executed")),
+    Consumer(name="execve", script='"./$IN"', needs=("sh",), data="script", stream=WAITS),
 ]
 
 _PYTHON = [
     _python("read", "sys.stdout.write(open(path).read())"),
     _python("lines", "for line in open(path): sys.stdout.write(line[::-1])"),
     _python("raw", "f = open(path, 'rb', 0)\nwhile data := f.read(999): os.write(1, data)"),
-    _python("pathlib", "import pathlib\np = pathlib.Path(path)\nassert p.exists()\nprint(p.read_text().upper())"),
+    _python(
+        "pathlib",
+        "import pathlib\np = pathlib.Path(path)\nassert p.exists()\nprint(p.read_text().upper())",
+        stream=WAITS,
+    ),
     _python("mmap", "import mmap\nf = open(path)\nprint(mmap.mmap(f.fileno(), 0, prot=1)[-500:])", stream=MAPS),
     _python("seek", "f = open(path, 'rb')\nf.seek(-300, 2)\nprint(f.read())", stream=SEEKS),
-    _python("getsize", "print(os.path.getsize(path))", stream=SIZE),
-    _python("shutil.copyfile", "import shutil\nshutil.copyfile(path, 'copy')", stream=fails("refuses a FIFO")),
+    _python("getsize", "print(os.path.getsize(path))", stream=WAITS),
+    _python("shutil.copyfile", "import shutil\nshutil.copyfile(path, 'copy')", stream=WAITS),
     _python("sendfile", "f = open(path)\nwhile os.sendfile(1, f.fileno(), None, 1 << 20): pass", stream=MAPS),
     _python("hashlib", "import hashlib\nprint(hashlib.file_digest(open(path, 'rb', 0), 'sha1').hexdigest())"),
     _python("csv", "import csv\nprint(sum(int(row[2]) for row in csv.reader(open(path))))", data="csv"),
@@ -134,7 +137,7 @@ _PYTHON = [
         "sqlite3",
         "import sqlite3\nprint(*sqlite3.connect(path).execute('select sum(id) from t'))",
         data="sqlite",
-        stream=fails("is a database"),
+        stream=WAITS,
     ),
     _python(
         "threads",
@@ -144,7 +147,7 @@ _PYTHON = [
         "fork", "pid = os.fork()\nif pid == 0: os._exit(print(open(path).read(), flush=True) or 0)\nos.waitpid(pid, 0)"
     ),
     _python("subprocess", "import subprocess\nsubprocess.run(['cat', path], check=True)"),
-    Consumer(name="python FILE", script='python3 -IS "$IN"', needs=("python3",), data="module"),
+    Consumer(name="python FILE", script='python3 -IS "$IN"', needs=("python3",), data="module", stream=WAITS),
 ]
 
 _LANGUAGES = [
@@ -189,13 +192,13 @@ _COREUTILS = [
     Consumer(name="dd skip=", script="dd bs=512 skip=100 status=none", needs=("dd",), stdin=True),
     *_named("dd iflag=direct", "dd if={} iflag=nocache bs=4096 status=none of=copy", "dd"),
     Consumer(name="tee <", script="tee copy", needs=("tee",), stdin=True),
-    *_named("cp", "cp {} copy"),
-    *_named("cp -L --sparse=always", "cp -L --sparse=always {} copy"),
-    *_named("cp -rL", "cp -rL {} copy", stream=TYPE),
-    *_named("mv", "mv {} moved; cat moved", stream=unfit("moves the FIFO itself")),
+    *_named("cp", "cp {} copy", stream=WAITS),
+    *_named("cp -L --sparse=always", "cp -L --sparse=always {} copy", stream=WAITS),
+    *_named("cp -rL", "cp -rL {} copy", stream=WAITS),
+    *_named("mv", "mv {} moved; cat moved", stream=WAITS),
     *_named("ln", "ln -s {} link; cat link"),
-    *_named("install", "install -m 600 {} copy"),
-    *_named("wc", "wc < {}", stream=unfit("takes the width of its columns from stat")),
+    *_named("install", "install -m 600 {} copy", stream=WAITS),
+    *_named("wc", "wc < {}", stream=unfit("takes the width of its columns from the size of its standard input")),
     *_named("wc -c", "wc -c {}"),
     *_shell("wc -l", "wc -l {}"),
     *_shell("head", "head -n 5000 {}"),
@@ -206,8 +209,8 @@ _COREUTILS = [
     *_shell("split", "split -l 2500 {}"),
     *_named("split -n", "split -n 3 {}", stream=fails("takes the size from stat")),
     *_shell("csplit", "csplit -s {} 100 4000", both=False),
-    *_shell("sort", "sort -k 2 {}"),
-    *_named("sort -o", "sort -n -r -k 3 -o sorted {}"),
+    *_shell("sort", "sort -k 2 {}", stream=WAITS),
+    *_named("sort -o", "sort -n -r -k 3 -o sorted {}", stream=WAITS),
     *_shell("uniq", "uniq -w 3 -c {}"),
     *_shell("cut", "cut -d ' ' -f 2 {}"),
     Consumer(name="tr <", script="tr a-z A-Z", needs=("tr",), stdin=True),
@@ -224,11 +227,11 @@ _COREUTILS = [
     *_shell("od", "od -An -tx1 {}"),
     *_shell("shuf", 'shuf --random-source="$DATA/words.csv" {}'),
     *_shell("numfmt", "numfmt --field 3 --to=iec < {}", both=False),
-    *_named("stat", "stat -L -c %s {}", stream=SIZE),
-    *_named("truncate -r", "truncate -r {} hole", stream=SEEKS),
-    *_named("du", "du -L -b {}", stream=SIZE),
-    *_named("ls", "ls -L {}"),
-    *_named("readlink", 'test -n "$(readlink -e {})"; cat {}'),
+    *_named("stat", "stat -L -c %s {}", stream=WAITS),
+    *_named("truncate -r", "truncate -r {} hole", stream=WAITS),
+    *_named("du", "du -L -b {}", stream=WAITS),
+    *_named("ls", "ls -L {}", stream=WAITS),
+    *_named("readlink", 'test -n "$(readlink -e {})"; cat {}', stream=WAITS),
     *_named("timeout", "timeout 30 cat {}"),
     *_named("setsid", "setsid --wait cat {}"),
     *_named("env -i", "env -i cat {}", "env"),
@@ -239,36 +242,34 @@ _COREUTILS = [
 _TOOLS = [
     *_shell("grep", "grep -n word42 {}"),
     *_named("grep -r", "grep -rhc word42 {}", stream=STREAMS),
-    *_named("find", "find -L {} -type f -size +100k", stream=TYPE),
-    *_named("file", "file -L -b {}", stream=TYPE),
-    *_named("diff", 'diff {} "$DATA/words.csv" > differences || true', "diff"),
+    *_named("find", "find -L {} -type f -size +100k", stream=WAITS),
+    *_named("file", "file -L -b {}", stream=WAITS),
+    *_named("diff", 'diff {} "$DATA/words.csv" > differences || true', "diff", stream=WAITS),
     *_named("cmp", 'cmp {} "$DATA/words.txt" && echo same'),
-    *_named("patch", 'cp "$DATA/words.txt" copy; patch -s copy {}', "patch", data="patch"),
+    *_named("patch", 'cp "$DATA/words.txt" copy; patch -s copy {}', "patch", data="patch", stream=WAITS),
     *_named("xargs -a", "xargs -a {} -n 3000 echo"),
     Consumer(name="xargs <", script="xargs -n 3000 echo", needs=("xargs",), stdin=True),
-    *_named("tar c", "tar -h --mtime=@1 -cf - {} | tar -xOf -", "tar", stream=TYPE),
+    *_named("tar c", "tar -h --mtime=@1 -cf - {} | tar -xOf -", "tar", stream=WAITS),
     *_named("tar x", "tar -xf {}", data="tar"),
-    *_named("tar xz", "tar -xzf {}", "tar", "gzip", data="tar.gz"),
+    *_named("tar xz", "tar -xzf {}", "tar", "gzip", data="tar.gz", stream=WAITS),
     Consumer(name="tar x <", script="tar -xf -", needs=("tar",), data="tar", stdin=True),
     *_named("cpio", "cpio --quiet -i -F {}", data="cpio"),
     *_shell("gzip", "gzip -nc {}"),
     *_shell("gzip -d", "gzip -dc {}", data="gz"),
     *_named("zcat", "zcat {}", "zcat", "gzip", data="gz"),
-    *_shell("bzip2", "bzip2 -c {}"),
-    *_shell("bzip2 -d", "bzip2 -dc {}", data="bz2"),
+    *_shell("bzip2", "bzip2 -c {}", stream=WAITS),
+    *_shell("bzip2 -d", "bzip2 -dc {}", data="bz2", stream=WAITS),
     *_shell("xz", "xz -1 -c {}"),
     *_shell("xz -d", "xz -dc {}", data="xz"),
-    *_shell("zstd", "zstd -q -f -c {}", both=False, stream=unfit("writes the size of its input into its header")),
+    *_shell("zstd", "zstd -q -f -c {}", both=False, stream=WAITS),
     Consumer(name="zstd <", script="zstd -q -c", needs=("zstd",), stdin=True),
-    *_shell("zstd -d", "zstd -q -f -dc {}", data="zst"),
+    *_shell("zstd -d", "zstd -q -f -dc {}", data="zst", stream=WAITS),
     *_shell("lz4", "lz4 -q -c {}"),
-    *_shell("lz4 -d", "lz4 -q -dc {}", data="lz4"),
-    *_named(
-        "zip", "zip -q words.zip {}; unzip -p words.zip; rm words.zip", "zip", "unzip", stream=fails("refuses a FIFO")
-    ),
-    *_named("unzip", "unzip -q {}", data="zip", stream=SEEKS),
-    *_named("rsync", "rsync -L {} copy", stream=TYPE),
-    *_named("sqlite3", "sqlite3 {} 'select sum(id), max(word) from t'", data="sqlite", stream=TWICE),
+    *_shell("lz4 -d", "lz4 -q -dc {}", data="lz4", stream=WAITS),
+    *_named("zip", "zip -q words.zip {}; unzip -p words.zip; rm words.zip", "zip", "unzip", stream=WAITS),
+    *_named("unzip", "unzip -q {}", data="zip", stream=WAITS),
+    *_named("rsync", "rsync -L {} copy", stream=WAITS),
+    *_named("sqlite3", "sqlite3 {} 'select sum(id), max(word) from t'", data="sqlite", stream=WAITS),
     Consumer(
         name="sqlite3 <",
         script="{ cat; echo 'select sum(id) from t;'; } | sqlite3",
@@ -279,7 +280,7 @@ _TOOLS = [
     *_shell("openssl", "openssl dgst -sha256 {}"),
     *_named("git hash-object", "git hash-object --no-filters {}"),
     *_named("iconv", "iconv -f ascii -t utf-16 {}"),
-    *_named("strings", "strings -n 12 {}"),
+    *_named("strings", "strings -n 12 {}", stream=WAITS),
     *_named("curl", 'curl -s -S "file://$PWD/$IN"', "curl"),
 ]
 
@@ -308,14 +309,20 @@ _BIOLOGY = [
     ),
     *_named("bgzip", "bgzip -c {}", data="vcf"),
     *_named("bgzip -d", "bgzip -dc {}", data="vcf.gz"),
-    *_named("tabix -p", "cp {} copy.gz; tabix -p vcf copy.gz; tabix copy.gz chr1:500-900", "tabix", data="vcf.gz"),
+    *_named(
+        "tabix -p",
+        "cp {} copy.gz; tabix -p vcf copy.gz; tabix copy.gz chr1:500-900",
+        "tabix",
+        data="vcf.gz",
+        stream=WAITS,
+    ),
     *_named("tabix", "tabix -p vcf {}; tabix {} chr1:500-900", "tabix", data="vcf.gz", stream=TWICE),
     *_named(
         "hmmbuild",
         "hmmbuild --fast -n family family.hmm {} > /dev/null; grep -v DATE family.hmm; rm family.hmm",
         "hmmbuild",
         data="alignment",
-        stream=SEEKS,
+        stream=WAITS,
     ),
     *_named(
         "hmmsearch, profile",

@@ -25,6 +25,7 @@ Each producer is caught in the middle of its file. Behind a gate, the consumer i
 | word | meaning |
 |---|---|
 | equal | output, files and exit code are those of the run without us |
+| waits | equal, but the program asks by path for more than bytes, such as the size: it gets the whole file |
 | fails | the program itself says an error, and exits with it; nothing is committed |
 | stopped | `sfio-node` notices, ends the job (75) and says why; nothing is committed |
 | differs | the program succeeds with another result: do not declare this input `streamable` |

@@ -147,10 +147,10 @@ PRODUCERS: tuple[Producer, ...] = (
     ),
     _producer("gzip", "{} | gzip -n > out/words.gz", file="words.gz", then=_GUNZIP),
     _producer("gzip FILE", "{} > out/words; gzip -n out/words", "gzip", file="words.gz", then=_GUNZIP),
-    _producer("bzip2", "{} | bzip2 > out/words.bz2", file="words.bz2", then='bzip2 -dc "$IN"'),
+    _producer("bzip2", "{} | bzip2 > out/words.bz2", file="words.bz2", then='bzip2 -dc < "$IN"'),
     _producer("xz", "{} | xz -1 > out/words.xz", file="words.xz", then='xz -dc "$IN"'),
-    _producer("zstd", "{} | zstd -q -o out/words.zst", file="words.zst", then='zstd -q -f -dc "$IN"'),
-    _producer("lz4", "{} | lz4 -q - out/words.lz4", file="words.lz4", then='lz4 -q -dc "$IN"'),
+    _producer("zstd", "{} | zstd -q -o out/words.zst", file="words.zst", then='zstd -q -f -dc < "$IN"'),
+    _producer("lz4", "{} | lz4 -q - out/words.lz4", file="words.lz4", then='lz4 -q -dc < "$IN"'),
     _producer("tar", "{} > words; tar --mtime=@1 -cf out/words.tar words", file="words.tar", then='tar -xOf "$IN"'),
     # With the time of a file, not with that of the day, which two runs do not share.
     _producer(

@@ -10,6 +10,8 @@ class Outcome(Enum):
     """How a case ends, compared with the native run of the same programs."""
 
     EQUAL = "equal"
+    #: Equal, but the program asked by path for more than the bytes of its stream, and so got the whole file.
+    WAITS = "waits"
     #: The program itself fails, with a code other than 0; nothing is committed.
     FAILS = "fails"
     #: sfio-node ends the job (75) and says why; nothing is committed.
@@ -40,6 +42,7 @@ class Expectation:
 
 
 STREAMS = Expectation()
+WAITS = Expectation(Outcome.WAITS)
 
 
 def fails(because: str) -> Expectation:

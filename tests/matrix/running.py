@@ -248,7 +248,10 @@ class _Run:
             for path in fifos:  # what the program itself has made or moved
                 if path.parent != self.consume / "in":
                     path.unlink()
-            return Observation(Outcome.DIFFERS, f"{difference}; {said}") if difference else Observation(Outcome.EQUAL)
+            if difference:
+                return Observation(Outcome.DIFFERS, f"{difference}; {said}")
+            asked = any("waits for the whole file" in str(event["message"]) for event in consumer.named("warning"))
+            return Observation(Outcome.WAITS if asked else Outcome.EQUAL)
         committed = consumer.committed()
         if fifos or committed:
             return Observation(

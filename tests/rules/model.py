@@ -75,6 +75,20 @@ class Output:
         return any(rule.committed != "on_termination" for rule in self.rules)
 
 
+@dataclass(frozen=True)
+class Unmet:
+    """A rule for which a file waited to the end of a successful job, or that was promised more files.
+
+    :ivar found: how often it was closed: each file that waits, or all of a Directory (`""`); how many files are there
+    :ivar deps: those that were not met
+    """
+
+    output: Output
+    rule: Rule
+    found: dict[str, int] = field(default_factory=dict)
+    deps: tuple[str, ...] = ()
+
+
 @dataclass
 class Model:
     """The state of a job's outputs.
@@ -83,7 +97,7 @@ class Model:
     :ivar doubtful: closes by processes that died badly: only success makes them count
     :ivar committed, complete: (port, path) of files, ports
     :ivar closed: how often a close was to be told, by (port, path)
-    :ivar fewer: (port, promised, found) of what has to be warned of
+    :ivar unmet: what has to be warned of, in this order
     """
 
     outputs: tuple[Output, ...]
@@ -92,7 +106,7 @@ class Model:
     committed: set[tuple[str, str]] = field(default_factory=set)
     complete: set[str] = field(default_factory=set)
     closed: Counter[tuple[str, str]] = field(default_factory=Counter)
-    fewer: set[tuple[str, int, int]] = field(default_factory=set)
+    unmet: list[Unmet] = field(default_factory=list)
     _there: set[tuple[str, str]] = field(default_factory=set)  # committed, and not removed since
     _closes: Counter[tuple[str, int]] = field(default_factory=Counter)  # of all files under a rule of an output
     _met: set[str] = field(default_factory=set)  # dependencies
@@ -106,7 +120,7 @@ class Model:
             set(self.committed),
             set(self.complete),
             Counter(self.closed),
-            set(self.fewer),
+            list(self.unmet),
             set(self._there),
             Counter(self._closes),
             set(self._met),
@@ -152,14 +166,26 @@ class Model:
         """The job has ended with a success code."""
         for path in self.doubtful:
             self.close(path)
+        incomplete = [output for output in self.outputs if output.port not in self.complete]
+        rules = ((output, number) for output in incomplete for number in range(len(output.rules)))
+        self.unmet = [unmet for output, number in rules if (unmet := self._unmet(output, number)) is not None]
         for output in self.outputs:
-            own = [path for path in self.files if output.entry(path) is not None]
-            for rule in output.rules:
-                found = sum(output.rule(path) is rule for path in own)
-                if rule.n_files is not None and found < rule.n_files and output.port not in self.complete:
-                    self.fewer.add((output.port, rule.n_files, found))
-            self.committed |= {(output.port, path) for path in own}
+            self.committed |= {(output.port, path) for path in self.files if output.entry(path) is not None}
             self.complete.add(output.port)
+
+    def _unmet(self, output: Output, number: int) -> Unmet | None:
+        """What a rule of an output that is not complete waits for when the job has ended."""
+        rule = output.rules[number]
+        own = [path for path in self.files if output.entry(path) is not None and output.rule(path) is rule]
+        waiting = [path for path in own if (output.port, path) not in self.committed]
+        if rule.committed == "on_n_files":
+            return Unmet(output, rule, {"": len(own)}) if len(own) < (rule.n_files or 0) else None
+        if rule.committed == "on_close" and rule.closes > 1 and waiting:
+            is_whole = output.kind == "directory"
+            found = {"": self._closes[output.port, number]} if is_whole else {p: self.files[p] for p in waiting}
+            return Unmet(output, rule, found)
+        deps = tuple(dep for dep in rule.deps if dep not in self._met)
+        return Unmet(output, rule, deps=deps) if rule.committed == "on_file" and waiting and deps else None
 
     def _outputs_of(self, path: str) -> list[Output]:
         return [output for output in self.outputs if output.entry(path) is not None]

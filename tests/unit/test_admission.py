@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -12,6 +13,7 @@ from streamflow_io.hints import AutoConstraint, Bounds, StaticConstraint, Storag
 from streamflow_io.hints.models import Direction
 from streamflow_io.scheduling.admission import Admission
 from streamflow_io.scheduling.demand import Demand, Grant, Placement, Request
+from streamflow_io.scheduling.epochs import EpochEnded
 from streamflow_io.scheduling.observations import Observation
 
 SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=100, read=60)
@@ -73,8 +75,6 @@ def test_a_grant_says_what_is_used() -> None:
     )
     assert (second.job, second.allocated, second.running) == ("/write/2", 80.0, 2)
     assert driver.admission.waiting("/write") == 1
-    assert driver.admission.locations_of("/write/1") == ("n1",)
-    assert driver.admission.locations_of("/write/3") == ()
 
 
 @pytest.mark.parametrize(
@@ -324,6 +324,82 @@ def test_two_storages_on_the_same_locations_are_not_mixed_up() -> None:
     assert not driver.admission.stand_down("/compute/3", "n1", fast)
 
 
+# I/O tasks that lack something else
+
+
+def test_what_an_io_task_cannot_use_is_for_others() -> None:
+    driver = Driver(io_executors=1)
+    assert names(driver.submit(step("large", 100))) == ["/large/1"]
+    assert driver.submit(step("small", 60)) == []
+    # There is no memory for it.
+    driver.admission.give_back("/large/1", 0.0)
+    assert names(driver.admission.decide(0.0)) == ["/small/1"]
+    # Now there is: it waits for bandwidth, before all that come later.
+    assert not driver.admission.could_start("/large/1", "n1")
+    assert driver.submit(step("small", 60)) == []
+    assert driver.end("/small/1") == []
+    assert driver.admission.could_start("/large/1", "n1")
+    grant = driver.admission.start("/large/1", ["n1"], 0.0)
+    assert (grant.allocated, grant.running) == (100.0, 1)
+    assert names(driver.end("/large/1")) == ["/small/2"]
+
+
+def test_an_io_task_without_memory_keeps_nobody_out() -> None:
+    driver = Driver()
+    driver.submit(step("large", 100))
+    driver.admission.give_back("/large/1", 0.0)
+    assert len(driver.submit(step("small", 25), jobs=4)) == 4
+    assert not driver.admission.could_start("/large/1", "n1")
+    assert driver.admission.stand_down("/large/1", "n1")
+    assert names(driver.end("/small/1")) == []
+    assert names(driver.submit(step("small", 25))) == ["/small/5"]
+    assert driver.admission.release("/large/1", 0.0)
+
+
+def test_the_job_of_an_epoch_that_is_given_back_is_still_wanted() -> None:
+    driver = Driver(("n1", "n2"), io_executors=2)
+    single = AutoConstraint(Bounds(50, 50, 2))
+    grants = driver.submit(step("learns", single), jobs=4)
+    assert [(grant.job, grant.locations) for grant in grants] == [("/learns/1", ("n1",)), ("/learns/2", ("n1",))]
+    driver.admission.give_back("/learns/2", 0.0)
+    # The next one of its step takes its place in the epoch, and the epoch is the only one there.
+    assert places(driver.admission.decide(0.0)) == ["n1"]
+    assert not driver.admission.could_start("/learns/2", "n1")
+    assert names(driver.submit(step("plain"), preferred=("n1",))) == ["/plain/1"]
+    driver.end("/learns/1", "/learns/3", seconds=8.0)
+    (event,) = [told.event for told in driver.admission.drain() if isinstance(told.event, EpochEnded)]
+    assert (event.jobs, event.registered) == (2, True)
+    assert driver.admission.could_start("/learns/2", "n1")
+    driver.admission.start("/learns/2", ["n1"], 0.0)
+    driver.end("/learns/2")
+
+
+def test_who_is_kept_out_by_an_epoch_keeps_nothing_from_it() -> None:
+    driver = Driver(("n1",), io_executors=2)
+    driver.admission.set_locations("cloud", {"c1": 1.0})
+    assert len(driver.submit(step("early", AUTO, NFS))) == 1
+    driver.admission.give_back("/early/1", 0.0)
+    assert len(driver.submit(step("learns", AUTO, NFS, pools=("cloud",)), jobs=2)) == 2
+    driver.admission.give_back("/learns/2", 0.0)
+    assert driver.end("/learns/1") == []
+    # There is memory again: the epoch has the storage for itself until it is over.
+    assert not driver.admission.could_start("/early/1", "n1")
+    assert driver.admission.could_start("/learns/2", "c1")
+    driver.admission.start("/learns/2", ["c1"], 0.0)
+    driver.end("/learns/2")
+    driver.admission.release("/early/1", 0.0)
+
+
+def test_two_steps_learn_one_after_the_other_on_a_storage_of_different_locations() -> None:
+    driver = Driver(("n1",), io_executors=2)
+    driver.admission.set_locations("cloud", {"c1": 1.0})
+    single = AutoConstraint(Bounds(50, 50, 2))
+    assert len(driver.submit(step("a", single, NFS), jobs=2)) == 2
+    assert driver.submit(step("b", single, NFS, pools=("cloud",)), jobs=2) == []
+    assert driver.end("/a/1") == []
+    assert len(driver.end("/a/2")) == 2
+
+
 # Learning
 
 AUTO = AutoConstraint()
@@ -345,7 +421,7 @@ def test_others_wait_while_an_epoch_is_full() -> None:
 def test_an_epoch_waits_until_it_is_alone_and_elsewhere_all_goes_on() -> None:
     driver = Driver(("n1", "n2"))
     driver.submit(step("plain"), jobs=2)
-    assert driver.submit(step("learns", AUTO), jobs=4) == []
+    assert driver.submit(step("learns", AutoConstraint(Bounds(25, 25, 2))), jobs=8) == []
     (other,) = driver.submit(step("plain"))
     assert [grant.locations for grant in driver.end("/plain/1")] == [("n1",)] * 4
     assert other.locations == ("n2",)
@@ -367,8 +443,9 @@ def test_two_steps_learn_one_after_the_other_on_one_location() -> None:
 
 def test_two_steps_learn_at_once_on_two_locations() -> None:
     driver = Driver(("n1", "n2"))
-    assert set(places(driver.submit(step("a", SHORT), jobs=2))) == {"n1"}
-    assert set(places(driver.submit(step("b", SHORT), jobs=2))) == {"n2"}
+    short = AutoConstraint(Bounds(50, 50, 2))
+    assert places(driver.submit(step("a", short), jobs=4)) == ["n1"] * 2
+    assert places(driver.submit(step("b", short), jobs=4)) == ["n2"] * 2
 
 
 def test_an_epoch_is_not_held_back_by_who_waits_for_its_location() -> None:
@@ -376,18 +453,19 @@ def test_an_epoch_is_not_held_back_by_who_waits_for_its_location() -> None:
     driver.submit(step("plain"), jobs=2)
     assert places(driver.submit(step("learns", SHORT))) == ["n1"]
     assert driver.submit(step("wide", locations=2)) == []
-    # Now the epoch is full, and waits until it is alone; what came before it waits for its end.
+    # Now both epochs are full, and each waits until it is alone; what came before them waits for their end.
     assert driver.submit(step("learns", SHORT), jobs=3) == []
     assert driver.end("/plain/1") == []
-    # It began alone, and does not count.
-    assert names(driver.end("/learns/1")) == ["/learns/2", "/learns/3"]
-    assert names(driver.end("/learns/2", "/learns/3", seconds=4.0)) == ["/learns/4"]
-    assert names(driver.end("/learns/4")) == ["/wide/1"]
+    # It began when it was not alone, and does not count.
+    assert names(driver.end("/learns/1")) == ["/learns/2"]
+    assert names(driver.end("/plain/2")) == ["/learns/3", "/learns/4"]
+    assert driver.end("/learns/2", seconds=4.0) == []
+    assert names(driver.end("/learns/3", "/learns/4", seconds=4.0)) == ["/wide/1"]
 
 
 def test_nobody_is_placed_where_an_epoch_is_full() -> None:
     driver = Driver(("n1", "n2"), io_executors=4)
-    assert set(places(driver.submit(step("learns", SHORT), jobs=2))) == {"n1"}
+    assert places(driver.submit(step("learns", AutoConstraint(Bounds(50, 50, 2))), jobs=4)) == ["n1"] * 2
     assert places(driver.submit(step("plain"), jobs=3, preferred=("n1",))) == ["n2"] * 3
 
 
@@ -398,17 +476,89 @@ def test_a_step_learns_where_the_fewest_run() -> None:
     assert places(driver.admission.decide(0.0)) == ["n2"]
 
 
-def test_a_step_moves_on_when_another_one_learns_where_it_was() -> None:
+def test_a_step_learns_elsewhere_when_another_one_learns_where_it_was() -> None:
     driver = Driver(("n1", "n2"))
     for name in ("a", "b"):
         assert places(driver.submit(step(name, SHORT), preferred=("n1",))) == ["n1"]
-    for name in ("a", "b"):
-        assert driver.submit(step(name, SHORT), jobs=2) == []
-    # The first to be full has the location, once all that began before have ended.
-    for ended, location in (("b", "n2"), ("a", "n1")):
-        grants = driver.end(f"/{ended}/1")
-        expected = [(f"/{ended}/{number}", location) for number in (2, 3)]
-        assert [(grant.job, grant.locations[0]) for grant in grants] == expected
+    grants = driver.submit(step("a", SHORT), jobs=2)
+    assert [(grant.job, grant.locations[0]) for grant in grants] == [("/a/2", "n2"), ("/a/3", "n2")]
+    # The other one has its location once all that began before have ended.
+    assert driver.submit(step("b", SHORT), jobs=2) == []
+    assert driver.end("/a/1") == []
+    grants = driver.end("/b/1")
+    assert [(grant.job, grant.locations[0]) for grant in grants] == [("/b/2", "n1"), ("/b/3", "n1")]
+
+
+@pytest.mark.parametrize("jobs", [100, 700])
+def test_as_long_as_all_fit_at_once_jobs_go_to_all_locations(jobs: int) -> None:
+    driver = Driver([f"n{number}" for number in range(12)], io_executors=60)
+    grants = driver.submit(step("learns", AUTO), jobs=jobs)
+    assert len(grants) == jobs
+    assert set(Counter(places(grants)).values()) == {jobs // 12, jobs // 12 + 1}
+
+
+def test_epochs_of_several_constraints_are_on_at_the_same_time() -> None:
+    locations = [f"n{number}" for number in range(12)]
+    driver = Driver(locations, io_executors=8)
+    driver.admission.submit(Request("/learns/0", step("learns", AUTO)), 0.0, ready=100)
+    grants = driver.admission.decide(0.0) + driver.submit(step("learns", AUTO), jobs=100)
+    by_location = {where: [grant for grant in grants if grant.locations[0] == where] for where in locations}
+    # 8, 4, 2 and 1 at once; what is known before the first of them has ended is waited for.
+    found = [(len(jobs), {grant.constraint for grant in jobs}) for jobs in by_location.values() if jobs]
+    assert found == [(8, {12.5}), (4, {25.0}), (2, {50.0}), (1, {100.0})]
+    # One of them has ended: what is left goes where no epoch is, by what is known.
+    (last,) = by_location["n3"]
+    further = driver.end(last.job)
+    assert {grant.constraint for grant in further} == {100.0}
+    assert set(places(further)) == set(locations) - {"n0", "n1", "n2"}
+
+
+def test_an_epoch_on_a_shared_storage_has_the_executors_of_all_locations() -> None:
+    locations = [f"n{number}" for number in range(12)]
+    driver = Driver(locations, io_executors=16)
+    elsewhere, near = step("elsewhere", 10, NFS, pools=("cloud",)), step("near")
+    driver.admission.set_locations("cloud", {"c1": 1.0})
+    assert len(driver.submit(elsewhere)) == 1
+    assert driver.submit(step("learns", AUTO, NFS), jobs=300) == []
+    # Nobody else uses the storage meanwhile, from wherever, nor the locations.
+    assert driver.submit(elsewhere) == []
+    assert driver.submit(near) == []
+    grants = driver.end("/elsewhere/1")
+    assert Counter(places(grants)) == dict.fromkeys(locations, 16)
+    assert all(grant.constraint == pytest.approx(100 / 192, abs=1e-6) for grant in grants)
+    assert len(driver.end(*names(grants), seconds=8.0)) == 96
+
+
+def test_the_executors_of_locations_in_several_pools_count_once() -> None:
+    driver = Driver(("n1", "n2"), io_executors=4)
+    driver.admission.set_locations("more", {"n2": 1.0, "n3": 1.0})
+    grants = driver.submit(step("learns", AUTO, NFS, pools=("hpc", "more")), jobs=20)
+    assert Counter(places(grants)) == {"n1": 4, "n2": 4, "n3": 4}
+
+
+def test_steps_with_the_same_tool_learn_together() -> None:
+    driver = Driver(io_executors=4)
+    one, other, foreign = (replace(step(name, AUTO), tool=tool) for name, tool in (("a", "x"), ("b", "x"), ("c", "y")))
+    assert names(driver.submit(one, jobs=2)) == ["/a/1", "/a/2"]
+    assert names(driver.submit(foreign)) == ["/c/1"]
+    # With the other step there are enough; those that run do not count.
+    assert driver.submit(other, jobs=8) == []
+    first = driver.end("/a/1", "/a/2", "/c/1")
+    assert names(first) == ["/b/1", "/b/2", "/b/3", "/b/4"]
+    second = driver.end(*names(first), seconds=8.0)
+    assert [(grant.job, grant.constraint) for grant in second] == [("/b/5", 50.0), ("/b/6", 50.0)]
+    assert {event.step for event in driver.admission.drain()} == {"/a", "/c"}
+
+
+def test_a_step_with_no_more_jobs_does_not_end_the_epoch_of_another_one() -> None:
+    driver = Driver(io_executors=4)
+    one, other = (replace(step(name, AUTO), tool="x") for name in ("a", "b"))
+    driver.submit(one)
+    driver.submit(other)
+    driver.admission.release("/a/1", 1.0, Observation(1.0), no_more=True)
+    assert not [event for event in driver.admission.drain() if isinstance(event.event, EpochEnded)]
+    driver.admission.release("/b/1", 1.0, Observation(1.0), no_more=True)
+    assert [event.event.jobs for event in driver.admission.drain() if isinstance(event.event, EpochEnded)] == [2]
 
 
 @pytest.mark.parametrize("io_task", [True, False])
@@ -416,11 +566,11 @@ def test_jobs_on_two_locations_learn_where_they_run(io_task: bool) -> None:
     driver = Driver(("n1", "n2"), io_executors=2)
     demand = step("wide", SHORT, io_task=io_task, locations=2)
     for number in range(1, 6):
-        driver.submit(demand)
+        grants = driver.submit(demand)
         if not io_task:
             assert all(driver.admission.could_start(f"/wide/{number}", location) for location in ("n1", "n2"))
-            driver.admission.start(f"/wide/{number}", ["n1", "n2"], 0.0)
-        assert driver.admission.locations_of(f"/wide/{number}") == ("n1", "n2")
+            grants = [driver.admission.start(f"/wide/{number}", ["n1", "n2"], 0.0)]
+        assert [grant.locations for grant in grants] == [("n1", "n2")]
         driver.end(f"/wide/{number}")
 
 
@@ -436,10 +586,20 @@ def test_a_step_whose_further_jobs_do_not_come_keeps_nobody_out() -> None:
     assert names(driver.admission.decide(0.0)) == ["/plain/2"]
 
 
-def test_the_active_learning_location_may_disappear() -> None:
+def test_the_location_of_an_epoch_may_disappear() -> None:
     driver = Driver(("n1", "n2"))
-    assert set(places(driver.submit(step("learns", SHORT), jobs=4))) == {"n1"}
+    assert places(driver.submit(step("learns", SHORT), jobs=5)) == ["n1", "n1", "n2"]
     driver.admission.set_locations("hpc", {"n2": 1.0})
     driver.admission.release("/learns/1", 0.0)
     driver.admission.release("/learns/2", 0.0)
-    assert set(places(driver.admission.decide(0.0))) == {"n2"}
+    assert driver.admission.decide(0.0) == []
+    # The first epoch had nothing but failures, and is repeated where there is a location.
+    assert places(driver.end("/learns/3")) == ["n2", "n2"]
+
+
+def test_a_location_that_appears_during_an_epoch_on_a_shared_storage_is_used_and_kept_free() -> None:
+    driver = Driver(("n1", "n2"), io_executors=2)
+    assert len(driver.submit(step("learns", AUTO, NFS), jobs=20)) == 4
+    driver.admission.set_locations("hpc", {"n1": 1.0, "n2": 1.0, "n3": 1.0})
+    assert driver.submit(step("plain")) == []
+    assert len(driver.end(*(f"/learns/{number}" for number in range(1, 5)), seconds=8.0)) == 2

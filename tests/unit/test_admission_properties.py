@@ -14,8 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from streamflow_io.hints import AutoConstraint, Bounds, StaticConstraint, StorageBW, StorageConfig
 from streamflow_io.scheduling.admission import Admission
 from streamflow_io.scheduling.demand import Demand, Grant, Placement, Request
+from streamflow_io.scheduling.epochs import Epoch
 from streamflow_io.scheduling.learner import Learner
-from streamflow_io.scheduling.learners import make_learner
+from streamflow_io.scheduling.learners import Subject, make_learner
 from streamflow_io.scheduling.observations import Observation
 from streamflow_io.scheduling.storages import ONE_WAY
 
@@ -56,18 +57,22 @@ def demands(draw: st.DrawFn, first: st.SearchStrategy[StorageBW], rest: st.Searc
 
 @dataclass
 class Job:
-    """:ivar asked: where it waits for bandwidth, if it is no I/O task; :ivar alone: started in a full epoch"""
+    """:ivar asked: where it waits for bandwidth, if it asks
+    :ivar asks: no I/O task, or one that could not use what it was granted
+    :ivar alone: the full epoch in which it started
+    """
 
     name: str
     demand: Demand
     arrival: int
     grant: Grant | None = None
     asked: list[str] = field(default_factory=list)
-    alone: bool = False
+    asks: bool = False
+    alone: Epoch | None = None
 
     @property
     def waits(self) -> bool:
-        return self.grant is None and (self.demand.io_task or bool(self.asked))
+        return self.grant is None and (not self.asks or bool(self.asked))
 
 
 class AdmissionMachine(RuleBasedStateMachine):
@@ -80,7 +85,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     def begin(self, data: st.DataObject, io_executors: int | None) -> None:
         self.demands = data.draw(demands(self.first, self.rest))
         self.executors = io_executors or int(4 * CORES)
-        self.learners: list[tuple[str, Placement, Learner]] = []
+        self.learners: list[tuple[Subject, Learner]] = []
         self.pools = {pool: list(locations) for pool, locations in POOLS.items()}
         self.admission = Admission(io_executors, self.make_learner)
         for pool in self.pools:
@@ -92,9 +97,9 @@ class AdmissionMachine(RuleBasedStateMachine):
         self.closed: set[str] = set()
         self.ready: Counter[str] = Counter()
 
-    def make_learner(self, demand: Demand, placement: Placement, executors: int) -> Learner:
-        learner = make_learner(demand, placement, executors)
-        self.learners.append((demand.step, placement, learner))
+    def make_learner(self, subject: Subject, executors: int) -> Learner:
+        learner = make_learner(subject, executors)
+        self.learners.append((subject, learner))
         return learner
 
     def tell_locations(self, pool: str) -> None:
@@ -117,7 +122,7 @@ class AdmissionMachine(RuleBasedStateMachine):
 
     def arrive(self, demand: Demand, preferred: tuple[str, ...] = ()) -> None:
         self.arrivals += 1
-        job = Job(f"{demand.step}/{self.arrivals}", demand, self.arrivals)
+        job = Job(f"{demand.step}/{self.arrivals}", demand, self.arrivals, asks=not demand.io_task)
         self.jobs[job.name] = job
         self.admission.submit(Request(job.name, demand, preferred), self.now, self.ready[demand.step])
         with pytest.raises(ValueError, match=job.name):
@@ -139,7 +144,7 @@ class AdmissionMachine(RuleBasedStateMachine):
             if not answer and location not in job.asked:
                 job.asked.append(location)
         if start and all(answers):
-            self.granted(self.admission.start(job.name, locations, self.now), alone=False)
+            self.granted(self.admission.start(job.name, locations, self.now))
             assert set(job.grant.locations if job.grant else ()) == set(locations)
             self.follow(job.demand)
         self.settle()
@@ -152,6 +157,15 @@ class AdmissionMachine(RuleBasedStateMachine):
         was_last = job.asked == [location]
         assert self.admission.stand_down(job.name, location) == was_last
         job.asked = [other for other in job.asked if other != location]
+        self.settle()
+
+    @precondition(lambda self: any(not job.asks for job in self.running()))
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        """There is no memory for an I/O task where it was granted to start."""
+        job = data.draw(st.sampled_from([job for job in self.running() if not job.asks]))
+        self.admission.give_back(job.name, self.now)
+        job.grant, job.alone, job.asks = None, None, True
         self.settle()
 
     @precondition(lambda self: self.running())
@@ -206,12 +220,9 @@ class AdmissionMachine(RuleBasedStateMachine):
 
     def decide(self) -> list[Grant]:
         self.now += 1
-        exclusive = self.exclusive()
-        grants = self.admission.decide(self.now)
-        exclusive &= self.exclusive()
-        for grant in grants:
+        for grant in (grants := self.admission.decide(self.now)):
             self.check_order(grant)
-            self.granted(grant, alone=(grant.step, grant.placement) in exclusive)
+            self.granted(grant)
         self.admission.drain()
         return grants
 
@@ -221,7 +232,7 @@ class AdmissionMachine(RuleBasedStateMachine):
             self.ready[demand.step] -= 1
             self.arrive(demand)
 
-    def granted(self, grant: Grant, alone: bool) -> None:
+    def granted(self, grant: Grant) -> None:
         job = self.jobs[grant.job]
         demand = job.demand
         assert job.grant is None
@@ -230,7 +241,9 @@ class AdmissionMachine(RuleBasedStateMachine):
         assert set(grant.locations) <= set(self.pools[grant.placement.pool])
         if isinstance(demand.constraint, StaticConstraint) and grant.placement.storage is not None:
             assert grant.constraint == demand.constraint.value
-        job.grant, job.alone = grant, alone and demand.io_task and demand.locations == 1
+        job.grant, place = grant, self.admission._jobs[grant.job].place
+        if demand.io_task and demand.locations == 1 and place is not None and place.turn is not None:
+            job.alone = place.turn.epoch if place.turn.is_alone else None
         assert grant.running == self.io_tasks()[grant.locations[0]]
         if grant.constraint is not None:
             used = self.used()
@@ -255,9 +268,14 @@ class AdmissionMachine(RuleBasedStateMachine):
     @invariant()
     def full_epochs_are_undisturbed(self) -> None:
         for member in self.running():
-            if member.alone and member.grant is not None:
-                there = [job for job in self.running() if job.demand.io_task and at(job, member.grant.locations[0])]
-                assert {job.demand.step for job in there} == {member.demand.step}
+            if member.alone is None or member.grant is None:
+                continue
+            epoch, storage = member.alone, member.grant.placement.storage
+            assert storage is not None
+            for other in self.running():
+                if other.demand.io_task and other.grant is not None and other.alone is not epoch:
+                    assert not set(other.grant.locations) & set(member.grant.locations)
+                    assert storage.scope == "node" or other.grant.placement.storage != storage
 
     def teardown(self) -> None:
         """Whatever ran has ended: then somebody starts, until nobody is left; and then all is as in the beginning."""
@@ -274,7 +292,7 @@ class AdmissionMachine(RuleBasedStateMachine):
                     if job.grant is None:
                         self.try_to_start(job, locations)
             assert self.running() or (self.arrivals, len(self.jobs)) != before
-        assert all(learner.outstanding == 0 and not learner.is_exclusive for _, _, learner in self.learners)
+        assert all(learner.outstanding == 0 and not learner.is_exclusive for _, learner in self.learners)
         assert all(self.admission.waiting(demand.step) == 0 for demand in self.demands)
         fresh = Admission(self.executors)
         for pool, locations in self.pools.items():
@@ -295,16 +313,13 @@ class AdmissionMachine(RuleBasedStateMachine):
         return [job for job in self.jobs.values() if job.grant is not None]
 
     def compute(self) -> list[Job]:
-        return [job for job in self.jobs.values() if job.grant is None and not job.demand.io_task]
+        return [job for job in self.jobs.values() if job.grant is None and job.asks]
 
     def places(self, job: Job) -> Iterator[list[str]]:
         for placement in job.demand.placements:
             locations = self.pools[placement.pool]
             for index in range(len(locations) - job.demand.locations + 1):
                 yield locations[index : index + job.demand.locations]
-
-    def exclusive(self) -> set[tuple[str, Placement]]:
-        return {(step, placement) for step, placement, learner in self.learners if learner.is_exclusive}
 
     def io_tasks(self) -> Counter[str]:
         tasks = [job.grant for job in self.running() if job.demand.io_task and job.grant is not None]
@@ -364,7 +379,7 @@ class StaticAdmissionMachine(AdmissionMachine):
             return False
         assert isinstance(constraint, StaticConstraint)
         storage, used, tasks = placement.storage, self.used(), self.io_tasks()
-        if job.demand.io_task:
+        if not job.asks:
             locations = [name for name in self.pools[placement.pool] if tasks.get(name, 0) < self.executors]
         else:
             locations = [name for name in job.asked if name in self.pools[placement.pool]]

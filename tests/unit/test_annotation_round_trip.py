@@ -7,7 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.coordination import Configuration, CoordinatedFile, configure, plan_edges
@@ -93,16 +93,16 @@ def valid(rules: dict[str, tuple[StreamingRule, ...]]) -> bool:
 
 
 def without_repetitions(configuration: Configuration) -> list[CoordinatedFile]:
-    """The files of a configuration, without those for which a glob says the same: as in CAPIO, `*` matches a slash."""
+    """The files of a configuration, without those for which a glob says the same: as in CAPIO, `*` matches a slash.
 
-    def rule(file: CoordinatedFile) -> CoordinatedFile:
-        return replace(file, path="", file_deps=tuple(sorted(file.file_deps)))
-
+    All `file_deps` are waited for, in whatever order.
+    """
+    files = [replace(file, file_deps=tuple(sorted(file.file_deps))) for file in configuration.files]
     return [
         file
-        for file in configuration.files
+        for file in files
         if not any(
-            fnmatchcase(file.path, one.path) and rule(one) == rule(file) and one != file for one in configuration.files
+            fnmatchcase(file.path, one.path) and replace(one, path=file.path) == file and one != file for one in files
         )
     ]
 
@@ -119,8 +119,18 @@ def by_port(annotation: Annotation) -> dict[str, tuple[StreamingRule, ...]]:
     return found
 
 
+def on_file(files: str, *deps: str) -> StreamingRule:
+    fields = {"port": "tables", "files": (files,), "committed": "on_file", "fileDeps": deps}
+    return StreamingRule.model_validate(fields)
+
+
+CLOSED = StreamingRule.model_validate({"port": "tables", "committed": "on_close"})
+IN_TWO_ORDERS = {"tables": (CLOSED, on_file("out/a*.tsv", "log", "index"), on_file("out/b.tsv", "index", "log"))}
+
+
 @settings(deadline=None, max_examples=50)
 @given(hints().filter(valid), JOBS, st.booleans())
+@example(IN_TWO_ORDERS, KnownJobs(), True)
 def test_the_configuration_is_the_same_again(
     given_hints: dict[str, tuple[StreamingRule, ...]], jobs: KnownJobs, streamable: bool
 ) -> None:

@@ -16,7 +16,7 @@ from benchmarks.simulated_work import Size
 from benchmarks.simulation import Simulation, figures
 from benchmarks.workload import Workload
 
-SMALL, EIGHT_TIMES = Size(2, 240), Size(16, 1920)
+SMALL, EIGHT_TIMES = Size(4, 480), Size(32, 3840)
 
 
 def simulated(size: Size, sampled: int = 7) -> Simulation:
@@ -39,7 +39,7 @@ def test_every_job_runs(small: Simulation) -> None:
 
 def test_equal_runs_decide_the_same(small: Simulation) -> None:
     assert simulated(SMALL, sampled=100).digest == small.digest
-    assert simulated(Size(3, 240)).digest != small.digest
+    assert simulated(Size(3, 480)).digest != small.digest
 
 
 def test_a_decision_takes_no_more_calls_at_eight_times_the_size(small: Simulation) -> None:

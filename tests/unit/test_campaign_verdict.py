@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.campaign.cases import FAULTS, SPAN, choose
+from tests.campaign.cases import HOST_FAULTS, LOCAL_FAULTS, OUTAGES, SPAN, choose
 from tests.campaign.verdict import clear_error, judge
-from tests.campaign.workloads import WORKLOADS, plain_steps
+from tests.campaign.workloads import WORKLOADS, make, plain_steps, random_name
 from tests.cwl import Run
 
 ERROR = "2026-01-01 10:00:00.000 ERROR    FAILED Job /make/0 with error:\n\tcat: write error: No space left on device\n"
@@ -24,10 +25,25 @@ def test_a_seed_and_a_number_say_everything() -> None:
     cases = [choose(7, number, names) for number in range(300)]
     assert cases == [choose(7, number, names) for number in range(300)]
     assert cases != [choose(8, number, names) for number in range(300)]
-    assert Counter(case.fault for case in cases).keys() == set(FAULTS)
-    assert len({(case.workload, case.fault) for case in cases}) == len(names) * len(FAULTS)
+    assert Counter(case.fault for case in cases).keys() == set(LOCAL_FAULTS)
+    assert len({(case.workload, case.fault) for case in cases}) == len(names) * len(LOCAL_FAULTS)
     assert all(0 <= case.delay <= SPAN for case in cases)
     assert {case.retries for case in cases} == {True, False}
+
+
+def test_what_stands_still_goes_on() -> None:
+    cases = [choose(7, number, ["gate"], [*LOCAL_FAULTS, *HOST_FAULTS]) for number in range(300)]
+    assert {case.relief for case in cases if case.fault.kind == "network"} == set(OUTAGES)
+    assert all(case.relief for case in cases if case.fault.kind in ("STOP", "frozen", "stuck"))
+    assert {case.jump < 0 for case in cases} == {True, False}
+
+
+def test_random_workflows_are_workloads(tmp_path: Path) -> None:
+    document, job = make(random_name(7, 3), tmp_path / "files")
+    assert job.keys() == document["inputs"].keys() - {"trace"}
+    # Victims are found by these.
+    assert all("CAMPAIGN_PRODUCER" in str(step["run"]) for step in document["steps"].values())
+    assert plain_steps(document) <= document["steps"].keys()
 
 
 def violations(run: Run, *, struck: bool = True, driver: bool = False, left: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from streamflow_io.coordination import (
     Step,
     StreamEdge,
     find_gangs,
+    name_edges,
     plan_edges,
 )
 from streamflow_io.hints import StreamingRule
@@ -189,12 +191,52 @@ def test_a_list_that_is_zipped_with_another_goes_as_a_whole() -> None:
     zipped = Hop("/b/in-scatter", "in", HopKind.SCATTER, widths=2)
     edge = plan(output(rule("on_close"), kind=OutputKind.FILES), zipped, consumer=NOT_STREAMABLE)
     assert (edge.by_element, edge.delivery) == (False, Delivery.COMMIT)
+    assert "/b pairs them with those of another list" in (edge.fallback or "")
 
 
 @pytest.mark.parametrize("committed", ["on_termination", "on_close"])
 def test_outputs_of_a_scatter_go_to_the_next_in_their_order(committed: str) -> None:
     edge = plan(output(rule(committed)), GATHER, SCATTER, consumer=NOT_STREAMABLE)
     assert (edge.by_element, edge.reordered, edge.fallback) == (True, False, None)
+
+
+CROSSED = replace(GATHER, widths=2)
+MERGE = Hop("/b/in-combinator", "a/out", HopKind.LINK_MERGE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "hops", "reason"),
+    [
+        (OutputKind.FILES, (replace(SCATTER, obstacle="flat_crossproduct needs the whole list"),), "flat_crossproduct"),
+        (OutputKind.FILES, (MERGE, SCATTER), "/b/in-combinator lies between the list and the scatter"),
+        (OutputKind.FILE, (MERGE, SCATTER), "/b/in-combinator lies between the list and the scatter"),
+        (OutputKind.FILE, (GATHER, MERGE, SCATTER), "/b/in-combinator lies between the list and the scatter"),
+        (OutputKind.FILE, (GATHER, GATHER, SCATTER), "scatters are nested"),
+        (OutputKind.FILE, (CROSSED, SCATTER), "a flat_crossproduct made the list"),
+    ],
+)
+@pytest.mark.parametrize("start", ["commit", "producer"])
+def test_why_elements_go_on_together(kind: OutputKind, hops: tuple[Hop, ...], reason: str, start: str) -> None:
+    edge = plan(output(rule("on_close", start=start), kind=kind), *hops, consumer=NOT_STREAMABLE)
+    assert (edge.delivery, edge.by_element) == (Delivery.COMMIT, False)
+    assert reason in (edge.fallback or "")
+
+
+def test_a_list_of_each_job_is_an_element_and_its_files_are_none() -> None:
+    edge = plan(output(rule("on_close"), kind=OutputKind.FILES), GATHER, SCATTER, consumer=NOT_STREAMABLE)
+    assert (edge.by_element, edge.reordered, edge.fallback) == (True, False, None)
+    edge = plan(output(rule("on_close", start="producer"), kind=OutputKind.FILES), GATHER, SCATTER)
+    assert (edge.delivery, edge.by_element) == (Delivery.COMMIT, True)
+    assert "/a/out is a File[]" in (edge.fallback or "")
+
+
+def test_elements_in_commit_order_stay_so_where_they_fall_back() -> None:
+    first = Route(output(rule("on_close"), kind=OutputKind.FILES), (SCATTER,), NOT_STREAMABLE)
+    made = Output("/b", "out", OutputKind.FILE, (rule("on_close", "no_update"),))
+    hops = (replace(GATHER, step="/b/out-gather"), replace(SCATTER, step="/c/in-scatter"))
+    both = [Input("/c/x", "in", streamable=True), Input("/c/y", "in")]
+    _, *edges = plan_edges([first, *(Route(made, hops, consumer) for consumer in both)])
+    assert [(edge.delivery, edge.reordered) for edge in edges] == [(Delivery.COMMIT, True)] * 2
 
 
 def test_what_is_in_commit_order_is_not_zipped_further_down() -> None:
@@ -205,7 +247,7 @@ def test_what_is_in_commit_order_is_not_zipped_further_down() -> None:
         scatter = Hop("/c/in-scatter", "in", HopKind.SCATTER, widths=widths)
         _, edge = plan_edges([first, Route(made, (gather, scatter), Input("/c", "in"))])
         assert (edge.by_element, edge.reordered) == (by_element, by_element)
-        assert (edge.fallback is None) == by_element
+        assert (edge.delivery, edge.fallback is None) == (Delivery.COMMIT, by_element)
 
 
 def test_bytes_do_not_pass_a_hop_that_also_feeds_what_cannot_stream() -> None:
@@ -220,6 +262,41 @@ def test_a_gather_serves_both() -> None:
     made = output(rule("on_close", "no_update"))
     edges = plan_edges([Route(made, (GATHER,), STREAMABLE), Route(made, (GATHER,), None)])
     assert [edge.delivery for edge in edges] == [Delivery.STREAM]
+
+
+NAME = Hop("/b/name-value-from-transformer", "in", HopKind.VALUE_FROM, by_name=True)
+
+
+def test_a_name_goes_with_its_file() -> None:
+    """To the same step, and wherever one token serves both."""
+    made = output(rule("on_close", "no_update"))
+    inner = Hop("/sub/in-token-transformer", "in", HopKind.SUBWORKFLOW)
+    edges = plan_edges([Route(made, (), STREAMABLE), Route(made, (inner,), Input("/sub/c", "in", streamable=True))])
+    own, below, other = (
+        Route(made, hops, consumer)
+        for hops, consumer in (
+            ((NAME,), Input("/b", "name")),
+            ((inner, NAME), Input("/sub/d", "name")),
+            ((replace(NAME, step="/e/name-value-from-transformer"),), Input("/e", "name")),
+        )
+    )
+    names = {edge.route: edge.delivery for edge in name_edges([other, below, own], edges)}
+    assert names == {own: Delivery.STREAM, below: Delivery.STREAM, other: Delivery.COMMIT}
+    # What comes with it through one more hop comes with it, too.
+    shared = Route(made, (NAME,), Input("/f", "name"))
+    assert {edge.delivery for edge in name_edges([shared, own], edges)} == {Delivery.STREAM}
+    plain = plan_edges([Route(output(rule()), (), STREAMABLE)])
+    assert all(edge.is_plain for edge in name_edges([replace(own, output=output(rule()))], plain))
+
+
+def test_a_file_is_not_early_where_its_step_waits_for_what_is_computed_of_it() -> None:
+    made = output(rule("on_close", "no_update"))
+    size = Route(made, (replace(NAME, by_name=False),), Input("/b", "size"))
+    edge, computed = plan_edges([Route(made, (), STREAMABLE), size])
+    assert (edge.delivery, computed.delivery) == (Delivery.COMMIT, Delivery.COMMIT)
+    assert edge.fallback == "/b/size is computed from it by valueFrom, which uses more than its name"
+    edge, _ = plan_edges([Route(made, (), Input("/c", "in", streamable=True)), size])
+    assert edge.delivery is Delivery.STREAM
 
 
 rules = st.builds(

@@ -210,6 +210,7 @@ def test_outputs_with_one_path_are_complete_when_both_are() -> None:
         ((GATHER,), "0.1.0", ["0.1.0", "0.1.1"]),
         ((GATHER, SCATTER), "0.1.0", ["0.1.0"]),
         ((GATHER, GATHER), "0.1.0", ["0.0.0", "0.0.1", "0.1.0", "0.1.1"]),
+        ((replace(GATHER, widths=2), SCATTER), "0.1.0", ["0.0.0", "0.0.1", "0.1.0", "0.1.1"]),
         ((SCATTER,), "0.1", ["0.1.0", "0.1.1"]),
         ((), "0.1", ["0.1.0", "0.1.1"]),
         ((replace(SCATTER, obstacle="flat_crossproduct needs the whole list"),), "0.1", ["0.0.0", "0.0.1", "0.1.0"]),

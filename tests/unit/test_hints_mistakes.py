@@ -12,7 +12,7 @@ from streamflow_io.hints import HintError, HintErrors, read_annotations, read_sc
 from streamflow_io.hints.files import check_annotations_file, scheduler_config_source
 
 CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming"
-COMMITTED = "on_termination, on_close, on_close:N with N >= 1, on_file, on_n_files"
+COMMITTED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
 BANDWIDTH = "a number of MB/s above 0, auto, or auto(min,max,delta) with 0 < min <= max and delta > 1"
 FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, permanent, homeNode"
 ONE_RULE = "one rule for each file"
@@ -188,7 +188,7 @@ MISTAKES_IN_A_TOOL = [
             ("{port: bam, homeNode: call}", "homeNode", "'call' is no step path", STEP_PATH),
             ("{port: bam, homeNode: /call}", "homeNode", "unknown step '/call'", "/align, /sort"),
             ("{port: parts, committed: on_n_files}", "nFiles", "committed: on_n_files needs nFiles", NUMBER),
-            ("{port: parts, committed: on_n_files, nFiles: 0}", "nFiles", "nFiles is 0", NUMBER),
+            ("{port: parts, committed: on_n_files, nFiles: 0}", "nFiles", "nFiles is 0", f"{NUMBER}, below 10^9"),
             (
                 "{port: parts, nFiles: 2}",
                 "nFiles",
@@ -427,7 +427,10 @@ def test_an_annotations_file_that_is_not_there_is_named_with_the_line_that_asks_
     assert (error.file, error.line) == (str(streamflow_file), 6 if lines else None)
     assert error.field == "scheduling.scheduler.config.annotations"
     assert error.message == f"'{tmp_path}/none.yml' cannot be read: No such file or directory"
-    assert error.allowed == "the path of an annotations file, relative to the StreamFlow file"
+    assert (
+        error.allowed
+        == "the path of an annotations file, relative to the StreamFlow file; or one for each workflow, by its name"
+    )
     (tmp_path / "none.yml").touch()
     check_annotations_file(tmp_path / "none.yml", streamflow_file)
 

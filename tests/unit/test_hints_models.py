@@ -102,6 +102,10 @@ def test_scheduler_config() -> None:
     [
         ({"storage": []}, "storage", "unknown field", "annotations, storages, ioExecutors, oversubscribe"),
         ({"ioExecutors": 0}, "ioExecutors", "0 is not allowed", "a whole number from 1"),
+        ({"ioExecutors": 10**20}, "ioExecutors", f"{10**20} is not allowed", "below 10^9"),
+        ({"storages": [{"name": "s", "path": "/s", "write": 1e300}]}, "storages[0].write", "1e+300", "up to 10^12"),
+        ({"annotations": 3}, "annotations", "3 is not allowed", "or one for each workflow, by its name"),
+        ({"annotations": {"one": ""}}, "annotations", "{'one': ''} is not allowed", "the path of an annotations file"),
         ({"oversubscribe": "always"}, "oversubscribe", "'always' is not allowed", "'gangs' or 'never'"),
         ({"runtime": "fuse"}, "runtime", "'fuse' is not allowed", "'embedded', 'capio' or 'off'"),
         ({"storages": [{"name": "s", "path": "/s"}]}, "storages[0]", "storage 's' has no bandwidth", "write, read"),
@@ -121,6 +125,7 @@ def test_scheduler_config() -> None:
             "a path, or a deployment, of its own for each storage",
         ),
         ({"tls": "yes"}, "tls", "'yes' is not allowed", "true: byte streams between SSH hosts are encrypted"),
+        ({"retry_delay": 10**20}, "retry_delay", f"{10**20} is not allowed", "below 10^9"),
         ({"retry_delay": "soon"}, "retry_delay", "'soon' is not allowed", "StreamFlow's default scheduler: seconds"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import contextlib
 import fnmatch
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -16,19 +17,19 @@ from streamflow_io.hints import (
     parse_commit_rule,
     parse_storage_bw,
 )
-from streamflow_io.hints.commit import KINDS
+from streamflow_io.hints.commit import KINDS, MOST
 from streamflow_io.hints.globs import overlap
 
-numbers = st.floats(min_value=1e-9, max_value=1e18, allow_nan=False)
+numbers = st.floats(min_value=1e-6, max_value=1e12, allow_nan=False)
 bounds = st.builds(
     lambda low, high, delta: Bounds(min(low, high), max(low, high), delta),
     numbers,
     numbers,
-    st.floats(min_value=1, max_value=1e6, exclude_min=True),
+    st.floats(min_value=1.001, max_value=1e6),
 )
 constraints = st.builds(StaticConstraint, numbers) | st.builds(AutoConstraint, st.none() | bounds)
 commit_rules = st.sampled_from(KINDS).map(CommitRule) | st.builds(
-    CommitRule, st.just("on_close"), st.integers(min_value=1)
+    CommitRule, st.just("on_close"), st.integers(min_value=1, max_value=MOST)
 )
 patterns = st.text(alphabet="ab*?", max_size=6)
 names = st.text(alphabet="abc", max_size=6)
@@ -85,6 +86,10 @@ def test_storage_bw(value: object, constraint: StaticConstraint | AutoConstraint
         ("auto(10,50,1)", "delta 1 is not above 1"),
         ("auto(0,50,2)", "min 0 is not above 0"),
         ("auto(1,1e999,2)", "min, max and delta must be finite"),
+        (1e300, "1e+300 MB/s is above 1e+12 MB/s"),
+        ("auto(1,1e300,2)", "max 1e+300 is above 1e+12"),
+        ("auto(1e-300,1,2)", "min 1e-300 is below 1e-06"),
+        ("auto(1,2,1.0000001)", "delta 1.0000001 is below 1.001"),
         ("20\n\n30", "'20\\n\\n30' is no storage bandwidth"),
     ],
 )
@@ -118,6 +123,13 @@ def test_wrong_commit_rule(value: object) -> None:
         parse_commit_rule(value)
 
 
+def test_no_more_closes_than_all_parts_can_count() -> None:
+    assert parse_commit_rule(f"on_close:{MOST}") == CommitRule("on_close", MOST)
+    for number in (MOST + 1, 99999999999999999999, "9" * 5000):
+        with pytest.raises(ValueError, match=r"^9999999999|^1000000000 closes are more than 999999999$"):
+            parse_commit_rule(f"on_close:{number}")
+
+
 @pytest.mark.parametrize(
     ("pattern", "path", "expected"),
     [
@@ -134,6 +146,11 @@ def test_wrong_commit_rule(value: object) -> None:
         ("[", "[", True),
         ("[]]", "]", True),
         ("[]a]", "a", True),
+        ("**a", "xa", True),
+        ("a[/]b", "a/b", False),
+        ("a[/]b", "a[/]b", True),
+        ("a/*/c", "a/b/c", True),
+        ("[!\U0010ffff]", "a", True),
     ],
 )
 def test_matches(pattern: str, path: str, expected: bool) -> None:
@@ -144,6 +161,16 @@ def test_matches(pattern: str, path: str, expected: bool) -> None:
 @given(patterns, names)
 def test_matches_like_the_standard_library(pattern: str, name: str) -> None:
     assert matches(pattern, name) == fnmatch.fnmatchcase(name, pattern)
+
+
+def test_many_stars_take_no_time() -> None:
+    before = time.process_time()
+    for pattern in ("*a" * 40 + "b", "*[!b-z]" * 40 + "b", "*?" * 40 + "b", "*" * 4000 + "b"):
+        assert not any(matches(pattern, "a" * 255) for _ in range(30))
+    assert not overlap("*[ab]" * 500 + "c", "*[bc]" * 500 + "d")
+    assert overlap("*[ab]" * 500 + "b", "*[bc]" * 500)
+    assert overlap("[" * 2000, "[" * 2000)
+    assert time.process_time() - before < 2
 
 
 @settings(deadline=None)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.hints import Bounds
-from streamflow_io.scheduling.learner import Chosen, EpochEnded, Learner
+from streamflow_io.scheduling.epochs import EpochEnded
+from streamflow_io.scheduling.learner import Chosen, Learner
 from streamflow_io.scheduling.observations import Observation
 from streamflow_io.scheduling.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.scheduling.storages import bytes_per_second
@@ -127,8 +128,8 @@ def test_unbounded_doubles_until_a_job_takes_more_than_half_of_before() -> None:
     [(0.4, [10, 20, 40, 80]), (0.5, [10, 20, 40, 80]), (0.51, [10, 20]), (1.0, [10, 20]), (3.0, [10, 20])],
 )
 def test_the_stop_rule(ratio: float, epochs: list[float]) -> None:
-    times = {8: 1.0, 4: ratio, 2: ratio**2, 1: ratio**3}
-    bench = Bench(learner(), lambda running: times.get(running, 1.0)).submit(15).run()
+    times = {8: 10.0, 4: 10 * ratio, 2: 10 * ratio**2, 1: 10 * ratio**3}
+    bench = Bench(learner(), lambda running: times.get(running, 10.0)).submit(15).run()
     assert [epoch.constraint for epoch in bench.epochs] == epochs
     assert [epoch.registered for epoch in bench.epochs] == [True] * (len(epochs) - 1) + [ratio <= 0.5]
 
@@ -289,7 +290,7 @@ def test_what_still_runs_under_another_constraint_must_end_before_an_epoch() -> 
     bench = Bench(learner(remembered=registry())).submit(40)
     bench.start()
     (first, *rest), bench.running = bench.running, []
-    for name in ("x1", "x2"):
+    for name in ("x1", "x2", "x3"):
         bench.learner.submitted(0.0)
         bench.learner.started(name, bench.now)
         bench.learner.ended(name, Observation(100.0), 0.0)
@@ -298,6 +299,89 @@ def test_what_still_runs_under_another_constraint_must_end_before_an_epoch() -> 
     for name, _ in (first, *rest):
         bench.learner.ended(name, Observation(1.0), 0.0)
     assert bench.learner.may_start()
+
+
+# Where the storage is not what jobs wait for
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.05, 0.2])
+def test_of_short_jobs_as_many_as_may_run_at_once(seconds: float) -> None:
+    # The first are slow: what they read is not in memory yet.
+    slow_at_first = iter([2.0] * 8 + [1.3] * 4 + [1.0] * 1000)
+    bench = Bench(learner(), lambda running: seconds * next(slow_at_first)).submit(60).run()
+    assert bench.tried == [(10, 8, True), (20, 4, False)]
+    assert bench.reasons[-1] == ("learned", 10)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.2, 1.0, 10.0])
+@pytest.mark.parametrize("between", [0.3, 0.7, 1.0, 2.0])
+def test_jobs_that_are_over_before_the_next_ones_start_teach_that_no_limit_is_needed(
+    seconds: float, between: float
+) -> None:
+    """However many may run: the driver starts them one after the other, and each takes as long as one that is alone."""
+    single, running, now = learner(), list[tuple[float, str]](), 0.0
+    for _ in range(100):
+        single.submitted(0.0)
+    for number in range(100):
+        now += between * seconds
+        while running and (running[0][0] <= now or not single.may_start() or len(running) >= 8):
+            now = max(now, running[0][0])
+            single.ended(running.pop(0)[1], Observation(seconds), now)
+        single.started(str(number), now)
+        running.append((now + seconds, str(number)))
+    assert not single.is_learning
+    assert single.constraint == 10
+
+
+def test_a_storage_that_is_not_congested_needs_no_limit() -> None:
+    bench = Bench(learner(), lambda running: 5.0).submit(60).run()
+    assert bench.tried == [(10, 8, True), (20, 4, False)]
+    assert bench.reasons[-1] == ("learned", 10)
+
+
+# Runs too small for all epochs
+
+
+def test_what_few_jobs_have_taught_is_kept_and_the_next_run_goes_on() -> None:
+    # Eight, then four at once; there are no more for two at once.
+    first = Bench(learner()).submit(12).run()
+    assert first.tried == [(10, 8, True), (20, 4, True)]
+    known = first.learner.registry
+    assert (known.constraints, known.is_complete) == ((10, 20), False)
+    second = Bench(learner(remembered=known)).submit(12)
+    assert second.learner.is_learning
+    second.run()
+    assert second.tried == [(40, 2, True), (80, 1, False)]
+    assert [epoch.number for epoch in second.epochs] == [3, 4]
+    assert second.reasons[0] == ("remembered", 40)
+    assert second.learner.registry == Bench(learner()).submit(40).run().learner.registry
+    third = Bench(learner(remembered=second.learner.registry)).submit(12).run()
+    assert third.epochs == []
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.sampled_from([None, Bounds(10, 80, 2)]))
+def test_many_small_runs_learn_what_a_large_one_does(runs: list[int], bounds: Bounds | None) -> None:
+    known, tried = None, list[float]()
+    for jobs in runs:
+        bench = Bench(learner(bounds, known)).submit(jobs).run()
+        bench.learner.no_more(bench.now)
+        bench.end()
+        assert "contradicted" not in dict(bench.reasons)
+        known = bench.learner.registry
+        tried += [epoch.constraint for epoch in bench.epochs if epoch.jobs == epoch.concurrency]
+    # None twice, and in order, whatever came to its end.
+    whole = Bench(learner(bounds)).submit(60).run()
+    assert tried == [constraint for constraint, _, _ in whole.tried][: len(tried)]
+    if known is not None and known.is_complete:
+        assert known == whole.learner.registry
+
+
+def test_what_is_known_in_part_of_another_machine_goes_on_above_it() -> None:
+    known = ConstraintRegistry((RegisteredConstraint(16.0, 9.0, 5, 5),), is_complete=False)
+    bench = Bench(learner(remembered=known)).submit(12).run()
+    assert [constraint for constraint, _, _ in bench.tried] == [20, 40, 80]
+    whole = ConstraintRegistry((RegisteredConstraint(80.0, 9.0, 1, 1),), is_complete=False)
+    assert not learner(remembered=whole).is_learning
 
 
 # Jobs of different sizes
@@ -338,7 +422,7 @@ def test_a_remembered_registry_skips_the_epochs() -> None:
     ("factor", "contradicted"), [(0.4, True), (0.6, False), (1.0, False), (1.9, False), (2.1, True), (10.0, True)]
 )
 def test_a_registry_that_is_wrong_by_more_than_two_is_learned_anew(factor: float, contradicted: bool) -> None:
-    bench = Bench(learner(remembered=registry()), lambda running: factor * congested(running)).submit(50).run(1)
+    bench = Bench(learner(remembered=registry()), lambda running: factor * congested(running)).submit(50).run(2)
     assert (("contradicted", 10) in bench.reasons) == contradicted
     assert bench.learner.is_learning == contradicted
     bench.run()
@@ -390,6 +474,22 @@ def test_a_drift_of_half_opens_learning_again(factor: float, drifted: bool) -> N
     assert (("drifted", 20.0) in drift(factor).reasons) == drifted
 
 
+@pytest.mark.parametrize("known", [10.0, 80.0])
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_one_slow_job_does_not_open_learning_again(known: float, is_proven: bool) -> None:
+    single = ConstraintRegistry((RegisteredConstraint(known, 2.0, at_once(known), 8),))
+    bench = Bench(learner(Bounds(known, known, 2), single), lambda running: 2.0)
+    if is_proven:
+        bench.submit(30).run()
+    for slow in (2.0, 200.0, 2.0, 2.0, 200.0, 2.0, 2.0):
+        bench.times = lambda running, seconds=slow: seconds  # type: ignore[misc]
+        bench.submit(1).run()
+    assert [reason for reason, _ in bench.reasons] == ["remembered"]
+    bench.times = lambda running: 20.0
+    bench.submit(30).run()
+    assert bench.reasons[1][0] in ("contradicted", "learned")  # it has no neighbours
+
+
 def test_after_a_drift_the_neighbours_are_learned_and_the_others_scaled() -> None:
     bench = drift(3.0, Bounds(10, 80, 2)).run(6)
     # Which are 20 and 80; of 10 and 40, what was known.
@@ -422,10 +522,11 @@ def test_a_single_constraint_has_no_neighbours() -> None:
 def test_jobs_on_other_locations_do_not_make_a_group_fuller() -> None:
     # Four times two jobs at once, each pair with a storage of its own: that is what was learned, and no drift.
     single = learner(remembered=registry())
+    single.resized(EXECUTORS, spread=4)
     names = [(f"n{location}/{number}", f"n{location}") for location in range(4) for number in range(2)]
     for _ in range(5):
         for _ in names:
-            single.submitted(0.0, spread=4, ready=100)
+            single.submitted(0.0, ready=100)
         assert single.constraint == 40
         for name, location in names:
             single.started(name, 0.0, location)
@@ -449,7 +550,8 @@ def test_the_choice_is_evaluated_at_each_arrival() -> None:
 def test_locations_share_the_jobs() -> None:
     # Fifty jobs on fifty locations are one on each.
     spread, together = learner(remembered=registry()), learner(remembered=registry())
+    spread.resized(EXECUTORS, spread=50)
     for _ in range(50):
-        spread.submitted(0.0, spread=50)
+        spread.submitted(0.0)
         together.submitted(0.0)
     assert (spread.constraint, together.constraint) == (80, 40)

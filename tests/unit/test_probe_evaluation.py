@@ -1,7 +1,7 @@
 """From samples to the entry of the StreamFlow file."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -91,6 +91,8 @@ def test_name_is_that_of_the_mount_point_or_of_the_directory(mount: Mount, path:
     st.lists(BANDWIDTHS, min_size=1, max_size=4),
     st.sampled_from(["ext4", "nfs4", "fuse.sshfs"]),
 )
+@example(": a", [1.0], "ext4")
+@example("yes", [1.0], "ext4")
 def test_any_entry_can_be_pasted(name: str, bandwidths: list[float], file_system: str) -> None:
     entry = storage_entry(measurement(bandwidths, bandwidths, Mount(f"/mnt/{name}", file_system), f"/mnt/{name}/x"))
     text = entry_yaml(entry)

@@ -106,12 +106,91 @@ async def test_a_work_directory_that_cannot_be_used(access: Access, tmp_path: Pa
         await deliver(access, str(tmp_path / "file"), stand_in())
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a directory away")
-async def test_a_program_of_another_user_is_not_run(access: Access, workdir: Path) -> None:
+STRANGER = 12345
+
+
+def plant(directory: Path, marker: Path) -> None:
+    """Puts a program that is not ours where ours is looked for."""
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    program = directory / stand_in().name
+    program.write_text(f"#!/bin/sh\ntouch {marker}; echo sfio-node 0.0.0\n")
+    program.chmod(0o755)
+
+
+def give(path: Path) -> None:
+    for each in (*path.rglob("*"), path):
+        os.lchown(each, STRANGER, STRANGER)
+
+
+async def test_a_program_with_another_content_is_replaced_and_not_run(
+    access: Access, workdir: Path, tmp_path: Path
+) -> None:
+    plant(workdir / ".streamflow-io", tmp_path / "ran")
     delivered = await deliver(access, str(workdir), stand_in())
-    os.chown(delivered.directory, 12345, -1)
-    with pytest.raises(NodeRuntimeError, match="belongs to another user"):
-        await deliver(access, str(workdir), stand_in())
+    assert Path(delivered.binary).read_bytes() == stand_in().content
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+async def test_where_others_can_put_programs_none_is_run(
+    access: Access, workdir: Path, tmp_path: Path, mode: int
+) -> None:
+    plant(workdir / ".streamflow-io", tmp_path / "ran")
+    delivered = await deliver(access, str(workdir), stand_in())
+    for place in (workdir, delivered.directory):
+        Path(place).chmod(mode)
+        if mode == 0o775:
+            os.chown(place, -1, os.getgroups()[0] if os.geteuid() else STRANGER)
+        with pytest.raises(NodeRuntimeError, match=f"others may write to {place}, which is not sticky"):
+            await deliver(access, str(workdir), stand_in())
+        Path(place).chmod(0o1777 if place == workdir else 0o755)
+        assert await deliver(access, str(workdir), stand_in()) == delivered
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
+async def test_a_program_of_another_user_is_not_run(access: Access, workdir: Path, tmp_path: Path) -> None:
+    workdir.mkdir()
+    workdir.chmod(0o1777)
+    theirs, ran = workdir / ".streamflow-io", tmp_path / "ran"
+
+    async def is_refused(message: str) -> None:
+        with pytest.raises(NodeRuntimeError, match=message):
+            await deliver(access, str(workdir), stand_in())
+        assert not ran.exists()
+
+    # Who is first in a directory for all.
+    plant(theirs, ran)
+    give(theirs)
+    await is_refused(f"{theirs} belongs to user {STRANGER}: another user could put a program of his there")
+    # A link of his, also to a directory of ours.
+    elsewhere = tmp_path / "elsewhere"
+    theirs.rename(elsewhere)
+    theirs.symlink_to(elsewhere)
+    await is_refused(f"{elsewhere} belongs to user")
+    theirs.unlink()
+    # Who owns a directory above.
+    (workdir / "above" / "work").mkdir(parents=True)
+    os.chown(workdir / "above", STRANGER, -1)
+    workdir = workdir / "above" / "work"
+    plant(workdir / ".streamflow-io", ran)
+    await is_refused(f"{workdir.parent} belongs to user")
+    # His file in our directory, from when it was open.
+    workdir = tmp_path / "ours"
+    plant(workdir / ".streamflow-io", ran)
+    give(workdir / ".streamflow-io" / stand_in().name)
+    delivered = await deliver(access, str(workdir), stand_in())
+    assert Path(delivered.binary).stat().st_uid == 0
+    assert not ran.exists()
+
+
+async def test_run_directories_are_where_others_cannot_replace_them(
+    access: Access, workdir: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tmp").chmod(0o777)
+    assert str((await deliver(access, str(workdir), stand_in())).temporary) == "/tmp"
+    (tmp_path / "tmp").chmod(0o1777)
+    assert str((await deliver(access, str(workdir), stand_in())).temporary) == str(tmp_path / "tmp")
 
 
 async def test_the_life_of_a_job(access: Access, workdir: Path) -> None:

@@ -148,11 +148,16 @@ def test_a_directory_is_complete_before_the_end_only_if_something_says_so(
     assert output.completes_early is completes_early
 
 
+@pytest.mark.parametrize("committed", ["on_close", "on_close:2"])
+def test_a_list_is_not_complete_before_the_end_by_the_closes_of_its_files(committed: str) -> None:
+    assert not early({"committed": committed}, kind=OutputKind.FILES).completes_early
+
+
 def test_an_early_output_is_kept_with_its_step() -> None:
     output = early({"committed": "on_n_files", "nFiles": 3}, kind=OutputKind.DIRECTORY).model_copy(
         update={"deliveries": (Delivery.GATE, Delivery.COMMIT), "elements": (Delivery.STREAM,)}
     )
-    assert len(set(output.ports)) == 3
+    assert len(set(output.ports)) == 4
     assert EarlyOutput.model_validate(output.model_dump(mode="json", by_alias=True, exclude_unset=True)) == output
 
 
@@ -201,6 +206,12 @@ def test_what_is_certain_before_it_exists(globs: tuple[str, ...], optional: bool
         "${ return Object.keys(inputs).length; }",
         "${ var f = inputs . reads; return f.size; }",
         "$(inputs.other.path)$(inputs.reads.secondaryFiles[0].path)",
+        "$(inputs.reads[0])",
+        "$(inputs.reads[0].size)",
+        "$(inputs.reads[i].basename)",
+        "$(inputs.reads == nullable)",
+        "$(inputs.reads.contents == null)",
+        "$(inputs == null)",
     ],
 )
 def test_uses_that_need_the_whole_file(expression: str) -> None:
@@ -217,6 +228,10 @@ def test_uses_that_need_the_whole_file(expression: str) -> None:
         "$(inputs.reads_too.size)",
         "$(runtime.cores)",
         "$(my_inputs.reads)",
+        "$(inputs.reads.format)",
+        "$(inputs.reads.length)",
+        "$(inputs.reads[0].basename)$(inputs['reads'][1]['nameroot'])",
+        "${ return inputs.reads != null && inputs.reads === null; }",
     ],
 )
 def test_uses_that_do_not(expression: str) -> None:

@@ -118,6 +118,39 @@ def test_a_file_that_may_have_been_written_in_jumps_is_to_be_tried() -> None:
     assert annotations_content(proposals.values()) == {}
 
 
+def test_a_reader_that_works_before_it_reads_starts_with_its_producer() -> None:
+    written, used = wrote("/a/0", 10, opened=1), read("/b/0", reasons=["mapped"], first=BEGIN + 13)
+    proposals, _ = one_after_the_other(written, used)
+    gate = proposals["start"]
+    assert (gate.subject, gate.text, gate.is_sure) == ("/a/out", "start: producer", True)
+    assert gate.evidence == "1 reader worked 3.0 s on average before opening it"
+    assert gate.saved == pytest.approx(3)
+    rules = [{"port": "out", "committed": "on_termination", "start": "producer"}]
+    assert annotations_content([gate]) == {"steps": {"/a": [{"class": "sfio:Streaming", "rules": rules}]}}
+    proposals, _ = one_after_the_other(wrote("/a/0", 10, close=3), used)
+    (hint,) = annotations_content(proposals.values())["steps"]["/a"]
+    assert hint["rules"] == [{"port": "out", "committed": "on_close", "start": "producer"}]
+    # A stream is better still.
+    proposals, _ = one_after_the_other(written, read("/b/0", first=BEGIN + 13), standard_output=True)
+    assert set(proposals) == {"streamable"}
+    for unfit in (read("/b/0", reasons=["mapped"], first=BEGIN + 10.1), read("/b/0", reasons=["mapped"])):
+        assert one_after_the_other(written, unfit)[0] == {}
+    assert one_after_the_other(written, used, not_at_commit="/a/out has no glob")[0] == {}
+
+
+def test_a_reader_that_looks_at_the_end_where_it_can_is_to_be_tried() -> None:
+    written = wrote("/a/0", 10, close=9.95, opened=1)
+    proposals, _ = one_after_the_other(written, read("/b/0", reasons=["probed"]), standard_output=True)
+    stream = proposals["streamable"]
+    assert (stream.text, stream.is_sure) == ("try streamable", False)
+    assert stream.evidence == (
+        "1 job read it once, front to back, but /b looks at its end, or gives back what it has read too much, "
+        "where it can"
+    )
+    _, refusals = one_after_the_other(written, read("/b/0", reasons=["probed", "mapped"]), standard_output=True)
+    assert refusals["streamable"].reason == "/b maps it into memory"
+
+
 @pytest.mark.parametrize(
     ("written", "fields", "reason"),
     [
@@ -149,6 +182,11 @@ def test_no_commit_rule(written: OutputRecord | None, fields: dict[str, Any], re
             read("/b/0", reasons=["read at a position", "mapped"]),
             {},
             "/b maps it into memory and reads it at positions",
+        ),
+        (
+            read("/b/0", reasons=["asked by path"]),
+            {},
+            "/b asks for its size or kind by path, for which a stream waits until it is complete",
         ),
         (read("/b/0", reasons=["unknown"]), {}, "/b uses it in a way that cannot be seen"),
         (read("/b/0"), {"not_streamed": "/b/in has loadContents"}, "/b/in has loadContents"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from streamflow_io.suggestions.simulation import (
     CommitHint,
+    GateHint,
     IOTaskHint,
     Read,
     SimulatedHint,
@@ -19,12 +20,12 @@ from streamflow_io.suggestions.simulation import (
     simulate,
 )
 
-COMMIT, STREAM = CommitHint("/a/out"), StreamHint("/a/out", "/b/in")
+COMMIT, STREAM, GATE = CommitHint("/a/out"), StreamHint("/a/out", "/b/in"), GateHint("/a/out")
 
 
 def chain(seconds: float = 4.0, tail: float = 0.0, **fields: float | None) -> list[SimulatedJob]:
     """/a from 1 to 11; it opens its output at 2 and closes it at 5; /b starts half a second after its end."""
-    read = Read(0, "/a/out", "/b/in", opened=2.0, committed=5.0, tail=tail)
+    read = Read(0, "/a/out", "/b/in", opened=2.0, committed=5.0, tail=tail, touched=3.0)
     return [SimulatedJob("/a", 0.5, 1, 11), SimulatedJob("/b", 11.2, 11.5, 11.5 + seconds, (read,))]
 
 
@@ -38,6 +39,9 @@ def chain(seconds: float = 4.0, tail: float = 0.0, **fields: float | None) -> li
         ([STREAM], 4, 1, (2.5, 12), 3.5),
         ([STREAM], 20, 0, (2.5, 22.5), 9),  # it is slower than its producer
         ([STREAM, COMMIT], 4, 1, (2.5, 6.5), 4.5),  # the stream ends at the commit
+        ([GATE], 4, 0, (2.5, 12), 3.5),  # three of its four seconds are over when it begins to wait
+        ([GATE], 2, 0, (2.5, 11), 2.5),  # it opens it last of all
+        ([GATE, COMMIT], 4, 0, (2.5, 6.5), 4.5),
         ([CommitHint("/b/out"), StreamHint("/a/out", "/c/in"), IOTaskHint("/c")], 4, 0, (11.5, 15.5), 0),
     ],
 )
@@ -94,6 +98,7 @@ def test_the_reader_of_a_stream_takes_no_core() -> None:
 HINTS: list[SimulatedHint] = [
     *(CommitHint(f"/{step}/out") for step in "abc"),
     *(StreamHint(f"/{one}/out", f"/{other}/in") for one in "abc" for other in "abc"),
+    *(GateHint(f"/{step}/out") for step in "abc"),
     *(IOTaskHint(f"/{step}") for step in "abc"),
 ]
 seconds = st.floats(0, 20, allow_nan=False).map(lambda value: round(value, 3))
@@ -119,6 +124,7 @@ def runs(draw: st.DrawFn) -> list[SimulatedJob]:
                     is_own=draw(st.booleans()),
                     by_element=draw(st.booleans()),
                     tail=draw(seconds),
+                    touched=draw(st.none() | seconds),
                 )
             )
         early = draw(st.booleans())  # what it reads may have been delivered early in the run

@@ -22,10 +22,10 @@ impl Origin {
     pub fn new(input: &Input) -> io::Result<Self> {
         match &input.access {
             Access::Events(events) => {
-                let source = Source::new(&input.port, input.path.clone(), events.clone());
+                let source = Source::new(&input.port, input.path.clone(), events.clone(), input.verify);
                 Ok(Self::File(Box::new(source)))
             }
-            Access::Link(link) => Reader::new(link, &input.port, &input.path).map(Self::Link),
+            Access::Link(link) => Reader::new(link, &input.port, &input.path, input.verify).map(Self::Link),
         }
     }
 
@@ -97,7 +97,7 @@ impl Origin {
     /// Moves bytes into a pipe.
     pub fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure> {
         match self {
-            Self::File(source) => source.take(|file, offset| move_bytes(file, offset, sink)),
+            Self::File(source) => source.take(|file, offset, most| move_bytes(file, offset, most, sink)),
             Self::Link(reader) => reader.take(sink),
         }
     }

@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
-use nix::libc::seccomp_notif;
+use nix::libc::{self, seccomp_notif};
 
-use super::calls::{named, Named};
+use super::calls::{asks, named, Named};
 use super::listing::{encode, Entry};
 use super::memory;
-use super::resolve::{exists, identity, locate, Base, Caller, Identity};
+use super::resolve::{find, identity, identity_of, locate, Base, Caller, Identity};
+use super::streams::Streams;
 use crate::sys::seccomp::Answer;
 
 /// A directory in which something is held.
@@ -45,9 +46,10 @@ const PASS: Option<Answer> = Some(Answer::Continue);
 
 /// It may be asked by several threads at once. Nothing is locked while the file system is looked at: that may take a process
 /// of the very job, as one that serves a FUSE mount, whose own calls are asked about meanwhile.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Board {
     state: Mutex<State>,
+    streams: Arc<Streams>,
     /// Somebody may find other files by the same paths.
     elsewhere: AtomicBool,
 }
@@ -71,6 +73,10 @@ impl From<seccomp_notif> for Request {
 }
 
 impl Board {
+    pub fn new(streams: Arc<Streams>) -> Self {
+        Self { state: Mutex::default(), streams, elsewhere: AtomicBool::default() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,7 +140,7 @@ impl Board {
 
     /// Whether nothing is held any more.
     pub fn is_open(&self) -> bool {
-        self.state().closed == 0
+        self.state().closed == 0 && !self.streams.are_open()
     }
 
     /// What a call gets now; one that is to wait gets nothing, and is kept.
@@ -183,6 +189,11 @@ impl Board {
         self.state().waiting.retain(|request| is_waiting(request.id));
     }
 
+    /// Forgets all that wait, and says which they are.
+    pub fn give_up(&self) -> Vec<u64> {
+        std::mem::take(&mut self.state().waiting).iter().map(|request| request.id).collect()
+    }
+
     pub fn waiting(&self) -> usize {
         self.state().waiting.len()
     }
@@ -201,9 +212,10 @@ impl Board {
         let Some(path) = memory::read_path(request.thread, arguments[path]) else { return PASS };
         let elsewhere = self.elsewhere.load(Ordering::Relaxed);
         let (caller, follow) = (Caller { thread: request.thread, elsewhere }, follow.holds(arguments));
-        // What is held is not there.
-        if exists(caller, base, &path, follow) {
-            return PASS;
+        // What is held is not there, unless it is a stream.
+        if let Ok(found) = find(caller, base, &path, follow) {
+            let waits = asks_for_more(request) && self.streams.want(identity_of(&found));
+            return PASS.filter(|_| !waits);
         }
         let concerned = |directory| self.state().directories.contains_key(&directory);
         match locate(caller, base, &path, follow, concerned) {
@@ -239,15 +251,27 @@ impl Board {
         if !tree.delivers {
             return PASS.filter(|_| tree.complete);
         }
-        if request.number != nix::libc::SYS_getdents64 {
+        if request.number != libc::SYS_getdents64 {
             return Some(Answer::Error(Errno::ENOSYS));
         }
         match deliver(request, descriptor, entries) {
             Ok(0) if !tree.complete => None,
             Ok(count) => Some(Answer::Value(count as i64)),
+            // Where that is not allowed here, the kernel lists it when all is there.
+            Err(error) if memory::is_refusal(error) => PASS.filter(|_| tree.complete),
             Err(error) => Some(Answer::Error(error)),
         }
     }
+}
+
+/// `openat2` has its flags in memory; what cannot be read may ask for anything.
+fn asks_for_more(request: &Request) -> bool {
+    if request.number != libc::SYS_openat2 {
+        return asks(request.number, &request.arguments);
+    }
+    let mut flags = [0; 8];
+    let known = memory::read(request.thread, request.arguments[2] as usize, &mut flags).is_ok();
+    !known || asks(libc::SYS_openat, &[0, 0, u64::from_ne_bytes(flags), 0, 0, 0])
 }
 
 /// Gives a process the next entries of a directory. Its position is that of the open directory itself, so that
@@ -265,7 +289,7 @@ fn deliver(request: &Request, descriptor: i32, entries: &[Entry]) -> nix::Result
 impl Base {
     pub fn of(argument: u64) -> Self {
         match argument as i32 {
-            nix::libc::AT_FDCWD => Self::Working,
+            libc::AT_FDCWD => Self::Working,
             descriptor => Self::Descriptor(descriptor),
         }
     }

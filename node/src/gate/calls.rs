@@ -31,32 +31,65 @@ pub enum Follow {
     },
 }
 
+/// Whether a call that names a byte stream asks for more than its bytes: what it finds is then not true of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    Always,
+    Never,
+    /// If an argument has one of some flags.
+    If {
+        argument: usize,
+        flags: u32,
+    },
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub number: i64,
     pub named: Named,
     /// The argument with flags of which AT_EMPTY_PATH is one: with it, the descriptor itself is meant.
     pub empty: Option<usize>,
+    pub asks: Asks,
+}
+
+impl Call {
+    const fn new(number: i64, named: Named) -> Self {
+        Self { number, named, empty: None, asks: Asks::Always }
+    }
+
+    const fn asking(self, asks: Asks) -> Self {
+        Self { asks, ..self }
+    }
+
+    /// The argument says how the file is opened. To read is all that a stream is for.
+    const fn opens(self, argument: usize) -> Self {
+        self.asking(Asks::If { argument, flags: (libc::O_RDWR | libc::O_PATH) as u32 })
+    }
+
+    /// The argument says what may be done to the file. A stream is there, and can be read, as the file.
+    const fn may(self, argument: usize) -> Self {
+        self.asking(Asks::If { argument, flags: (libc::W_OK | libc::X_OK) as u32 })
+    }
 }
 
 const NOFOLLOW: u64 = libc::AT_SYMLINK_NOFOLLOW as u64;
 pub const EMPTY_PATH: u32 = libc::AT_EMPTY_PATH as u32;
 
 const fn at(number: i64, follow: Follow) -> Call {
-    Call { number, named: Named::At { directory: 0, path: 1, follow }, empty: None }
+    Call::new(number, Named::At { directory: 0, path: 1, follow })
 }
 
 const fn stat_at(number: i64, flags: usize) -> Call {
     let follow = Follow::Unless { argument: flags, flag: NOFOLLOW };
-    Call { number, named: Named::At { directory: 0, path: 1, follow }, empty: Some(flags) }
+    Call { empty: Some(flags), ..at(number, follow) }
 }
 
 const fn path(number: i64, follow: Follow) -> Call {
-    Call { number, named: Named::Path { path: 0, follow }, empty: None }
+    Call::new(number, Named::Path { path: 0, follow })
 }
 
 const fn elsewhere(number: i64) -> Call {
-    Call { number, named: Named::Elsewhere, empty: None }
+    Call::new(number, Named::Elsewhere)
 }
 
 const fn unless(argument: usize) -> Follow {
@@ -65,7 +98,7 @@ const fn unless(argument: usize) -> Follow {
 
 /// The calls that are held, the most frequent first.
 pub const CALLS: &[Call] = &[
-    at(libc::SYS_openat, Follow::Unless { argument: 2, flag: libc::O_NOFOLLOW as u64 }),
+    at(libc::SYS_openat, Follow::Unless { argument: 2, flag: libc::O_NOFOLLOW as u64 }).opens(2),
     stat_at(libc::SYS_newfstatat, 3),
     stat_at(libc::SYS_statx, 2),
     #[cfg(target_arch = "x86_64")]
@@ -73,13 +106,13 @@ pub const CALLS: &[Call] = &[
     #[cfg(target_arch = "x86_64")]
     path(libc::SYS_lstat, Follow::Never),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_open, Follow::Unless { argument: 1, flag: libc::O_NOFOLLOW as u64 }),
+    path(libc::SYS_open, Follow::Unless { argument: 1, flag: libc::O_NOFOLLOW as u64 }).opens(1),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_access, Follow::Always),
+    path(libc::SYS_access, Follow::Always).may(1),
     #[cfg(target_arch = "x86_64")]
     path(libc::SYS_readlink, Follow::Never),
-    at(libc::SYS_faccessat, Follow::Always),
-    at(libc::SYS_faccessat2, unless(3)),
+    at(libc::SYS_faccessat, Follow::Always).may(2),
+    at(libc::SYS_faccessat2, unless(3)).may(2),
     at(libc::SYS_readlinkat, Follow::Never),
     path(libc::SYS_execve, Follow::Always),
     at(libc::SYS_execveat, unless(4)),
@@ -94,19 +127,18 @@ pub const CALLS: &[Call] = &[
     path(libc::SYS_link, Follow::Never),
     at(libc::SYS_linkat, Follow::If { argument: 4, flag: libc::AT_SYMLINK_FOLLOW as u64 }),
     at(libc::SYS_name_to_handle_at, Follow::If { argument: 4, flag: libc::AT_SYMLINK_FOLLOW as u64 }),
-    Call {
-        number: libc::SYS_inotify_add_watch,
-        named: Named::Path { path: 1, follow: Follow::Unless { argument: 2, flag: libc::IN_DONT_FOLLOW as u64 } },
-        empty: None,
-    },
+    Call::new(
+        libc::SYS_inotify_add_watch,
+        Named::Path { path: 1, follow: Follow::Unless { argument: 2, flag: libc::IN_DONT_FOLLOW as u64 } },
+    ),
     // What changes a name has to find it, too.
     #[cfg(target_arch = "x86_64")]
     path(libc::SYS_rename, Follow::Never),
     at(libc::SYS_renameat, Follow::Never),
     at(libc::SYS_renameat2, Follow::Never),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_unlink, Follow::Never),
-    at(libc::SYS_unlinkat, Follow::Never),
+    path(libc::SYS_unlink, Follow::Never).asking(Asks::Never),
+    at(libc::SYS_unlinkat, Follow::Never).asking(Asks::Never),
     #[cfg(target_arch = "x86_64")]
     path(libc::SYS_chmod, Follow::Always),
     at(libc::SYS_fchmodat, Follow::Always),
@@ -117,9 +149,9 @@ pub const CALLS: &[Call] = &[
     elsewhere(libc::SYS_setns),
     elsewhere(libc::SYS_mount),
     elsewhere(libc::SYS_move_mount),
-    Call { number: libc::SYS_getdents64, named: Named::Listing, empty: None },
+    Call::new(libc::SYS_getdents64, Named::Listing).asking(Asks::Never),
     #[cfg(target_arch = "x86_64")]
-    Call { number: libc::SYS_getdents, named: Named::Listing, empty: None },
+    Call::new(libc::SYS_getdents, Named::Listing).asking(Asks::Never),
 ];
 
 /// The calls that tell how files are read; maps are told, too, if they are of a file.
@@ -156,9 +188,28 @@ impl Follow {
     }
 }
 
+impl Asks {
+    pub fn holds(self, arguments: &[u64; 6]) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::If { argument, flags } => arguments[argument] as u32 & flags != 0,
+        }
+    }
+}
+
+fn call(number: i64) -> Option<&'static Call> {
+    CALLS.iter().find(|call| call.number == number)
+}
+
 /// How the call with this number names a file.
 pub fn named(number: i64) -> Option<Named> {
-    CALLS.iter().find(|call| call.number == number).map(|call| call.named)
+    call(number).map(|call| call.named)
+}
+
+/// Whether a call asks for more of a file than its bytes.
+pub fn asks(number: i64, arguments: &[u64; 6]) -> bool {
+    call(number).is_some_and(|call| call.asks.holds(arguments))
 }
 
 #[cfg(test)]
@@ -187,6 +238,27 @@ mod tests {
             libc::SYS_fchmodat,
         ] {
             assert!(matches!(named(number), Some(Named::At { .. })), "{number}");
+        }
+    }
+
+    #[test]
+    fn to_read_a_stream_is_to_ask_for_nothing_more() {
+        let no_file = libc::AT_FDCWD as u64;
+        for (number, argument, flags, expected) in [
+            (libc::SYS_openat, 2, libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK, false),
+            (libc::SYS_openat, 2, libc::O_RDWR, true),
+            (libc::SYS_openat, 2, libc::O_PATH, true),
+            (libc::SYS_faccessat, 2, libc::F_OK, false),
+            (libc::SYS_faccessat2, 2, libc::R_OK, false),
+            (libc::SYS_faccessat, 2, libc::R_OK | libc::W_OK, true),
+            (libc::SYS_newfstatat, 3, 0, true),
+            (libc::SYS_readlinkat, 3, 0, true),
+            (libc::SYS_unlinkat, 2, 0, false),
+            (libc::SYS_read, 2, -1, false),
+        ] {
+            let mut arguments = [no_file, 0, 0, 0, 0, 0];
+            arguments[argument] = flags as u64;
+            assert_eq!(asks(number, &arguments), expected, "{number} {flags:o}");
         }
     }
 

@@ -65,7 +65,8 @@ impl Entrance {
         let mut command = Command::new(std::env::current_exe()?);
         let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         command.arg("enter").arg("--socket").arg(socket.to_string());
-        let purposes = [("--hold", self.purpose.holds), ("--observe", self.purpose.observes)];
+        let Purpose { holds, streams, observes } = self.purpose;
+        let purposes = [("--hold", holds), ("--streams", streams), ("--observe", observes)];
         command.args(purposes.into_iter().filter(|(_, meant)| *meant).map(|(name, _)| name));
         command.arg("--").args(words);
         Ok(command)
@@ -78,12 +79,12 @@ impl Entrance {
 
     pub fn hear(&self, process: Pid) -> Option<Entered> {
         let mut bytes = [0; LONGEST];
-        let (count, listener) = match rights::receive(&self.socket, &mut bytes, MsgFlags::empty()) {
+        let received = match rights::receive(&self.socket, &mut bytes, MsgFlags::empty()) {
             Err(Errno::EAGAIN | Errno::EINTR) => return None,
-            received => received.unwrap_or((0, None)),
+            received => received.unwrap_or_default(),
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Some(match (bytes[..count].split_first(), listener) {
+        Some(match (bytes[..received.length].split_first(), received.file) {
             (Some((&LISTENS, address)), Some(listener)) => Entered::Listening(listener, test(process, address)),
             (Some((&WITHOUT, reason)), _) => Entered::Without(text(reason)),
             (Some((&CANNOT, message)), _) => Entered::CannotRun(text(message)),
@@ -130,7 +131,9 @@ pub fn enter(socket: RawFd, purpose: Purpose, words: &[OsString]) -> i32 {
         }
         Err(reason) => say(WITHOUT, reason.as_bytes(), None),
     };
-    if said.is_err() || !matches!(rights::receive(&socket, &mut [0], MsgFlags::empty()), Ok((1, _))) {
+    if said.is_err()
+        || !matches!(rights::receive(&socket, &mut [0], MsgFlags::empty()), Ok(rights::Received { length: 1, .. }))
+    {
         return CANNOT_SET_UP;
     }
     let error = become_command(words);
@@ -150,7 +153,7 @@ fn listen(purpose: Purpose) -> Result<OwnedFd, String> {
         return Err(format!("{WITHOUT_GATE} is set"));
     }
     // At a gate, a call may wait long.
-    seccomp::listen(&mut filter::program(purpose), !purpose.holds).map_err(|error| match error.raw_os_error() {
+    seccomp::listen(&mut filter::program(purpose), !purpose.may_hold()).map_err(|error| match error.raw_os_error() {
         Some(nix::libc::EBUSY) => "this process has a seccomp listener already, as in some containers".into(),
         _ => format!("seccomp user notification: {error}"),
     })

@@ -2,7 +2,7 @@
 
 use nix::libc::{self, sock_filter};
 
-use super::calls::{Call, CALLS, EMPTY_PATH, OBSERVED};
+use super::calls::{Asks, Call, CALLS, EMPTY_PATH, OBSERVED};
 
 /// `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
 const NUMBER: u32 = 0;
@@ -37,8 +37,17 @@ const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
 pub struct Purpose {
     /// Calls with a path are told, for some have to wait.
     pub holds: bool,
+    /// Those are told that ask for more of a file than its bytes, for it may be a byte stream.
+    pub streams: bool,
     /// Calls that read are told.
     pub observes: bool,
+}
+
+impl Purpose {
+    /// Some calls may have to wait for long.
+    pub fn may_hold(self) -> bool {
+        self.holds || self.streams
+    }
 }
 
 /// Makes the filter.
@@ -54,6 +63,11 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
     }
     if purpose.holds {
         program.extend(CALLS.iter().flat_map(hold));
+    } else {
+        // Who observes sees what would have waited.
+        program.extend(CALLS.iter().flat_map(hold_if_it_asks));
+    }
+    if purpose.may_hold() {
         program.extend([jump(EQUAL, libc::SYS_io_uring_setup as u32, 0, 1), REFUSE]);
     }
     if purpose.observes {
@@ -89,6 +103,21 @@ fn hold(call: &Call) -> Vec<sock_filter> {
         ALLOW,
         NOTIFY,
     ]
+}
+
+fn hold_if_it_asks(call: &Call) -> Vec<sock_filter> {
+    match call.asks {
+        Asks::Always => hold(call),
+        // What is asked otherwise has no answer here: the number is loaded anew for whoever observes.
+        Asks::If { argument: number, flags } => vec![
+            jump(EQUAL, call.number as u32, 0, 4),
+            jump(LOAD, argument(number), 0, 0),
+            jump(HAS_BITS, flags, 0, 1),
+            NOTIFY,
+            jump(LOAD, NUMBER, 0, 0),
+        ],
+        Asks::Never => Vec::new(),
+    }
 }
 
 /// Where the lower half of an argument stands.
@@ -127,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_is_held() {
-        let program = program(Purpose { holds: true, observes: false });
+        let program = program(Purpose { holds: true, streams: false, observes: false });
         let none = [0; 6];
         for call in CALLS {
             assert_eq!(run(&program, NATIVE, call.number, none), libc::SECCOMP_RET_USER_NOTIF, "{}", call.number);
@@ -143,7 +172,7 @@ mod tests {
     fn what_is_observed() {
         let none = [0; 6];
         for holds in [false, true] {
-            let program = program(Purpose { holds, observes: true });
+            let program = program(Purpose { holds, streams: false, observes: true });
             let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
             for number in OBSERVED.iter().filter(|number| !holds || **number != libc::SYS_io_uring_setup) {
                 assert_eq!(answer(*number, none), libc::SECCOMP_RET_USER_NOTIF, "{number}");
@@ -156,14 +185,42 @@ mod tests {
                 assert_eq!(answer(libc::SYS_mmap, [0, 0, 0, 0, no_file, 0]), libc::SECCOMP_RET_ALLOW);
             }
             let held = if holds { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
-            assert_eq!(answer(libc::SYS_readlinkat, none), held);
+            assert_eq!(answer(libc::SYS_unlinkat, none), held);
+            assert_eq!(answer(libc::SYS_newfstatat, none), libc::SECCOMP_RET_USER_NOTIF);
             assert_eq!(run(&program, 0x4000_0003, libc::SYS_read, none), libc::SECCOMP_RET_USER_NOTIF, "32 bits");
         }
     }
 
     #[test]
+    fn what_asks_of_streams() {
+        let program = program(Purpose { holds: false, streams: true, observes: false });
+        let answer = |number: i64, argument: usize, flags: i32| {
+            let mut arguments = [0; 6];
+            arguments[argument] = flags as u64;
+            run(&program, NATIVE, number, arguments)
+        };
+        for (number, argument, flags, told) in [
+            (libc::SYS_newfstatat, 3, 0, true),
+            (libc::SYS_newfstatat, 3, libc::AT_EMPTY_PATH, false),
+            (libc::SYS_openat, 2, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC, false),
+            (libc::SYS_openat, 2, libc::O_RDWR | libc::O_CREAT, true),
+            (libc::SYS_faccessat, 2, libc::R_OK, false),
+            (libc::SYS_faccessat, 2, libc::X_OK, true),
+            (libc::SYS_faccessat2, 2, libc::W_OK, true),
+            (libc::SYS_readlinkat, 0, 0, true),
+            (libc::SYS_unlinkat, 0, 0, false),
+            (libc::SYS_getdents64, 0, 0, false),
+            (libc::SYS_mmap, 0, 0, false),
+        ] {
+            let expected = if told { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
+            assert_eq!(answer(number, argument, flags), expected, "{number} {flags:o}");
+        }
+        assert_eq!(answer(libc::SYS_io_uring_setup, 0, 0), REFUSE.k);
+    }
+
+    #[test]
     fn descriptors_need_no_answer() {
-        let program = program(Purpose { holds: true, observes: false });
+        let program = program(Purpose { holds: true, streams: false, observes: false });
         let stat = |directory: i32, flags: u32| {
             run(&program, NATIVE, libc::SYS_newfstatat, [directory as u64, 0, 0, u64::from(flags), 0, 0])
         };

@@ -1,8 +1,9 @@
 //! The memory and the descriptors of a process whose call is held.
 
-use std::fs;
-use std::io::{IoSlice, IoSliceMut};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Error, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use nix::libc::PATH_MAX;
@@ -35,7 +36,14 @@ pub fn read_path(thread: u32, address: u64) -> Option<Vec<u8>> {
 /// Reads from the memory of a process.
 pub fn read(thread: u32, address: usize, buffer: &mut [u8]) -> nix::Result<usize> {
     let remote = [RemoteIoVec { base: address, len: buffer.len() }];
-    process_vm_readv(Pid::from_raw(thread as i32), &mut [IoSliceMut::new(buffer)], &remote)
+    match process_vm_readv(Pid::from_raw(thread as i32), &mut [IoSliceMut::new(buffer)], &remote) {
+        Err(error) if is_refusal(error) => read_file(thread, address, buffer),
+        result => result,
+    }
+}
+
+fn read_file(thread: u32, address: usize, buffer: &mut [u8]) -> nix::Result<usize> {
+    File::open(memory(thread)).and_then(|memory| memory.read_at(buffer, address as u64)).map_err(as_of_a_call)
 }
 
 /// Writes to the memory of a process.
@@ -47,7 +55,10 @@ pub fn write(thread: u32, address: u64, bytes: &[u8]) -> nix::Result<()> {
         return Ok(());
     }
     let remote = [RemoteIoVec { base: address as usize, len: bytes.len() }];
-    let count = process_vm_writev(Pid::from_raw(thread as i32), &[IoSlice::new(bytes)], &remote)?;
+    let count = match process_vm_writev(Pid::from_raw(thread as i32), &[IoSlice::new(bytes)], &remote) {
+        Err(error) if is_refusal(error) => write_file(thread, address, bytes)?,
+        result => result?,
+    };
     if count == bytes.len() {
         Ok(())
     } else {
@@ -55,9 +66,33 @@ pub fn write(thread: u32, address: u64, bytes: &[u8]) -> nix::Result<()> {
     }
 }
 
+fn write_file(thread: u32, address: u64, bytes: &[u8]) -> nix::Result<usize> {
+    let memory = OpenOptions::new().write(true).open(memory(thread));
+    memory.and_then(|memory| memory.write_at(bytes, address)).map_err(as_of_a_call)
+}
+
+/// The memory of a process as a file, proc(5): for it the same right is needed, and no call that containers refuse.
+fn memory(thread: u32) -> String {
+    format!("/proc/{thread}/mem")
+}
+
+/// The error that a call gives which needs no file.
+fn as_of_a_call(error: Error) -> Errno {
+    match error.kind() {
+        ErrorKind::PermissionDenied => Errno::EPERM,
+        ErrorKind::NotFound => Errno::ESRCH,
+        _ => Errno::EFAULT,
+    }
+}
+
+/// Whether a call was refused, or is not there, rather than tried in vain.
+pub fn is_refusal(error: Errno) -> bool {
+    matches!(error, Errno::EPERM | Errno::EACCES | Errno::ENOSYS)
+}
+
 /// Gets hold of the same open file that a descriptor of a process stands for.
 pub fn borrow_descriptor(thread: u32, descriptor: i32) -> nix::Result<OwnedFd> {
-    let process = sys::open_process(process_of(thread).ok_or(Errno::ESRCH)?).ok_or(Errno::ESRCH)?;
+    let process = sys::open_process(process_of(thread).ok_or(Errno::ESRCH)?).ok_or(Errno::EPERM)?;
     sys::borrow_descriptor(&process, descriptor)
 }
 
@@ -84,6 +119,17 @@ mod tests {
         }
         assert!(read_path(own, endless.as_ptr() as u64).is_none());
         assert_eq!(read_path(own, 16), None);
+    }
+
+    #[test]
+    fn the_memory_is_a_file_too() {
+        let (own, text, mut target) = (std::process::id(), *b"text", [0; 4]);
+        let mut found = [0; 4];
+        assert_eq!(read_file(own, text.as_ptr() as usize, &mut found), Ok(4));
+        assert_eq!(found, text);
+        assert_eq!(write_file(own, target.as_mut_ptr() as u64, &text), Ok(4));
+        assert_eq!(std::hint::black_box(target), text);
+        assert_eq!(read_file(own, 16, &mut found), Err(Errno::EFAULT));
     }
 
     #[test]

@@ -4,19 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::libc::{self, seccomp_notif};
 
-use super::calls::{named, Named};
-use super::resolve::{find, identity, Base, Caller, Identity};
+use super::calls::{asks, named, Named};
+use super::resolve::{find, identity, identity_of, Base, Caller, Identity};
 use super::{filter, memory};
 use crate::event::now;
 use crate::job::{Job, Observed, Target};
-use crate::observe::{Act, InputFile, Observation, Verdict};
+use crate::observe::{Act, InputFile, Observation, Opener, Verdict, Whence};
 use crate::sys::seccomp::{self, Answer};
 
 /// So many files of inputs are looked for.
@@ -69,7 +68,7 @@ impl Observer {
         let inputs = job.observed.clone()?;
         let mut observation = Observation::default();
         if let Some(file) = standard_input(job) {
-            observation.note(file, Act::Open { reads: true, writes: false }, now());
+            observation.note(file, Act::Open { reads: true, writes: false, by: None }, now());
         }
         let (files, held) = (files_of(&inputs), Mutex::default());
         Some(Self { inputs, files, observation: Mutex::new(observation), held })
@@ -156,10 +155,6 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-fn identity_of(found: &Metadata) -> Identity {
-    (found.dev(), found.ino())
-}
-
 /// What a call is about to do.
 fn look(call: &Call) -> Sight {
     let arguments = &call.arguments;
@@ -172,7 +167,7 @@ fn look(call: &Call) -> Sight {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_open => open(call, arguments[1]),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_creat => at_path(call, Base::Working, 0, true, Act::Open { reads: false, writes: true }),
+        libc::SYS_creat => at_path(call, Base::Working, 0, true, Act::Open { reads: false, writes: true, by: None }),
         libc::SYS_openat => open(call, arguments[2]),
         libc::SYS_openat2 => open_how(call),
         libc::SYS_execveat if arguments[4] & libc::AT_EMPTY_PATH as u64 != 0 => at_descriptor(call, 0, Act::Execute),
@@ -186,6 +181,7 @@ fn look(call: &Call) -> Sight {
         libc::SYS_sendfile => reads_at(1, 2),
         libc::SYS_copy_file_range | libc::SYS_splice => reads_at(0, 1),
         libc::SYS_io_uring_setup | libc::SYS_io_setup | libc::SYS_open_by_handle_at => Err(Unseen),
+        number if asks(number, arguments) => at_name(call, Act::Ask),
         _ => Ok(None),
     }
 }
@@ -194,12 +190,27 @@ fn open(call: &Call, flags: u64) -> Sight {
     let flags = flags as i32;
     let has = |wanted: i32| flags & wanted == wanted;
     // This is no opening, or one that fails, for the file is there.
-    if has(libc::O_PATH) || has(libc::O_CREAT | libc::O_EXCL) {
+    if has(libc::O_CREAT | libc::O_EXCL) {
         return Ok(None);
     }
+    if has(libc::O_PATH) {
+        return at_name(call, Act::Ask);
+    }
     let access = flags & libc::O_ACCMODE;
-    let act = Act::Open { reads: access != libc::O_WRONLY, writes: access != libc::O_RDONLY || has(libc::O_TRUNC) };
-    at_name(call, act)
+    let (reads, writes) = (access != libc::O_WRONLY, access != libc::O_RDONLY || has(libc::O_TRUNC));
+    let opening = |by| Act::Open { reads, writes, by };
+    Ok(at_name(call, opening(None))?.map(|(file, _)| (file, opening(opener(call.thread, file)))))
+}
+
+/// Who opens a file; None where its process has it open, or cannot be looked at.
+fn opener(thread: u32, file: Identity) -> Option<Opener> {
+    let text = |name: &str| fs::read_to_string(format!("/proc/{thread}/{name}")).ok();
+    let mut open = fs::read_dir(format!("/proc/{thread}/fd")).ok()?.flatten();
+    if open.any(|descriptor| identity(&descriptor.path()) == Some(file)) {
+        return None;
+    }
+    let read = text("io")?.lines().find_map(|line| line.strip_prefix("rchar:"))?.trim().parse().ok()?;
+    Some(Opener { thread, read })
 }
 
 /// `openat2` has its flags in a `struct open_how`, with ways of resolving a path that are not those of other calls.
@@ -222,15 +233,16 @@ fn seek(call: &Call) -> Sight {
     }
     let Some(file) = of_descriptor(call, 0)? else { return Ok(None) };
     let position = position(call).unwrap_or(-1);
-    let target = match whence {
-        libc::SEEK_SET => offset,
-        libc::SEEK_CUR => position.saturating_add(offset),
-        libc::SEEK_END => (file.len() as i64).saturating_add(offset),
+    let (target, by) = match whence {
+        libc::SEEK_SET => (offset, Whence::Start),
+        libc::SEEK_CUR => (position.saturating_add(offset), Whence::Here),
+        libc::SEEK_END => ((file.len() as i64).saturating_add(offset), Whence::Beyond),
         // To data or to a hole: only the file system knows where that is.
-        _ => i64::MAX,
+        _ => (i64::MAX, Whence::Beyond),
     };
     // The call fails where it would lead to before the start.
-    Ok((target >= 0 && target != position).then(|| (identity_of(&file), Act::Seek)))
+    let moves = target >= 0 && target != position;
+    Ok(moves.then(|| (identity_of(&file), Act::Seek { from: position, to: target, by })))
 }
 
 fn position(call: &Call) -> Option<i64> {
@@ -270,7 +282,8 @@ fn at_path(call: &Call, base: Base, argument: usize, follow: bool, act: Act) -> 
     };
     // A process may have entered another mount namespace unseen.
     let caller = Caller { thread: call.thread, elsewhere: true };
-    let found = find(caller, base, &path, follow).ok().filter(Metadata::is_file);
+    // Who asks what a symbolic link is asks for what the input is, which may be one.
+    let found = find(caller, base, &path, follow || act == Act::Ask).ok().filter(Metadata::is_file);
     Ok(found.map(|file| (identity_of(&file), act)))
 }
 
@@ -304,7 +317,8 @@ mod tests {
             (0, libc::SEEK_END, true),
             (0, libc::SEEK_HOLE, true),
         ] {
-            assert_eq!(moves(offset, whence), expected.then_some(Act::Seek), "{offset} {whence}");
+            let moved = moves(offset, whence).is_some_and(|act| matches!(act, Act::Seek { from: 4, .. }));
+            assert_eq!(moved, expected, "{offset} {whence}");
         }
     }
 
@@ -316,15 +330,18 @@ mod tests {
         let text = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
         let flags = |flags: i32| {
             let arguments = [libc::AT_FDCWD as u64, text.as_ptr() as u64, flags as u64, 0, 0, 0];
-            look(&call(libc::SYS_openat, arguments)).unwrap().map(|(_, act)| act)
+            look(&call(libc::SYS_openat, arguments)).unwrap().map(|(_, act)| match act {
+                Act::Open { reads, writes, by } => Act::Open { reads, writes, by: by.filter(|by| by.read == 0) },
+                other => other,
+            })
         };
-        let opening = |reads: bool, writes: bool| Some(Act::Open { reads, writes });
+        let opening = |reads: bool, writes: bool| Some(Act::Open { reads, writes, by: None });
         for (wanted, expected) in [
             (libc::O_RDONLY | libc::O_CLOEXEC, opening(true, false)),
             (libc::O_RDWR, opening(true, true)),
             (libc::O_WRONLY | libc::O_APPEND, opening(false, true)),
             (libc::O_RDONLY | libc::O_TRUNC, opening(true, true)),
-            (libc::O_PATH, None),
+            (libc::O_PATH, Some(Act::Ask)),
             (libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, None),
             (libc::O_RDWR | libc::O_CREAT, opening(true, true)),
         ] {
@@ -332,6 +349,20 @@ mod tests {
         }
         let foreign = Call { native: false, ..call(libc::SYS_openat, [0; 6]) };
         assert_eq!(look(&foreign), Err(Unseen));
+    }
+
+    #[test]
+    fn openers() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "").unwrap();
+        let file = identity(&path).unwrap();
+        let who = move || opener(u32::try_from(nix::unistd::gettid().as_raw()).unwrap(), file).map(|by| by.thread);
+        let other = std::thread::spawn(who).join().unwrap();
+        assert!(other.is_some() && who().is_some() && other != who());
+        let open = fs::File::open(&path).unwrap();
+        assert_eq!((std::thread::spawn(who).join().unwrap(), who()), (None, None));
+        drop(open);
     }
 
     #[test]

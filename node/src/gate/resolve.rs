@@ -22,7 +22,11 @@ pub enum Base {
 }
 
 pub fn identity(path: &Path) -> Option<Identity> {
-    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    fs::metadata(path).ok().as_ref().map(identity_of)
+}
+
+pub fn identity_of(found: &Metadata) -> Identity {
+    (found.dev(), found.ino())
 }
 
 /// Whose paths they are, and whether it finds the same files by absolute paths as this process.
@@ -30,11 +34,6 @@ pub fn identity(path: &Path) -> Option<Identity> {
 pub struct Caller {
     pub thread: u32,
     pub elsewhere: bool,
-}
-
-/// Whether a path leads to something that is there.
-pub fn exists(caller: Caller, base: Base, path: &[u8], follow: bool) -> bool {
-    find(caller, base, path, follow).is_ok()
 }
 
 /// What a path leads to.
@@ -229,7 +228,7 @@ mod tests {
         let find = |path: &str| {
             let base = Base::Descriptor(open.as_raw_fd());
             let caller = Caller { thread: std::process::id(), elsewhere: false };
-            assert_eq!(exists(caller, base, path.as_bytes(), true), path == ".", "{path}");
+            assert_eq!(super::find(caller, base, path.as_bytes(), true).is_ok(), path == ".", "{path}");
             locate(caller, base, path.as_bytes(), true, |found| found == target)
         };
         assert_eq!(find("name"), Some((target, "name".into())));

@@ -81,7 +81,8 @@ impl Tree {
         for directory in above {
             self.make_directory(directory, &mut arrivals)?;
         }
-        match self.link(relative) {
+        let is_link = self.source.join(relative).is_symlink();
+        match if is_link { self.copy_link(relative) } else { self.link(relative) } {
             Ok(true) => arrivals.extend(self.arrived(relative)),
             Ok(false) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -263,9 +264,10 @@ mod tests {
         let mode = |path: &str| fs::metadata(target.join(path)).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(""), mode("deep")), (0o711, 0o750));
         assert!(tree.place(Path::new("deep/er/b")).unwrap().is_empty());
+        assert_eq!(names(&tree.place(Path::new("deep/outside")).unwrap()), ["outside"]);
         assert!(tree.place(Path::new("gone")).unwrap().is_empty());
         assert!(tree.place(Path::new("../a")).unwrap().is_empty());
-        assert_eq!(names(&tree.complete().unwrap()), ["a", "c", "empty", "inside", "outside"]);
+        assert_eq!(names(&tree.complete().unwrap()), ["a", "c", "empty", "inside"]);
         assert_eq!((mode(""), mode("deep"), mode("empty")), (0o711, 0o750, 0o500));
         assert_eq!(fs::read_to_string(target.join("deep/er/b")).unwrap(), "deep/er/b");
         assert_eq!(fs::read_to_string(target.join("deep/inside")).unwrap(), "a");

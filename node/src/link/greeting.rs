@@ -48,13 +48,20 @@ pub fn ask(channel: &mut Channel, request: &Request) -> Result<(), Trouble> {
 
 /// Hears what a stranger wants who shows, inside TLS or plain, that it knows the key in the file `key`. To one who does
 /// not even speak our language nothing is said, but what TLS has for that.
-pub fn admit(socket: TcpStream, key: &Path, tls: bool) -> Result<(Channel, Request), Trouble> {
+///
+/// # Arguments
+/// * `spoke` - called when it has spoken our language
+pub fn admit(socket: TcpStream, key: &Path, tls: bool, spoke: impl Fn()) -> Result<(Channel, Request), Trouble> {
+    // For one who says nothing no file is read.
+    socket.set_read_timeout(Some(LIMIT))?;
+    socket.peek(&mut [0])?;
     let identity = tls.then(|| Identity::load(key)).transpose().map_err(Trouble::Broken)?;
     let mut channel = Channel::accept(socket, identity, LIMIT)?;
     let mut timed = channel.within(LIMIT);
     let hello = expect(&mut timed, Kind::Hello)?;
     let theirs = hello.strip_prefix(&MAGIC).ok_or_else(|| Trouble::Broken("another protocol".into()))?;
     let theirs = nonce(theirs)?;
+    spoke();
     let key = Key::load(key).map_err(Trouble::Broken)?;
     let ours: Nonce = random()?;
     timed.write_all(&record(Kind::Challenge, &ours))?;
@@ -79,6 +86,7 @@ mod tests {
     use std::thread;
 
     use crate::link::request::Wanted;
+    use crate::verify::Verify;
 
     struct Keys(tempfile::TempDir);
 
@@ -95,7 +103,8 @@ mod tests {
     }
 
     fn request() -> Request {
-        let wanted = Wanted { stream: "s".into(), job: "j".into(), port: "p".into(), path: "/a".into() };
+        let wanted =
+            Wanted { stream: "s".into(), job: "j".into(), port: "p".into(), path: "/a".into(), verify: Verify::Full };
         Request { wanted, offset: 3 }
     }
 
@@ -105,7 +114,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         thread::scope(|scope| {
             let server = scope.spawn(|| {
-                let admitted = admit(listener.accept().unwrap().0, ours, false);
+                let admitted = admit(listener.accept().unwrap().0, ours, false, || ());
                 admitted.map(|(_channel, request)| request)
             });
             let client = connect(&address, theirs, false).and_then(|mut channel| ask(&mut channel, &request()));

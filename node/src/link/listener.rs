@@ -11,16 +11,18 @@ use std::time::Duration;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
+use nix::sys::socket::Backlog;
 
 use super::notifier::{Bell, Notifier};
 use super::request::Wanted;
+use super::strangers::Strangers;
 use super::streams::Streams;
 use super::{greeting, sender};
 use crate::source::Source;
 
-/// The most connections, and the most of them that have not said yet what they want, as those of a port scan.
+/// The most connections, and those where it is not known how many there can be.
 const MOST: usize = 1024;
-const MOST_STRANGERS: usize = 64;
+const FEWEST: usize = 64;
 /// Open files of a connection: its socket, twice, its bell, the events, the file, and one to spare.
 const FILES_EACH: u64 = 6;
 /// How often abandoned streams are looked for, in milliseconds.
@@ -39,7 +41,7 @@ pub struct Listener {
     pub streams: Streams,
     most: usize,
     connections: AtomicUsize,
-    strangers: AtomicUsize,
+    strangers: Strangers,
 }
 
 /// Listens at `address`, or, where that is empty, at the one under which this machine was reached by SSH, until this
@@ -55,6 +57,9 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAd
     let socket = TcpListener::bind((address, 0)).map_err(cannot)?;
     let bound = socket.local_addr().map_err(cannot)?;
     socket.set_nonblocking(true).map_err(cannot)?;
+    // As many as the kernel lets wait.
+    let _ = nix::sys::socket::listen(&socket, Backlog::MAXCONN);
+    let most = affordable();
     let listener = Arc::new(Listener {
         jobs: run_directory.join("jobs"),
         key: run_directory.join("key"),
@@ -62,9 +67,9 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAd
         // Without it all that is lost is time.
         notifier: Notifier::new().ok(),
         streams: Streams::default(),
-        most: affordable(),
+        most,
         connections: AtomicUsize::new(0),
-        strangers: AtomicUsize::new(0),
+        strangers: Strangers::new(most),
     });
     spawn("listener", move || listener.accept_all(&socket)).map_err(cannot)?;
     Ok(bound)
@@ -82,8 +87,8 @@ fn own_address(given: &str, connection: &str) -> Result<IpAddr, String> {
 
 /// How many connections there can be, when half of the open files are left to other things.
 fn affordable() -> usize {
-    let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return MOST_STRANGERS };
-    let allowed = setrlimit(Resource::RLIMIT_NOFILE, most, most).map_or(MOST_STRANGERS as u64, |()| most);
+    let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return FEWEST };
+    let allowed = setrlimit(Resource::RLIMIT_NOFILE, most, most).map_or(FEWEST as u64, |()| most);
     MOST.min((allowed / 2 / FILES_EACH) as usize)
 }
 
@@ -105,22 +110,26 @@ impl Listener {
     }
 
     fn welcome(self: &Arc<Self>, stream: TcpStream) {
-        let place = Place::take(self, self.most, |listener| &listener.connections);
-        let stranger = Place::take(self, MOST_STRANGERS, |listener| &listener.strangers);
-        let (Some(place), Some(stranger)) = (place, stranger) else { return };
+        let Some(number) = self.strangers.welcome(&stream) else { return };
+        let Some(place) = Place::take(self) else { return self.strangers.forget(number) };
         let listener = self.clone();
-        let _ = spawn("link", move || {
-            let admitted = greeting::admit(stream, &listener.key, listener.tls);
-            drop(stranger);
+        let spawned = spawn("link", move || {
+            let spoke = || listener.strangers.spoke(number);
+            let admitted = greeting::admit(stream, &listener.key, listener.tls, spoke);
+            listener.strangers.forget(number);
             if let Ok((channel, request)) = admitted {
                 sender::serve(&listener, channel, request);
             }
             drop(place);
         });
+        if spawned.is_err() {
+            self.strangers.forget(number);
+        }
     }
 
     pub fn source(&self, wanted: &Wanted) -> Source {
-        Source::new(&wanted.port, wanted.path.clone(), self.jobs.join(&wanted.job).join("events.jsonl"))
+        let events = self.jobs.join(&wanted.job).join("events.jsonl");
+        Source::new(&wanted.port, wanted.path.clone(), events, wanted.verify)
     }
 
     pub fn bell(&self) -> Option<Bell> {
@@ -128,23 +137,20 @@ impl Listener {
     }
 }
 
-/// One of a limited number, as long as it is held.
-struct Place {
-    listener: Arc<Listener>,
-    taken: fn(&Listener) -> &AtomicUsize,
-}
+/// One of the connections that there can be, as long as it is held.
+struct Place(Arc<Listener>);
 
 impl Place {
-    fn take(listener: &Arc<Listener>, most: usize, taken: fn(&Listener) -> &AtomicUsize) -> Option<Self> {
-        let place = Self { listener: listener.clone(), taken };
-        let before = taken(listener).fetch_add(1, Ordering::Relaxed);
-        (before < most).then_some(place)
+    fn take(listener: &Arc<Listener>) -> Option<Self> {
+        let place = Self(listener.clone());
+        let before = listener.connections.fetch_add(1, Ordering::Relaxed);
+        (before < listener.most).then_some(place)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        (self.taken)(&self.listener).fetch_sub(1, Ordering::Relaxed);
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

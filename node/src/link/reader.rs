@@ -19,6 +19,7 @@ use crate::job::Link;
 use crate::pipe::widen;
 use crate::source::{Failure, Step};
 use crate::sys::bytes_in_pipe;
+use crate::verify::Verify;
 
 /// What moves at once.
 const PIECE: usize = 1 << 20;
@@ -40,14 +41,14 @@ impl Reader {
     ///
     /// # Errors
     /// When there can be no pipe or no thread.
-    pub fn new(link: &Link, port: &str, path: &Path) -> io::Result<Self> {
-        Self::start(link, port, path, TIMES)
+    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify) -> io::Result<Self> {
+        Self::start(link, port, path, verify, TIMES)
     }
 
-    fn start(link: &Link, port: &str, path: &Path, times: Times) -> io::Result<Self> {
+    fn start(link: &Link, port: &str, path: &Path, verify: Verify, times: Times) -> io::Result<Self> {
         let name: [u8; 16] = random()?;
         let stream = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let wanted = Wanted { stream, job: link.job.clone(), port: port.into(), path: path.into() };
+        let wanted = Wanted { stream, job: link.job.clone(), port: port.into(), path: path.into(), verify };
         let (pipe, sink) = pipe2(OFlag::O_CLOEXEC)?;
         widen(&sink);
         let outcome = Outcome::default();
@@ -146,7 +147,7 @@ mod tests {
 
         fn reader(&self, address: SocketAddr) -> Reader {
             let link = Link { address, job: "j".into(), key: self.key(), tls: false };
-            Reader::start(&link, "p", Path::new("/a"), HASTY).unwrap()
+            Reader::start(&link, "p", Path::new("/a"), Verify::Full, HASTY).unwrap()
         }
 
         /// Admits a reader for each of `words`, says them, and hangs up; returns what offsets were asked for.
@@ -154,7 +155,7 @@ mod tests {
             let (listener, key) = (self.listener.try_clone().unwrap(), self.key());
             let say = move |words: Vec<u8>| {
                 let stream = listener.accept().unwrap().0;
-                let (mut channel, request) = greeting::admit(stream, &key, false).unwrap();
+                let (mut channel, request) = greeting::admit(stream, &key, false, || ()).unwrap();
                 channel.stream().write_all(&words).unwrap();
                 request.offset
             };
@@ -233,7 +234,7 @@ mod tests {
         let begun = Instant::now();
         let (listener, key) = (setting.listener.try_clone().unwrap(), setting.key());
         thread::spawn(move || {
-            let silent = listener.incoming().map(|stream| greeting::admit(stream.unwrap(), &key, false));
+            let silent = listener.incoming().map(|stream| greeting::admit(stream.unwrap(), &key, false, || ()));
             silent.collect::<Vec<_>>()
         });
         let mut reader = setting.reader(setting.listener.local_addr().unwrap());
@@ -251,7 +252,7 @@ mod tests {
             let Setting { directory, listener } = setting;
             drop(listener);
             let link = Link { address, job: "j".into(), key: directory.path().join("key"), tls: false };
-            let mut reader = Reader::start(&link, "p", Path::new("/a"), HASTY).unwrap();
+            let mut reader = Reader::start(&link, "p", Path::new("/a"), Verify::Full, HASTY).unwrap();
             read(&mut reader);
             reader
         };

@@ -8,6 +8,7 @@ use super::Trouble;
 use crate::job::name_of_job;
 use crate::json::{Json, Writer};
 use crate::source::Failure;
+use crate::verify::Verify;
 
 /// A stream: one reader's one reading of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +19,7 @@ pub struct Wanted {
     pub job: OsString,
     pub port: String,
     pub path: PathBuf,
+    pub verify: Verify,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +34,11 @@ const LONGEST_NAME: usize = 64;
 
 impl Request {
     pub fn encode(&self) -> Vec<u8> {
-        let Wanted { stream, job, port, path } = &self.wanted;
+        let Wanted { stream, job, port, path, verify } = &self.wanted;
         let mut writer = Writer::new();
         writer.text("stream", stream.as_bytes()).text("job", job.as_bytes()).text("port", port.as_bytes());
         writer.text("path", path.as_os_str().as_bytes()).plain("offset", self.offset);
+        writer.text("verify", verify.name().as_bytes());
         writer.finish().into_bytes()
     }
 
@@ -53,6 +56,7 @@ impl Request {
             job: name_of_job(path_of("job")?).ok_or_else(|| bad("job"))?.to_owned(),
             port: string("port")?,
             path: path_of("path")?.to_owned(),
+            verify: Verify::parse(text("verify")?).ok_or_else(|| bad("verify"))?,
         };
         if wanted.stream.len() > LONGEST_NAME {
             return Err(bad("stream"));
@@ -87,7 +91,10 @@ mod tests {
 
     fn request(job: &[u8], path: &[u8], offset: u64) -> Request {
         let (job, path) = (OsStr::from_bytes(job).to_owned(), OsStr::from_bytes(path).into());
-        Request { wanted: Wanted { stream: "5f".into(), job, port: "out".into(), path }, offset }
+        Request {
+            wanted: Wanted { stream: "5f".into(), job, port: "out".into(), path, verify: Verify::Samples },
+            offset,
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Sender {
     fn send_some(&mut self, source: &mut Source) -> Result<Step, Failure> {
         source.check()?;
         if source.open()? {
-            source.take(|file, offset| self.outlet.send(file, offset))
+            source.take(|file, offset, most| self.outlet.send(file, offset, most))
         } else {
             Ok(Step::Waiting)
         }
@@ -152,17 +152,13 @@ impl Outlet {
         Self { channel, header: Vec::new(), left: 0, has_sent: false }
     }
 
-    /// Sends bytes of `file` from `offset`, without copying them if it can, and returns how many; 0: there are no more.
-    fn send(&mut self, file: &File, offset: &mut i64) -> nix::Result<usize> {
+    /// Sends at most so many bytes of `file` from `offset`, without copying them if it can, and returns how many.
+    fn send(&mut self, file: &File, offset: &mut i64, most: u64) -> nix::Result<usize> {
         if !self.channel.is_plain() {
-            return self.send_encrypted(file, *offset);
+            return self.send_encrypted(file, *offset, most);
         }
         if self.left == 0 {
-            let size = file.metadata().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?.len();
-            let length = size.saturating_sub(*offset as u64).min(LARGEST_DATA.into());
-            if length == 0 {
-                return Ok(0);
-            }
+            let length = most.min(LARGEST_DATA.into());
             self.header = Header { kind: Kind::Data, length: length as u32 }.bytes().to_vec();
             self.left = length;
             self.has_sent = true;
@@ -175,10 +171,10 @@ impl Outlet {
     }
 
     /// A record at once, of which the channel keeps what the socket does not take.
-    fn send_encrypted(&mut self, file: &File, offset: i64) -> nix::Result<usize> {
+    fn send_encrypted(&mut self, file: &File, offset: i64, most: u64) -> nix::Result<usize> {
         // Before the file is read: a socket that is full is asked again and again.
         self.channel.flush_some()?;
-        let mut piece = vec![0; HEADER + PIECE];
+        let mut piece = vec![0; HEADER + most.min(PIECE as u64) as usize];
         let length = pread(file, &mut piece[HEADER..], offset)?;
         if length > 0 {
             piece[..HEADER].copy_from_slice(&Header { kind: Kind::Data, length: length as u32 }.bytes());

@@ -71,6 +71,7 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verify::Verify;
     use std::io::Read;
     use std::net::TcpListener;
     use std::thread;
@@ -83,7 +84,8 @@ mod tests {
     #[test]
     fn a_stream_is_taken_from_a_former_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let wanted = Wanted { stream: "s".into(), job: "j".into(), port: "p".into(), path: "/a".into() };
+        let wanted =
+            Wanted { stream: "s".into(), job: "j".into(), port: "p".into(), path: "/a".into(), verify: Verify::Full };
         let streams = Streams::default();
         let [(_one, first), (_two, second), (_three, third)] = [(); 3].map(|()| connection(&listener));
         assert!(streams.take(&wanted, &first).unwrap().is_none());
@@ -91,7 +93,7 @@ mod tests {
             scope.spawn(|| {
                 // Its connection is shut down.
                 assert_eq!((&first).read(&mut [0]).unwrap(), 0);
-                streams.give_back(&wanted, Some(Source::new("p", "/a".into(), "/events".into())));
+                streams.give_back(&wanted, Some(Source::new("p", "/a".into(), "/events".into(), Verify::Full)));
             });
             assert!(streams.take(&wanted, &second).unwrap().is_some());
         });

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-use crate::{fresh, serve, tree};
+use crate::{fresh, ownership, serve, tree};
 
 /// How long `serve` may take to start, and to end, which it does within 10 s.
 const START: Duration = Duration::from_secs(10);
@@ -130,7 +130,8 @@ impl Local {
 /// That of this machine: what `TMPDIR` names may be in the shared file system, where sockets and locks may not work.
 fn directory_for_temporary_files(shared: &Path) -> PathBuf {
     let device = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.dev());
-    let candidates = [env::temp_dir(), "/tmp".into()];
+    let safe = |path: &PathBuf| matches!(path.canonicalize().and_then(|path| ownership::stranger(&path)), Ok(None));
+    let candidates: Vec<PathBuf> = [env::temp_dir(), "/tmp".into()].into_iter().filter(safe).collect();
     let elsewhere = |path: &&PathBuf| path.is_absolute() && device(path).is_some_and(|own| Some(own) != device(shared));
     let exists = |path: &&PathBuf| path.is_absolute() && device(path).is_some();
     let chosen = candidates.iter().find(elsewhere).or_else(|| candidates.iter().find(exists));

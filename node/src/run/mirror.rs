@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::event::{Event, Exit, Seen};
+use crate::event::{Event, Exit, Seen, FOREIGN};
 use crate::follow::Follower;
 use crate::fresh;
 
@@ -19,9 +19,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Mirror {
     path: PathBuf,
     shared: File,
+    /// Bytes that were written there.
+    written: u64,
     source: Option<Follower>,
     /// Lines that are not written yet; the first may be written in part.
     unwritten: Vec<u8>,
+    /// What may be the last line: it is when the job has ended, and nothing follows.
+    exit: Option<Vec<u8>>,
     started: bool,
     ended: bool,
     failure: Option<String>,
@@ -42,8 +46,18 @@ impl Mirror {
                 "it was started before, and can be started only once",
             ));
         }
-        let (unwritten, path) = (Vec::new(), path.to_owned());
-        Ok(Self { path, shared, source: None, unwritten, started: false, ended: false, failure: None, broken: false })
+        Ok(Self {
+            path: path.to_owned(),
+            shared,
+            written: 0,
+            source: None,
+            unwritten: Vec::new(),
+            exit: None,
+            started: false,
+            ended: false,
+            failure: None,
+            broken: false,
+        })
     }
 
     /// Says where the events come from; the file need not exist yet.
@@ -74,10 +88,23 @@ impl Mirror {
         self.write();
     }
 
-    /// Writes what is left, and `exit` if the job has none yet.
+    /// The `exec` of the job has ended: writes what is left, its `exit` if there is one.
+    pub fn settle(&mut self) {
+        self.pass_on();
+        if let Some(line) = self.exit.take() {
+            self.add(&line);
+            self.ended = true;
+            self.write();
+        }
+    }
+
+    /// The job has ended: writes what is left, and `exit` if the job has none.
     pub fn conclude(&mut self, exit: Exit) {
-        let line = Event::Exit(exit).line();
-        self.take(line.trim_end().as_bytes());
+        self.settle();
+        if !self.ended {
+            self.add(Event::Exit(exit).line().trim_end().as_bytes());
+            (self.started, self.ended) = (true, true);
+        }
         self.write();
         let deadline = Instant::now() + LAST_WORDS;
         while self.failure.is_some() && !self.broken && self.path.exists() && Instant::now() < deadline {
@@ -90,15 +117,29 @@ impl Mirror {
         if self.ended {
             return;
         }
+        let event = Seen::parse(line).map(|seen| seen.event);
+        // One after which something comes is of somebody else.
+        self.exit = None;
+        self.started |= matches!(event.as_deref(), Some("started" | "exit"));
+        if event.as_deref() == Some("exit") {
+            self.exit = Some(line.to_vec());
+        } else {
+            self.add(line);
+        }
+    }
+
+    fn add(&mut self, line: &[u8]) {
         self.unwritten.extend(line);
         self.unwritten.push(b'\n');
-        let seen = Seen::parse(line).map(|seen| seen.event);
-        self.ended = seen.as_deref() == Some("exit");
-        self.started |= self.ended || seen.as_deref() == Some("started");
     }
 
     fn write(&mut self) {
         if self.unwritten.is_empty() || self.broken {
+            return;
+        }
+        if self.shared.metadata().is_ok_and(|found| found.len() != self.written) {
+            self.failure = Some(format!("{}: {FOREIGN}", self.path.display()));
+            self.broken = true;
             return;
         }
         self.failure = self.append().err().map(|error| format!("{}: {error}", self.path.display()));
@@ -111,7 +152,10 @@ impl Mirror {
     fn append(&mut self) -> io::Result<()> {
         while !self.unwritten.is_empty() {
             match self.shared.write(&self.unwritten) {
-                Ok(count) => drop(self.unwritten.drain(..count)),
+                Ok(count) => {
+                    self.unwritten.drain(..count);
+                    self.written += count as u64;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

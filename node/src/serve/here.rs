@@ -12,7 +12,7 @@ use nix::sys::signal::kill;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 
-use super::{Server, LOOK};
+use super::Server;
 use crate::exec::CANCEL_NOTICE;
 use crate::json::Json;
 
@@ -26,7 +26,7 @@ impl Server {
                 PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN),
                 PollFd::new(signals.as_fd(), PollFlags::POLLIN),
             ];
-            let timeout = if self.watcher.is_blind() { PollTimeout::try_from(LOOK).ok() } else { None };
+            let timeout = self.tick().and_then(|tick| PollTimeout::try_from(tick).ok());
             let _ = poll(&mut descriptors, timeout);
             let ready = descriptors.map(|descriptor| descriptor.any().unwrap_or(false));
             self.take_notices();

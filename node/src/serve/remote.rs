@@ -183,7 +183,9 @@ impl Server {
             ];
             // What cannot be printed now waits in its files.
             let all = if waits { 2 } else { 3 };
-            let _ = poll(&mut descriptors[..all], remote.timeout(self.looks(), waits));
+            let tick = self.tick().filter(|_| !waits).and_then(|tick| PollTimeout::try_from(tick).ok());
+            let timeout = remote.timeout(self.looks(), waits);
+            let _ = poll(&mut descriptors[..all], tick.map_or(timeout, |tick| timeout.min(tick)));
             if descriptors[1].any() == Some(true) {
                 return;
             }

@@ -62,9 +62,7 @@ impl Commits {
                 vec![if is_entry { Event::Entry { port, path, size } } else { Event::Committed { port, path, size } }]
             }
             Decision::Complete { port: index } => vec![Event::Complete { port: port(*index) }],
-            Decision::Fewer { port: index, promised, found } => {
-                vec![Event::Fewer { port: port(*index), promised: *promised, found: *found }]
-            }
+            Decision::Unmet { port: index, why } => vec![Event::Unmet { port: port(*index), why }],
         }
     }
 

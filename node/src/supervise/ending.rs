@@ -1,6 +1,5 @@
 //! How a job ends: by itself, by a signal, by its driver; and what is done about the rest of its tree.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -11,14 +10,11 @@ use nix::unistd::getpgrp;
 use super::Supervisor;
 use crate::event::Reason;
 use crate::exec::{CANCEL_NOTICE, SI_KERNEL};
-use crate::outputs::existing;
 use crate::tree::{self, Process};
 
 /// From the first signal to SIGKILL, and the same when the driver is gone.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_WITHOUT_DRIVER: Duration = Duration::from_millis(500);
-/// How long processes that the main process left behind may go on writing outputs.
-const LEFTOVERS: Duration = Duration::from_secs(10);
 /// After this time a process that SIGKILL did not end is stuck in the kernel, and left alone.
 const STUCK: Duration = Duration::from_secs(10);
 
@@ -82,7 +78,7 @@ impl Supervisor<'_> {
         self.signal_tree(signal, patience, received);
     }
 
-    fn signal_tree(&mut self, signal: Signal, patience: Duration, received: bool) {
+    pub(super) fn signal_tree(&mut self, signal: Signal, patience: Duration, received: bool) {
         let processes = tree::descendants();
         tree::signal_all(processes.iter().filter(|process| !(received && in_own_group(**process))), signal);
         let kill_at = self.now() + patience;
@@ -96,7 +92,7 @@ impl Supervisor<'_> {
                 Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => return,
                 Ok(status) if status.pid() == Some(self.main) => {
                     self.status = Some(status);
-                    self.main_ended = self.now();
+                    self.leftovers.begin(self.now());
                 }
                 Ok(_) => self.orphans += 1,
                 Err(_) => {
@@ -107,7 +103,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Kills who is left when the time has come, and ends what the main process has left behind.
+    /// Kills who is left when the time has come. What the main process has left behind is ended when that has failed.
     pub(super) fn end_tree(&mut self) {
         if self.childless {
             return;
@@ -117,20 +113,10 @@ impl Supervisor<'_> {
             Some(ending) if now >= ending.give_up_at => self.childless = true,
             Some(ending) if now >= ending.kill_at => tree::signal_all(&tree::descendants(), Signal::SIGKILL),
             Some(_) => {}
-            None if self.status.is_some() => {
-                let processes = tree::descendants();
-                // As in `tool > >(gzip > out.gz)`, where the shell does not wait for gzip.
-                if now >= self.main_ended + LEFTOVERS || !self.write_outputs(&processes) {
-                    self.signal_tree(Signal::SIGTERM, PATIENCE, false);
-                }
-            }
+            None if self.has_successful_code() => self.look_at_leftovers(now),
+            None if self.status.is_some() => self.signal_tree(Signal::SIGTERM, PATIENCE, false),
             None => {}
         }
-    }
-
-    fn write_outputs(&self, processes: &[Process]) -> bool {
-        let files = existing(&self.job.outputs);
-        tree::writes_any(processes, &files.iter().map(PathBuf::as_path).collect::<Vec<&Path>>())
     }
 }
 

@@ -24,22 +24,60 @@ impl Supervisor<'_> {
     fn enter(&mut self, trouble: Option<String>) {
         if let Some(reason) = trouble {
             let effect = match self.gates.purpose() {
-                Some(Purpose { holds: false, .. }) => "how the command reads is not observed",
+                Some(Purpose { holds: false, streams: false, .. }) => "how the command reads is not observed",
                 Some(Purpose { observes: false, .. }) => "the command starts when all that it reads is committed",
                 _ => "the command starts when all that it reads is committed, and how it reads is not observed",
             };
             let message = format!("no gate ({reason}): {effect}");
             self.note(&[Event::Warning { message: &message }]);
             self.gates.lose_sight();
+            // It might ask for the size of a stream, and find none.
+            self.gates.streams().want_all();
             self.held = true;
         }
         self.let_in();
     }
 
     fn let_in(&mut self) {
-        if let Some(entrance) = self.entrance.as_ref().filter(|_| !self.held || self.gates.are_open()) {
+        let may_enter = !self.held || (self.gates.are_open() && !self.gates.streams().are_open());
+        if let Some(entrance) = self.entrance.as_ref().filter(|_| may_enter) {
             entrance.let_in();
             self.held = false;
+        }
+    }
+
+    /// Brings the whole files for which the command waits.
+    pub(super) fn bring_wholes(&mut self) {
+        if self.reason.is_some() || self.ending.is_some() {
+            return;
+        }
+        let mut changed = false;
+        for number in self.gates.streams().wanted() {
+            let feeder = &mut self.feeders[number];
+            if !self.held && !feeder.is_wanted_whole() {
+                let (input, file) = (&feeder.input.name, feeder.input.path.display());
+                let asks = "the command asks by path for more than the bytes of";
+                let message = format!("input {input}: {asks} {file} (stat, access...), and waits for the whole file");
+                self.note(&[Event::Warning { message: &message }]);
+            }
+            match self.feeders[number].bring_whole() {
+                Ok(true) => {
+                    self.gates.streams().is_whole(number);
+                    changed = true;
+                }
+                Ok(false) => {}
+                Err(failure) => return self.fail(number, failure),
+            }
+        }
+        if changed {
+            self.gates.release();
+            self.let_in_if_held();
+        }
+    }
+
+    fn let_in_if_held(&mut self) {
+        if self.held {
+            self.let_in();
         }
     }
 
@@ -53,8 +91,8 @@ impl Supervisor<'_> {
         }
         if let Err((input, failure)) = self.gates.advance() {
             self.fail_input(input, failure);
-        } else if self.held && self.gates.are_open() {
-            self.let_in();
+        } else {
+            self.let_in_if_held();
         }
     }
 }

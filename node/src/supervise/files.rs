@@ -90,20 +90,18 @@ impl Supervisor<'_> {
     }
 
     fn accept(&mut self, closed: Vec<PathBuf>) {
-        for path in closed {
-            self.close(&path);
-        }
+        self.close(closed);
         self.announce();
     }
 
-    /// A close that counts. One of a file that is gone does not: what takes its place starts anew.
-    fn close(&mut self, path: &Path) {
-        if path.exists() {
-            self.observe(path, Fact::Closed);
-        }
+    /// Closes that count. One of a file that is gone does not: what takes its place starts anew.
+    fn close(&mut self, closed: Vec<PathBuf>) {
+        let there: Vec<PathBuf> = closed.into_iter().filter(|path| path.exists()).collect();
+        self.decisions.extend(self.tracker.observe_all(&there, Fact::Closed));
     }
 
-    pub(super) fn snapshot(&mut self, processes: Vec<Process>) -> Snapshot {
+    pub(super) fn snapshot(&mut self, mut processes: Vec<Process>) -> Snapshot {
+        self.processes.find_frozen(&mut processes);
         let main = processes.iter().find(|process| process.id.pid == self.main.as_raw()).copied();
         let main = main.or_else(|| self.processes.read(self.main.as_raw()));
         let main_exiting = self.status.is_some() || main.is_none_or(|process| process.vitals.exiting);
@@ -124,9 +122,8 @@ impl Supervisor<'_> {
 
     /// The job has succeeded: what was held counts, the rest is committed, and what was committed before is looked at.
     pub(super) fn commit_all(&mut self) {
-        for path in self.holder.release() {
-            self.close(&path);
-        }
+        let released = self.holder.release();
+        self.close(released);
         self.announce();
         let job = self.job;
         let mut commits = std::mem::take(&mut self.commits);

@@ -1,12 +1,11 @@
-//! Whether bytes that were streamed are still those of the file: digests of some of its blocks.
-//!
-//! To read a stream again as a whole, and to digest it as it passes, would cost more than to feed it. So all of it is
-//! compared as long as it is small, then evenly spread blocks, and always its beginning: what programs write again is a
-//! header, or everything.
+//! Digests of some blocks: all of them as long as a file is small, then evenly spread ones, and always its beginning,
+//! because what most programs write again is a header, or everything.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::fs::FileExt;
+
+use super::Difference;
 
 const BLOCK: u64 = 16 << 10;
 /// When there are so many blocks, every second one is given up.
@@ -63,17 +62,18 @@ impl Spots {
         &mut self.spots[last]
     }
 
-    /// Whether `file` still has the bytes that were noted, as far as they are compared.
-    pub fn hold(&self, file: &File) -> bool {
+    pub fn difference(&self, file: &File) -> Option<Difference> {
         let mut buffer = [0; BLOCK as usize];
-        let mut same = |spot: &Spot| {
+        let mut differs = |spot: &&Spot| {
             let bytes = &mut buffer[..spot.length];
             let mut digest = DefaultHasher::new();
             let read = file.read_exact_at(bytes, spot.block * BLOCK);
             digest.write(bytes);
-            read.is_ok() && digest.finish() == spot.digest.finish()
+            read.is_err() || digest.finish() != spot.digest.finish()
         };
-        !self.unreadable && self.spots.iter().all(&mut same)
+        let found = self.spots.iter().find(&mut differs);
+        let found = found.or_else(|| self.spots.first().filter(|_| self.unreadable));
+        found.map(|spot| Difference { from: spot.block * BLOCK, to: spot.block * BLOCK + spot.length as u64 })
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
         }
         assert!(spots.spots.len() <= LIMIT);
         file.write_all_at(&[byte], place).unwrap();
-        spots.hold(&file)
+        spots.difference(&file).is_none()
     }
 
     #[test]
@@ -124,9 +124,9 @@ mod tests {
         let mut spots = Spots::new();
         spots.note(&file, 0, 100);
         file.set_len(99).unwrap();
-        assert!(!spots.hold(&file));
+        assert!(spots.difference(&file).is_some());
         spots.note(&file, 100, 200);
         file.write_all_at(&[7; 200], 0).unwrap();
-        assert!(!spots.hold(&file));
+        assert!(spots.difference(&file).is_some());
     }
 }

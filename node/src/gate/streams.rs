@@ -1,0 +1,117 @@
+//! Byte streams as a command finds them by their names: who asks for more than bytes waits for the whole file.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::resolve::Identity;
+
+#[derive(Debug, Default)]
+struct Stream {
+    /// The FIFOs that it is.
+    places: Vec<Identity>,
+    wanted: bool,
+    whole: bool,
+}
+
+/// All byte streams of a job that have names, by the numbers of its inputs.
+///
+/// Threads that answer calls say what is wanted; one thread brings it.
+#[derive(Debug)]
+pub struct Streams {
+    streams: Mutex<Vec<Stream>>,
+    bell: EventFd,
+}
+
+impl Streams {
+    /// # Arguments
+    /// * `count` - the inputs of the job
+    pub fn new(count: usize) -> nix::Result<Self> {
+        let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        let streams = std::iter::repeat_with(Stream::default).take(count).collect();
+        Ok(Self { streams: Mutex::new(streams), bell })
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Vec<Stream>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A FIFO is a stream.
+    pub fn add(&self, number: usize, place: Identity) {
+        if let Some(stream) = self.streams().get_mut(number) {
+            stream.places.push(place);
+        }
+    }
+
+    /// Whether a file is a stream of which there is not the whole file; if so, that is wanted from now on.
+    pub fn want(&self, place: Identity) -> bool {
+        let mut streams = self.streams();
+        let Some(stream) = streams.iter_mut().find(|stream| !stream.whole && stream.places.contains(&place)) else {
+            return false;
+        };
+        stream.wanted = true;
+        // Full only when nobody has listened 2^64 times.
+        let _ = self.bell.write(1);
+        true
+    }
+
+    /// All of them are wanted.
+    pub fn want_all(&self) {
+        self.streams().iter_mut().for_each(|stream| stream.wanted |= !stream.places.is_empty());
+    }
+
+    /// The numbers of those that are wanted and have not come.
+    pub fn wanted(&self) -> Vec<usize> {
+        let _ = self.bell.read();
+        let streams = self.streams();
+        streams
+            .iter()
+            .enumerate()
+            .filter(|(_, stream)| stream.wanted && !stream.whole)
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// The whole file is where the stream was.
+    pub fn is_whole(&self, number: usize) {
+        if let Some(stream) = self.streams().get_mut(number) {
+            stream.whole = true;
+        }
+    }
+
+    /// Whether one of them may be wanted yet.
+    pub fn are_open(&self) -> bool {
+        self.streams().iter().any(|stream| !stream.whole && !stream.places.is_empty())
+    }
+}
+
+impl AsFd for Streams {
+    /// Readable when something is wanted.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wanted_comes_once() {
+        let streams = Streams::new(3).unwrap();
+        assert!(!streams.are_open());
+        streams.add(1, (1, 1));
+        streams.add(2, (1, 2));
+        streams.add(2, (1, 3));
+        assert!(!streams.want((1, 4)) && streams.wanted().is_empty());
+        assert!(streams.want((1, 3)) && streams.want((1, 2)));
+        assert_eq!(streams.wanted(), [2]);
+        streams.is_whole(2);
+        assert!(!streams.want((1, 2)) && streams.wanted().is_empty() && streams.are_open());
+        streams.want_all();
+        assert_eq!(streams.wanted(), [1]);
+        streams.is_whole(1);
+        assert!(!streams.are_open());
+    }
+}

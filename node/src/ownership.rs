@@ -1,0 +1,49 @@
+//! Who could put something else in the place of a file.
+
+use std::fs::symlink_metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::libc::{S_ISVTX, S_IWGRP, S_IWOTH};
+use nix::unistd::{Gid, Uid};
+
+/// Why another user could put something of his in the place of what is in `directory`, which has no links on its way;
+/// None: nobody can but root. The same rule is in `streamflow_io/ownership.py`.
+pub fn stranger(directory: &Path) -> io::Result<Option<String>> {
+    let own = Uid::effective().as_raw();
+    let trusted = [0, own, symlink_metadata("/")?.uid()];
+    for place in directory.ancestors() {
+        let found = symlink_metadata(place)?;
+        if !trusted.contains(&found.uid()) {
+            return Ok(Some(format!("{} belongs to user {}", place.display(), found.uid())));
+        }
+        // Many users have a group of their own, with the same number.
+        let own_group = found.gid() == own && Gid::effective().as_raw() == own;
+        let others = if own_group { S_IWOTH } else { S_IWOTH | S_IWGRP };
+        if found.mode() & others != 0 && found.mode() & S_ISVTX == 0 {
+            return Ok(Some(format!("others may write to {}, which is not sticky", place.display())));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{set_permissions, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn who_can_write_there() {
+        let base = tempfile::tempdir().unwrap();
+        let inner = base.path().canonicalize().unwrap().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        for (mode, safe) in [(0o700, true), (0o755, true), (0o757, false), (0o1777, true), (0o1770, true)] {
+            set_permissions(base.path(), Permissions::from_mode(mode)).unwrap();
+            let found = stranger(&inner).unwrap();
+            assert_eq!(found.is_none(), safe, "{mode:o}: {found:?}");
+        }
+        assert!(stranger(&inner.join("missing")).is_err());
+    }
+}

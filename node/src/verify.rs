@@ -1,0 +1,81 @@
+//! Whether bytes that were streamed are still those of the file: digests of what was noted before it was taken.
+//!
+//! A program that fills in a header, or changes one byte in the middle, is not written front to back, and its reader has
+//! got something else than the file. By default all bytes are compared that were taken before the commit; what is taken
+//! afterwards is final.
+
+mod digests;
+mod spots;
+
+use std::fmt;
+use std::fs::File;
+
+use self::digests::Digests;
+use self::spots::Spots;
+
+/// How much of a stream is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Verify {
+    #[default]
+    Full,
+    /// Evenly spread blocks of what is large.
+    Samples,
+}
+
+impl Verify {
+    /// As it is written.
+    pub const NAMES: [(&'static str, Self); 2] = [("full", Self::Full), ("samples", Self::Samples)];
+
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        Self::NAMES.iter().find(|(name, _)| name.as_bytes() == text).map(|&(_, verify)| verify)
+    }
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+}
+
+/// The first bytes that are not what they were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub from: u64,
+    pub to: u64,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "between byte {} and byte {}", self.from, self.to)
+    }
+}
+
+/// What is known of the bytes of a file that were noted.
+#[derive(Debug)]
+pub enum Noted {
+    Full(Digests),
+    Samples(Spots),
+}
+
+impl Noted {
+    pub fn new(verify: Verify) -> Self {
+        match verify {
+            Verify::Full => Self::Full(Digests::new()),
+            Verify::Samples => Self::Samples(Spots::new()),
+        }
+    }
+
+    /// Notes the bytes from `start` to `end` of `file`, which follow those noted before.
+    pub fn note(&mut self, file: &File, start: u64, end: u64) {
+        match self {
+            Self::Full(digests) => digests.note(file, start, end),
+            Self::Samples(spots) => spots.note(file, start, end),
+        }
+    }
+
+    /// Where `file` has other bytes than those that were noted, as far as they are compared. Reads them.
+    pub fn difference(&self, file: &File) -> Option<Difference> {
+        match self {
+            Self::Full(digests) => digests.difference(file),
+            Self::Samples(spots) => spots.difference(file),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+"""How much a job asks for and a location has. Pure.
+
+Runs without hints need it, too: of this package nothing is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a job asks for, or what a location has.
+
+    :ivar cores: none: known at run time only
+    :ivar memory: MiB; none: known at run time only
+    """
+
+    cores: float | None
+    memory: float | None
+
+    def __str__(self) -> str:
+        cores = "" if self.cores is None else f"{self.cores:g} cores"
+        memory = "" if self.memory is None else f"{self.memory:,.0f} MiB of memory"
+        return " and ".join(filter(None, (cores, memory)))
+
+    def holds(self, asked: Room) -> bool:
+        """Whether a job that asks for so much could run here, were nothing else there; true as long as that is open."""
+        return _covers(self.cores, asked.cores) and _covers(self.memory, asked.memory)
+
+
+def too_large(asked: Room, there: Mapping[str, Room], locations: int = 1) -> str | None:
+    """What a job asks for and what there is, if it can never start.
+
+    :param there: all locations where it may run, by name
+    :param locations: how many it takes, each with as much as it asks for
+    """
+    if not there or sum(room.holds(asked) for room in there.values()) >= locations:
+        return None
+    most = sorted(there.items(), key=lambda item: (-(item[1].cores or 0.0), -(item[1].memory or 0.0)))[:_SHOWN]
+    found = "; ".join(f"{room} on {name}" for name, room in most)
+    several = f" on each of {locations} locations" if locations > 1 else ""
+    more = f", and {len(there) - _SHOWN} locations with no more cores" if len(there) > _SHOWN else ""
+    return f"it asks for {asked}{several}, and there are {found}{more}"
+
+
+def _covers(has: float | None, asked: float | None) -> bool:
+    return has is None or asked is None or asked <= has

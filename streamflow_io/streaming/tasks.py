@@ -1,0 +1,28 @@
+"""Tasks that are cancelled, and what they have begun."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+
+async def to_the_end(work: Coroutine[object, object, None]) -> None:
+    """Do something to its end, also when the task that does it is cancelled meanwhile; then it ends afterwards."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+async def end(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks, and wait until they have ended.
+
+    :raises Exception: what one of them had failed with
+    """
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result

@@ -1,0 +1,77 @@
+"""Trials on two SSH hosts, with a network that is down for a while, or a disk that is full."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from laboratories.hosts import ADDRESSES
+from laboratories.laboratory import Laboratory, LaboratoryError, obstacle, start_hosts
+from tests.e2e.support import Site, hosts_site
+
+from .cases import Case
+
+_HOSTS = ("host1", "host2")
+# As much as jobs may ask for: by default 2 GB each.
+_SIZE = "size=100g"
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Two hosts of a laboratory that nobody else uses."""
+
+    laboratory: Laboratory
+
+    def site(self, directory: Path) -> Site:
+        return hosts_site(self.laboratory, directory)
+
+    def strike(self, case: Case, driver: subprocess.Popen[str]) -> str:
+        """Do the damage of a case to one of the hosts, and repair it."""
+        index = int(case.pick * len(_HOSTS))
+        if case.fault.kind == "network":
+            with self._down(_HOSTS[index]):
+                time.sleep(case.relief or 0)
+            return f"no network at {_HOSTS[index]} for {case.relief or 0:.0f} s"
+        with self._full(ADDRESSES[index]), contextlib.suppress(subprocess.TimeoutExpired):
+            driver.wait(case.relief)
+        return f"no space at {_HOSTS[index]}" + ("" if case.relief is None else f" for {case.relief:.2f} s")
+
+    @contextlib.contextmanager
+    def _down(self, host: str) -> Iterator[None]:
+        self.laboratory.run("ip", "link", "set", host, "down")
+        try:
+            yield
+        finally:
+            self.laboratory.run("ip", "link", "set", host, "up")
+
+    @contextlib.contextmanager
+    def _full(self, address: str) -> Iterator[None]:
+        self.call(address, "mount -o remount,size=$((1 + $(df --output=used -k /scratch | tail -n 1)))k /scratch")
+        try:
+            yield
+        finally:
+            self.call(address, f"mount -o remount,{_SIZE} /scratch")
+
+    def call(self, address: str, command: str) -> None:
+        """Run a shell's command on a host."""
+        self.laboratory.run(*self.laboratory.login(address, command))
+
+
+@contextlib.contextmanager
+def hosts() -> Iterator[Hosts]:
+    """Start two hosts.
+
+    :raises LaboratoryError: if there can be none here
+    """
+    if (reason := obstacle()) is not None:
+        raise LaboratoryError(reason)
+    with start_hosts() as laboratory:
+        found = Hosts(laboratory)
+        for address in ADDRESSES:
+            # A disk that can be full, for the directories of jobs.
+            found.call(address, f"mount -t tmpfs -o {_SIZE} none /scratch")
+        yield found

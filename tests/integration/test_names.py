@@ -1,0 +1,159 @@
+"""Steps that take the name of what they read, to name what they write; results are those of plain StreamFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamflow_io.planning import plan_file
+from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+
+GATE = streaming({"port": "out", "committed": "on_close", "start": "producer"})
+
+
+def producer(out: Any = None, hints: list[Document] | None = None) -> Document:
+    script = "for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.5; done > out.txt; sleep 0.5; note end"
+    return tool(script, {}, {"out": out or streamable(outputBinding={"glob": "out.txt"})}, hints)
+
+
+def reader() -> Document:
+    script = 'note $name; while read line; do note $name "$line"; echo "$line"; done < $file > $name'
+    return tool(script, {"file": streamable(), "name": "string"}, {"out": found("$(inputs.name)")})
+
+
+def step(name: Document, run: Document | None = None, **fields: Any) -> Document:
+    return {"run": run or reader(), "in": {"file": "a/out", "name": name, "label": "label"}, **fields}
+
+
+def with_library() -> Document:
+    """A tool that asks for the size of its input in a function of its library."""
+    script = "note $name; cat $file > $name; echo $1"
+    inputs = {"file": streamable(), "name": "string"}
+    made = tool(script, inputs, {"out": found("$(inputs.name)"), "size": "stdout"}, requirements=[SIZE])
+    return {**made, "arguments": ["x", "$(size())"], "stdout": "size.txt"}
+
+
+def inner() -> Document:
+    """A workflow that reads the file, names its output after it, and gives the name to another tool, too."""
+    again = {"name": {"source": "name", "valueFrom": "$(self).inner"}}
+    only = tool('note only; echo "$name"', {"name": "string"}, {"out": "stdout"}, stdout="only.txt")
+    return workflow(
+        {"file": "File", "name": "string", "label": "string?"},
+        {"b": {"run": reader(), "in": {"file": "file", **again}}, "c": {"run": only, "in": again}},
+        {"out": "b/out", "only": "c/out"},
+    )
+
+
+def document(made: Document, steps: dict[str, Document]) -> Document:
+    outputs = {f"{name}_{out}": f"{name}/{out}" for name, body in steps.items() for out in body["run"]["outputs"]}
+    return workflow({"label": "string"}, {"a": {"run": made, "in": {}}, **steps}, outputs)
+
+
+def assert_starts_early(run: Run, *names: str) -> None:
+    for name in names:
+        assert run.time(name) < run.time("end") - 0.2, (name, run.trace)
+
+
+def test_a_name_comes_with_the_file(bench: Bench) -> None:
+    """However the name of a stream is used: the reader runs while the file is written."""
+    steps = {
+        "own": step({"valueFrom": "$(inputs.file.nameroot).own"}),
+        "length": step({"valueFrom": "length-$(inputs.file.basename.length)"}),
+        "sourced": step({"source": "a/out", "valueFrom": "$(self.nameroot).sourced"}),
+        "labelled": step({"source": "label", "valueFrom": "$(self).$(inputs['file']['nameroot'])"}),
+        "inner": step({"valueFrom": "$(inputs.file.nameroot)"}, inner()),
+        "guarded": step({"valueFrom": "$(inputs.file.nameroot).guarded"}, when="$(inputs.name != 'x')"),
+    }
+    _, ours = bench.run_both(document(producer(), steps), {"label": "label"})
+    assert_starts_early(
+        ours, "out.own line 1", "length-7 line 1", "out.sourced line 1", "label.out line 1", "out.inner line 1"
+    )
+    assert_starts_early(ours, "out.guarded line 1", "only")
+
+
+@pytest.mark.long
+def test_a_name_comes_with_the_file_at_the_gate(bench: Bench) -> None:
+    steps = {
+        "own": step({"valueFrom": "$(inputs.file.nameroot).own"}),
+        "sourced": step({"source": "a/out", "valueFrom": "$(self.nameroot).sourced"}),
+        "inner": step({"valueFrom": "$(inputs.file.nameroot)"}, inner()),
+    }
+    _, ours = bench.run_both(document(producer(found("out.txt"), [GATE]), steps), {"label": "label"})
+    assert_starts_early(ours, "out.own", "out.sourced", "out.inner", "only")
+
+
+@pytest.mark.long
+def test_names_of_elements(bench: Bench) -> None:
+    """Elements that a scatter streams into a scatter bring their names, and those of a list of streams, too."""
+    script = "for i in 1 2 3 4 5 6; do echo $number $i; sleep 0.6; done > $number.txt; sleep 0.6; note end"
+    merge = {"files": streamable("File[]", inputBinding={}), "name": "string"}
+    merged = tool('note $name; cat "$0" "$@" > $name', merge, {"out": found("$(inputs.name)")})
+    named = {"valueFrom": "$(inputs.files[0].nameroot)-of-$(inputs.files.length)"}
+    made = tool(script, {"number": "int"}, {"out": streamable(outputBinding={"glob": "$(inputs.number).txt"})})
+    steps = {
+        "a": {"run": made, "in": {"number": "numbers"}, "scatter": "number"},
+        "b": step({"valueFrom": "$(inputs.file.nameroot).own"}, scatter="file"),
+        "c": step(
+            {"source": "a/out", "valueFrom": "$(self.nameroot).sourced"},
+            scatter=["file", "name"],
+            scatterMethod="dotproduct",
+        ),
+        "d": {"run": merged, "in": {"files": "a/out", "name": named}},
+    }
+    body = workflow({"numbers": "int[]", "label": "string"}, steps, {"b": "b/out", "c": "c/out", "d": "d/out"})
+    _, ours = bench.run_both(body, {"numbers": [1, 2], "label": "label"})
+    assert_starts_early(ours, "1.own 1 1", "2.own 2 1", "1.sourced 1 1", "2.sourced 2 1", "1-of-2")
+
+
+SIZE = {"class": "InlineJavascriptRequirement", "expressionLib": ["function size() { return inputs.file.size; }"]}
+
+
+def test_formats_that_are_inherited(bench: Bench) -> None:
+    """An output has the format of an input that streams, and its readers ask for it."""
+    text = "http://edamontology.org/format_2330"
+    first = producer(streamable(outputBinding={"glob": "out.txt"}, format=text))
+    script = 'note $0; while read line; do note $0 "$line"; echo "$line"; done < $file > $0.txt; echo $1 >> $0.txt'
+    inherits = {"format": "$(inputs.file.format)"}
+
+    def copy(name: str) -> Document:
+        made = tool(
+            script,
+            {"file": streamable(format=text)},
+            {"out": streamable(outputBinding={"glob": f"{name}.txt"}, **inherits)},
+        )
+        return {**made, "arguments": [name, "$(inputs.file.format)"]}
+
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": copy("b"), "in": {"file": "a/out"}},
+        "c": {"run": copy("c"), "in": {"file": "b/out"}},
+        "d": {"run": copy("d"), "in": {"file": "c/out"}, "when": "$(inputs.file.format != 'x')"},
+    }
+    _, ours = bench.run_both(workflow({}, steps, {name: f"{name}/out" for name in "abcd"}))
+    assert_starts_early(ours, "b line 1", "c line 1", "d line 1")
+    assert ours.outputs["c"]["format"] == text
+    assert ours.files["c.txt"].endswith(f"{text}\n{text}\n".encode())
+
+
+def test_more_than_a_name_waits_for_the_file(bench: Bench) -> None:
+    """What `valueFrom` computes of the size, or with the whole file, is right, and the plan says what waits for it."""
+    steps = {
+        "size": step({"valueFrom": "size$(inputs.file.size)"}),
+        "path": step({"valueFrom": "path$(inputs.file.path.length > 0)"}),
+        "sub": step({"valueFrom": "$(inputs.file.nameroot)$(inputs.file.size)"}, inner()),
+        "all": step({"valueFrom": "${var all = inputs; return 'all' + all.file.size;}"}),
+        "self": step({"source": "a/out", "valueFrom": "self$(self.size)"}),
+        "library": step({"valueFrom": "library$(size())"}),
+        "guarded": step({"valueFrom": "$(inputs.file.nameroot).guarded"}, when="$(size() > 0)"),
+        "tool": step({"valueFrom": "tool"}, with_library()),
+    }
+    body = document(producer(), steps)
+    body["requirements"] = [*(r for r in body["requirements"] if r["class"] != SIZE["class"]), SIZE]
+    edges = plan_file(bench.write(body, {"label": "label"}, io=True)).plans["main"].edges
+    told = {edge.route.consumer.step: edge.fallback or "" for edge in edges if edge.route.consumer is not None}
+    assert told["/size"] == "/size/name is computed from it by valueFrom, which uses more than its name"
+    assert "`when` needs the whole file" in told["/guarded"]
+    assert "is used in the expression 'inputs.file.size'" in told["/tool"]
+    assert all(told.values())
+    bench.run_both(body, {"label": "label"})

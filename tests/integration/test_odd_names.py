@@ -1,0 +1,100 @@
+"""Names that are not UTF-8, that have newlines, that are as long as names can be: as with plain StreamFlow.
+
+StreamFlow lists a Directory that is an input or an output of a workflow, and can name no file there that is not UTF-8;
+what is in its directories it does not look at.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+import pytest
+
+from tests.cwl import Bench, Document, found, streamable, streaming, tool
+from tests.gate_support import MEET, assert_early, lister, pair
+
+NAMES = (b"caf\xe9", b"two\nlines", b"l" * 255)
+# Notes as the shell does, and waits in `meet` as it does.
+PRELUDE = f"""
+import os, subprocess, sys, time
+names = {NAMES!r}
+def note(what):
+    with open(os.environ["TRACE"], "a") as trace:
+        subprocess.run(["date", f"+%s.%N {{what}}"], stdout=trace)
+def meet(what):
+    until = time.monotonic() + 20
+    while "SFIO_JOB" in os.environ and what not in open(os.environ["TRACE"]).read() and time.monotonic() < until:
+        time.sleep(0.05)
+"""
+WRITE = """
+os.makedirs("out/sub")
+for number, name in enumerate(names):
+    with open(b"out/sub/" + name, "wb") as file:
+        file.write(b"file " + name + b"\\n")
+    meet(f"got {number}")
+"""
+BY_NAME = """
+for number, name in enumerate(names):
+    text = open(os.fsencode(os.environ["dir"]) + b"/sub/" + name, "rb").read()
+    note(f"got {number}")
+    sys.stdout.buffer.write(text)
+"""
+SCAN = """
+texts = {}
+for entry in os.scandir(os.fsencode(os.environ["dir"]) + b"/sub"):
+    texts[entry.name] = open(entry.path, "rb").read()
+    note(f"got {names.index(entry.name)}")
+for name in names:
+    sys.stdout.buffer.write(texts[name])
+"""
+CHANGE = 'with open(b"out/sub/" + names[0], "ab") as file:\n    file.write(b"more")\n'
+
+
+def python(script: str) -> str:
+    return f"{shlex.quote(sys.executable)} -c {shlex.quote(PRELUDE + script)}"
+
+
+def directory(script: str, **fields: str) -> Document:
+    """Its first file tells the name of the Directory."""
+    rule = streaming({"port": "out", "start": "producer", "committed": "on_close", **fields})
+    return tool(f"{MEET}note start; {python(script)}; note end", {}, {"out": found("ou*", "Directory")}, [rule])
+
+
+def without_directory(document: Document) -> Document:
+    del document["outputs"]["a"]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("fields", "reader"),
+    [({}, lister(python(BY_NAME))), ({"mode": "no_update"}, lister(python(SCAN), streamable("Directory")))],
+)
+def test_files_of_a_directory_are_read_as_they_are_committed(
+    bench: Bench, fields: dict[str, str], reader: Document
+) -> None:
+    _, ours = bench.run_both(without_directory(pair(directory(WRITE, **fields), reader)))
+    assert_early(ours, "got 2")
+    assert ours.files["read.txt"] == b"".join(b"file " + name + b"\n" for name in NAMES)
+
+
+def test_a_file_that_changes_after_its_commit_is_named(bench: Bench) -> None:
+    run = bench.run(without_directory(pair(directory(WRITE + CHANGE), lister(python(BY_NAME)))))
+    assert not run.ok
+    assert r"out/sub/caf\udce9 of the output `out` was committed by `on_close`, but was written again" in run.log
+    assert bench.leftovers() == []
+
+
+@pytest.mark.parametrize("kind", ["File", "File[]"])
+def test_a_file_that_streamflow_cannot_name_is_an_error_that_names_it(bench: Bench, kind: str) -> None:
+    rule = streaming({"port": "out", "committed": "on_close"})
+    first = tool(python('open(names[0] + b".txt", "w").close()'), {}, {"out": found("*.txt", kind)}, [rule])
+    document = pair(first, tool("echo", {"x": kind}, {"out": "stdout"}))
+    assert not bench.run(document, io=False).ok
+    run = bench.run(document)
+    assert not run.ok
+    said = "FAILED Job /a/0: StreamFlow has no File with a name that is not UTF-8: "
+    assert run.log.count(said) == 1, run.errors
+    assert r"/caf\xe9.txt" in run.log
+    assert "UnicodeEncodeError" not in run.log
+    assert bench.leftovers() == []

@@ -1,0 +1,112 @@
+"""Another user of the same machine: what he could have put somewhere is neither run nor believed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from streamflow_io.ownership import stranger
+from streamflow_io.telemetry.learned import LearnedLimits, LearnedLimitsError
+from streamflow_io.telemetry.records import EndRecord
+from streamflow_io.telemetry.writer import TelemetryWriter
+from tests.cwl import Bench, streamable, tool, workflow
+from tests.node_support import node_binary
+
+STRANGER = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")
+
+
+def as_stranger(*command: str | Path) -> None:
+    """Does something as the other user."""
+    subprocess.run(command, user=STRANGER, group=STRANGER, extra_groups=[], check=True, timeout=20)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory for all, as /tmp."""
+    for directory in (tmp_path, *tmp_path.parents):
+        if directory.stat().st_mode & 0o1 == 0:
+            directory.chmod(0o711)
+    place = tmp_path / "public"
+    place.mkdir()
+    place.chmod(0o1777)
+    return place
+
+
+@needs_root
+def test_who_is_a_stranger(place: Path) -> None:
+    assert stranger(place) is None
+    theirs = place / "theirs"
+    as_stranger("mkdir", theirs)
+    assert stranger(theirs) == f"{theirs} belongs to user {STRANGER}"
+    (theirs / "ours").mkdir()
+    assert stranger(theirs / "ours") == f"{theirs} belongs to user {STRANGER}"
+    (ours := place / "ours").mkdir()
+    as_stranger("ln", "-s", ours, place / "link")
+    assert stranger(ours) is None
+    assert stranger(place / "link") == f"{place / 'link'} belongs to user {STRANGER}"
+    for mode, safe in ((0o700, True), (0o757, False), (0o1757, True)):
+        ours.chmod(mode)
+        assert (stranger(ours) is None) == safe
+    os.chown(ours, -1, STRANGER)
+    ours.chmod(0o775)
+    assert stranger(ours) == f"others may write to {ours}, which is not sticky"
+
+
+@needs_root
+@pytest.mark.parametrize("who", ["a stranger", "all"])
+def test_where_temporary_files_are_not_safe_it_is_plain_streamflow(bench: Bench, place: Path, who: str) -> None:
+    temporary = place / "tmp"
+    as_stranger("mkdir", temporary)
+    if who == "all":
+        os.chown(temporary, 0, 0)
+    temporary.chmod(0o777)
+    producer = tool("echo 1", {}, {"out": streamable("stdout")}, stdout="out.txt")
+    consumer = tool("cat $file", {"file": streamable()}, {"read": "stdout"}, stdout="read.txt")
+    steps = {"a": {"run": producer, "in": {}}, "b": {"run": consumer, "in": {"file": "a/out"}}}
+    document = workflow({}, steps, {"read": "b/read"})
+    plain = bench.run(document, io=False)
+    path = bench.write(document, {}, io=True)
+    run = bench.finish(bench.start(path, TMPDIR=str(temporary)), path)
+    assert run.ok, run.errors
+    assert run.results == plain.results
+    assert run.log.count("Nothing streams in this run, everything is as with plain StreamFlow") == 1
+    assert f"the directory for temporary files, {temporary}, is not safe: " in run.log
+    assert not [name for name in os.listdir(temporary) if name.startswith("streamflow-io-")]
+
+
+@needs_root
+def test_serve_makes_no_run_directory_where_others_can_replace_it(place: Path) -> None:
+    binary = node_binary()
+    assert binary is not None
+    theirs = place / "theirs"
+    as_stranger("mkdir", theirs)
+    command: list[str | Path] = [binary, "serve", "--directory", theirs / "run"]
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=10, check=False)
+    assert result.returncode == 1
+    assert f"another user could replace it: {theirs} belongs to user {STRANGER}" in result.stderr
+    assert os.listdir(theirs) == []
+
+
+@needs_root
+def test_what_another_user_says_was_learned_is_not_believed(place: Path) -> None:
+    for path in (place / "theirs" / "learned.db", place / "learned.db"):
+        as_stranger("mkdir", "-p", path.parent)
+        as_stranger("touch", path)
+        with pytest.raises(
+            LearnedLimitsError, match=f"another user could have written it: .* belongs to user {STRANGER}"
+        ):
+            asyncio.run(LearnedLimits.open(path))
+        assert path.stat().st_size == 0
+
+
+@needs_root
+def test_telemetry_is_not_written_where_others_can_change_it(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    as_stranger("mkdir", place / "runs")
+    with TelemetryWriter(lambda: place / "runs" / "telemetry.jsonl") as writer:
+        writer.write(EndRecord(time=1.0))
+    assert os.listdir(place / "runs") == []

@@ -1,0 +1,19 @@
+"""A small part of the random workflows: see `tests/random_workflows/`. Many more are run by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.random_workflows.generate import generate
+from tests.random_workflows.trial import run_trial
+
+SEED = 20261122
+STEPS = 5
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_results_are_those_of_plain_streamflow(tmp_path: Path, number: int) -> None:
+    trial = run_trial(tmp_path / "trial", generate(SEED, number, STEPS))
+    assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"

@@ -1,0 +1,215 @@
+"""What cannot be used is refused with one message, and without a stack trace: CWL, StreamFlow files, names of files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamflow_io.doctor import _javascript
+from streamflow_io.hints import HintErrors
+from streamflow_io.planning import plan_file
+from streamflow_io.validation import validate
+from tests.cwl import Document
+
+TOOL: Document = {"class": "CommandLineTool", "baseCommand": "date", "inputs": {}, "outputs": {"o": "stdout"}}
+READER: Document = {
+    "class": "CommandLineTool",
+    "baseCommand": "cat",
+    "inputs": {"i": "File"},
+    "outputs": {"o": "stdout"},
+}
+FIRST: Document = {"run": TOOL, "in": {}, "out": ["o"]}
+
+
+def chain(step: Document, run: Document | str = READER, **fields: object) -> Document:
+    """A workflow whose second step is the one that is given."""
+    steps = {"a": FIRST, "b": {"run": run, "in": {"i": "a/o"}, "out": ["o"], **step}}
+    return {"class": "Workflow", "inputs": {}, "outputs": {}, "steps": steps, **fields}
+
+
+OURS = {"$namespaces": {"sfio": "urn:streamflow-io:cwl#"}}
+VALUE_FROM = {"i": {"source": "a/o", "valueFrom": "$(self)"}}
+RULE = {"class": "sfio:Streaming", "rules": [{"port": "o"}]}
+REFUSED: dict[str, tuple[Document, str]] = {
+    "source": (chain({"in": {"i": "a/x"}}), "references unknown identifier 'a/x'"),
+    "scatter": (
+        chain({"scatter": "x"}, requirements={"ScatterFeatureRequirement": {}}),
+        "references unknown identifier 'x'",
+    ),
+    "type": ({**TOOL, "inputs": {"i": "Fil"}}, "references unknown identifier 'Fil'"),
+    "valueFrom": (
+        chain({"in": VALUE_FROM}),
+        "main.cwl:33: steps.b.in.i.valueFrom: needs StepInputExpressionRequirement",
+    ),
+    "graph": ({"$graph": 3}, "Workflow must be a CommentedMap or CommentedSeq"),
+    "hint": ({**TOOL, "hints": [5]}, "'int' object is not subscriptable"),
+    "namespaces": ({**TOOL, "$namespaces": 3}, "$namespaces must be a dictionary"),
+    "itself": (
+        chain({"in": {}, "out": []}, "main.cwl", requirements={"SubworkflowFeatureRequirement": {}}),
+        "step /b runs file:///",
+    ),
+    "requirement": (
+        {**TOOL, **OURS, "requirements": [{"class": "sfio:IOTask"}]},
+        "'sfio:IOTask' is a hint, and no requirement; allowed: sfio:IOTask under `hints`",
+    ),
+    "requirements": (
+        chain({"requirements": {"sfio:Streaming": {"rules": RULE["rules"]}}}, **OURS),
+        "'sfio:Streaming' is a hint, and no requirement",
+    ),
+}
+
+
+def streamflow_file(directory: Path, **fields: object) -> Path:
+    path = directory / "streamflow.yml"
+    workflows = {"main": {"type": "cwl", "config": {"file": "main.cwl"}}}
+    path.write_text(json.dumps({"version": "v1.0", "workflows": workflows, **fields}, indent=1))
+    return path
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_workflow(tmp_path: Path, name: str) -> None:
+    document, message = REFUSED[name]
+    file = tmp_path / "main.cwl"
+    file.write_text(json.dumps({"cwlVersion": "v1.2", **document}, indent=1))
+    result = validate(str(file))
+    assert not result.ok
+    (shown,) = (*result.messages, *map(str, result.errors))
+    with pytest.raises(HintErrors) as planned:
+        plan_file(streamflow_file(tmp_path))
+    (error,) = planned.value.errors
+    for text in (shown, str(error)):
+        assert message in " ".join(text.split())
+    assert error.file == str(file)
+
+
+@pytest.mark.parametrize(
+    ("fields", "line", "field", "message", "allowed"),
+    [
+        (
+            {"scheduler": {"type": "io-aware", "config": {}}},
+            11,
+            "StreamFlow file",
+            "Additional properties are not allowed ('scheduler' was unexpected)",
+            "scheduling: {scheduler: ...}",
+        ),
+        ({"workflows": {"main": {"type": "cwl"}}}, 4, "workflows.main", "'config' is a required property", "a valid"),
+        ({"version": 3}, 2, "version", "", ""),
+        ({"deployments": []}, 11, "deployments", "[] is not of type 'object'", "object"),
+    ],
+)
+def test_a_streamflow_file(tmp_path: Path, fields: Document, line: int, field: str, message: str, allowed: str) -> None:
+    (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
+    path = streamflow_file(tmp_path, **fields)
+    with pytest.raises(HintErrors) as planned:
+        plan_file(path)
+    (error,) = planned.value.errors
+    assert len(str(error)) < 1000
+    if message:
+        assert (error.file, error.line, error.field, error.message) == (str(path), line, field, message)
+        assert error.allowed.startswith(allowed)
+
+
+def test_names_and_texts_that_are_not_utf_8(tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/caf\xe9.cwl"
+    Path(os.fsdecode(name)).write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
+    command = [sys.executable, "-m", "streamflow_io.cli", "validate", name]
+    shown = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert (shown.returncode, shown.stderr) == (1, b"")
+    assert shown.stdout == name + b": its name is not UTF-8, as CWL asks\n" + name + b": not valid\n"
+    latin = tmp_path / "latin.cwl"
+    latin.write_bytes(b"cwlVersion: v1.2\nlabel: caf\xe9\n")
+    result = validate(str(latin))
+    (message,) = result.messages
+    assert re.fullmatch(r".*/latin.cwl: it is not UTF-8: .* at byte 27", message)
+
+
+def test_several_workflows_have_an_annotations_file_each(tmp_path: Path) -> None:
+    writer = {**TOOL, "outputs": {"o": {"type": "stdout", "streamable": True}}}
+    for name in ("one", "two"):
+        steps = {name: {"run": writer, "in": {}, "out": ["o"]}}
+        document = {"cwlVersion": "v1.2", "class": "Workflow", "inputs": {}, "outputs": {}, "steps": steps}
+        (tmp_path / f"{name}.cwl").write_text(json.dumps(document))
+        (tmp_path / f"{name}.yml").write_text(f"steps: {{/{name}: [{{class: sfio:IOTask}}]}}\n")
+    workflows = {name: {"type": "cwl", "config": {"file": f"{name}.cwl"}} for name in ("one", "two")}
+
+    def planned(annotations: object) -> Path:
+        scheduler = {"type": "io-aware", "config": {"annotations": annotations}}
+        return streamflow_file(tmp_path, workflows=workflows, scheduling={"scheduler": scheduler})
+
+    with pytest.raises(HintErrors) as mistakes:
+        plan_file(planned("one.yml"))
+    (error,) = mistakes.value.errors
+    assert (error.file, error.message) == (str(tmp_path / "one.yml"), "unknown step '/one'")
+    assert error.allowed.endswith("; or a file for each workflow: `annotations: {one: FILE, two: FILE}`")
+    with pytest.raises(HintErrors) as mistakes:
+        plan_file(planned({"one": "one.yml", "too": "two.yml"}))
+    (error,) = mistakes.value.errors
+    assert error.field == "scheduling.scheduler.config.annotations.too"
+    assert (error.message, error.allowed) == ("unknown workflow 'too'", "one, two")
+    plans = plan_file(planned({"one": "one.yml", "two": "two.yml"})).plans
+    assert [bool(plans[name].annotations[f"/{name}"].io_task) for name in ("one", "two")] == [True, True]
+    assert plan_file(planned({"one": "one.yml"})).plans["two"].annotations["/two"].io_task is None
+
+
+def test_what_is_streamable_on_one_end_only_is_told(tmp_path: Path) -> None:
+    writer = {**TOOL, "outputs": {"o": {"type": "stdout", "streamable": True}}}
+    reader = {**READER, "inputs": {"i": {"type": "File", "streamable": True}}}
+    steps = {
+        "a": {"run": writer, "in": {}, "out": ["o"]},
+        "b": {"run": READER, "in": {"i": "a/o"}, "out": ["o"]},
+        "c": {"run": reader, "in": {"i": "b/o"}, "out": ["o"]},
+        "d": {"run": reader, "in": {"i": "a/o"}, "out": ["o"]},
+    }
+    document = {"cwlVersion": "v1.2", "class": "Workflow", "inputs": {}, "outputs": {}, "steps": steps}
+    (tmp_path / "main.cwl").write_text(json.dumps(document, indent=1))
+    told = {
+        "/a/o is `streamable`, and /b/i is not: nothing streams from /a/o to /b/i",
+        "/c/i is `streamable`, and /b/o is not: nothing streams from /b/o to /c/i",
+    }
+    result = validate(str(tmp_path / "main.cwl"))
+    assert result.ok
+    assert {warning.message for warning in result.warnings} == told
+    assert all(warning.line is not None for warning in result.warnings)
+    assert set(plan_file(streamflow_file(tmp_path)).warnings["main"]) == told
+
+
+def test_a_storage_that_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "main.cwl").write_text(json.dumps({"cwlVersion": "v1.2", **TOOL}))
+    storages = [{"name": name, "path": str(tmp_path / name), "write": 1} for name in ("there", "gone")]
+    (tmp_path / "there").mkdir()
+    path = streamflow_file(tmp_path, scheduling={"scheduler": {"type": "io-aware", "config": {"storages": storages}}})
+    told = f"Storage 'gone': {tmp_path}/gone does not exist on the driver's node"
+    assert plan_file(path).warnings["main"] == (told,)
+
+
+@pytest.mark.parametrize(
+    ("argument", "needed"),
+    [
+        ("$(inputs.i.length + 1)", True),
+        ("${ return 1; }", True),
+        ("$(inputs.i) $(inputs['i'][0].path) $(runtime.cores)", False),
+        ("\\$(inputs.i + 1)", False),
+    ],
+)
+def test_a_missing_node_js_is_told_where_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argument: str, needed: bool
+) -> None:
+    requirements = {"InlineJavascriptRequirement": {}}
+    tool = {**TOOL, "inputs": {"i": "string"}, "arguments": [argument], "requirements": requirements}
+    document = {"cwlVersion": "v1.2", **chain({}, {**tool, "inputs": {"i": "File"}})}
+    (tmp_path / "main.cwl").write_text(json.dumps(document))
+    path = streamflow_file(tmp_path)
+    assert plan_file(path).warnings["main"] == ()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    told = "/b has JavaScript, and there is no Node.js on this machine, where StreamFlow evaluates it"
+    assert plan_file(path).warnings["main"] == ((told,) if needed else ())
+    assert [warning.message for warning in validate(str(tmp_path / "main.cwl")).warnings] == ([told] if needed else [])
+    finding = _javascript()
+    assert finding.works is None
+    assert "Node.js" in finding.detail

@@ -1,0 +1,43 @@
+"""A job that cannot read its producer's stream waits for the file; the others of its step do not, and all is right."""
+
+from __future__ import annotations
+
+from tests.cwl import Bench, streamable, tool, workflow
+
+# Between hosts it is a network or a firewall that keeps one job from its producer.
+UNREACHABLE = """
+from streamflow_io.streaming.reach import Reach
+
+can_read = Reach.can_read
+
+async def refuse(self, job_name, token, attempt):
+    return job_name != "/b/0.0" and await can_read(self, job_name, token, attempt)
+
+Reach.can_read = refuse
+"""
+
+
+def test_one_job_of_several_does_not_reach_its_producer(bench: Bench) -> None:
+    made = tool(
+        "for i in 1 2 3; do echo $n $i; sleep 1.5; done > $n.txt; note end $n",
+        {"n": "int"},
+        {"out": streamable(outputBinding={"glob": "*.txt"})},
+        requirements=[{"class": "ResourceRequirement", "coresMin": 0}],
+    )
+    read = tool(
+        'note read $n; cat $file; echo "with $n"',
+        {"file": streamable(), "n": "int"},
+        {"out": "stdout"},
+        stdout="$(inputs.file.nameroot).used",
+    )
+    steps = {
+        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
+        "b": {"run": read, "in": {"file": "a/out", "n": "numbers"}, "scatter": ["file", "n"]},
+    }
+    steps["b"]["scatterMethod"] = "dotproduct"
+    (bench.directory / "sitecustomize.py").write_text(UNREACHABLE)
+    bench.environment = {"PYTHONPATH": str(bench.directory)}
+    _, ours = bench.run_both(workflow({"numbers": "int[]"}, steps, {"out": "b/out"}), {"numbers": [1, 2, 3]})
+    assert [len(ours.times(f"read {n}")) for n in (1, 2, 3)] == [1, 1, 1]
+    assert ours.time("read 2") < ours.time("end 2")
+    assert ours.time("read 1") > ours.time("end 1")

@@ -1,0 +1,83 @@
+"""Random workflows, each run by plain StreamFlow and by ours; the results must be the same, byte for byte.
+
+What plain StreamFlow cannot do is counted, and shows nothing. Else each difference, failure, hang or leftover is
+reduced to the smallest workflow that shows it, which is kept; then the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from .blueprint import Blueprint
+from .document import document
+from .generate import generate
+from .reduce import reduce
+from .trial import Trial, run_trial
+
+
+def main() -> int:
+    options = _options()
+    directory: Path = options.directory or Path(tempfile.mkdtemp(prefix="sfio-random-"))
+    numbers = options.only or range(options.first, options.first + options.count)
+    print(f"seed {options.seed}, {len(numbers)} workflows, in {directory}", flush=True)
+
+    def try_number(number: int) -> tuple[int, Trial]:
+        place = directory / f"{number}"
+        blueprint = generate(options.seed, number, options.steps)
+        trial = run_trial(place, blueprint)
+        if not trial.is_harmless and options.reduce:
+            reduced(place, blueprint, trial)
+        elif trial.is_harmless and not options.keep:
+            shutil.rmtree(place)
+        return number, trial
+
+    counted: Counter[str] = Counter()
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for number, trial in pool.map(try_number, numbers):
+            counted[trial.outcome] += 1
+            if trial.outcome != "same":
+                print(f"{number:4} {trial.outcome}: {trial.detail[-600:]}", flush=True)
+    print(", ".join(f"{count} {outcome}" for outcome, count in counted.most_common()))
+    harmless = all(Trial(outcome).is_harmless for outcome in counted)  # type: ignore[arg-type]
+    if harmless and not options.keep:
+        shutil.rmtree(directory)
+    return 0 if harmless else 1
+
+
+def reduced(place: Path, blueprint: Blueprint, trial: Trial) -> None:
+    """Keep the smallest workflow with the same outcome."""
+
+    def shows(candidate: Blueprint) -> bool:
+        return run_trial(place / "smaller", candidate).outcome == trial.outcome
+
+    smallest = reduce(blueprint, shows)
+    last = run_trial(place / "smallest", smallest)
+    (place / "smallest.json").write_text(json.dumps(document(smallest), indent=1))
+    (place / "smallest.txt").write_text(f"{smallest}\n\n{last.outcome}: {last.detail}\n\n{last.log}")
+    shutil.rmtree(place / "smaller", ignore_errors=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.random_workflows", description=__doc__)
+    parser.add_argument("--count", type=int, default=100, help="how many workflows (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first one (default: %(default)s)")
+    parser.add_argument("--only", type=int, nargs="+", metavar="NUMBER", help="these instead")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="(default: another each time)")
+    parser.add_argument("--steps", type=int, default=12, help="at most so many steps (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="workflows at the same time (default: %(default)s)")
+    parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
+    parser.add_argument("--keep", action="store_true", help="keep what was the same, too")
+    parser.add_argument("--no-reduce", dest="reduce", action="store_false", help="do not look for smaller ones")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""A random workflow as plain data: small enough to be made smaller, and complete enough to become CWL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+Kind = Literal["File", "Directory", "int", "string"]
+Merge = Literal["", "merge_nested", "merge_flattened"]
+Wrap = Literal["", "workflow", "inside", "loop"]
+Method = Literal["", "dotproduct", "flat_crossproduct", "nested_crossproduct"]
+
+
+@dataclass(frozen=True)
+class Type:
+    """A CWL type.
+
+    :ivar depth: of lists in lists
+    :ivar optional: whether null is possible; of a list, in its elements
+    """
+
+    kind: Kind
+    depth: int = 0
+    optional: bool = False
+
+    @property
+    def cwl(self) -> Any:
+        described: Any = ["null", self.kind] if self.optional else self.kind
+        for _ in range(self.depth):
+            described = {"type": "array", "items": described}
+        return described
+
+    def deeper(self, levels: int = 1) -> Type:
+        return replace(self, depth=self.depth + levels)
+
+
+@dataclass(frozen=True)
+class Link:
+    """What an input of a step, or an output of the workflow, gets.
+
+    :ivar sources: names of workflow inputs, or `STEP/OUTPUT`; none: nothing is connected
+    :ivar default: None: there is none
+    """
+
+    sources: tuple[str, ...] = ()
+    merge: Merge = ""
+    pick: Literal["", "first_non_null", "all_non_null"] = ""
+    value_from: str = ""
+    default: int | str | None = None
+
+    def cwl(self, source: str = "source") -> dict[str, Any]:
+        listed = len(self.sources) > 1 or self.merge or self.pick
+        found = {
+            source: list(self.sources) if listed else "".join(self.sources),
+            "linkMerge": self.merge,
+            "pickValue": self.pick,
+            "valueFrom": self.value_from,
+        }
+        chosen = {key: value for key, value in found.items() if value}
+        return chosen if self.default is None else {**chosen, "default": self.default}
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of a tool.
+
+    :ivar writer: how it is written, a key of `WRITERS`
+    :ivar hint: a streaming rule but for its port; empty: none
+    """
+
+    port: str
+    writer: str
+    streamable: bool = False
+    hint: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step, and its tool.
+
+    :ivar reader: how the tool reads its input `i`, a key of `READERS`
+    :ivar type: of the tool's input `i`
+    :ivar links: of `i`, and of others
+    :ivar extras: what else the tool declares, keys of `EXTRAS`
+    :ivar scatter: over these inputs
+    :ivar when: a condition that is always so; None: there is none
+    :ivar wrap: in a subworkflow of its own, which is scattered (`workflow`) or scatters (`inside`); or in a `loop`
+    :ivar named: the names of its files begin with that of `i`
+    """
+
+    name: str
+    reader: str
+    type: Type
+    links: tuple[tuple[str, Link], ...]
+    outputs: tuple[Output, ...]
+    extras: tuple[str, ...] = ()
+    scatter: tuple[str, ...] = ()
+    method: Method = ""
+    when: bool | None = None
+    wrap: Wrap = ""
+    named: bool = False
+    streamable: bool = False
+    io_task: bool = False
+
+    def source_of(self, port: str) -> str:
+        return f"{self.name}/{port}"
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input of the workflow. Files are `{"name": ..., "lines": ...}`, to be written where the job is."""
+
+    type: Type
+    value: Any
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A workflow, and what it is given.
+
+    :ivar results: the outputs of the workflow
+    :ivar types: of every `STEP/OUTPUT`
+    :ivar retries: whether the failure manager allows another attempt
+    :ivar config: of the scheduler
+    """
+
+    given: Mapping[str, Given]
+    steps: tuple[Step, ...]
+    results: tuple[Link, ...]
+    types: Mapping[str, Type]
+    retries: bool = False
+    config: tuple[tuple[str, Any], ...] = ()
+
+    def type_of(self, source: str) -> Type:
+        return self.given[source].type if source in self.given else self.types[source]
+
+    def used(self) -> Iterator[str]:
+        """What is connected to anything."""
+        for step in self.steps:
+            for _, link in step.links:
+                yield from link.sources
+        for link in self.results:
+            yield from link.sources
+
+
+def link_type(blueprint: Blueprint, link: Link) -> Type:
+    """The type of what a link delivers."""
+    first = blueprint.type_of(link.sources[0])
+    if link.pick == "first_non_null":
+        return replace(first, optional=False)
+    optional = any(blueprint.type_of(source).optional for source in link.sources) and not link.pick
+    if link.merge == "merge_flattened":
+        return replace(first, depth=max(1, first.depth), optional=optional)
+    if link.merge == "merge_nested" or link.pick:
+        return replace(first, depth=first.depth + 1, optional=optional)
+    return first

@@ -1,0 +1,115 @@
+"""From a blueprint to CWL, and to the job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.cwl import REQUIREMENTS, Document, streaming
+
+from .blueprint import Blueprint, Step, link_type
+from .programs import WRITERS
+from .tools import tool
+
+
+def document(blueprint: Blueprint) -> Document:
+    """The workflow, with all its tools in one document."""
+    return {
+        "class": "Workflow",
+        "requirements": [*REQUIREMENTS],
+        "inputs": {name: {"type": given.type.cwl} for name, given in blueprint.given.items()} | {"trace": "string"},
+        "steps": {step.name: _step(step) for step in blueprint.steps},
+        "outputs": {
+            f"r{index}": {"type": link_type(blueprint, link).cwl, **link.cwl("outputSource")}
+            for index, link in enumerate(blueprint.results)
+        },
+    }
+
+
+def job(blueprint: Blueprint, directory: Path) -> dict[str, Any]:
+    """The job object; its files are written into a directory."""
+    return {name: _given(given.value, directory) for name, given in blueprint.given.items()}
+
+
+def _given(value: Any, directory: Path) -> Any:
+    if isinstance(value, list):
+        return [_given(element, directory) for element in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("class") == "Directory":
+        return value
+    path = directory / value["name"]
+    path.write_text("".join(f"line {line} of the input\n" for line in range(value["lines"])))
+    return {"class": "File", "path": str(path)}
+
+
+def _step(step: Step) -> Document:
+    ports = [output.port for output in step.outputs]
+    rules = [{"port": output.port, **dict(output.hint)} for output in step.outputs if output.hint]
+    hints: list[Any] = [streaming(*rules)] if rules else []
+    if step.io_task:
+        hints.append({"class": "sfio:IOTask"})
+    run = tool(step, hints)
+    body: Document = {"run": run, "in": {name: link.cwl() for name, link in step.links}, "out": ports}
+    scattering: Document = {}
+    if step.scatter:
+        scattering["scatter"] = list(step.scatter)
+        if len(step.scatter) > 1 or "k" in step.extras:
+            scattering["scatterMethod"] = step.method or "dotproduct"
+        if "k" in step.extras:
+            scattering["scatter"].append("k")
+    match step.wrap:
+        case "workflow":
+            return {**body, **scattering, "run": _workflow(step, run, {})}
+        case "inside":
+            return {**body, "run": _workflow(step, run, scattering)}
+        case "loop":
+            return {**body, **_loop(step)}
+    if step.when is not None:
+        body["when"] = "$(inputs.sure)"
+        body["in"]["sure"] = {"default": step.when}
+    return {**body, **scattering}
+
+
+def _workflow(step: Step, run: Document, scattering: Document) -> Document:
+    """A workflow around a tool, which it perhaps scatters."""
+    lists = scattering.get("scatter", [])
+    levels = len(lists) if step.method == "nested_crossproduct" else min(1, len(lists))
+    names = [name for name, _ in step.links]
+    types = {name: _type(run["inputs"][name]) for name in names}
+    return {
+        "class": "Workflow",
+        "requirements": [*REQUIREMENTS],
+        "inputs": {
+            name: {"type": {"type": "array", "items": kind} if name in lists else kind} for name, kind in types.items()
+        },
+        "steps": {
+            "inner": {"run": run, "in": {name: name for name in names}, "out": list(run["outputs"]), **scattering}
+        },
+        "outputs": {
+            output.port: {
+                "type": WRITERS[output.writer].type.deeper(levels).cwl,
+                "outputSource": f"inner/{output.port}",
+            }
+            for output in step.outputs
+        },
+    }
+
+
+def _type(declared: Any) -> Any:
+    return declared["type"] if isinstance(declared, dict) else declared
+
+
+def _loop(step: Step) -> Document:
+    """The step twice, the second time with its own output."""
+    return {
+        "requirements": [
+            {
+                "class": "cwltool:Loop",
+                "loopWhen": "$(inputs.round < 2)",
+                "loop": {"round": {"valueFrom": "$(inputs.round + 1)"}, "i": step.outputs[0].port},
+                "outputMethod": "last",
+            }
+        ],
+        "in": {**{name: link.cwl() for name, link in step.links}, "round": {"default": 0}},
+    }

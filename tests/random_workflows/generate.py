@@ -1,0 +1,267 @@
+"""A blueprint from a seed and a number: what is generated, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Final, TypeVar
+
+from .blueprint import Blueprint, Given, Link, Merge, Method, Output, Step, Type, Wrap
+from .programs import JSON, PARTS, READERS, WRITERS
+
+T = TypeVar("T")
+_FILE: Final = Type("File")
+_FILES: Final = Type("File", 1)
+_NAMES: Final = ("plain", "two words", "ünï", "a+b", "#hash", "-dash", "a.b.c", "x" * 60)
+#: The most characters of a name that names are made from.
+_LONGEST: Final = 100
+_MERGES: Final[tuple[Merge, ...]] = ("merge_nested", "merge_flattened")
+
+
+@dataclass(frozen=True)
+class _Value:
+    """What can be connected.
+
+    :ivar origins: the outputs that its files come from; two values with a common one hold a file twice
+    :ivar shape: lists of one shape have one length
+    :ivar longest: the length of the longest name of its files
+    """
+
+    source: str
+    type: Type
+    origins: frozenset[str]
+    shape: str
+    longest: int
+
+
+@dataclass
+class _Draft:
+    random: Random
+    given: dict[str, Given] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    types: dict[str, Type] = field(default_factory=dict)
+    values: list[_Value] = field(default_factory=list)
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def choose(self, among: Sequence[T]) -> T:
+        return among[self.random.randrange(len(among))]
+
+
+def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
+    """The workflow of a number."""
+    draft = _Draft(Random(f"{seed}:{number}"))
+    _give(draft)
+    for index in range(draft.random.randint(2, most_steps)):
+        _add_step(draft, f"s{index}")
+    config: tuple[tuple[str, Any], ...] = ()
+    if draft.chance(0.1):
+        config = (("oversubscribe", "never"),)
+    if draft.chance(0.15):
+        config = (*config, ("observe", True))
+    if any(step.reader == "contents" or any(o.writer == "count" for o in step.outputs) for step in draft.steps):
+        # CWL reads the contents of 64 kB at most.
+        large = draft.given["file"]
+        draft.given["file"] = replace(large, value={**large.value, "lines": min(large.value["lines"], 40)})
+    return Blueprint(
+        draft.given, tuple(draft.steps), _results(draft), draft.types, retries=draft.chance(0.4), config=config
+    )
+
+
+def _give(draft: _Draft) -> None:
+    name = draft.choose(_NAMES)
+    lines = draft.choose((0, 3, 40, 40, 40, 2_000, 20_000))
+    files = [{"name": f"{other} {index}.txt", "lines": 3 + index} for index, other in enumerate((name, "in", "b"))]
+    draft.given = {
+        "file": Given(_FILE, {"name": f"{name}.dat", "lines": lines}),
+        "files": Given(_FILES, files[: draft.choose((0, 1, 3, 3))]),
+        "numbers": Given(Type("int", 1), [3, 1, 2][: draft.choose((0, 1, 3, 3, 3))]),
+        "number": Given(Type("int"), 4),
+    }
+    for key, given in draft.given.items():
+        draft.values.append(_Value(key, given.type, frozenset({key}), key, len(name) + 3))
+
+
+def _add_step(draft: _Draft, name: str) -> None:
+    value, link, kind = _main_input(draft)
+    scatter, method, wrap = _scattering(draft, value, link, kind)
+    kind = replace(kind, depth=kind.depth - 1) if "i" in scatter else kind
+    readers = [
+        key
+        for key, reader in READERS.items()
+        if (kind.kind, kind.depth) in reader.accepts and (reader.optional or not kind.optional)
+    ]
+    if not readers:
+        return
+    reader = draft.choose(readers)
+    named = kind in (_FILE, Type("int")) and (bool(scatter) or draft.chance(0.3)) and value.longest < _LONGEST
+    if "i" in scatter and not named:
+        return
+    links = {"i": link}
+    extras = _extras(draft, value, kind, scatter, links, named, inside=wrap == "inside")
+    outputs = _outputs(draft, "j" in scatter or "name" in extras)
+    when = draft.choose((True, False)) if draft.chance(0.12) and not wrap else None
+    step = Step(
+        name, reader, kind, tuple(links.items()), outputs, tuple(extras), scatter, method, when, wrap, named,
+        streamable=READERS[reader].once and draft.chance(0.7), io_task=draft.chance(0.1),
+    )  # fmt: skip
+    if _can_loop(step) and draft.chance(0.15):
+        step = replace(step, wrap="loop", when=None)
+    draft.steps.append(step)
+    _produce(draft, step, value)
+
+
+def _main_input(draft: _Draft) -> tuple[_Value, Link, Type]:
+    """What the step reads, mostly of the last steps; merged with something else now and then."""
+    recent = draft.values[-6:]
+    value = draft.choose(recent if draft.chance(0.75) else draft.values)
+    link, kind = Link((value.source,)), value.type
+    others = [v for v in draft.values if v.type == value.type and not v.origins & value.origins]
+    if draft.chance(0.15) and kind.kind == "File" and kind.depth < 2 and not kind.optional:
+        merge = draft.choose(_MERGES)
+        other = draft.choose(others) if others and draft.chance(0.7) else None
+        if other is None and merge == "merge_nested" and kind.depth > 0:
+            return value, link, kind
+        sources = (value.source,) if other is None else (value.source, other.source)
+        depth = max(1, kind.depth) if merge == "merge_flattened" else kind.depth + 1
+        value = value if other is None else replace(
+            value, origins=value.origins | other.origins, longest=max(value.longest, other.longest)
+        )  # fmt: skip
+        value = replace(value, shape=f"{value.shape}+{'+'.join(sources)}")
+        return value, Link(sources, merge=merge), replace(kind, depth=depth)
+    if kind == Type("File", optional=True) and draft.chance(0.6):
+        files = [v for v in draft.values if v.type == _FILE and not v.origins & value.origins]
+        if files:
+            other = draft.choose(files)
+            merged = replace(value, origins=value.origins | other.origins, longest=max(value.longest, other.longest))
+            if draft.chance(0.5):
+                return merged, Link((value.source, other.source), pick="first_non_null"), _FILE
+            listed = replace(merged, shape=f"picked {value.source} {other.source}")
+            return listed, Link((value.source, other.source), pick="all_non_null"), _FILES
+    if kind.depth == 2 and draft.chance(0.5):
+        flat = replace(value, shape=f"flat {value.source}")
+        return flat, Link((value.source,), merge="merge_flattened"), replace(kind, depth=1)
+    if kind.kind == "File" and draft.chance(0.05):
+        link = replace(link, value_from="$(self)")
+    return value, link, kind
+
+
+def _scattering(draft: _Draft, value: _Value, link: Link, kind: Type) -> tuple[tuple[str, ...], Method, Wrap]:
+    """Over what the step is scattered, how, and whether in a subworkflow."""
+    wrap: Wrap = draft.choose(("workflow", "inside")) if draft.chance(0.15) else ""
+    if kind.depth == 1 and kind.kind in ("File", "int") and not kind.optional and draft.chance(0.75):
+        if draft.chance(0.3):
+            # In a subworkflow StreamFlow itself gathers nested lists too early, now and then.
+            nested: Method = "flat_crossproduct" if wrap == "inside" else "nested_crossproduct"
+            return ("i", "j"), draft.choose(("flat_crossproduct", nested)), wrap
+        return ("i",), "", wrap
+    if kind.depth == 0 and draft.chance(0.15):
+        return ("j",), "", wrap
+    return (), "", wrap
+
+
+def _extras(
+    draft: _Draft,
+    value: _Value,
+    kind: Type,
+    scatter: tuple[str, ...],
+    links: dict[str, Link],
+    named: bool,
+    inside: bool,
+) -> list[str]:
+    likely = {
+        "optional": 0.15,
+        "default": 0.15,
+        "constant": 0.15,
+        "absent": 0.1,
+        "literal": 0.08,
+        "staged": 0.08,
+        "limit": 0.1,
+    }
+    extras = [extra for extra, probability in likely.items() if draft.chance(probability)]
+    if kind == _FILE and draft.chance(0.05):
+        extras.append("stages")
+    if "constant" in extras:
+        links["constant"] = Link(value_from="a constant")
+    if "staged" in extras:
+        links["staged"] = Link(("file",))
+    if "j" in scatter:
+        extras.append("j")
+        links["j"] = Link(("numbers",))
+    elif named and kind == _FILE and not inside and draft.chance(0.35):
+        extras.append("name")
+        made = f"$(inputs.i.nameroot)-{len(draft.steps)}"
+        links["name"] = Link(("number",) if draft.chance(0.5) else (), value_from=made)
+    if "i" in scatter and "j" not in scatter and draft.chance(0.2):
+        same = [v for v in draft.values if v.type == _FILES and v.shape == value.shape]
+        if same and not links["i"].merge:
+            extras.append("k")
+            links["k"] = Link((draft.choose(same).source,))
+    return extras
+
+
+def _outputs(draft: _Draft, wide: bool) -> tuple[Output, ...]:
+    count = draft.choose((1, 1, 1, 2, 3))
+    # Where there are many jobs, lists of lists of lists would follow.
+    writers = [name for name, writer in WRITERS.items() if name != JSON and not (wide and writer.type.depth)]
+    chosen = [draft.choose(writers) for _ in range(count)]
+    if count == 1 and draft.chance(0.05):
+        chosen = [JSON]
+    unique = list(dict.fromkeys(chosen))
+    if "stdout" in unique:
+        # StreamFlow writes standard error there, too, and then waits for nothing that goes on in the background.
+        unique = [writer for writer in unique if writer != "background"]
+    return tuple(_output(draft, f"o{index}", writer) for index, writer in enumerate(unique))
+
+
+def _output(draft: _Draft, port: str, name: str) -> Output:
+    writer = WRITERS[name]
+    rule = draft.choose(writer.rules) if writer.rules and draft.chance(0.6) else {}
+    return Output(port, name, streamable=writer.once and draft.chance(0.6), hint=tuple(rule.items()))
+
+
+def _can_loop(step: Step) -> bool:
+    return (
+        step.type == _FILE
+        and not step.scatter
+        and not step.wrap
+        and not step.named
+        and [WRITERS[output.writer].type for output in step.outputs] == [_FILE]
+        and not {"name", "stages"} & set(step.extras)
+    )
+
+
+def _produce(draft: _Draft, step: Step, value: _Value) -> None:
+    levels = len(step.scatter) if step.method == "nested_crossproduct" else min(1, len(step.scatter))
+    for output in step.outputs:
+        made = WRITERS[output.writer].type
+        kind = replace(made, depth=made.depth + levels, optional=made.optional or step.when is not None)
+        source = step.source_of(output.port)
+        draft.types[source] = kind
+        if kind.depth > 2 or (step.when is not None and kind.depth):
+            continue
+        if step.scatter:
+            shape = value.shape if step.scatter == ("i",) and made.depth == 0 else f"of {step.name}"
+        else:
+            shape = f"{PARTS} parts" if made.depth else source
+        longest = (value.longest if step.named else 0) + len(step.name) + 8
+        draft.values.append(_Value(source, kind, frozenset({source}), shape, longest))
+
+
+def _results(draft: _Draft) -> tuple[Link, ...]:
+    """All that nothing reads, and some of the rest; two lists become one now and then."""
+    used = {source for step in draft.steps for _, link in step.links for source in link.sources}
+    values = [source for source in draft.types if source not in used or draft.chance(0.3)]
+    links = []
+    while values:
+        source = values.pop(0)
+        same = [other for other in values if draft.types[other] == draft.types[source]]
+        if same and draft.chance(0.15) and draft.types[source].depth < 2:
+            other = draft.choose(same)
+            values.remove(other)
+            links.append(Link((source, other), merge=draft.choose(_MERGES)))
+        else:
+            links.append(Link((source,)))
+    return tuple(links)

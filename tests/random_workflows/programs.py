@@ -1,0 +1,177 @@
+"""How the tools of random workflows read and write, and which hints are true of that.
+
+A hint is drawn only where it is true of the tool: what is false may fail, and nothing is learned from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .blueprint import Type
+
+Rule = Mapping[str, Any]
+_DEFAULT: Rule = {"committed": "on_termination"}
+_STREAM: Rule = {**_DEFAULT, "mode": "no_update"}
+_GATE: Rule = {**_DEFAULT, "start": "producer"}
+_CLOSE: Rule = {"committed": "on_close"}
+_CLOSE_STREAM: Rule = {**_CLOSE, "mode": "no_update"}
+_CLOSE_GATE: Rule = {**_CLOSE, "start": "producer"}
+_TWICE: Rule = {"committed": "on_close:2"}
+
+#: A list has so many files.
+PARTS: Final = 3
+#: A directory has so many, one of them in a directory below.
+LEAVES: Final = 4
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a tool reads its input `i`, which is its argument.
+
+    :ivar once: it reads once, front to back, and asks nothing by path, so that `streamable` is true of it
+    :ivar stdin: the input is its standard input, and no argument
+    :ivar optional: its input may be null
+    :ivar needs: what of the input is asked for by an expression; its value is in `$NEEDED`
+    :ivar binding: more of its `inputBinding`
+    """
+
+    script: str
+    accepts: tuple[tuple[str, int], ...] = (("File", 0),)
+    once: bool = False
+    stdin: bool = False
+    optional: bool = False
+    needs: str = ""
+    binding: Mapping[str, Any] = field(default_factory=dict)
+
+
+_WALK = "find . | LC_ALL=C sort; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r cat"
+_LINES = 'for k in 1 2 3; do IFS= read -r l && echo "$l" || break; sleep 0.03; done; cat'
+READERS: Final[Mapping[str, Reader]] = {
+    "cat": Reader('cat "$@"', once=True),
+    "stdin": Reader("cat", once=True, stdin=True),
+    "late": Reader('sleep 0.1; cat "$1"', once=True),
+    "slow": Reader(f'{{ {_LINES}; }} < "$1"', once=True),
+    "head": Reader('head -n 2 "$1"', once=True),
+    "sort": Reader('LC_ALL=C sort "$1"', once=True),
+    "name": Reader('echo "$NEEDED"; cat "$1"', once=True, needs="$(inputs.i.basename) $(inputs.i.nameext)"),
+    "twice": Reader('wc -l < "$1"; cat "$1"'),
+    "asks": Reader('[ -s "$1" ] && cat "$1" || echo nothing'),
+    "size": Reader('echo "$NEEDED"; cat "$1"', needs="$(inputs.i.size)"),
+    "contents": Reader('echo "$NEEDED"', needs="$(inputs.i.contents.length)", binding={"loadContents": True}),
+    "perhaps": Reader('[ $# -eq 0 ] && echo null || cat "$@"', optional=True),
+    "tree": Reader(f'cd "$1"; {_WALK}', accepts=(("Directory", 0),)),
+    "leaves": Reader('for k in "$1"/*; do echo "${k##*/}"; [ -d "$k" ] || cat "$k"; done', accepts=(("Directory", 0),)),
+    "all": Reader(
+        'for k in "$@"; do echo "${k##*/}"; head -c 3000 "$k"; done', accepts=(("File", 1), ("File", 2)), optional=True
+    ),
+    "numbers": Reader('for k in "$@"; do seq "$k"; done', accepts=(("int", 0), ("int", 1)), optional=True),
+}
+
+
+_FILE: Final = Type("File")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """How a tool writes an output from its standard input. `$N` is the name without its end.
+
+    :ivar glob: what finds it; `{n}` is the name
+    :ivar rules: hints that are true of it, besides that nothing is known
+    :ivar once: it is written front to back and never changed, so that `streamable` is true of it
+    :ivar fields: more of the output in CWL
+    :ivar binding: more of its `outputBinding`
+    """
+
+    script: str
+    glob: str
+    rules: tuple[Rule, ...] = (_DEFAULT, _GATE)
+    type: Type = _FILE
+    once: bool = False
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    binding: Mapping[str, Any] = field(default_factory=dict)
+
+
+_SLOWLY = 'for k in 1 2 3; do IFS= read -r l || break; printf "%s\\n" "$l"; sleep 0.02; done; cat'
+_SPLIT = 'cat > .parts; for k in 2 1 3; do { echo "$k"; head -c 400 .parts; } > "$N-$k.part"; sleep 0.04; done'
+_LEAF = 'cp .leaf "$N.d/leaf $k"; sleep 0.03'
+_GROW = f'mkdir "$N.d" "$N.d/sub"; cat > .leaf; for k in 1 2 3; do {_LEAF}; done; cp .leaf "$N.d/sub/x"'
+_PATCH = 'cat > "$N.bin"; sleep 0.03; printf X | dd of="$N.bin" conv=notrunc status=none'
+_ALL_PARTS: Rule = {"committed": "on_n_files", "nFiles": PARTS}
+_ALL_LEAVES: Rule = {"committed": "on_n_files", "nFiles": LEAVES}
+_ONCE = (_DEFAULT, _STREAM, _GATE, _CLOSE, _CLOSE_STREAM)
+_MAYBE = Type("File", optional=True)
+_MANY = Type("File", 1)
+WRITERS: Final[Mapping[str, Writer]] = {
+    "stdout": Writer(_SLOWLY, "{n}.txt", (_DEFAULT, _STREAM, _GATE), once=True),
+    "file": Writer(f'{{ {_SLOWLY}; }} > "$N.txt"', "{n}.txt", (*_ONCE, _CLOSE_GATE), once=True),
+    "pattern": Writer(f'{{ {_SLOWLY}; }} > "$N.some"', "{n}.so*", _ONCE, once=True),
+    "computed": Writer('cat > "$N.js"', "$((function(){return '{n}.js';})())", _ONCE, once=True),
+    "appended": Writer(
+        'head -n 1 > "$N.log"; cat > /dev/null; echo more >> "$N.log"', "{n}.log",
+        (_DEFAULT, _STREAM, _GATE, _TWICE, {**_TWICE, "start": "producer"}), once=True,
+    ),
+    "empty": Writer('cat > /dev/null; : > "$N.none"', "{n}.none", _ONCE, once=True),
+    "moved": Writer('cat > .tmp; sleep 0.03; mv .tmp "$N.moved"', "{n}.moved"),
+    "patched": Writer(_PATCH, "{n}.bin"),
+    "background": Writer('cat > .b; { sleep 0.15; cat .b > "$N.late"; } &', "{n}.late", (_DEFAULT, _STREAM, _GATE)),
+    "perhaps": Writer('cat > "$N.opt"', "{n}.opt", (_DEFAULT, _CLOSE, _GATE), _MAYBE),
+    "never": Writer("cat > /dev/null", "{n}.no", (_DEFAULT, _CLOSE, _GATE), _MAYBE),
+    "indexed": Writer(
+        'tee "$N.dat" > /dev/null; wc -c < "$N.dat" > "$N.dat.idx"', "{n}.dat", (_DEFAULT, _CLOSE, _GATE),
+        fields={"secondaryFiles": [".idx"]},
+    ),
+    "formatted": Writer('cat > "$N.csv"', "{n}.csv", (_DEFAULT, _CLOSE), fields={"format": "file:///formats/csv"}),
+    "linked": Writer('cat > "$N.real"; ln -s "$PWD/$N.real" "$N.link"', "{n}.link"),
+    "list": Writer(_SPLIT, "{n}-*.part", (_DEFAULT, _CLOSE, _ALL_PARTS, _GATE, _CLOSE_GATE), _MANY),
+    "nothing": Writer("cat > /dev/null", "{n}-*.nothing", (_DEFAULT, _CLOSE, _GATE), _MANY),
+    "tree": Writer(
+        _GROW, "{n}.d", (_DEFAULT, _GATE, _CLOSE_GATE, _ALL_LEAVES, {**_ALL_LEAVES, "start": "producer"}),
+        Type("Directory"),
+    ),
+    "named": Writer('cat > "$N.out"', "{n}.out", ()),
+    "count": Writer(
+        'cat > "$N.size"', "{n}.size", (), Type("int"),
+        binding={"loadContents": True, "outputEval": "$(self[0].contents.length % 5)"},
+    ),
+}  # fmt: skip
+#: This one is named by `cwl.output.json`, too.
+JSON: Final = "named"
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What else a tool declares.
+
+    :ivar script: what it does with it
+    :ivar inputs: more of its inputs
+    :ivar value: what `$EXTRA_name` is in its environment
+    :ivar staged: an entry of its InitialWorkDirRequirement
+    :ivar requirement: one more
+    """
+
+    script: str = ":"
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    value: str = ""
+    staged: Mapping[str, str] = field(default_factory=dict)
+    requirement: Mapping[str, Any] = field(default_factory=dict)
+
+
+EXTRAS: Final[Mapping[str, Extra]] = {
+    "optional": Extra(inputs={"optional": {"type": "File?", "inputBinding": {"prefix": "--never"}}}),
+    "default": Extra(
+        'echo "$EXTRA_default"', {"given": {"type": "string", "default": "a default"}}, value="$(inputs.given)"
+    ),
+    "constant": Extra('echo "$EXTRA_constant"', {"constant": "string"}, value="$(inputs.constant)"),
+    "absent": Extra('echo "$EXTRA_absent"', {"absent": "string?"}, value="$(inputs.absent)"),
+    "literal": Extra("cat literal.txt", staged={"entryname": "literal.txt", "entry": "a literal text\n"}),
+    "staged": Extra(
+        "cat renamed.txt", {"staged": "File"}, staged={"entryname": "renamed.txt", "entry": "$(inputs.staged)"}
+    ),
+    "stages": Extra(staged={"entryname": "staged input", "entry": "$(inputs.i)"}),
+    "limit": Extra(requirement={"class": "ToolTimeLimit", "timelimit": 300}),
+    "name": Extra(inputs={"name": "string"}),
+    "j": Extra('echo "$EXTRA_j"', {"j": "int"}, value="$(inputs.j)"),
+    "k": Extra('cat "$EXTRA_k"', {"k": "File"}, value="$(inputs.k.path)"),
+}

@@ -1,0 +1,95 @@
+"""The tools of random workflows, as CWL.
+
+A tool is a shell script. `take` writes to its standard output what the tool reads; the writer of the first output
+reads this as it comes; the writers of the others read what was kept of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .blueprint import Output, Step
+from .programs import EXTRAS, JSON, READERS, WRITERS
+
+
+def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
+    """The CommandLineTool of a step."""
+    reader = READERS[step.reader]
+    extras = {name: EXTRAS[name] for name in step.extras}
+    environment = {"NEEDED": reader.needs or "none"}
+    environment |= {f"EXTRA_{name}": extra.value for name, extra in extras.items() if extra.value}
+    environment |= {f"NAME_{output.port}": _name(step, output) for output in step.outputs}
+    staged = [extra.staged for extra in extras.values() if extra.staged]
+    standard_output = [_glob(step, output) for output in step.outputs if output.writer == "stdout"]
+    declared = step.type.cwl
+    if reader.optional and step.type.depth == 0 and not step.type.optional:
+        declared = ["null", declared]
+    return {
+        "class": "CommandLineTool",
+        "baseCommand": ["sh", "-c", script(step), "sh"],
+        "requirements": [
+            {"class": "InlineJavascriptRequirement"},
+            {"class": "EnvVarRequirement", "envDef": environment},
+            *([{"class": "InitialWorkDirRequirement", "listing": staged}] if staged else []),
+            *(extra.requirement for extra in extras.values() if extra.requirement),
+        ],
+        "hints": hints,
+        "inputs": {
+            "i": {"type": declared, "streamable": step.streamable}
+            | ({} if reader.stdin else {"inputBinding": dict(reader.binding)}),
+            **{name: kind for extra in extras.values() for name, kind in extra.inputs.items()},
+        },
+        "outputs": {output.port: _output(step, output) for output in step.outputs},
+        **({"stdin": "$(inputs.i.path)"} if reader.stdin else {}),
+        **({"stdout": standard_output[0]} if standard_output else {}),
+    }
+
+
+def script(step: Step) -> str:
+    """The shell script of a tool."""
+    first, *others = step.outputs
+    also = "; ".join(EXTRAS[extra].script for extra in step.extras) or ":"
+    # What is said of a broken pipe would be in a standard output, with StreamFlow, now and then.
+    take = f"{{ {also}; {READERS[step.reader].script}; echo 'by {step.name}'; }} 2> /dev/null"
+    keep = "tee .kept | " if others else ""
+    lines = [f"{take} | {keep}{{ {_write(first)}\n}}"]
+    lines += [f"{{ {_write(output)}\n}} < .kept" for output in others]
+    if first.writer == JSON:
+        port = first.port
+        lines.append(
+            f"""printf '{{"{port}": {{"class": "File", "path": "%s"}}}}' "$NAME_{port}.out" > cwl.output.json"""
+        )
+    return "\n".join(lines)
+
+
+def _write(output: Output) -> str:
+    return f'N="./$NAME_{output.port}"; {WRITERS[output.writer].script}'
+
+
+def _output(step: Step, output: Output) -> dict[str, Any]:
+    writer = WRITERS[output.writer]
+    found: dict[str, Any] = {"type": "stdout"}
+    if output.writer != "stdout":
+        binding = {"glob": _glob(step, output), **writer.binding}
+        found = {"type": writer.type.cwl, "outputBinding": binding, **writer.fields}
+    return {**found, "streamable": True} if output.streamable else found
+
+
+def _glob(step: Step, output: Output) -> str:
+    glob, name = WRITERS[output.writer].glob, _name(step, output)
+    if "function" in glob:
+        # Within a string of JavaScript.
+        name = name.replace("$(", "' + ").replace(")", " + '")
+    return glob.replace("{n}", name)
+
+
+def _name(step: Step, output: Output) -> str:
+    """What the names of the files of an output begin with: other in each job, also in each job of a scatter."""
+    parts = []
+    if "name" in step.extras:
+        parts.append("$(inputs.name)")
+    elif step.named:
+        parts.append("$(inputs.i.nameroot)" if step.type.kind == "File" else "$(inputs.i)")
+    if "j" in step.extras:
+        parts.append("$(inputs.j)")
+    return "-".join([*parts, step.name, output.port])

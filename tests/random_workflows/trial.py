@@ -1,0 +1,117 @@
+"""One blueprint, run by plain StreamFlow and by ours."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from tests.campaign.verdict import clear_error
+from tests.cwl import Bench, Run
+
+from .blueprint import Blueprint
+from .document import document, job
+
+Outcome = Literal["same", "both fail", "unstable", "differs", "fails", "succeeds", "hangs", "leaves"]
+#: Those that say nothing against us. `unstable`: plain StreamFlow itself gives one result now and another one then.
+HARMLESS: Final = ("same", "both fail", "unstable")
+#: A run of a few seconds that takes longer hangs.
+SECONDS: Final = 60.0
+_JOB = re.compile(r"EXECUTING step \S+ \(job (\S+)\)")
+_RETRIES = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How it went.
+
+    :ivar outcome: `differs`: another result; `fails`, `hangs`: plain StreamFlow does not; `succeeds`: plain fails
+    :ivar detail: for people
+    :ivar log: of our run
+    """
+
+    outcome: Outcome
+    detail: str = ""
+    log: str = ""
+
+    @property
+    def is_harmless(self) -> bool:
+        return self.outcome in HARMLESS
+
+
+def run_trial(directory: Path, blueprint: Blueprint, seconds: float = SECONDS) -> Trial:
+    """Run a blueprint both ways, in a directory of its own."""
+    shutil.rmtree(directory, ignore_errors=True)
+    plain = _run(Bench(directory / "plain"), blueprint, seconds, io=False)
+    bench = Bench(directory / "ours")
+    ours = None if plain is None else _run(bench, blueprint, seconds, io=True)
+    left = _leftovers(bench) if ours is not None else []
+    trial = judge(plain, ours, left, lambda: _run(Bench(directory / "again"), blueprint, seconds, io=False))
+    log = directory / "ours" / "run1" / "stderr"
+    return replace(trial, log=log.read_text()) if log.exists() else trial
+
+
+def judge(plain: Run | None, ours: Run | None, left: Sequence[str], again: Callable[[], Run | None]) -> Trial:
+    """Compare two runs, each of them None if it hangs.
+
+    :param left: what was found of ours when it had ended
+    :param again: runs with plain StreamFlow once more
+    """
+    if plain is None:
+        return Trial("both fail", "plain StreamFlow hangs")
+    if ours is None:
+        return Trial("hangs") if plain.ok else Trial("both fail", _error(plain))
+    if left:
+        return Trial("leaves", "; ".join(left))
+    if not plain.ok:
+        return Trial("succeeds" if ours.ok else "both fail", _error(plain))
+    if ours.ok and ours.results == plain.results:
+        return Trial("same")
+    if twice := [job for job, times in Counter(_JOB.findall(plain.log)).items() if times > 1]:
+        # StreamFlow 0.2.0rc3 gathers the lists of a nested_crossproduct once too often, now and then.
+        return Trial("unstable", f"plain StreamFlow runs {', '.join(twice)} more than once")
+    second = again()
+    if second is None or not second.ok or second.results != plain.results:
+        return Trial("unstable")
+    return Trial("differs", _difference(plain, ours)) if ours.ok else Trial("fails", _error(ours))
+
+
+def _run(bench: Bench, blueprint: Blueprint, seconds: float, *, io: bool) -> Run | None:
+    """None: it hangs."""
+    files = bench.directory / "files"
+    files.mkdir(parents=True)
+    settings = dict(_RETRIES) if blueprint.retries else {}
+    config = dict(blueprint.config) if io else {}
+    try:
+        return bench.run(document(blueprint), job(blueprint, files), io=io, seconds=seconds, config=config, **settings)
+    except AssertionError:
+        return None
+
+
+def _leftovers(bench: Bench) -> list[str]:
+    """What is still there a moment after the end."""
+    for _ in range(20):
+        if not (left := bench.leftovers()):
+            break
+        time.sleep(0.1)
+    return left
+
+
+def _error(run: Run) -> str:
+    return clear_error(run.log) or run.errors
+
+
+def _difference(plain: Run, ours: Run) -> str:
+    names = [name for name in plain.files.keys() | ours.files.keys() if plain.files.get(name) != ours.files.get(name)]
+    found = [f"file {name}" for name in sorted(names)]
+    for key in plain.outputs.keys() | ours.outputs.keys():
+        if plain.outputs.get(key, "(missing)") != ours.outputs.get(key, "(missing)"):
+            found.append(
+                f"output {key}: {ours.outputs.get(key, '(missing)')} instead of {plain.outputs.get(key, '(missing)')}"
+            )
+    return "; ".join(found)

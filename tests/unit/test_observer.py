@@ -1,0 +1,150 @@
+"""What of a job's time the learner is told: a job that waits for its stream, or at the gate, does no I/O meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from streamflow.core.workflow import Job, Status, Token
+from streamflow.workflow.token import ListToken
+
+from benchmarks.driver_parts import STEP, Cluster, target
+from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.hints.errors import Level, Located, Source
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import IOTask, StorageBandwidth
+from streamflow_io.runtime import ExitEvent
+from streamflow_io.runtime.protocol import Usage
+from streamflow_io.scheduling.observations import Observation
+from streamflow_io.scheduling.observer import JobObserver
+from streamflow_io.scheduling.remembered import RememberedLimits
+from streamflow_io.scheduling.storage_admission import StorageAdmission
+from streamflow_io.streaming.token import StreamSource, StreamToken, file_value
+from streamflow_io.telemetry.records import EpochRecord, Record
+from tests.streaming_fakes import FakeRuntime, FakeScheduler
+
+FILE = Token(file_value("/producer/out.txt"))
+WRITTEN, DURATION, IO = 5_000_000, 60.0, 2.5
+ANNOTATIONS = {
+    STEP: StepAnnotations(
+        STEP,
+        io_task=Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("step.cwl")),
+        storage_bandwidth=Located(
+            StorageBandwidth.model_validate({"storageBW": "auto"}),
+            Level.TOOL,
+            "sfio:StorageBandwidth",
+            Source("step.cwl"),
+        ),
+    )
+}
+
+
+def written_now(**source: Any) -> StreamToken:
+    """A File or Directory whose producer still runs."""
+    return StreamToken(file_value("/producer/out.txt"), StreamSource("/producer/0", "out", "out.txt", **source))
+
+
+def job(number: int, **inputs: Token) -> Job:
+    return Job(f"{STEP}/0.{number}", 0, inputs, None, "/out", None)
+
+
+def exited(io: float | None) -> ExitEvent:
+    """A job of a minute has written 5 MB, and was so long in I/O; none: that was not measured."""
+    usage = Usage(wchar=WRITTEN, io=io)
+    return ExitEvent(
+        job="1",
+        time=0,
+        event="exit",
+        success=True,
+        reason="exited",
+        started=1000.0,
+        ended=1000.0 + DURATION,
+        usage=usage,
+    )
+
+
+class Driver:
+    """The observer of a step, told what the scheduler tells it."""
+
+    def __init__(self) -> None:
+        scheduler = FakeScheduler(here=FakeRuntime("here"))
+        scheduler.config = cast(Any, SchedulerConfig())
+        self.records: list[Record] = []
+        self.observer = JobObserver(cast(Any, scheduler), ANNOTATIONS, [STEP], self.records.append)
+
+    async def observe(
+        self, of: Job, exit_event: ExitEvent | None, status: Status = Status.COMPLETED
+    ) -> Observation | None:
+        self.observer.submitted(of)
+        await self.observer.started(of.name)
+        if exit_event is not None:
+            self.observer.measured(of.name, exit_event)
+        return await self.observer.ended(of.name, status)
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        written_now(),
+        written_now(gate="file"),
+        written_now(gate="directory", listing="no_update"),
+        ListToken([FILE, written_now(gate="file")]),
+    ],
+    ids=["stream", "gate", "directory", "list"],
+)
+async def test_the_time_of_a_reader_is_that_in_io(driver: Driver, token: Token) -> None:
+    reader = job(0, part=Token(1), file=token)
+    assert await driver.observe(reader, exited(IO)) == Observation(IO, WRITTEN)
+    # It may have waited for nothing but its producer.
+    assert await driver.observe(reader, exited(0.0)) == Observation(0.0, WRITTEN)
+
+
+async def test_of_a_reader_whose_io_was_not_measured_nothing_is_learned(driver: Driver) -> None:
+    reader = job(0, file=written_now())
+    assert await driver.observe(reader, exited(None)) is None
+    assert await driver.observe(reader, None) is None
+    assert await driver.observe(reader, exited(IO), Status.FAILED) is None
+
+
+async def test_the_time_of_another_job_is_its_duration(driver: Driver) -> None:
+    for io in (IO, None):
+        assert await driver.observe(job(0, file=FILE), exited(io)) == Observation(DURATION, WRITTEN)
+    # A job that is run again reads what is there by now.
+    assert await driver.observe(job(1, file=written_now()), exited(IO), Status.ROLLBACK) is None
+    assert await driver.observe(job(1, file=FILE), exited(IO)) == Observation(DURATION, WRITTEN)
+    driver.observer.submitted(job(2, file=written_now()))
+    driver.observer.abandoned(job(2).name)
+    assert await driver.observe(job(2, file=FILE), exited(IO)) == Observation(DURATION, WRITTEN)
+
+
+@pytest.mark.parametrize(("token", "seconds"), [(written_now(), IO), (written_now(gate="file"), IO), (FILE, DURATION)])
+async def test_what_is_learned_of_readers_is_their_time_in_io(
+    driver: Driver, tmp_path: Path, token: Token, seconds: float
+) -> None:
+    cluster = Cluster(1)
+    # A crowd of one: how long a job took by the driver's clock does not count.
+    config = SchedulerConfig(storages=(StorageConfig(name="disk", path="/", scope="node", write=8),), ioExecutors=1)
+    remembered = RememberedLimits(tmp_path / "learned.db", {STEP: "a1"})
+    admission = StorageAdmission(
+        cluster.context,
+        config,
+        ANNOTATIONS,
+        remembered,
+        more_jobs=lambda _: False,
+        arrived=lambda _: 1,
+        wake=lambda: None,
+        record=driver.records.append,
+    )
+    reader = job(0)
+    await admission.admit(reader, [target()])
+    admission.start(reader.name, target(), [])
+    admission.release(reader.name, await driver.observe(job(0, file=token), exited(IO)))
+    await remembered.close()
+    (epoch,) = (record for record in driver.records if isinstance(record, EpochRecord))
+    assert (epoch.mean_seconds, epoch.jobs, epoch.registered) == (seconds, 1, True)

@@ -1,0 +1,63 @@
+"""What driver and `sfio-node` say to each other survives whatever a path is; what is not understood is no silence."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.runtime import InputStream, JobSpec, readable
+from streamflow_io.runtime.protocol import ChangedEvent, parse_event
+from tests.streaming_fakes import FakeRuntime
+
+PATHS = st.binary(min_size=1, max_size=40).filter(lambda path: 0 not in path).map(os.fsdecode)
+
+
+@given(PATHS)
+def test_a_path_is_the_same_on_both_sides(path: str) -> None:
+    spec = JobSpec(
+        name="/a/0",
+        stdout=path,
+        inputs=(InputStream(name="i", port="o", path=path, events="/e", target={"fifo": path}),),
+    )
+    said = json.loads(spec.text())
+    assert (said["stdout"], said["inputs"][0]["path"], said["inputs"][0]["target"]) == (path, path, {"fifo": path})
+    assert spec.text().isascii()
+    event = {"job": "1", "time": 0, "event": "changed", "port": "o", "path": path, "how": "written"}
+    for ascii_only in (True, False):
+        line = json.dumps(event, ensure_ascii=ascii_only).encode(errors="surrogatepass")
+        assert cast(ChangedEvent, parse_event(line)).path == path
+    readable(path).encode()
+
+
+def test_a_path_for_people() -> None:
+    assert [readable(path) for path in ("café", "caf\udce9", "a\nb")] == ["café", r"caf\xe9", "a\nb"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"[]", b"{", b'{"event":"opened"}', b"[" * 100_000, b"\xff", b'{"job":"1","time":0,"event":"new"}'],
+)
+def test_what_is_no_event(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_event(line)
+
+
+async def test_a_job_of_which_something_is_not_understood_fails() -> None:
+    runtime = FakeRuntime("host")
+    job, other = await runtime.create_job("a"), await runtime.create_job("b")
+    await job.wrap(JobSpec(name="a"))
+    runtime.start(job)
+    runtime.receive(b'{"nothing": 1}')
+    assert not job.exit.done()
+    # It is cancelled, and says why.
+    runtime.tell(job, "changed", port="out", path=1, how="written")
+    ended = await job.exit
+    assert not ended.success
+    assert "says what is not understood" in str(ended.message)
+    assert [event.event async for event in job.events()] == ["started", "exit"]
+    assert not other.exit.done()

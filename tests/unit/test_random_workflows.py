@@ -1,0 +1,110 @@
+"""The generator of random workflows makes what it says, and what shows nothing is told from what does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cwl import Run
+from tests.random_workflows.blueprint import Blueprint, Link, link_type
+from tests.random_workflows.document import document, job
+from tests.random_workflows.generate import generate
+from tests.random_workflows.programs import EXTRAS, READERS, WRITERS
+from tests.random_workflows.reduce import candidates, reduce
+from tests.random_workflows.trial import judge
+
+BLUEPRINTS = [generate(5, number) for number in range(400)]
+
+
+def test_a_seed_and_a_number_say_everything() -> None:
+    assert [generate(5, number) for number in range(20)] == BLUEPRINTS[:20]
+    assert generate(6, 0) != BLUEPRINTS[0]
+
+
+def test_all_that_there_is_occurs() -> None:
+    steps = [step for blueprint in BLUEPRINTS for step in blueprint.steps]
+    assert {step.reader for step in steps} == READERS.keys()
+    assert {output.writer for step in steps for output in step.outputs} == WRITERS.keys()
+    assert {extra for step in steps for extra in step.extras} == EXTRAS.keys()
+    assert {step.wrap for step in steps} == {"", "workflow", "inside", "loop"}
+    assert {step.method for step in steps} == {"", "flat_crossproduct", "nested_crossproduct"}
+    assert {step.when for step in steps} == {None, True, False}
+    links = [link for step in steps for _, link in step.links] + [link for b in BLUEPRINTS for link in b.results]
+    assert {link.merge for link in links} == {"", "merge_nested", "merge_flattened"}
+    assert {link.pick for link in links} == {"", "first_non_null", "all_non_null"}
+    rules = {(output.writer, output.hint) for step in steps for output in step.outputs}
+    for name, writer in WRITERS.items():
+        assert {dict(hint).get("committed") for writer, hint in rules if writer == name} - {None} == {
+            rule["committed"] for rule in writer.rules
+        }
+    lengths = Counter(len(blueprint.given["numbers"].value) for blueprint in BLUEPRINTS)
+    assert lengths[0] > 50
+
+
+@pytest.mark.parametrize("blueprint", BLUEPRINTS[:100])
+def test_every_source_is_there(blueprint: Blueprint, tmp_path: Path) -> None:
+    known = {*blueprint.given}
+    for step in blueprint.steps:
+        for _, link in step.links:
+            assert known.issuperset(link.sources)
+        known |= {step.source_of(output.port) for output in step.outputs}
+    assert known.issuperset(source for link in blueprint.results for source in link.sources)
+    assert blueprint.results
+    assert document(blueprint)["steps"].keys() == {step.name for step in blueprint.steps}
+    assert job(blueprint, tmp_path).keys() == blueprint.given.keys()
+
+
+def test_what_shows_something_becomes_small() -> None:
+    """Of a large workflow that has what matters somewhere, little but that is left."""
+
+    def shows(blueprint: Blueprint) -> bool:
+        return any(output.writer == "patched" for step in blueprint.steps for output in step.outputs)
+
+    large = next(blueprint for blueprint in BLUEPRINTS if shows(blueprint) and len(blueprint.steps) > 8)
+    small = reduce(large, shows)
+    assert shows(small)
+    assert len(small.steps) == 1
+    assert not small.steps[0].extras
+    assert all(not shows(candidate) for candidate in candidates(small))
+
+
+def test_types_of_links() -> None:
+    blueprint = next(b for b in BLUEPRINTS if b.given["files"].type.depth == 1)
+    assert link_type(blueprint, Link(("files", "files"), merge="merge_nested")).depth == 2
+    assert link_type(blueprint, Link(("file", "file"), merge="merge_flattened")).depth == 1
+    assert link_type(blueprint, Link(("file", "file"), pick="all_non_null")).depth == 1
+
+
+SAME = Run(0, "", {"r0": 1}, {"a": b"1"}, [])
+OTHER = Run(0, "", {"r0": 1}, {"a": b"2"}, [])
+FAILED = Run(1, "2026-01-01 10:00:00.000 ERROR    FAILED Job /a/0 with error:\n\tno space\n", None, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("plain", "ours", "left", "again", "outcome"),
+    [
+        (SAME, SAME, [], None, "same"),
+        (SAME, OTHER, [], SAME, "differs"),
+        (SAME, replace(SAME, outputs={}), [], SAME, "differs"),
+        (SAME, FAILED, [], SAME, "fails"),
+        (SAME, None, [], SAME, "hangs"),
+        (SAME, SAME, ["process 7"], SAME, "leaves"),
+        (FAILED, SAME, [], FAILED, "succeeds"),
+        (FAILED, FAILED, [], FAILED, "both fail"),
+        (FAILED, None, [], FAILED, "both fail"),
+        (None, None, [], None, "both fail"),
+        (SAME, OTHER, [], OTHER, "unstable"),
+        (SAME, FAILED, [], None, "unstable"),
+        (replace(SAME, log=2 * "INFO EXECUTING step /a (job /a/0) locally\n"), OTHER, [], SAME, "unstable"),
+        (replace(SAME, log="INFO EXECUTING step /a (job /a/0) locally\n"), OTHER, [], SAME, "differs"),
+    ],
+)
+def test_what_is_a_difference(
+    plain: Run | None, ours: Run | None, left: list[str], again: Run | None, outcome: str
+) -> None:
+    trial = judge(plain, ours, left, lambda: again)
+    assert trial.outcome == outcome
+    assert trial.is_harmless == (outcome in ("same", "both fail", "unstable"))

@@ -1,0 +1,64 @@
+"""YAML that somebody else wrote is read in a time that its length bounds, or refused."""
+
+import time
+
+import pytest
+from ruamel.yaml.error import YAMLError
+
+from streamflow_io.hints.yaml_text import TooMuchError, check, parse
+from streamflow_io.presence import _runs_in
+from tests.cwl import bomb
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "line"),
+    [
+        (bomb(), "values are written, and aliases make more than", 5),
+        (bomb().replace("x8: ", "x8: {<<: *a7, y: ") + "}", "and aliases make more than", 5),
+        ("[" * 100_000, "more than 200 lists and mappings in each other", 1),
+        ("a:\n" + "{a: " * 300, "more than 200 lists and mappings in each other", 2),
+        ("".join(f"{' ' * level}a:\n" for level in range(1000)), "too deep in each other", 101),
+        ("- " * 1000 + "a", "too deep in each other", 1),
+        (f"a: 1\nb: {'9' * 5000}", "a number of 5000 digits", 2),
+        (f"[-{'1' * 9999}]", "a number of 10000 digits", 1),
+        ("a: &a [1, *a]", "an alias stands for what it is a part of", 1),
+    ],
+    ids=range(9),
+)
+def test_too_much(text: str, problem: str, line: int) -> None:
+    before = time.process_time()
+    with pytest.raises(TooMuchError, match=problem) as error:
+        parse(text)
+    assert error.value.line == line
+    assert time.process_time() - before < 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &shared {x: [1, 2, 3]}\nb: *shared\nc: [*shared, *shared]",
+        bomb(3),
+        "a: " + "[" * 100 + "]" * 100,
+        f"a: '{'9' * 5000}'\nb: v{'9' * 5000}\nc: |\n  {'9' * 5000}",
+        f"program: |\n{'  if (a) { b(); }' * 500}\n",
+        "a: * 3\nb: 2 *c",
+    ],
+    ids=range(6),
+)
+def test_what_people_write(text: str) -> None:
+    check(text)
+
+
+def test_a_value_that_cannot_be_made() -> None:
+    with pytest.raises(YAMLError, match="a value cannot be read"):
+        parse("a: !!int x")
+
+
+def test_dates_are_texts_as_in_cwl() -> None:
+    assert parse("a: 2001-99-99") == {"a": "2001-99-99"}
+
+
+def test_looking_for_files_to_read_goes_through_what_is_shared_once() -> None:
+    before = time.process_time()
+    assert list(_runs_in(f"run: tool.cwl\n{bomb(12)}")) == ["tool.cwl"]
+    assert time.process_time() - before < 2
