@@ -132,6 +132,7 @@ class Hop:
     :ivar obstacle: why nothing can pass it before commit, if so
     :ivar widths: of a scatter: over how many inputs it scatters; of a gather: how many scatters it takes back at once
     :ivar by_name: no more of the file goes on from here than its name, as part of another value
+    :ivar decides: what happens here depends on the file, and so on its name
     """
 
     step: str
@@ -140,6 +141,7 @@ class Hop:
     obstacle: str | None = None
     widths: int = 1
     by_name: bool = False
+    decides: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,11 @@ class Route:
     def by_name(self) -> bool:
         """Whether no more than the name of the file arrives."""
         return any(hop.by_name for hop in self.hops)
+
+    @property
+    def needs_name(self) -> bool:
+        """Whether more than the consumer itself depends on the name of the file."""
+        return any(hop.by_name or hop.decides for hop in self.hops)
 
 
 @dataclass(frozen=True)

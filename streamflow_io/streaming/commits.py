@@ -27,6 +27,7 @@ class Commits:
 
     :ivar files: by output and path, relative to the output directory of the job, the token of each File
     :ivar lists: of the outputs of type File[] that were committed as a whole, the files with which they were
+    :ivar replaced: at the end of the job, by output, the files that others read before it: the output is another one
     """
 
     def __init__(self, context: StreamFlowContext, job: Job, outputs: Mapping[str, EarlyOutput]) -> None:
@@ -35,6 +36,7 @@ class Commits:
         self._outputs = outputs
         self.files: dict[str, dict[str, Token]] = {port: {} for port in outputs}
         self.lists: dict[str, frozenset[str]] = {}
+        self.replaced: dict[str, frozenset[str]] = {}
         self._directories: dict[str, dict[str, str]] = {}
         self._kept: dict[str, dict[str, str]] = {port: {} for port in outputs}
         self._delivered = {port: EarlyDeliveries() for port in outputs}
@@ -95,15 +97,18 @@ class Commits:
         rule = self._outputs[port].rule_for(file) or self._outputs[port].rule
         return f"{file} of the output `{port}` was committed by `{rule.committed}`"
 
-    async def check(self, tokens: Mapping[str, Token]) -> None:
+    async def check(self, tokens: Mapping[str, Token], attempt: Attempt) -> None:
         """The job has succeeded: look whether what was committed is still the same.
 
         :param tokens: its outputs, by output
+        :param attempt: the one that has succeeded
         :raises CommitChangedError: if it is not
         """
         for port, output in self._outputs.items():
             final = tokens.get(port)
-            if (how := self._delivered[port].difference(final, self._job.output_directory)) is not None:
+            if replaced := self._replaced_in(output, final, attempt):
+                self.replaced[port] = replaced
+            elif (how := self._delivered[port].difference(final, self._job.output_directory)) is not None:
                 raise CommitChangedError(
                     f"Job {self._job.name}: of the output `{port}`, {how} (the tool's `cwl.output.json` says so, or a "
                     "file had a temporary name: a rule with `files` leaves such files out)"
@@ -115,6 +120,22 @@ class Commits:
             else:
                 self._check_files(output, final)
         self._check_told()
+
+    def _replaced_in(self, output: EarlyOutput, final: Token | None, attempt: Attempt) -> frozenset[str]:
+        """The files that others have begun to read, where the output is another one that they can read instead.
+
+        It had a temporary name, as a rule. They wait for its commit, so nobody has yet what they have made of it; but
+        nothing else must depend on its name.
+        """
+        port = output.port
+        replaced = self._delivered[port].replaced(final, self._job.output_directory)
+        if final is None or not replaced or output.kind is not OutputKind.FILE:
+            return frozenset()
+        committed = {path for p, path in attempt.committed if p == port}
+        if replaced.keys() & {*committed, *self.files[port], *self._kept[port]}:
+            return frozenset()
+        renamed = {*replaced.values()} != {final.value["basename"]}
+        return frozenset() if renamed and output.fixed_name else frozenset(replaced)
 
     def _check_told(self) -> None:
         """Fail for what cannot be compared, because it was read before the end; warn of what is the same again."""

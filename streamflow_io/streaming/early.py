@@ -22,6 +22,7 @@ class EarlyDeliveries:
     def __init__(self) -> None:
         self._facts: dict[str, Mapping[str, Any]] = {}
         self._order: list[str] = []
+        self._streamed = True
 
     def add(self, token: Token, directory: str) -> None:
         """A file, a Directory, an element of a list, or a list as a whole is delivered.
@@ -31,8 +32,21 @@ class EarlyDeliveries:
         files = {path_of(file, directory): file.value for file in file_tokens(token)}
         for path, value in files.items():
             self._facts.update(with_secondary_files(path, value))
+        self._streamed = self._streamed and isinstance(token, StreamToken)
         if isinstance(token, ListToken):
             self._order = list(files)
+
+    def replaced(self, final: Token | None, directory: str) -> Mapping[str, str]:
+        """The files that were delivered as streams, or at the gate, and are no part of the output in the end.
+
+        :param final: the output
+        :param directory: the output directory of the job that made it
+        :return: their names, by path; nothing if anything was delivered otherwise, or there is no File in the end
+        """
+        files = [] if isinstance(final, ListToken) else [path_of(file, directory) for file in file_tokens(final)]
+        if not files or not self._streamed:
+            return {}
+        return {path: facts["basename"] for path, facts in self._facts.items() if path not in files}
 
     def difference(self, final: Token | None, directory: str) -> str | None:
         """What is not as it was delivered; None if all is.

@@ -14,6 +14,7 @@ from streamflow_io.runtime import ExitEvent, NodeJob
 from .connector import EXIT_SECONDS
 from .following import Producers
 from .jobs import Attempt
+from .replacing import check_replaced
 
 
 class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
@@ -68,6 +69,7 @@ async def check_exit(
     :raises GaveWayError: if it was ended to free its node
     :raises ProducerRestartError: if a job that it reads from failed
     :raises RewrittenError: if it has read what is not in the file any more
+    :raises ReplacedError: if it has read a file that is not the output any more
     :raises UnrecoverableWorkflowException: if it would fail again, too
     """
     if exit_event.reason == "rewritten":
@@ -78,6 +80,7 @@ async def check_exit(
     if exit_event.reason == "producer":
         for token, producer in producers:
             if token.source.job == exit_event.input and await asyncio.shield(producer.succeeded):
+                check_replaced(producers)
                 raise UnrecoverableWorkflowException(
                     f"FAILED Job {job.name}: job {token.source.job} has ended without {token.source.path}"
                 )

@@ -28,6 +28,7 @@ from .inputs import byte_streams, gated_input, input_stream
 from .jobs import Attempt, ProducerFailedError, StreamingJob
 from .paths import job_path
 from .publisher import Publisher
+from .replacing import ReplacedError, check_replaced, with_replacements
 from .spec import job_spec
 from .token import StreamToken, stream_tokens, with_own_value
 
@@ -65,7 +66,8 @@ class Execution:
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
-        record = self._scheduler.streaming_jobs.open(self._job.name, self._publisher.final)
+        publisher = self._publisher
+        record = self._scheduler.streaming_jobs.open(self._job.name, publisher.final, publisher.replacement)
         try:
             while True:
                 try:
@@ -79,6 +81,9 @@ class Execution:
                 except RewrittenError as error:
                     await self._read_again(error)
                     await self._publisher.commits.keep(record.latest)
+                except ReplacedError as error:
+                    logger.warning(f"Job {self._job.name} starts again with what it reads in the end: {error}")
+                    await self._take_replacements()
                 except GaveWayError:
                     logger.info(f"Job {self._job.name} gives up its node until the jobs that it reads from have theirs")
                 except ProducerFailedError as error:
@@ -106,6 +111,11 @@ class Execution:
         self._reads_what_is_final = True
         logger.warning(f"Job {self._job.name} starts again when what it reads is final: {error}")
 
+    async def _take_replacements(self) -> None:
+        jobs = self._scheduler.streaming_jobs
+        self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
+        self._streams = [token for value in self._inputs.values() for token in stream_tokens(value)]
+
     async def _wait_for_retry(self, error: JobFailedError) -> None:
         policy = retry_policy(self._step.workflow.context.failure_manager, self._job.name)
         if not policy.take():
@@ -121,6 +131,7 @@ class Execution:
             logger.info(f"Job {self._job.name} starts again: a job it reads from has failed, and is tried again")
         if self._reads_what_is_final and not await settled(producers):
             raise ProducerRestartError
+        check_replaced(producers)
         if record.attempts > 0:
             await self._new_directory()
         if (runtime := await self._scheduler.reach.runtime(self._job.name)) is None:
@@ -177,6 +188,7 @@ class Execution:
             await following
             if not await settled(producers):
                 raise ProducerRestartError
+            check_replaced(producers)
             with blaming(capio):
                 tokens = await self._collect(output)
             await self._deliver(tokens, attempt)
@@ -197,7 +209,7 @@ class Execution:
 
     async def _deliver(self, tokens: Mapping[str, Token], attempt: Attempt) -> None:
         """The attempt has succeeded: deliver its outputs."""
-        await self._publisher.commits.check(tokens)
+        await self._publisher.commits.check(tokens, attempt)
         await self._step.deliver_regular(self._job, tokens)
         await self._publisher.finish(tokens)
         attempt.end(True)

@@ -23,6 +23,7 @@ from streamflow_io.runtime.protocol import (
 from .jobs import Attempt
 from .outputs import relative
 from .publisher import Publisher
+from .replacing import ReplacedError, check_replaced
 from .token import StreamToken
 
 if TYPE_CHECKING:
@@ -87,6 +88,10 @@ class Following:
     async def _commit(self, commits: asyncio.Queue[_Commit | None]) -> None:
         if not await settled(self._producers):
             return
+        try:
+            check_replaced(self._producers)
+        except ReplacedError:
+            return  # It starts again.
         committed: dict[str, set[str]] = {port: set() for port in self._outputs}
         while (event := await commits.get()) is not None:
             output = self._outputs[event.port]

@@ -260,7 +260,10 @@ class WorkflowGraph:
                 texts = with_library([reader.expression], reader)
                 whole = next((use for text in texts if (use := whole_file_use(text, name))), None)
                 obstacle = f"`when` needs the whole file ({whole})" if whole else None
-                return hop(HopKind.WHEN, obstacle), reader.get_output_port(name)
+                decides = name in resolve_dependencies(
+                    reader.expression, full_js=reader.full_js, expression_lib=reader.expression_lib
+                )
+                return Hop(reader.name, name, HopKind.WHEN, obstacle, decides=decides), reader.get_output_port(name)
             case ForwardTransformer():
                 if reader.name.endswith("-back-propagation-transformer"):
                     return hop(HopKind.LOOP), None

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from streamflow_io.runtime import NodeJob
 
 
+Replacement = Callable[[str, str], "Token | None"]
+
+
+def _none(port: str, path: str) -> None:
+    return None
+
+
 class ProducerFailedError(Exception):
     """A job that others read from has failed, and is not tried again."""
 
@@ -34,6 +41,7 @@ class Attempt:
     :ivar gave_way: it was ended to free the node for a job that it reads from, which waited in the queue
     :ivar committed: (port, path relative to the output directory) of what was committed before the job ended; without a
         path the output as a whole
+    :ivar replacement: when it has succeeded, by port and path of a file: what the output is instead, if another file
     """
 
     job: str
@@ -44,6 +52,7 @@ class Attempt:
     gave_way: bool = False
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     committed: set[tuple[str, str | None]] = field(default_factory=set)
+    replacement: Replacement = _none
     # By port and path: of thousands who wait, a commit wakes those alone whom it concerns.
     _waiting: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
     _has_started: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,11 +108,18 @@ class StreamingJob:
     """A job whose outputs are delivered before it ends, or that reads such an output.
 
     :param collect: gives the token of a file or directory that is final, by its port and path
+    :param replacement: see :class:`Attempt`
     """
 
-    def __init__(self, name: str, collect: Callable[[str, str], Awaitable[Token]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        collect: Callable[[str, str], Awaitable[Token]],
+        replacement: Replacement = _none,
+    ) -> None:
         self.name = name
         self._collect = collect
+        self._replacement = replacement
         self._attempts: list[Attempt] = []
         self._closed = False
         self._changed = asyncio.Event()
@@ -127,6 +143,7 @@ class StreamingJob:
     ) -> Attempt:
         """Register a new attempt; the one before has ended."""
         attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, node_job, capio)
+        attempt.replacement = self._replacement
         self._attempts.append(attempt)
         self._changed.set()
         return attempt
@@ -169,9 +186,14 @@ class StreamingJobs:
     def __init__(self) -> None:
         self._jobs: dict[str, StreamingJob] = {}
 
-    def open(self, name: str, collect: Callable[[str, str], Awaitable[Token]]) -> StreamingJob:
+    def open(
+        self,
+        name: str,
+        collect: Callable[[str, str], Awaitable[Token]],
+        replacement: Replacement = _none,
+    ) -> StreamingJob:
         """A new job; one of the same name from a former run of the step is forgotten."""
-        job = self._jobs[name] = StreamingJob(name, collect)
+        job = self._jobs[name] = StreamingJob(name, collect, replacement)
         return job
 
     def get(self, name: str) -> StreamingJob:

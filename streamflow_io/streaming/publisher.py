@@ -184,12 +184,22 @@ class Publisher:
                 else:
                     await self._deliver(delivery, port, final.update(final.value))
 
+    def replacement(self, port: str, path: str) -> Token | None:
+        """What an output is in the end, when the job has ended, where others have begun to read another file.
+
+        :param path: that other file, relative to the output directory of the job
+        """
+        return self._final.get(port) if path in self.commits.replaced.get(port, ()) else None
+
     async def final(self, port: str, path: str) -> Token:
         """The token of a file or directory that is final, for a reader that cannot have it before.
 
         :param path: relative to the output directory of the job
+        :return: that of another one if it has taken the place of this one
         :raises UnrecoverableWorkflowException: if the job has succeeded without it
         """
+        if (replacement := self.replacement(port, path)) is not None:
+            return replacement
         output = self._outputs[port]
         if (final := self._final.get(port)) is not None:
             for token in final.value if isinstance(final, ListToken) else [final]:

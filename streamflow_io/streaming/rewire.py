@@ -244,6 +244,7 @@ def _early_output(edges: Sequence[StreamEdge], in_capio: bool) -> EarlyOutput | 
         deliveries=tuple(d for d in Delivery if d in deliveries and d is not Delivery.TERMINATION),
         elements=tuple(d for d in Delivery if any(edge.delivery is d for edge in elements)),
         runtime="capio" if in_capio else "embedded",
+        fixed_name=any(edge.route.needs_name for edge in edges if edge.delivery.joins),
     )
     return early if early.deliveries else None
 

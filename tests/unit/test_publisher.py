@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,8 +15,14 @@ from streamflow.workflow.token import ListToken
 
 from streamflow_io.coordination.graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
+from streamflow_io.streaming.jobs import Attempt
 from streamflow_io.streaming.outputs import EarlyOutput
 from streamflow_io.streaming.publisher import Publisher
+from streamflow_io.streaming.token import file_value
+
+
+def attempt() -> Attempt:
+    return Attempt("/a/0", 1, PurePosixPath("/out"))
 
 
 def publisher(delivered: list[str], **fields: Any) -> Publisher:
@@ -44,19 +51,19 @@ def publisher(delivered: list[str], **fields: Any) -> Publisher:
 async def test_a_cancelled_attempt_delivers_what_it_has_begun_to(fields: dict[str, Any]) -> None:
     delivered: list[str] = []
     tested = publisher(delivered, **fields)
-    attempt = asyncio.create_task(tested.opened("out", "/out/file"))
+    delivering = asyncio.create_task(tested.opened("out", "/out/file"))
     await asyncio.sleep(0.005)
     assert delivered == []
-    attempt.cancel()
+    delivering.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await attempt
+        await delivering
     assert len(delivered) == 1
     await tested.opened("out", "/out/file")
     assert len(delivered) == 1
 
 
 def file_token(name: str) -> Token:
-    return Token({"class": "File", "path": f"/out/{name}", "checksum": "sha1$0"})
+    return Token({**file_value(f"/out/{name}"), "checksum": "sha1$0"})
 
 
 async def test_what_is_committed_is_had_before_the_end_and_checked_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +79,7 @@ async def test_what_is_committed_is_had_before_the_end_and_checked_at_it(monkeyp
     assert await tested.final("out", "file") is token
     assert made == ["file"]
     with pytest.raises(UnrecoverableWorkflowException, match="was written again afterwards"):
-        await tested.commits.check({"out": token.update({**token.value, "checksum": "sha1$1"})})
+        await tested.commits.check({"out": token.update({**token.value, "checksum": "sha1$1"})}, attempt())
 
 
 async def test_what_is_final_at_the_end_is_the_regular_token() -> None:
@@ -82,3 +89,36 @@ async def test_what_is_final_at_the_end_is_the_regular_token() -> None:
     assert await tested.final("out", "deep/y") is elements[1]
     with pytest.raises(UnrecoverableWorkflowException, match="Job /a/0 has ended without z"):
         await tested.final("out", "z")
+
+
+async def test_another_file_takes_the_place_of_one_that_others_have_begun_to_read() -> None:
+    for delivery in (Delivery.STREAM, Delivery.GATE):
+        tested = publisher([], kind=OutputKind.FILE, deliveries=(delivery,))
+        await tested.opened("out", "/out/file.tmp")
+        final = file_token("file")
+        await tested.commits.check({"out": final}, attempt())
+        assert tested.replacement("out", "file.tmp") is None
+        await tested.finish({"out": final})
+        assert tested.replacement("out", "file.tmp") is await tested.final("out", "file.tmp") is final
+        assert tested.replacement("out", "file") is None
+
+
+@pytest.mark.parametrize("why", ["committed", "no file", "the name counts", "a list", "delivered otherwise"])
+async def test_no_other_file_takes_the_place_of_one_that_others_have(why: str) -> None:
+    kinds = {"kind": OutputKind.FILES if why == "a list" else OutputKind.FILE}
+    tested = publisher([], **kinds, deliveries=(Delivery.STREAM,), fixed_name=why == "the name counts")
+    ended = attempt()
+    await tested.opened("out", "/out/file.tmp")
+    if why == "committed":
+        ended.commit("out", "file.tmp")
+    if why == "delivered otherwise":
+        tested.commits.deliver("out", file_token("file.tmp"))
+    final = Token(None) if why == "no file" else file_token("file")
+    with pytest.raises(UnrecoverableWorkflowException, match=r"file.tmp was delivered early, but the output is"):
+        await tested.commits.check({"out": final}, ended)
+
+
+async def test_a_file_of_the_same_name_elsewhere_takes_the_place_of_one_whose_name_counts() -> None:
+    tested = publisher([], kind=OutputKind.FILE, deliveries=(Delivery.STREAM,), fixed_name=True)
+    await tested.opened("out", "/out/draft/file")
+    await tested.commits.check({"out": file_token("final/file")}, attempt())

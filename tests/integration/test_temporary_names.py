@@ -1,0 +1,128 @@
+"""A glob that also matches the temporary name of a file: who has begun to read that gets plain StreamFlow's file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+
+GATE: Document = {"committed": "on_termination", "start": "producer"}
+RENAMED = "echo first > out.tmp; sleep 0.4; echo last >> out.tmp; sleep 0.2; mv out.tmp out.txt; sleep 0.2"
+REMOVED = "echo draft > out; sleep 0.4; echo first > out.new; rm out; echo last >> out.new; sleep 0.2"
+AGAIN = "Job /b/0 starts again with what it reads in the end: job /a/0 has made "
+
+
+def producer(script: str, rule: Document | None = None, out: Any = None) -> Document:
+    rules = [] if rule is None else [streaming({"port": "out", **rule})]
+    default = found("out*") if rule else streamable(outputBinding={"glob": "out*"})
+    return tool(script, {}, {"out": out or default}, rules)
+
+
+def reader(script: str = "cat $file; basename $file", name: str = "read", kind: Any = None) -> Document:
+    return tool(script, {"file": kind or streamable()}, {"out": "stdout"}, stdout=f"{name}.txt")
+
+
+def edge(made: Document, read: Document, **step: Any) -> Document:
+    """a makes what b reads."""
+    steps = {"a": {"run": made, "in": {}}, "b": {"run": read, "in": {"file": "a/out"}, **step}}
+    return workflow({}, steps, {"read": "b/out", "made": "a/out"})
+
+
+@pytest.mark.parametrize("script", [RENAMED, REMOVED], ids=["renamed", "removed"])
+def test_who_reads_a_temporary_file_reads_again(bench: Bench, script: str) -> None:
+    """All of it, a part of it, or nothing but its name."""
+    scripts = {"b": "cat $file; basename $file", "c": "head -n 1 $file", "d": "basename $file"}
+    steps: dict[str, Document] = {
+        name: {"run": reader(f"note {name}; {read}", name), "in": {"file": "a/out"}} for name, read in scripts.items()
+    }
+    steps["a"] = {"run": producer(script), "in": {}}
+    plain, ours = bench.run_both(workflow({}, steps, {name: f"{name}/out" for name in "abcd"}))
+    assert AGAIN in ours.log
+    for name in scripts:
+        assert [len(run.times(name)) for run in (plain, ours)] == [1, 2]
+
+
+def test_who_waits_at_the_gate_for_a_temporary_file_gets_the_final_one(bench: Bench) -> None:
+    _, ours = bench.run_both(edge(producer(RENAMED, GATE), reader(kind="File")))
+    assert AGAIN in ours.log
+
+
+def test_several_consumers_in_a_scatter_and_one_behind_them(bench: Bench) -> None:
+    """The name of what the second step makes comes from that of its input."""
+    made = tool(
+        RENAMED.replace("out.", "out$n."), {"n": "int"}, {"out": streamable(outputBinding={"glob": "out$(inputs.n).*"})}
+    )
+    middle = tool(
+        "cat $file", {"file": streamable()}, {"out": streamable("stdout")}, stdout="$(inputs.file.basename).copy"
+    )
+    last = tool(
+        "cat $file; basename $file", {"file": streamable()}, {"out": "stdout"}, stdout="$(inputs.file.nameroot)"
+    )
+    many = tool("", {"files": streamable("File[]", inputBinding={})}, {"out": "stdout"}, stdout="all.txt")
+    many["baseCommand"] = "cat"
+    steps = {
+        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
+        "b": {"run": middle, "in": {"file": "a/out"}, "scatter": "file"},
+        "c": {"run": last, "in": {"file": "b/out"}, "scatter": "file"},
+        "d": {"run": many, "in": {"files": "a/out"}},
+    }
+    document = workflow({"numbers": "int[]"}, steps, {name: f"{name}/out" for name in "abcd"})
+    plain, ours = bench.run_both(document, {"numbers": [1, 2]})
+    assert "out1.txt" in plain.files
+    for job in ("/b/0.0", "/b/0.1", "/d/0"):
+        assert f"Job {job} starts again with what it reads in the end" in ours.log
+
+
+def test_a_retry_that_makes_the_file_under_another_name(bench: Bench) -> None:
+    script = (
+        'note try; if [ $(grep -c " try$" "$TRACE") = 1 ]; then echo a > out.tmp; sleep 0.4; exit 3; fi; echo b > out'
+    )
+    retry = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
+    ours = bench.run(edge(producer(script), reader()), **retry)
+    assert ours.ok, ours.errors
+    assert ours.files["read.txt"] == b"b\nout\n"
+    assert bench.leftovers() == []
+
+
+def document_with_the_name() -> Document:
+    read = reader("cat $file; echo $name")
+    read["inputs"]["name"] = "string"
+    read["requirements"][0]["envDef"].append({"envName": "name", "envValue": "$(inputs.name)"})
+    document = edge(producer(RENAMED), read)
+    document["steps"]["b"]["in"]["name"] = {"source": "a/out", "valueFrom": "$(self.basename)"}
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (document_with_the_name(), "out.tmp was delivered early, but the output is out.txt at the end"),
+        (
+            edge(producer(RENAMED), reader(), when="$(inputs.file.basename != 'out.txt')"),
+            "out.tmp was delivered early, but the output is out.txt at the end",
+        ),
+        (
+            edge(
+                producer(RENAMED, {"committed": "on_termination", "mode": "no_update"}, found("out*", "File[]")),
+                reader(),
+                scatter="file",
+            ),
+            "out.tmp was delivered early, but the output is out.txt at the end",
+        ),
+        (
+            edge(
+                producer(RENAMED.replace("mv", "sleep 0.3; mv"), {"committed": "on_close", "mode": "no_update"}),
+                reader(),
+            ),
+            "out.tmp was delivered early, but the output is out.txt at the end",
+        ),
+    ],
+    ids=["the name is used elsewhere", "the name decides", "element", "committed"],
+)
+def test_what_cannot_be_taken_back_fails_the_run(bench: Bench, document: Document, message: str) -> None:
+    run = bench.run(document)
+    assert not run.ok
+    assert f"Job /a/0: of the output `out`, {message}" in run.log
+    assert bench.leftovers() == []
