@@ -181,7 +181,11 @@ impl Event<'_> {
                 .plain("sequential", verdict.reasons.is_empty())
                 .plain("reasons", format_args!("{:?}", verdict.reasons))
                 .plain("first", verdict.first)
-                .plain("last", verdict.last),
+                .plain("last", verdict.last)
+                .plain("touched", verdict.touched)
+                .plain("read", verdict.read.map_or("null".into(), |read| read.to_string()))
+                .plain("whole", verdict.whole)
+                .plain("directory", verdict.directory),
             Self::Warning { message } => writer.text("event", b"warning").text("message", message.as_bytes()),
             Self::Exit(exit) => exit.write(writer.text("event", b"exit")),
         };
@@ -337,13 +341,20 @@ mod tests {
             reasons: vec!["mapped", "opened again"],
             first: 1.5,
             last: 2.0,
+            touched: 1.0,
+            read: None,
+            whole: false,
+            directory: false,
         };
         let start = r#"{"event":"used","name":"r","path":"/i/r","opens":2,"sequential":"#;
         for (sequential, reasons) in [("false", r#"["mapped", "opened again"]"#), ("true", "[]")] {
             let text = Event::Used(&verdict).line();
-            let expected = format!(r#"{start}{sequential},"reasons":{reasons},"first":1.5,"last":2,"time":"#);
+            let read = verdict.read.map_or("null", |_| "4.5");
+            let times = format!(r#""first":1.5,"last":2,"touched":1,"read":{read},"whole":false,"directory":false,"#);
+            let expected = format!(r#"{start}{sequential},"reasons":{reasons},{times}"time":"#);
             assert!(text.starts_with(&expected), "{text}");
             verdict.reasons.clear();
+            verdict.read = Some(4.5);
         }
         let exit = Exit { code: Some(0), success: true, reason: Reason::Exited.name(), ..Exit::default() };
         let text = Event::Exit(exit).line();

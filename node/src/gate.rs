@@ -42,6 +42,7 @@ use crate::observe::Verdict;
 use crate::producer::{Producer, State};
 use crate::source::Failure;
 use crate::sys::seccomp::{self, Answer};
+use crate::tree::Process;
 use crate::watch::Watcher;
 
 /// So many calls may wait before those that were interrupted are looked for.
@@ -190,6 +191,11 @@ impl Gates {
     /// The calls of the command are not told, or not understood.
     pub fn lose_sight(&self) {
         self.desk.observer.iter().for_each(Observer::lose_sight);
+    }
+
+    /// Looks how far the inputs have been read, if the command is observed.
+    pub fn look(&self, processes: &[Process], written: bool) {
+        self.desk.observer.iter().for_each(|observer| observer.look(processes, written));
     }
 
     /// How the inputs were read, when the command has ended.

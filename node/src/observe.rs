@@ -1,6 +1,6 @@
 //! How a job reads its inputs: what was seen in, a verdict for each file out. No I/O, no clock.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 /// The reader went to another place: for good, or only where it could.
@@ -26,14 +26,16 @@ pub enum Whence {
     Beyond,
 }
 
-/// Who opens a file that his process has not open, and how many bytes that has read until then, of whatever.
+/// Who opens a file that his process has not open, how many bytes that has read until then, of whatever, and how often
+/// its children have faulted: a child that was waited for has.
 ///
 /// It is a thread: when it opens again, its own opening before is done, and shows in what is open. That of another
-/// thread may be on its way still.
+/// thread may be on its way still. It has no children: they may have what was opened before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opener {
     pub thread: u32,
     pub read: u64,
+    pub faults: u64,
 }
 
 /// What is done to a file.
@@ -42,7 +44,7 @@ pub enum Act {
     Open {
         reads: bool,
         writes: bool,
-        /// None: who opens it has it open already, or cannot be looked at.
+        /// None: who opens it has it open already, or has children, or cannot be looked at.
         by: Option<Opener>,
     },
     Execute,
@@ -56,7 +58,12 @@ pub enum Act {
     ReadAt,
     /// More than its data is asked for by its path.
     Ask,
+    /// A directory is opened, as to list it.
+    List,
 }
+
+/// Where those are who have files open for reading.
+pub type Places = HashMap<Identity, HashSet<u64>>;
 
 /// A file of an input.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +87,14 @@ pub struct Verdict {
     /// Seconds since the epoch, of the first and the last opening.
     pub first: f64,
     pub last: f64,
+    /// When it was first opened, or asked for more than its data by its path.
+    pub touched: f64,
+    /// When it was last seen to be read; it was not read later. None: nobody has looked.
+    pub read: Option<f64>,
+    /// Then the job had not written anything yet.
+    pub whole: bool,
+    /// It is a directory.
+    pub directory: bool,
 }
 
 #[derive(Debug, Default)]
@@ -91,6 +106,12 @@ struct Record {
     opener: Option<Opener>,
     /// Where the reader was before it went to look at the end.
     left: Option<i64>,
+    touched: Option<f64>,
+    /// Where readers were at the last look.
+    places: HashSet<u64>,
+    /// The last look at which one was at another place than before.
+    read: Option<f64>,
+    directory: bool,
     reasons: BTreeSet<&'static str>,
 }
 
@@ -121,6 +142,10 @@ impl Record {
 pub struct Observation {
     records: HashMap<Identity, Record>,
     unseen: bool,
+    /// Opened since the last look.
+    fresh: HashSet<Identity>,
+    /// The last look at which nothing had been written.
+    quiet: Option<f64>,
 }
 
 impl Observation {
@@ -129,8 +154,12 @@ impl Observation {
             return self.lose_sight();
         }
         let record = self.records.entry(file).or_default();
-        if let Act::Open { .. } | Act::Execute = act {
+        if let Act::Open { .. } | Act::Execute | Act::List = act {
+            self.fresh.insert(file);
             record.opened = Some((record.opened.map_or(time, |(first, _)| first), time));
+        }
+        if record.opened.is_some() || act == Act::Ask {
+            record.touched.get_or_insert(time);
         }
         let opener = record.opener.take();
         let reason = match act {
@@ -149,6 +178,10 @@ impl Observation {
             Act::Seek { from, to, by } => record.seek(from, to, by),
             Act::ReadAt => Some("read at a position"),
             Act::Ask => Some("asked by path"),
+            Act::List => {
+                record.directory = true;
+                None
+            }
         };
         record.reasons.extend(reason);
     }
@@ -158,13 +191,31 @@ impl Observation {
         self.unseen = true;
     }
 
+    /// Takes a look: where the readers of files are, and whether the job has written anything.
+    pub fn look(&mut self, places: Places, written: bool, time: f64) {
+        for (file, places) in places {
+            let Some(record) = self.records.get_mut(&file) else { continue };
+            if !places.is_subset(&record.places) {
+                record.read = Some(time);
+            }
+            record.places = places;
+        }
+        // Who has opened a file since the last look may have read it, and closed it.
+        for file in self.fresh.drain() {
+            self.records.entry(file).and_modify(|record| record.read = Some(time));
+        }
+        if !written {
+            self.quiet = Some(time);
+        }
+    }
+
     /// What is to be told of the files that were opened, in the order of their first openings.
     pub fn verdicts(&self, files: &[InputFile]) -> Vec<Verdict> {
         let mut verdicts: Vec<Verdict> = files.iter().filter_map(|file| self.verdict(file)).collect();
         verdicts.sort_by(|one, other| one.first.total_cmp(&other.first).then_with(|| one.path.cmp(&other.path)));
-        let mut told: HashMap<String, usize> = HashMap::new();
+        let mut told: HashMap<(String, bool), usize> = HashMap::new();
         verdicts.retain(|verdict| {
-            let told = told.entry(verdict.name.clone()).or_default();
+            let told = told.entry((verdict.name.clone(), verdict.directory)).or_default();
             *told += 1;
             *told <= TOLD
         });
@@ -178,8 +229,19 @@ impl Observation {
         reasons.extend((record.opens > 1).then_some("opened again"));
         reasons.extend(record.left.map(|_| SOUGHT));
         reasons.extend(self.unseen.then_some("unknown"));
-        let (name, path) = (file.name.clone(), file.path.clone());
-        Some(Verdict { name, path, opens: record.opens, reasons: reasons.into_iter().collect(), first, last })
+        let read = record.read.filter(|_| !self.fresh.contains(&file.identity));
+        Some(Verdict {
+            name: file.name.clone(),
+            path: file.path.clone(),
+            opens: record.opens,
+            reasons: if record.directory { Vec::new() } else { reasons.into_iter().collect() },
+            first,
+            last,
+            touched: record.touched.unwrap_or(first),
+            read,
+            whole: read.is_some_and(|read| self.quiet.is_some_and(|quiet| quiet >= read)),
+            directory: record.directory,
+        })
     }
 }
 
@@ -209,7 +271,12 @@ mod tests {
     #[test]
     fn why_not() {
         let write = |reads: bool| Act::Open { reads, writes: true, by: None };
-        let look = |thread: u32, read: u64| Act::Open { reads: true, writes: false, by: Some(Opener { thread, read }) };
+        let look = |thread: u32, read: u64| Act::Open {
+            reads: true,
+            writes: false,
+            by: Some(Opener { thread, read, faults: 3 }),
+        };
+        let reaped = Act::Open { reads: true, writes: false, by: Some(Opener { thread: 1, read: 9, faults: 4 }) };
         let set = |to: i64| Act::Seek { from: 5, to, by: Whence::Start };
         let skip = |to: i64| Act::Seek { from: 100_000, to, by: Whence::Here };
         for (acts, opens, reasons) in [
@@ -226,6 +293,7 @@ mod tests {
             (&[look(1, 9), look(1, 9), look(1, 9)], 1, ""),
             (&[look(1, 9), look(1, 10)], 2, "opened again"),
             (&[look(1, 9), look(2, 9)], 2, "opened again"),
+            (&[look(1, 9), reaped], 2, "opened again"),
             (&[look(1, 9), Act::Map, look(1, 9)], 2, "mapped, opened again"),
             (&[look(1, 9), READ], 2, "opened again"),
             (&[READ, Act::ReadAt], 1, "read at a position"),
@@ -237,6 +305,47 @@ mod tests {
             assert_eq!(observe(acts, false), Some((opens, reasons.to_owned())), "{acts:?}");
         }
         assert_eq!(observe(&[READ], true), Some((1, "unknown".to_owned())));
+    }
+
+    #[test]
+    fn when_it_was_read_last() {
+        let look = |place: u64, written: bool| (Some(place), written);
+        for (looks, read, whole) in [
+            (&[][..], None, false),
+            // As `sort`: the first look after its opening may have missed what was read.
+            (&[look(9, false), look(9, false), look(9, false), look(9, true)], Some(1.0), true),
+            (&[look(5, false), look(9, false), (None, false)], Some(2.0), true),
+            // As `cat`.
+            (&[look(5, false), look(9, true), look(9, true)], Some(2.0), false),
+            (&[look(9, true), look(9, true)], Some(1.0), false),
+            (&[look(5, false), look(7, true), look(9, true)], Some(3.0), false),
+            // It was closed before anybody looked.
+            (&[(None, false), (None, false), (None, true)], Some(1.0), true),
+        ] {
+            let mut observation = Observation::default();
+            observation.note(FILE, READ, 0.5);
+            for ((place, written), time) in looks.iter().zip(1_u32..) {
+                let places = place.map(|place| (FILE, HashSet::from([place])));
+                observation.look(places.into_iter().collect(), *written, time.into());
+            }
+            let files = [file("in", "/i/f", FILE)];
+            let told = observation.verdicts(&files).remove(0);
+            assert_eq!((told.read, told.whole), (read, whole), "{looks:?}");
+            observation.note(FILE, READ, 9.0);
+            assert_eq!(observation.verdicts(&files).remove(0).read, None);
+        }
+    }
+
+    #[test]
+    fn when_it_was_touched_first() {
+        let mut observation = Observation::default();
+        observation.note(FILE, Act::Ask, 1.0);
+        observation.note(FILE, READ, 3.0);
+        observation.note((1, 9), Act::List, 4.0);
+        let told = observation.verdicts(&[file("f", "/f", FILE), file("d", "/d", (1, 9))]);
+        let times: Vec<_> = told.iter().map(|told| (told.first, told.touched, told.opens, told.directory)).collect();
+        assert_eq!(times, [(3.0, 1.0, 1, false), (4.0, 4.0, 0, true)]);
+        assert!(told[1].reasons.is_empty());
     }
 
     #[test]

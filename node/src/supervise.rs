@@ -1,5 +1,6 @@
 //! The life of a running job: one thread that waits for signals, notices and pipes, and acts.
 
+mod beginning;
 mod commits;
 mod ending;
 mod entering;
@@ -17,6 +18,7 @@ use nix::sys::time::TimeSpec;
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
+use self::beginning::Beginning;
 use self::commits::Commits;
 use self::ending::Ending;
 use self::leftovers::Leftovers;
@@ -100,6 +102,8 @@ pub struct Supervisor<'a> {
     suspects: BTreeMap<ProcessId, OwnedFd>,
     clock: Instant,
     io_time: Option<IoTime>,
+    /// Of a job that is observed.
+    beginning: Beginning,
     main: Pid,
     status: Option<WaitStatus>,
     childless: bool,
@@ -142,6 +146,7 @@ impl<'a> Supervisor<'a> {
             suspects: BTreeMap::new(),
             clock: Instant::now(),
             io_time: None,
+            beginning: Beginning::default(),
             main: Pid::from_raw(0),
             status: None,
             childless: false,
@@ -311,7 +316,11 @@ impl<'a> Supervisor<'a> {
         let now = self.now();
         let Some(time) = self.io_time.as_mut().filter(|time| time.due() <= now) else { return };
         let before = own_cpu();
-        let waits = tree::waits_for_device(&self.processes.look());
+        let processes = self.processes.look();
+        let waits = tree::waits_for_device(&processes);
+        if self.job.observed.is_some() {
+            self.gates.look(&processes, self.beginning.is_over());
+        }
         time.look(now, waits, own_cpu().saturating_sub(before));
     }
 

@@ -11,6 +11,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::hold::{ProcessId, Vitals};
+use crate::observe::Places;
 use crate::sys;
 
 const PF_EXITING: u64 = 0x4;
@@ -208,6 +209,14 @@ fn children(file: &File) -> Vec<i32> {
     numbers.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok()).collect()
 }
 
+/// How often those children of a process have faulted that it has waited for: never only if there were none. None: there are
+/// some still, or may be.
+pub fn faults_of_children(pid: i32) -> Option<u64> {
+    let known = Path::new("/proc/thread-self/children").exists();
+    let process = read(pid).filter(|_| known)?;
+    children_of_threads(pid).is_empty().then_some(process.vitals.reaped_faults)
+}
+
 fn children_of_threads(pid: i32) -> Vec<i32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let files = threads.filter_map(|thread| File::open(thread.path().join("children")).ok());
@@ -319,6 +328,27 @@ fn descriptors(pid: i32, mode: u32, files: &HashSet<Identity>) -> io::Result<Vec
     let entries = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
     let interesting = entries.filter(|entry| of_interest(&entry.path()));
     Ok(interesting.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// Where those of `processes` are who have `files` open for reading; of each file that is open all places.
+pub fn places(processes: &[Process], files: &HashSet<Identity>) -> Places {
+    let mut found = Places::new();
+    for process in processes.iter().filter(|process| !process.zombie) {
+        let pid = process.id.pid;
+        for descriptor in descriptors(pid, 0o400, files).unwrap_or_default() {
+            let file = identity(Path::new(&format!("/proc/{pid}/fd/{descriptor}")));
+            if let (Some(file), Some(place)) = (file, place(pid, descriptor)) {
+                found.entry(file).or_default().insert(place);
+            }
+        }
+    }
+    found
+}
+
+/// Where in its file the next byte of a descriptor is read, or written.
+pub fn place(pid: i32, descriptor: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
 }
 
 /// Kills every process whose environment holds `variable` with a value that `selects`, until none is left.

@@ -47,7 +47,8 @@ def observe(runtime: Node, script: str, *paths: Path, **options: object) -> Job:
 
 def verdicts(job: Job) -> dict[str, tuple[object, object]]:
     """Returns openings and reasons, by the name of the file."""
-    used, started = job.named("used"), job.named("started")[0]["time"]
+    used = [event for event in job.named("used") if not event["directory"]]
+    started = job.named("started")[0]["time"]
     assert isinstance(started, float)
     for event in used:
         assert event["sequential"] == (not event["reasons"])
@@ -61,6 +62,20 @@ def verdicts(job: Job) -> dict[str, tuple[object, object]]:
     return {name: (event["opens"], event["reasons"]) for name, event in zip(names, used, strict=True)}
 
 
+INHERITED = """
+import os, signal
+if {ignored}: signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+opened = os.open("in/f", os.O_RDONLY)
+if os.fork() == 0:
+    if {ignored} or os.fork() == 0:
+        while os.read(opened, 1 << 16): pass
+    os._exit(0)
+try: os.wait()
+except ChildProcessError: pass
+os.close(opened)
+opened = os.open("in/f", os.O_RDONLY)
+os.write(1, os.read(opened, 1 << 20))
+"""
 SEQUENTIAL = [
     "cat in/f",
     "cat < in/f",
@@ -72,6 +87,7 @@ SEQUENTIAL = [
     "wc -l in/f",
     "wc -c in/f",  # it asks for the size only
     "exec 7< in/f; (cat <&7)",
+    "(exec 7< in/f; (sleep 0.1; cat <&7) &)",  # whoever has opened it has ended
     "(cd in; cat ./../in//f)",
     "ln -s in/f link; ln -s $PWD/link second; cat second",
     "dd if=in/f of=/dev/null bs=1k status=none",
@@ -95,6 +111,10 @@ OTHERWISE = [
     ("cat in/f & cat in/f & wait", 2, [AGAIN]),
     ("for i in $(seq 20); do cat in/f & done; wait", 20, [AGAIN]),
     ("paste in/f in/f", 2, [AGAIN]),
+    # Another one reads what was opened first, while who opened it opens it again; or has read it, and is gone.
+    ("exec 7< in/f; (sleep 0.1; cat <&7) & exec 7<&-; exec 7< in/f; cat <&7; wait", 2, [AGAIN]),
+    (f"{sys.executable} -c '{INHERITED.format(ignored=False)}'", 2, [AGAIN]),
+    (f"{sys.executable} -c '{INHERITED.format(ignored=True)}'", 2, [AGAIN]),
     (f'{sys.executable} -c \'f = open("in/f"); open("in/f").read(); f.read()\'', 2, [AGAIN]),
     (f"{sys.executable} -c 'f = open(\"in/f\"); f.seek(0, 2); f.seek(0); f.read()'", 1, [PROBED]),
     ("exec < in/f; cat /dev/stdin", 2, [AGAIN]),
@@ -190,6 +210,32 @@ def test_standard_input(runtime: Node, data: Path) -> None:
     assert verdicts(job) == {"f": (1, [])}
 
 
+@pytest.mark.parametrize(
+    ("script", "whole"),
+    [
+        ("sort | (read line; sleep 0.1; echo $line; cat)", True),
+        ("sed s/line/x/; sleep 0.1", False),
+        ("head -c 100000; sleep 0.1; sed s/line/x/", False),
+        ("sleep 0.1", True),  # which it was given, and never read
+    ],
+)
+def test_what_is_read_before_anything_is_written(runtime: Node, data: Path, script: str, whole: bool) -> None:
+    result = runtime.base / "out" / "sorted"
+    command = ["bash", "-c", f"sleep 0.1; {script}"]
+    fields = {"observed": observed(data), "outputs": [output(runtime.base / "out", "sorted")], "measure": True}
+    job = runtime.start(
+        "j", command, job=json.dumps({"name": "j", "stdin": str(data), "stdout": str(result), **fields})
+    )
+    assert job.wait() == 0
+    (used,) = job.named("used")
+    assert used["whole"] is whole
+    exit_event, read = job.exit(), used["read"]
+    assert isinstance(read, float)
+    assert isinstance(exit_event["started"], float)
+    assert isinstance(exit_event["ended"], float)
+    assert exit_event["started"] <= read <= exit_event["ended"]
+
+
 def test_a_directory(runtime: Node, data: Path) -> None:
     directory = runtime.base / "in" / "d"
     (directory / "deep" / "er").mkdir(parents=True)
@@ -202,6 +248,14 @@ def test_a_directory(runtime: Node, data: Path) -> None:
     used = job.named("used")
     assert {event["name"] for event in used} == {"d"}
     assert used[1]["path"] == str(directory / "deep" / "er" / "c")
+
+
+def test_a_directory_that_is_listed(runtime: Node, data: Path) -> None:
+    directory = runtime.base / "in" / "d"
+    (directory / "deep").mkdir(parents=True)
+    job = observe(runtime, "cd in/d; ls deep ../f", directory)
+    (listed,) = job.named("used")
+    assert (listed["path"], listed["opens"], listed["directory"]) == (str(directory / "deep"), 0, True)
 
 
 def test_a_directory_of_many_files(runtime: Node) -> None:

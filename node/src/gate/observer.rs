@@ -17,6 +17,7 @@ use crate::event::now;
 use crate::job::{Job, Observed, Target};
 use crate::observe::{Act, InputFile, Observation, Opener, Verdict, Whence};
 use crate::sys::seccomp::{self, Answer};
+use crate::tree::{self, Process};
 
 /// So many files of inputs are looked for.
 const FILES: usize = 100_000;
@@ -57,6 +58,7 @@ pub struct Observer {
     inputs: Vec<Observed>,
     /// Files of the inputs that are there before the command starts.
     files: Vec<InputFile>,
+    identities: HashSet<Identity>,
     observation: Mutex<Observation>,
     /// Calls that wait at the gate.
     held: Mutex<HashMap<u64, Call>>,
@@ -71,7 +73,8 @@ impl Observer {
             observation.note(file, Act::Open { reads: true, writes: false, by: None }, now());
         }
         let (files, held) = (files_of(&inputs), Mutex::default());
-        Some(Self { inputs, files, observation: Mutex::new(observation), held })
+        let identities = files.iter().map(|file| file.identity).collect();
+        Some(Self { inputs, files, identities, observation: Mutex::new(observation), held })
     }
 
     /// Answers a call, and keeps in mind what it does.
@@ -109,6 +112,15 @@ impl Observer {
         lock(&self.observation).lose_sight();
     }
 
+    /// Looks where those of `processes` are who read the inputs.
+    ///
+    /// # Arguments
+    /// * `written` - the job has written something
+    pub fn look(&self, processes: &[Process], written: bool) {
+        let places = tree::places(processes, &self.identities);
+        lock(&self.observation).look(places, written, now());
+    }
+
     /// What was seen, when the command has ended.
     pub fn verdicts(&self) -> Vec<Verdict> {
         // What comes through the gate was not there at the start; what was there may be gone.
@@ -141,11 +153,12 @@ fn files_of(inputs: &[Observed]) -> Vec<InputFile> {
         while let Some(path) = paths.pop().filter(|_| files.len() < FILES) {
             let Ok(found) = fs::metadata(&path) else { continue };
             let identity = identity_of(&found);
-            if found.is_file() {
-                files.push(InputFile { name: input.name.clone(), path, identity });
-            } else if found.is_dir() && directories.insert(identity) {
+            if found.is_dir() && directories.insert(identity) {
                 paths.extend(entries(&path));
+            } else if !found.is_file() {
+                continue;
             }
+            files.push(InputFile { name: input.name.clone(), path, identity });
         }
     }
     files
@@ -199,18 +212,27 @@ fn open(call: &Call, flags: u64) -> Sight {
     let access = flags & libc::O_ACCMODE;
     let (reads, writes) = (access != libc::O_WRONLY, access != libc::O_RDONLY || has(libc::O_TRUNC));
     let opening = |by| Act::Open { reads, writes, by };
-    Ok(at_name(call, opening(None))?.map(|(file, _)| (file, opening(opener(call.thread, file)))))
+    Ok(at_name(call, opening(None))?.map(|(file, act)| match act {
+        Act::List => (file, act),
+        _ => (file, opening(opener(call.thread, file))),
+    }))
 }
 
-/// Who opens a file; None where its process has it open, or cannot be looked at.
+/// Who opens a file; None where its process has it open, or has children that may have it, or cannot be looked at.
 fn opener(thread: u32, file: Identity) -> Option<Opener> {
-    let text = |name: &str| fs::read_to_string(format!("/proc/{thread}/{name}")).ok();
+    let value = |file: &str, name: &str| -> Option<String> {
+        let text = fs::read_to_string(format!("/proc/{thread}/{file}")).ok()?;
+        text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
+    };
     let mut open = fs::read_dir(format!("/proc/{thread}/fd")).ok()?.flatten();
     if open.any(|descriptor| identity(&descriptor.path()) == Some(file)) {
         return None;
     }
-    let read = text("io")?.lines().find_map(|line| line.strip_prefix("rchar:"))?.trim().parse().ok()?;
-    Some(Opener { thread, read })
+    let read = value("io", "rchar:")?.parse().ok()?;
+    let faults = tree::faults_of_children(thread.try_into().ok()?)?;
+    // Nobody waits for the children of those who ignore their ends.
+    let ignored = u64::from_str_radix(&value("status", "SigIgn:")?, 16).ok()?;
+    (ignored & (1 << (libc::SIGCHLD - 1)) == 0).then_some(Opener { thread, read, faults })
 }
 
 /// `openat2` has its flags in a `struct open_how`, with ways of resolving a path that are not those of other calls.
@@ -246,8 +268,7 @@ fn seek(call: &Call) -> Sight {
 }
 
 fn position(call: &Call) -> Option<i64> {
-    let text = fs::read_to_string(format!("/proc/{}/fdinfo/{}", call.thread, call.arguments[0] as i32)).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
+    tree::place(call.thread.try_into().ok()?, call.arguments[0] as i32)?.try_into().ok()
 }
 
 /// The call does something to the file of a descriptor.
@@ -283,8 +304,13 @@ fn at_path(call: &Call, base: Base, argument: usize, follow: bool, act: Act) -> 
     // A process may have entered another mount namespace unseen.
     let caller = Caller { thread: call.thread, elsewhere: true };
     // Who asks what a symbolic link is asks for what the input is, which may be one.
-    let found = find(caller, base, &path, follow || act == Act::Ask).ok().filter(Metadata::is_file);
-    Ok(found.map(|file| (identity_of(&file), act)))
+    let Ok(found) = find(caller, base, &path, follow || act == Act::Ask) else { return Ok(None) };
+    let act = match act {
+        _ if found.is_file() => Some(act),
+        Act::Open { .. } if found.is_dir() => Some(Act::List),
+        _ => None,
+    };
+    Ok(act.map(|act| (identity_of(&found), act)))
 }
 
 #[cfg(test)]
@@ -358,8 +384,20 @@ mod tests {
         fs::write(&path, "").unwrap();
         let file = identity(&path).unwrap();
         let who = move || opener(u32::try_from(nix::unistd::gettid().as_raw()).unwrap(), file).map(|by| by.thread);
-        let other = std::thread::spawn(who).join().unwrap();
-        assert!(other.is_some() && who().is_some() && other != who());
+        // Other tests have children in this process, for a while.
+        let patiently = move || {
+            (0..1000).find_map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                who()
+            })
+        };
+        let other = std::thread::spawn(patiently).join().unwrap();
+        let own = patiently();
+        assert!(other.is_some() && own.is_some() && other != own);
+        let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
+        assert_eq!(who(), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
         let open = fs::File::open(&path).unwrap();
         assert_eq!((std::thread::spawn(who).join().unwrap(), who()), (None, None));
         drop(open);
@@ -379,6 +417,6 @@ mod tests {
         let files = files_of(&[input("d"), input("a"), input("missing")]);
         let mut paths: Vec<PathBuf> = files.into_iter().map(|file| file.path).collect();
         paths.sort();
-        assert_eq!(paths, [inside("a"), inside("d/b"), inside("d/link")]);
+        assert_eq!(paths, [inside("a"), inside("d"), inside("d/b"), inside("d/link")]);
     }
 }

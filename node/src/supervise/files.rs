@@ -115,6 +115,9 @@ impl Supervisor<'_> {
     /// Writes what was decided.
     pub(super) fn announce(&mut self) {
         let decisions = std::mem::take(&mut self.decisions);
+        if self.job.observed.is_some() {
+            self.beginning.note(&decisions);
+        }
         let outputs = &self.job.outputs;
         let events: Vec<Event> = decisions.iter().flat_map(|decision| self.commits.events(outputs, decision)).collect();
         self.note(&events);
