@@ -21,6 +21,7 @@ class PossibleRoute:
     :ivar delivery: how it is delivered with the hints that there are
     :ivar by_element: whether with a commit rule the elements of a list would go to a scatter one by one
     :ivar not_at_commit: why no commit rule could deliver it before its job ends, if so
+    :ivar not_at_gate: why its reader could not start with its producer, and be held where it touches it, if so
     :ivar not_streamed: why it could not be read before its commit, if so
     """
 
@@ -32,6 +33,7 @@ class PossibleRoute:
     delivery: Delivery
     by_element: bool
     not_at_commit: str | None
+    not_at_gate: str | None
     not_streamed: str | None
 
 
@@ -60,6 +62,7 @@ def _possible(route: Route, delivery: Delivery, standard_output: bool) -> Possib
     committed = "on_n_files" if route.output.kind is OutputKind.DIRECTORY else "on_close"
     number = {"nFiles": 1} if committed == "on_n_files" else {}
     at_commit = _with_rule(route, {"committed": committed, **number})
+    at_gate = _with_rule(route, {"start": "producer"})
     streamed = _with_rule(route, {"mode": "no_update"})
     not_at_commit = None if at_commit.delivery is Delivery.COMMIT else at_commit.fallback
     not_streamed = None
@@ -76,6 +79,7 @@ def _possible(route: Route, delivery: Delivery, standard_output: bool) -> Possib
         delivery=delivery,
         by_element=at_commit.by_element,
         not_at_commit=not_at_commit,
+        not_at_gate=None if at_gate.delivery is Delivery.GATE else at_gate.fallback,
         not_streamed=not_streamed,
     )
 

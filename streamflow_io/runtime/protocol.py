@@ -221,6 +221,10 @@ class UsedEvent(_Event):
         `opened for writing`, `executed`, `asked by path`, `unknown`
     :ivar first: when it was opened first
     :ivar last: when it was opened last
+    :ivar touched: when it was first opened, or asked for more than its data by its path
+    :ivar read: it was not read later, as far as could be seen; none: not known
+    :ivar whole: the command had written to none of its outputs by then
+    :ivar directory: it is a directory, which was opened as to list it
     """
 
     event: Literal["used"]
@@ -231,6 +235,10 @@ class UsedEvent(_Event):
     reasons: tuple[str, ...] = ()
     first: float
     last: float
+    touched: float | None = None
+    read: float | None = None
+    whole: bool = False
+    directory: bool = False
 
 
 class StreamEvent(_Event):

@@ -118,6 +118,8 @@ class JobFiles:
         self, of: Identity, name: str, paths: list[str], used: list[UsedEvent], time: float, origin: Origin
     ) -> InputRecord:
         source, path = origin(paths[0]) if len(paths) == 1 else (None, posixpath.commonpath(paths))
+        files = [event for event in used if not event.directory]
+        reads = [event.read for event in files if event.read is not None]
         return InputRecord(
             time=time,
             job=of.job,
@@ -125,12 +127,15 @@ class JobFiles:
             input=name,
             path=readable(path),
             source=source,
-            files=max(len(paths), len(used)),
+            files=max(len(paths), len(files)),
             opens=max((event.opens for event in used), default=0),
-            sequential=bool(used) and all(event.sequential for event in used),
+            sequential=bool(files) and all(event.sequential for event in files),
             reasons=_distinct(reason for event in used for reason in event.reasons),
             first=min((event.first for event in used), default=None),
             last=max((event.last for event in used), default=None),
+            touched=min((event.first if event.touched is None else event.touched for event in used), default=None),
+            read=max(reads) if reads and len(reads) == len(files) else None,
+            whole=bool(files) and all(event.whole for event in files),
         )
 
 

@@ -248,8 +248,7 @@ def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: S
 def _gates(history: History, jobs: Sequence[Job], streamed: Collection[str]) -> Iterator[Proposal]:
     """It is right with every program; what counts is what the readers do before they open their inputs."""
     for output, routes in routed(history.routes).items():
-        late = all(route.delivery is Delivery.TERMINATION and route.not_at_commit is None for route in routes)
-        if routes[0].kind is not OutputKind.FILE or output in streamed or not late:
+        if output in streamed or not all(map(_can_be_gated, routes)):
             continue
         leads = [
             lead
@@ -261,8 +260,15 @@ def _gates(history: History, jobs: Sequence[Job], streamed: Collection[str]) -> 
             is not None
         ]
         if leads and fmean(leads) >= _LEAD:
-            evidence = f"{_count(len(leads), 'reader')} worked {fmean(leads):.1f} s on average before opening it"
+            evidence = f"{_count(len(leads), 'reader')} worked {fmean(leads):.1f} s on average before touching it"
             yield Proposal(GateHint(output), evidence)
+
+
+def _can_be_gated(route: RouteRecord) -> bool:
+    early = route.delivery is not Delivery.TERMINATION
+    # Of a list the elements are gated, one by one.
+    fits = route.kind in (OutputKind.FILE, OutputKind.DIRECTORY) or route.by_element
+    return fits and not early and route.not_at_commit is None and route.not_at_gate is None
 
 
 def _io_tasks(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:

@@ -69,7 +69,7 @@ class _Network:
             producers = {*sources, *self._candidates(route, index, exact=bool(sources))}
             for producer in sorted(producers):
                 is_own = producer in sources or not sources
-                yield self._read(route, producer, sources.get(producer, ()), _time(job.started), is_own=is_own)
+                yield self._read(route, producer, sources.get(producer, ()), index, is_own=is_own)
 
     def _sources(self, route: RouteRecord, records: Sequence[InputRecord], index: int) -> dict[int, list[InputRecord]]:
         """The jobs whose files a job was given, with these files."""
@@ -101,8 +101,9 @@ class _Network:
         return before
 
     def _read(
-        self, route: RouteRecord, producer: int, records: Sequence[InputRecord], started: float, *, is_own: bool
+        self, route: RouteRecord, producer: int, records: Sequence[InputRecord], index: int, *, is_own: bool
     ) -> Read:
+        started = _time(self._jobs[index].started)
         port = posixpath.basename(route.output)
         written = [
             output
@@ -118,6 +119,7 @@ class _Network:
             committed=self._since_start(self._committed(route, producer, written)),
             is_own=is_own,
             by_element=route.by_element,
+            tail=tail(self._history, records, self._jobs[index]),
             touched=touched(self._history, records, started),
         )
 
@@ -156,13 +158,26 @@ class _Network:
 
 
 def touched(history: History, records: Sequence[InputRecord], started: float) -> float | None:
-    """How long a job worked before it opened a file; None if it is not known.
+    """How long a job worked before it would have waited for a file at the gate; None if it is not known.
 
     :param records: of the input
     :param started: when the job did
     """
-    opened = [history.since_start(record.first) for record in records if record.first is not None]
-    return max(min(opened) - started, 0.0) if opened else None
+    times = [record.first if record.touched is None else record.touched for record in records]
+    known = [history.since_start(time) for time in times if time is not None]
+    return max(min(known) - started, 0.0) if known else None
+
+
+def tail(history: History, records: Sequence[InputRecord], job: Job) -> float:
+    """How long a job worked after it had read all of a file, if it began to write only then.
+
+    If it wrote before, as `sed` does, it works as it reads. What it does at the end is not told from what it has in
+    memory of a file that it read in one go.
+
+    :param records: of the input
+    """
+    reads = [history.since_start(record.read) for record in records if record.read is not None and record.whole]
+    return max(_time(job.ended) - max(reads), 0.0) if reads and len(reads) == len(records) else 0.0
 
 
 def routed(routes: Sequence[RouteRecord]) -> Mapping[str, list[RouteRecord]]:

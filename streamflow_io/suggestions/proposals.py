@@ -17,6 +17,7 @@ from .simulation import (
     IOTaskHint,
     SimulatedHint,
     SimulatedJob,
+    Times,
     end_of,
     saved_seconds,
     simulate,
@@ -75,10 +76,12 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
         others = [other.hint for other in proposals if other != proposal and (other.is_sure or not proposal.is_sure)]
         # Two early files help only together, if one job needs both.
         alone, joint = _gains(simulated, [], proposal.hint), _gains(simulated, others, proposal.hint)
-        earlier = max(alone, joint, key=lambda gains: max(gains, default=0.0))
-        moved = [gain for gain in earlier if gain > 0.0]
-        if max(moved, default=0.0) < EARLY and not isinstance(proposal.hint, IOTaskHint):
-            reason = f"{proposal.evidence}, but no job would have started earlier"
+        gains = max(alone, joint, key=lambda gains: max((gain.ended for gain in gains), default=0.0))
+        moved = [gain.started for gain in gains if gain.started > 0.0]
+        # Who starts earlier, and then only waits, has gained nothing.
+        if max((gain.ended for gain in gains), default=0.0) < EARLY and not isinstance(proposal.hint, IOTaskHint):
+            what = "ended" if max(moved, default=0.0) >= EARLY else "started"
+            reason = f"{proposal.evidence}, but no job would have {what} earlier"
             idle.append(Refusal(proposal.subject, proposal.text, reason))
             continue
         saved = saved_seconds(simulated, [proposal.hint])
@@ -87,10 +90,10 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
     return weighed, idle
 
 
-def _gains(simulated: Sequence[SimulatedJob], others: Collection[SimulatedHint], hint: SimulatedHint) -> list[float]:
-    """By how much each job starts earlier with one more hint."""
-    without, with_it = simulate(simulated, others), simulate(simulated, [*others, hint])
-    return [one.started - other.started for one, other in zip(without, with_it, strict=True)]
+def _gains(simulated: Sequence[SimulatedJob], others: Collection[SimulatedHint], hint: SimulatedHint) -> list[Times]:
+    """By how much each job starts, and ends, earlier with one more hint."""
+    pairs = zip(simulate(simulated, others), simulate(simulated, [*others, hint]), strict=True)
+    return [Times(one.started - other.started, one.ended - other.ended) for one, other in pairs]
 
 
 def by_step(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:

@@ -12,7 +12,8 @@ its last predecessor has delivered, and when it is given a core. The assumptions
   did not wait for one before.
 - A file is there for its readers at the moment of its last close, where a commit rule says so; a stream when the file
   was opened. The reader of a stream works as it reads: it ends when the stream has ended, if its own time has passed
-  since its start. A reader that must have all of it first (a sort) ends later: what streams save is an upper bound.
+  since its start. A reader that wrote nothing before it had read all of it (a sort) works on from then as long as it
+  did: that does not overlap.
 - A reader that starts with its producer works until it opens what it reads, and then waits for it at the gate.
 
 With no hints the simulation gives the run as it was.
@@ -64,9 +65,9 @@ class Read:
     :ivar opened: when it was there first; none: not known
     :ivar committed: when the commit rule that is looked at would have held; none: not before the end of the job
     :ivar is_own: whether it is what this job reads, and not only something in the same list
-    :ivar by_element: whether under a commit rule the job waits for its own element of the list only
-    :ivar tail: how long the reader works after it has read the last byte
-    :ivar touched: how long it works before it opens it; none: not known
+    :ivar by_element: whether under a hint the job waits for its own element of the list only
+    :ivar tail: how long the reader works after it has read the last byte, if it begins to write only then
+    :ivar touched: how long it works before it would wait at the gate; none: not known
     """
 
     producer: int
@@ -172,7 +173,7 @@ class _Simulation:
 
     def _arrives(self, read: Read, job: SimulatedJob) -> float:
         """When the reader need not wait for it any longer."""
-        if not read.is_own and read.by_element and CommitHint(read.output) in self._hints:
+        if not read.is_own and read.by_element and self._goes_alone(read):
             return 0.0
         arrives = self._delivered(read, job)
         if self._left(read, job) is not None and read.opened is not None:
@@ -188,6 +189,10 @@ class _Simulation:
         if read.committed is not None and CommitHint(read.output) in self._hints:
             delivered = min(delivered, max(read.committed, producer.started))
         return delivered - (producer.ended - now.ended)
+
+    def _goes_alone(self, read: Read) -> bool:
+        hints = (CommitHint(read.output), GateHint(read.output), StreamHint(read.output, read.input))
+        return not self._hints.isdisjoint(hints)
 
     def _is_streamed(self, read: Read) -> bool:
         return read.is_own and read.opened is not None and StreamHint(read.output, read.input) in self._hints

@@ -136,6 +136,7 @@ class RouteRecord(_Record):
     delivery: Delivery = Field(description="how it is delivered in this run")
     by_element: bool = Field(False, description="with a commit rule a list goes to a scatter element by element")
     not_at_commit: str | None = Field(None, description="why it cannot be delivered before its job ends, if so")
+    not_at_gate: str | None = Field(None, description="why its reader cannot start with its producer, if so")
     not_streamed: str | None = Field(None, description="why it cannot be read before its commit, if so")
 
 
@@ -172,6 +173,11 @@ class InputRecord(_Record):
     reasons: tuple[str, ...] = Field((), description="why not, if so")
     first: float | None = Field(None, description="when it was opened first")
     last: float | None = Field(None, description="when it was opened last")
+    touched: float | None = Field(
+        None, description="when it was first opened, listed, or asked for its size or kind by its path"
+    )
+    read: float | None = Field(None, description="it was not read later; none: not known")
+    whole: bool = Field(False, description="by `read` the job had written to none of its outputs")
 
 
 class EpochRecord(_Record):

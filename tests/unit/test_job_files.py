@@ -123,24 +123,29 @@ def test_observing_is_not_said_where_it_is_not_wanted() -> None:
     assert '"observed":[]' in spec().text()
 
 
-def possible(kind: OutputKind = OutputKind.FILE, *hops: Hop, **fields: str) -> tuple[bool, str | None, str | None]:
+Could = tuple[bool, str | None, str | None, str | None]
+
+
+def possible(kind: OutputKind = OutputKind.FILE, *hops: Hop, **fields: str) -> Could:
     route = Route(Output("/a", "out", kind, **fields), hops, Input("/b", "in"))  # type: ignore[arg-type]
     (found,) = possible_routes([route, Route(route.output, (), None)], (), ["/a/out"])
     assert (found.output, found.input, found.delivery) == ("/a/out", "/b/in", Delivery.TERMINATION)
     assert found.standard_output
-    return found.by_element, found.not_at_commit, found.not_streamed
+    return found.by_element, found.not_at_commit, found.not_streamed, found.not_at_gate
 
 
 def test_what_could_be_done_with_a_route() -> None:
     scatter = Hop("/b-scatter", "out", HopKind.SCATTER)
-    assert possible() == (False, None, None)
-    assert possible(OutputKind.FILES, scatter) == (True, None, None)
+    assert possible() == (False, None, None, None)
+    assert possible(OutputKind.FILES, scatter) == (True, None, None, None)
     assert possible(OutputKind.FILE, Hop("/b", "out", HopKind.LOOP))[1] == "it enters a loop (/b)"
-    assert possible(obstacle="no glob")[1:] == ("no glob", "no glob")
-    assert possible(stream_obstacle="loadContents")[1:] == (None, "loadContents")
+    assert possible(obstacle="no glob")[1:] == ("no glob", "no glob", "no glob")
+    assert possible(stream_obstacle="loadContents")[1:] == (None, "loadContents", "loadContents")
     assert possible(OutputKind.DIRECTORY)[1] is None
+    assert possible(OutputKind.DIRECTORY)[3] is None
     assert "only a File has bytes" in str(possible(OutputKind.DIRECTORY)[2])
     assert "File[]" in str(possible(OutputKind.FILES)[2])
+    assert "File[]" in str(possible(OutputKind.FILES)[3])
 
 
 def test_a_route_that_is_served_already() -> None:

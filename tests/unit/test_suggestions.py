@@ -123,7 +123,7 @@ def test_a_reader_that_works_before_it_reads_starts_with_its_producer() -> None:
     proposals, _ = one_after_the_other(written, used)
     gate = proposals["start"]
     assert (gate.subject, gate.text, gate.is_sure) == ("/a/out", "start: producer", True)
-    assert gate.evidence == "1 reader worked 3.0 s on average before opening it"
+    assert gate.evidence == "1 reader worked 3.0 s on average before touching it"
     assert gate.saved == pytest.approx(3)
     rules = [{"port": "out", "committed": "on_termination", "start": "producer"}]
     assert annotations_content([gate]) == {"steps": {"/a": [{"class": "sfio:Streaming", "rules": rules}]}}
@@ -136,6 +136,67 @@ def test_a_reader_that_works_before_it_reads_starts_with_its_producer() -> None:
     for unfit in (read("/b/0", reasons=["mapped"], first=BEGIN + 10.1), read("/b/0", reasons=["mapped"])):
         assert one_after_the_other(written, unfit)[0] == {}
     assert one_after_the_other(written, used, not_at_commit="/a/out has no glob")[0] == {}
+    assert one_after_the_other(written, used, not_at_gate="/b runs elsewhere")[0] == {}
+    # It asks for the size of its input by path long before it opens it: there it would wait.
+    asked = read("/b/0", reasons=["asked by path"], first=BEGIN + 13, touched=BEGIN + 10.1)
+    assert one_after_the_other(written, asked)[0] == {}
+
+
+def test_a_reader_of_a_directory_starts_with_its_producer() -> None:
+    written = wrote("/a/0", 10, "d", files=2, opened=1)
+    fields = {"kind": "Directory", "not_streamed": "a Directory"}
+    used = read("/b/0", path="d", files=2, opens=2, reasons=["opened again"], first=BEGIN + 13)
+    proposals, _ = one_after_the_other(written, used, **fields)
+    assert (proposals["start"].text, proposals["start"].saved) == ("start: producer", pytest.approx(3))
+    rules = [{"port": "out", "committed": "on_termination", "start": "producer"}]
+    assert annotations_content(proposals.values()) == {"steps": {"/a": [{"class": "sfio:Streaming", "rules": rules}]}}
+    assert one_after_the_other(written, used, not_at_gate="/b runs elsewhere", **fields)[0] == {}
+    # It looks what there is as soon as it starts.
+    listed = read("/b/0", path="d", files=2, opens=2, reasons=["opened again"], first=BEGIN + 10.1)
+    assert one_after_the_other(written, listed, **fields)[0] == {}
+
+
+@pytest.mark.parametrize(("by_element", "proposed"), [(True, ["start: producer"]), (False, [])])
+def test_readers_of_a_list_start_with_its_producer(by_element: bool, proposed: list[str]) -> None:
+    fields = {"kind": "File[]", "through": ["scatter"], "by_element": by_element}
+    files = [wrote("/a/0", 10, f"{n}.txt", opened=1.0 + n) for n in range(3)]
+    readers = [
+        ran(f"/b/0.{n}", 10, 14, read(f"/b/0.{n}", path=f"{n}.txt", reasons=["mapped"], first=BEGIN + 13))
+        for n in range(3)
+    ]
+    found = suggestions(route(**fields), ran("/a/0", 0, 10, *files), *readers)
+    assert [one.text for one in found.proposals] == proposed
+    assert found.saved == pytest.approx(3 if by_element else 0)
+
+
+def test_readers_of_a_scatter_start_with_the_jobs_that_write_what_they_read() -> None:
+    fields = {"through": ["gather", "scatter"], "by_element": True}
+    ends = [10, 20]
+    writers = [ran(f"/a/0.{n}", 0, end, wrote(f"/a/0.{n}", end, opened=1)) for n, end in enumerate(ends)]
+    readers = [
+        ran(f"/b/0.{n}", 20, 24, read(f"/b/0.{n}", f"/a/0.{n}", reasons=["mapped"], first=BEGIN + 23)) for n in (0, 1)
+    ]
+    found = suggestions(route(**fields), *writers, *readers)
+    (proposal,) = found.proposals
+    # The first ends as soon as the first of the list is there: the others are nothing to it.
+    assert (proposal.text, proposal.earlier, proposal.saved) == ("start: producer", pytest.approx(19), pytest.approx(3))
+
+
+def test_who_writes_only_when_all_is_read_gains_little_from_a_stream() -> None:
+    written = wrote("/a/0", 10, close=9.95, opened=1)
+
+    def proposed(**fields: Any) -> tuple[dict[str, Proposal], dict[str, Refusal]]:
+        return one_after_the_other(written, read("/b/0", **fields), standard_output=True)
+
+    # It sorts for two seconds, and reads for two before.
+    assert proposed(read=BEGIN + 12, whole=True)[0]["streamable"].saved == pytest.approx(2)
+    proposals, refusals = proposed(read=BEGIN + 10.1, whole=True)
+    assert proposals == {}
+    assert refusals["streamable"].reason == (
+        "1 job read it once, front to back; it is a standard output, but no job would have ended earlier"
+    )
+    # What was in its memory it worked on while it wrote: it may do that while it reads.
+    assert proposed(read=BEGIN + 10.1)[0]["streamable"].saved == pytest.approx(4)
 
 
 def test_a_reader_that_looks_at_the_end_where_it_can_is_to_be_tried() -> None:
