@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest, Sha256};
 
+use crate::job::Input;
 use crate::json::{Json, Writer};
 use crate::observe::Verdict;
 
@@ -25,7 +26,7 @@ pub enum Event<'a> {
     Unmet { port: &'a str, why: &'a str },
     Stream { name: &'a str, bytes: u64, first: f64, last: f64 },
     Used(&'a Verdict),
-    Warning { message: &'a str },
+    Warning { message: &'a str, input: Option<&'a Input> },
     Exit(Exit),
 }
 
@@ -186,7 +187,13 @@ impl Event<'_> {
                 .plain("read", verdict.read.map_or("null".into(), |read| read.to_string()))
                 .plain("whole", verdict.whole)
                 .plain("directory", verdict.directory),
-            Self::Warning { message } => writer.text("event", b"warning").text("message", message.as_bytes()),
+            Self::Warning { message, input } => {
+                let writer = writer.text("event", b"warning").text("message", message.as_bytes());
+                match input {
+                    Some(input) => writer.text("input", input.name.as_bytes()).text("port", input.port.as_bytes()),
+                    None => writer,
+                }
+            }
             Self::Exit(exit) => exit.write(writer.text("event", b"exit")),
         };
         let mut line = writer.plain("time", now()).finish();

@@ -251,10 +251,16 @@ class StreamEvent(_Event):
 
 
 class WarningEvent(_Event):
-    """Something does not work here, and what is done instead."""
+    """Something does not work here, and what is done instead.
+
+    :ivar input: which one it is about, if it is about one
+    :ivar port: the output that this is
+    """
 
     event: Literal["warning"]
     message: str
+    input: str | None = None
+    port: str | None = None
 
 
 class Usage(BaseModel):

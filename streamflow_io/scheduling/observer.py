@@ -77,7 +77,6 @@ class JobObserver:
         self._following: dict[str, asyncio.Task[None]] = {}
         # By location and output directory of a job, its name.
         self._origins: dict[tuple[str, str], str] = {}
-        self._warnings: set[str] = set()
         self._can_measure = scheduler.config.runtime != "off"
         # Locations without a node runtime.
         self._unmeasured: set[str] = set()
@@ -177,9 +176,8 @@ class JobObserver:
         with contextlib.suppress(NodeRuntimeError):
             async for event in node_job.events():
                 self.happened(job_name, event)
-                if isinstance(event, WarningEvent) and event.message not in self._warnings:
-                    self._warnings.add(event.message)
-                    logger.warning(f"Job {job_name}: {event.message}")
+                if isinstance(event, WarningEvent):
+                    self._scheduler.warnings.tell(job_name, event)
 
     def _record_files(self, job_name: str, usage: Usage | None) -> None:
         files = self._files.pop(job_name, None)

@@ -29,6 +29,7 @@ from typing_extensions import Self
 from streamflow_io.streaming.jobs import StreamingJobs
 from streamflow_io.streaming.token import stream_tokens
 
+from .job_warnings import JobWarnings
 from .locked_database import explain_locked_database
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     requirement. Of several locations, the jobs of a gang get the same, as far as its cores allow.
 
     :ivar streaming_jobs: the jobs that stream to others
+    :ivar warnings: what jobs are warned of
     :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar capio: CAPIO, if it serves a part of this run
     """
@@ -70,6 +72,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         super().__init__(context, self.config.retry_delay if self._is_configured else None)
         explain_locked_database(context.config)
         self.streaming_jobs = StreamingJobs()
+        self.warnings = JobWarnings()
         self.capio: CapioRuntime | None = None
         self._without_cores: dict[str, float] = {}
         self._connectors: dict[str, Connector] = {}
@@ -186,6 +189,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def close(self) -> None:
         if self._waking is not None:
             await asyncio.gather(self._waking, return_exceptions=True)
+        self.warnings.close()
         if self._run is not None:
             await self._run.close()
         if self.capio is not None:

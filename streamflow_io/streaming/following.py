@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from streamflow.core.workflow import Job
-from streamflow.log_handler import logger
 
 from streamflow_io.coordination.graph import OutputKind
 from streamflow_io.runtime import ExitEvent, NodeJob
@@ -78,7 +77,7 @@ class Following:
                 elif isinstance(event, _Commit):
                     commits.put_nowait(event)
                 elif isinstance(event, WarningEvent):
-                    logger.warning(f"Job {self._job.name}: {event.message}")
+                    self._scheduler.warnings.tell(self._job.name, event)
                 elif isinstance(event, ExitEvent):
                     commits.put_nowait(None)
             await committing

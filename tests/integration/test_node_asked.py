@@ -72,6 +72,7 @@ def test_what_is_asked_for_by_path_is_that_of_the_file(runtime: Node, how: str) 
         f"input in: the command asks by path for more than the bytes of {path} (stat, access...), "
         "and waits for the whole file"
     ]
+    assert [(event["input"], event["port"]) for event in job.named("warning")] == [("in", "out")]
 
 
 @pytest.mark.parametrize("script", ['cat "$f"', '[ -r "$f" ] && cat < "$f"', "gzip -c < $f | gzip -dc"])
@@ -192,3 +193,16 @@ def test_results_are_those_of_plain_streamflow(bench: Bench) -> None:
     plain, ours = bench.run_both(document)
     assert plain.files["d.txt"] == b"21\n"
     assert "the command asks by path for more than the bytes of" in ours.errors
+
+
+def test_the_jobs_of_a_scatter_warn_once(bench: Bench) -> None:
+    write = tool("echo $n; sleep 0.3", {"n": "int"}, {"out": streamable("stdout")}, stdout="w.txt")
+    read = tool('test -s "$file" && cat "$file"', {"file": streamable()}, {"out": "stdout"}, stdout="r.txt")
+    steps = {
+        "write": {"run": write, "in": {"n": "numbers"}, "scatter": "n"},
+        "read": {"run": read, "in": {"file": "write/out"}, "scatter": "file"},
+    }
+    document = workflow({"numbers": "int[]"}, steps, {"out": "read/out"})
+    _, ours = bench.run_both(document, {"numbers": [1, 2, 3]})
+    warnings = [line for line in ours.errors.splitlines() if "the command asks by path" in line]
+    assert ["2 more jobs of /read" in line for line in warnings] == [False, True], ours.errors

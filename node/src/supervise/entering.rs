@@ -29,7 +29,7 @@ impl Supervisor<'_> {
                 _ => "the command starts when all that it reads is committed, and how it reads is not observed",
             };
             let message = format!("no gate ({reason}): {effect}");
-            self.note(&[Event::Warning { message: &message }]);
+            self.note(&[Event::Warning { message: &message, input: None }]);
             self.gates.lose_sight();
             // It might ask for the size of a stream, and find none.
             self.gates.streams().want_all();
@@ -55,10 +55,11 @@ impl Supervisor<'_> {
         for number in self.gates.streams().wanted() {
             let feeder = &mut self.feeders[number];
             if !self.held && !feeder.is_wanted_whole() {
-                let (input, file) = (&feeder.input.name, feeder.input.path.display());
+                let (input, file) = (feeder.input.clone(), feeder.input.path.display());
                 let asks = "the command asks by path for more than the bytes of";
-                let message = format!("input {input}: {asks} {file} (stat, access...), and waits for the whole file");
-                self.note(&[Event::Warning { message: &message }]);
+                let message =
+                    format!("input {}: {asks} {file} (stat, access...), and waits for the whole file", input.name);
+                self.note(&[Event::Warning { message: &message, input: Some(&input) }]);
             }
             match self.feeders[number].bring_whole() {
                 Ok(true) => {

@@ -1,0 +1,41 @@
+"""A thousand jobs of a step that are warned of the same give two lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamflow_io.runtime.protocol import EVENT, WarningEvent
+from streamflow_io.scheduling import job_warnings
+from streamflow_io.scheduling.job_warnings import JobWarnings
+
+
+def warning(message: str, **fields: str) -> WarningEvent:
+    event = EVENT.validate_python({"event": "warning", "job": "1", "time": 1.0, "message": message, **fields})
+    assert isinstance(event, WarningEvent)
+    return event
+
+
+def test_once_for_each_step_and_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(job_warnings.logger, "warning", said.append)
+    warnings = JobWarnings()
+    for number in range(1000):
+        for _ in range(2):  # it was tried again
+            warnings.tell(f"/a/b/0.{number}", warning(f"it asks for /tmp/{number}", input=f"/w/0.{number}", port="out"))
+    warnings.tell("/a/b/0.3", warning("it asks for /tmp/o", input="/w/0.3", port="log"))
+    warnings.tell("/c/0", warning("it asks for /tmp/c", input="/w/0.0", port="out"))
+    for number in range(2):
+        warnings.tell(f"/c/{number}", warning("no inotify"))
+    assert said == [
+        "Job /a/b/0.0: it asks for /tmp/0",
+        "Job /a/b/0.3: it asks for /tmp/o",
+        "Job /c/0: it asks for /tmp/c",
+        "Job /c/0: no inotify",
+    ]
+    said.clear()
+    warnings.close()
+    warnings.close()
+    assert said == [
+        "999 more jobs of /a/b, as one before: it asks for /tmp/0",
+        "1 more job of /c, as one before: no inotify",
+    ]
