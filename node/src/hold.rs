@@ -5,11 +5,13 @@
 //! `GRACE` has passed in which those that could have closed it lived on or ended well, and the main process with them.
 //! An interpreter that ends by an exception closes its files first and exits some milliseconds later; a `set -e` shell
 //! exits right after its child: both are busy, or gone, within the grace. Time in which one of them is stopped or frozen, or
-//! nobody could look, is none of it.
+//! nobody could look, or one of them waited for a processor, is none of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::lives::Lives;
 
 /// How long the job has to go on after a close, or after the end of a process that could have caused it.
 pub const GRACE: Duration = Duration::from_millis(50);
@@ -38,6 +40,9 @@ const RUSH: Duration = Duration::from_millis(20);
 /// The first of `REVIEWS` after a death: those before it look for the writer falling asleep.
 const AFTER_DEATH: usize = 3;
 
+/// When to look again whether somebody has lived for long enough: what was run is told with the ticks of the kernel.
+const TICK: Duration = Duration::from_millis(4);
+
 /// A look may be so much later than it is due; whatever is more was time in which this process did not run either, and the job
 /// may not have gone on.
 const PUNCTUAL: Duration = Duration::from_millis(20);
@@ -59,6 +64,10 @@ pub struct Vitals {
     pub resting: bool,
     /// It is stopped, or frozen, and does nothing until somebody lets it go on.
     pub standing: bool,
+    /// It runs, or waits for a processor.
+    pub runnable: bool,
+    /// How long it has run, and how long it has waited for a processor, since it began; None: the kernel does not tell.
+    pub turns: Option<(Duration, Duration)>,
     /// Wait status of an exiting process; 0 also when it may not be read.
     pub status: i32,
     /// Page faults of children that were waited for: grows whenever one is, since nobody lives without a fault.
@@ -100,14 +109,16 @@ struct Held {
     path: PathBuf,
     /// Found by a scan, not by an event: a close that is seen meanwhile takes its place.
     found: bool,
-    /// Those that could have closed it and still live.
-    suspects: Vec<ProcessId>,
+    /// Those that could have closed it and still live, and how long they had lived when it was closed.
+    suspects: Vec<(ProcessId, Duration)>,
     /// Nobody has died: it counts as soon as all sleep.
     quiet: bool,
     /// One of them died badly: only the job's success makes it count.
     condemned: bool,
     since: Duration,
     reviews: usize,
+    /// When to look at it again, since not all suspects have lived for long enough.
+    again: Option<Duration>,
 }
 
 /// Holds closes back until they can be believed. Times are durations since any fixed moment.
@@ -117,6 +128,7 @@ pub struct Holder {
     held: Vec<Held>,
     /// Those that could have closed something that is held.
     suspects: BTreeSet<ProcessId>,
+    lives: Lives,
     /// When the first of them is to be looked at; None when only the end of the job can decide.
     due: Option<Duration>,
     main_exiting: bool,
@@ -145,6 +157,7 @@ impl Holder {
             self.death = Some(now);
         }
         self.fresh = true;
+        let suspects = self.see(now, &snapshot);
         let any_found = self.held.iter().any(|held| held.found);
         for (path, found) in closes {
             if *found && self.held.iter().any(|held| held.path == *path) {
@@ -156,11 +169,12 @@ impl Holder {
             self.held.push(Held {
                 path: path.clone(),
                 found: *found,
-                suspects: snapshot.processes.keys().copied().collect(),
+                suspects: suspects.clone(),
                 quiet: quiet && !found,
                 condemned,
                 since: now,
                 reviews: 0,
+                again: None,
             });
         }
         let accepted = if closes.is_empty() || !self.can_wait(now, &snapshot) {
@@ -172,6 +186,11 @@ impl Holder {
         };
         self.last = snapshot;
         accepted
+    }
+
+    /// All processes, and how long each of them has lived by now.
+    fn see(&mut self, now: Duration, snapshot: &Snapshot) -> Vec<(ProcessId, Duration)> {
+        snapshot.processes.iter().map(|(id, vitals)| (*id, self.lives.see(*id, vitals, now))).collect()
     }
 
     /// How long not to look for more closes, if any. Those that are taken after it count only at the end when a process has
@@ -198,11 +217,12 @@ impl Holder {
         self.main_exiting = snapshot.main_exiting;
         let mut accepted = Vec::new();
         let stands = snapshot.stands();
+        self.see(now, snapshot);
         for held in &mut self.held {
             held.since = now.min(held.since + late);
-            held.update(now, snapshot);
+            held.update(now, snapshot, &self.lives);
             if stands || self.stood {
-                held.wait_anew(now);
+                held.wait_anew(now, &self.lives);
             }
             while REVIEWS.get(held.reviews).is_some_and(|review| now >= held.since + *review) {
                 held.reviews += 1;
@@ -211,11 +231,12 @@ impl Holder {
         self.stood = stands;
         if !snapshot.main_exiting && !stands && now >= self.accepts_at() {
             self.accepted = now;
-            self.held.retain(|held| {
-                let counts = held.counts(now, snapshot);
+            self.held.retain_mut(|held| {
+                let counts = held.counts(now, snapshot, &self.lives);
                 if counts {
                     accepted.push(held.path.clone());
                 }
+                held.again = (now >= held.since + GRACE).then_some(now + TICK);
                 !counts
             });
         }
@@ -225,9 +246,10 @@ impl Holder {
 
     /// After a change of what is held.
     fn count(&mut self) {
-        self.suspects = self.held.iter().flat_map(|held| held.suspects.iter().copied()).collect();
+        self.suspects = self.held.iter().flat_map(|held| held.suspects.iter().map(|(id, _)| *id)).collect();
+        self.lives.retain(|id| self.suspects.contains(id));
         let open = self.held.iter().filter(|held| !held.condemned);
-        self.due = open.map(|held| held.since + REVIEWS.get(held.reviews).copied().unwrap_or(GRACE)).min();
+        self.due = open.map(Held::due).min();
     }
 
     /// The processes that the next review is about.
@@ -263,10 +285,14 @@ impl Holder {
 }
 
 impl Held {
-    fn update(&mut self, now: Duration, snapshot: &Snapshot) {
+    fn due(&self) -> Duration {
+        self.again.unwrap_or_else(|| self.since + REVIEWS.get(self.reviews).copied().unwrap_or(GRACE))
+    }
+
+    fn update(&mut self, now: Duration, snapshot: &Snapshot, lives: &Lives) {
         let before = self.suspects.len();
         let mut dying = false;
-        self.suspects.retain(|id| match snapshot.processes.get(id) {
+        self.suspects.retain(|(id, _)| match snapshot.processes.get(id) {
             None => false,
             Some(vitals) => {
                 dying |= vitals.exiting;
@@ -276,17 +302,22 @@ impl Held {
         });
         if dying || self.suspects.len() < before {
             self.quiet = false;
-            self.wait_anew(now);
+            self.wait_anew(now, lives);
         }
     }
 
-    fn wait_anew(&mut self, now: Duration) {
+    fn wait_anew(&mut self, now: Duration, lives: &Lives) {
         self.since = now;
         self.reviews = AFTER_DEATH;
+        self.again = None;
+        for (id, lived) in &mut self.suspects {
+            *lived = lives.lived(id);
+        }
     }
 
-    fn counts(&self, now: Duration, snapshot: &Snapshot) -> bool {
-        !self.condemned && (now >= self.since + GRACE || (self.quiet && snapshot.are_asleep()))
+    fn counts(&self, now: Duration, snapshot: &Snapshot, lives: &Lives) -> bool {
+        let patient = || self.suspects.iter().all(|(id, before)| lives.lived(id) >= *before + GRACE);
+        !self.condemned && ((now >= self.since + GRACE && patient()) || (self.quiet && snapshot.are_asleep()))
     }
 }
 
@@ -294,8 +325,16 @@ impl Held {
 mod tests {
     use super::*;
 
-    const LIVE: Vitals = Vitals { exiting: false, resting: true, standing: false, status: 0, reaped_faults: 0 };
-    const BUSY: Vitals = Vitals { resting: false, ..LIVE };
+    const LIVE: Vitals = Vitals {
+        exiting: false,
+        resting: true,
+        standing: false,
+        runnable: false,
+        turns: None,
+        status: 0,
+        reaped_faults: 0,
+    };
+    const BUSY: Vitals = Vitals { resting: false, runnable: true, ..LIVE };
     const DYING: Vitals = Vitals { exiting: true, resting: false, ..LIVE };
     const FAILED: Vitals = Vitals { status: 256, ..DYING };
     const STOPPED: Vitals = Vitals { resting: false, standing: true, ..LIVE };
@@ -377,6 +416,24 @@ mod tests {
             }
         }
         assert!(accepted.is_some_and(|at| (1025..1060).contains(&at)), "{accepted:?}");
+    }
+
+    #[test]
+    fn time_without_a_processor_does_not_count() {
+        let now = Duration::from_millis;
+        let waits = |ran, waited| tree(&[(1, Vitals { turns: Some((now(ran), now(waited))), ..BUSY })]);
+        let mut holder = Holder::new(waits(3, 0));
+        assert!(holder.close(&[("/o/a".into(), false)], now(0), waits(3, 0)).is_empty());
+        let mut accepted = Vec::new();
+        // It gets one of ten milliseconds.
+        for later in 1..700 {
+            if holder.next_review().is_some_and(|due| due <= now(later)) {
+                let some = holder.review(now(later), &waits(3 + later / 10, later * 9 / 10));
+                accepted.extend((!some.is_empty()).then_some(later));
+            }
+        }
+        assert!(matches!(accepted[..], [500..510]), "{accepted:?}");
+        assert_eq!(holder.next_review(), None);
     }
 
     #[test]

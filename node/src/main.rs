@@ -13,6 +13,7 @@ mod job;
 mod json;
 mod keep;
 mod link;
+mod lives;
 mod observe;
 mod outputs;
 mod ownership;

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -74,6 +75,8 @@ fn parse(pid: i32, line: &[u8]) -> Option<Process> {
             exiting: zombie || number(9)? & PF_EXITING != 0,
             resting: state == "S" && threads == 1,
             standing: matches!(state, "T" | "t"),
+            runnable: state == "R",
+            turns: None,
             status: field(52).and_then(|value| value.parse().ok()).unwrap_or(0),
             reaped_faults: number(11)?,
         },
@@ -134,10 +137,15 @@ struct Kept {
     children: File,
     /// Where in the kernel it sleeps.
     place: Option<File>,
+    /// How long it has run, and waited for a processor.
+    turns: Option<File>,
 }
 
 /// Where a frozen process sleeps, in freezers of both versions, proc(5).
-const FREEZERS: [&[u8]; 3] = [b"get_signal", b"do_freezer_trap", b"__refrigerator"];
+const FREEZERS: [&str; 3] = ["get_signal", "do_freezer_trap", "__refrigerator"];
+
+/// The place of one that runs, waits for a processor, or may not be looked at, proc(5).
+const NOWHERE: &str = "0";
 
 /// Of so many processes files are kept.
 const KEPT: usize = 32;
@@ -174,26 +182,46 @@ impl Descendants {
         let stat = File::open(format!("/proc/{pid}/stat")).ok()?;
         let process = read_stat(pid, &stat)?;
         if let Ok(children) = File::open(format!("/proc/{pid}/task/{pid}/children")) {
-            let place = File::open(format!("/proc/{pid}/wchan")).ok();
-            self.kept.insert(pid, Kept { stat, children, place });
+            let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).ok();
+            self.kept.insert(pid, Kept { stat, children, place: open("wchan"), turns: open("schedstat") });
         }
         Some(process)
     }
 
-    /// Notes of each of `processes` whether it is frozen, its first thread at least: it looks like one that sleeps.
-    pub fn find_frozen(&self, processes: &mut [Process]) {
-        for process in processes.iter_mut().filter(|process| !process.zombie && (process.asleep || process.waiting)) {
-            let kept = self.kept.get(&process.id.pid).and_then(|kept| kept.place.as_ref());
-            let mut buffer = [0; 64];
-            let read = match kept {
-                Some(file) => file.read_at(&mut buffer, 0),
-                None => {
-                    File::open(format!("/proc/{}/wchan", process.id.pid)).and_then(|file| file.read_at(&mut buffer, 0))
+    /// Notes of each of `processes`, its first thread at least, what its `stat` does not say: whether it is frozen, which
+    /// looks like sleep; whether it only was on its way there when it lost its processor: it has no place yet, and does not
+    /// rest; and how long it has had a processor.
+    pub fn look_closer(&self, processes: &mut [Process]) {
+        for process in processes.iter_mut().filter(|process| !process.zombie) {
+            let kept = self.kept.get(&process.id.pid);
+            if process.asleep || process.waiting {
+                let place = kept.map(|kept| kept.place.as_ref());
+                if let Some(place) = read_text(process.id.pid, "wchan", place) {
+                    process.vitals.standing |= FREEZERS.contains(&&*place);
+                    process.vitals.resting &= place != NOWHERE;
                 }
-            };
-            process.vitals.standing |= read.is_ok_and(|length| FREEZERS.contains(&&buffer[..length]));
+            }
+            let turns = kept.map(|kept| kept.turns.as_ref());
+            process.vitals.turns = read_text(process.id.pid, "schedstat", turns).and_then(|text| parse_turns(&text));
         }
     }
+}
+
+/// A short file of a process; `kept`: that file, if it could be opened.
+fn read_text(pid: i32, name: &str, kept: Option<Option<&File>>) -> Option<String> {
+    let mut buffer = [0; 96];
+    let length = match kept {
+        Some(file) => file?.read_at(&mut buffer, 0).ok()?,
+        None => File::open(format!("/proc/{pid}/{name}")).ok()?.read_at(&mut buffer, 0).ok()?,
+    };
+    std::str::from_utf8(&buffer[..length]).ok().map(str::to_owned)
+}
+
+/// Nanoseconds run and waited, from a `schedstat` line; None: the kernel does not count, since everybody has had a turn.
+fn parse_turns(line: &str) -> Option<(Duration, Duration)> {
+    let mut numbers = line.split_ascii_whitespace().map_while(|number| number.parse().ok());
+    let (ran, waited, turns) = (numbers.next()?, numbers.next()?, numbers.next()?);
+    (turns > 0).then_some((Duration::from_nanos(ran), Duration::from_nanos(waited)))
 }
 
 /// The numbers in a `children` file.
@@ -389,7 +417,7 @@ mod tests {
         assert_eq!((process.id, process.parent, process.group), (ProcessId { pid: 42, start: 555 }, 7, 42));
         assert_eq!(
             process.vitals,
-            Vitals { exiting: true, resting: true, standing: false, status: 256, reaped_faults: 33 }
+            Vitals { exiting: true, resting: true, status: 256, reaped_faults: 33, ..Vitals::default() }
         );
         assert!(!process.waiting);
         for state in ["D", "I"] {

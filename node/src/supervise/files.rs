@@ -101,7 +101,7 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn snapshot(&mut self, mut processes: Vec<Process>) -> Snapshot {
-        self.processes.find_frozen(&mut processes);
+        self.processes.look_closer(&mut processes);
         let main = processes.iter().find(|process| process.id.pid == self.main.as_raw()).copied();
         let main = main.or_else(|| self.processes.read(self.main.as_raw()));
         let main_exiting = self.status.is_some() || main.is_none_or(|process| process.vitals.exiting);
