@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 Kind = Literal["File", "Directory", "int", "string"]
 Merge = Literal["", "merge_nested", "merge_flattened"]
-Wrap = Literal["", "workflow", "inside", "loop"]
+Wrap = Literal["", "workflow", "inside", "loop", "expression"]
 Method = Literal["", "dotproduct", "flat_crossproduct", "nested_crossproduct"]
 
 
@@ -85,7 +85,8 @@ class Step:
     :ivar extras: what else the tool declares, keys of `EXTRAS`
     :ivar scatter: over these inputs
     :ivar when: a condition that is always so; None: there is none
-    :ivar wrap: in a subworkflow of its own, which is scattered (`workflow`) or scatters (`inside`); or in a `loop`
+    :ivar wrap: in a subworkflow of its own, which is scattered (`workflow`) or scatters (`inside`); in a `loop`; or no
+        tool at all, but an `expression` that hands `i` on
     :ivar named: the names of its files begin with that of `i`
     """
 
@@ -109,7 +110,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Given:
-    """An input of the workflow. Files are `{"name": ..., "lines": ...}`, to be written where the job is."""
+    """An input of the workflow, to be written where the job is.
+
+    Files are `{"name": ..., "lines": ...}`, directories `{"name": ..., "files": [...]}`.
+    """
 
     type: Type
     value: Any

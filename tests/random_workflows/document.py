@@ -39,11 +39,18 @@ def _given(value: Any, directory: Path) -> Any:
     if value.get("class") == "Directory":
         return value
     path = directory / value["name"]
+    if "files" in value:
+        path.mkdir()
+        for file in value["files"]:
+            _given(file, path)
+        return {"class": "Directory", "path": str(path)}
     path.write_text("".join(f"line {line} of the input\n" for line in range(value["lines"])))
     return {"class": "File", "path": str(path)}
 
 
 def _step(step: Step) -> Document:
+    if step.wrap == "expression":
+        return _expression(step)
     ports = [output.port for output in step.outputs]
     rules = [{"port": output.port, **dict(output.hint)} for output in step.outputs if output.hint]
     hints: list[Any] = [streaming(*rules)] if rules else []
@@ -69,6 +76,19 @@ def _step(step: Step) -> Document:
         body["when"] = "$(inputs.sure)"
         body["in"]["sure"] = {"default": step.when}
     return {**body, **scattering}
+
+
+def _expression(step: Step) -> Document:
+    """An ExpressionTool that hands its input on."""
+    port = step.outputs[0].port
+    run: Document = {
+        "class": "ExpressionTool",
+        "requirements": [{"class": "InlineJavascriptRequirement"}],
+        "inputs": {"i": {"type": step.type.cwl}},
+        "outputs": {port: {"type": step.type.cwl}},
+        "expression": f"${{return {{'{port}': inputs.i}};}}",
+    }
+    return {"run": run, "in": {name: link.cwl() for name, link in step.links}, "out": [port]}
 
 
 def _workflow(step: Step, run: Document, scattering: Document) -> Document:

@@ -13,7 +13,21 @@ from .programs import JSON, PARTS, READERS, WRITERS
 T = TypeVar("T")
 _FILE: Final = Type("File")
 _FILES: Final = Type("File", 1)
-_NAMES: Final = ("plain", "two words", "ünï", "a+b", "#hash", "-dash", "a.b.c", "x" * 60)
+_NAMES: Final = (
+    "plain",
+    "two words",
+    "ünï",
+    "a+b",
+    "#hash",
+    "-dash",
+    "a.b.c",
+    "x" * 60,
+    "100%",
+    "[x]",
+    "a$b",
+    "*",
+    "b\\",
+)
 #: The most characters of a name that names are made from.
 _LONGEST: Final = 100
 _MERGES: Final[tuple[Merge, ...]] = ("merge_nested", "merge_flattened")
@@ -55,7 +69,7 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     draft = _Draft(Random(f"{seed}:{number}"))
     _give(draft)
     for index in range(draft.random.randint(2, most_steps)):
-        _add_step(draft, f"s{index}")
+        (_add_expression if draft.chance(0.06) else _add_step)(draft, f"s{index}")
     config: tuple[tuple[str, Any], ...] = ()
     if draft.chance(0.1):
         config = (("oversubscribe", "never"),)
@@ -79,6 +93,7 @@ def _give(draft: _Draft) -> None:
         "files": Given(_FILES, files[: draft.choose((0, 1, 3, 3))]),
         "numbers": Given(Type("int", 1), [3, 1, 2][: draft.choose((0, 1, 3, 3, 3))]),
         "number": Given(Type("int"), 4),
+        "folder": Given(Type("Directory"), {"name": f"{name}.dir", "files": files}),
     }
     for key, given in draft.given.items():
         draft.values.append(_Value(key, given.type, frozenset({key}), key, len(name) + 3))
@@ -111,6 +126,15 @@ def _add_step(draft: _Draft, name: str) -> None:
         step = replace(step, wrap="loop", when=None)
     draft.steps.append(step)
     _produce(draft, step, value)
+
+
+def _add_expression(draft: _Draft, name: str) -> None:
+    value, link, kind = _main_input(draft)
+    step = Step(name, "cat", kind, (("i", link),), (Output("o0", "file"),), wrap="expression")
+    source = step.source_of("o0")
+    draft.steps.append(step)
+    draft.types[source] = kind
+    draft.values.append(replace(value, source=source, type=kind))
 
 
 def _main_input(draft: _Draft) -> tuple[_Value, Link, Type]:

@@ -94,7 +94,7 @@ def _simpler(step: Step, blueprint: Blueprint) -> Iterator[Step]:
         if extra not in (*step.scatter, "name", "k"):
             links = tuple((name, link) for name, link in step.links if name != extra)
             yield replace(step, extras=tuple(other for other in step.extras if other != extra), links=links)
-    if step.wrap and step.wrap != "inside":
+    if step.wrap and step.wrap not in ("inside", "expression"):
         yield replace(step, wrap="")
     if step.io_task:
         yield replace(step, io_task=False)

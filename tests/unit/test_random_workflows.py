@@ -29,7 +29,7 @@ def test_all_that_there_is_occurs() -> None:
     assert {step.reader for step in steps} == READERS.keys()
     assert {output.writer for step in steps for output in step.outputs} == WRITERS.keys()
     assert {extra for step in steps for extra in step.extras} == EXTRAS.keys()
-    assert {step.wrap for step in steps} == {"", "workflow", "inside", "loop"}
+    assert {step.wrap for step in steps} == {"", "workflow", "inside", "loop", "expression"}
     assert {step.method for step in steps} == {"", "flat_crossproduct", "nested_crossproduct"}
     assert {step.when for step in steps} == {None, True, False}
     links = [link for step in steps for _, link in step.links] + [link for b in BLUEPRINTS for link in b.results]
