@@ -174,6 +174,8 @@ def _with_roles(workflow: Document) -> Document:
     for step in workflow["steps"].values():
         run = step["run"]
         tool = run["steps"]["inner"]["run"] if run["class"] == "Workflow" else run
+        if tool["class"] == "ExpressionTool":
+            continue
         environment = next(entry for entry in tool["requirements"] if entry["class"] == "EnvVarRequirement")["envDef"]
         environment |= {"TRACE": "none", "CAMPAIGN_PRODUCER": "1"}
         if any("/" in source for source in _sources(step)):
