@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -19,6 +20,11 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     ["streamflow.main", "streamflow.cwl.main", "streamflow.cwl.translator", "cwl_utils.parser", "streamflow_io.plugin"]
 )
+
+
+def prepare() -> None:
+    """Start the process to be forked: with the environment of a test it would be taken for what is left of one."""
+    forkserver.ensure_running()
 
 
 class Forked:

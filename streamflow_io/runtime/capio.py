@@ -22,7 +22,7 @@ from pathlib import Path
 from streamflow_io.coordination.capio_mapping import job_directory
 from streamflow_io.coordination.configuration import Configuration
 
-from .capio_installation import SERVER, CapioError, Installation
+from .capio_installation import SERVER, CapioError, Installation, UnfitPathError
 from .embedded import EmbeddedRuntime
 from .node_runtime import NodeJob, NodeRuntimeError
 from .protocol import JobSpec
@@ -32,10 +32,12 @@ logger = logging.getLogger("streamflow")
 _STARTED = "successfully started"
 _VERSION = re.compile(r"\bV\. *(\d[\w.]*)")
 _START_SECONDS = 15.0
-_CLIENT_SECONDS = 30.0
+_CLIENT_SECONDS = 20.0
 _SHARED_MEMORY = Path("/dev/shm")
 _PREFIX = "sfio"
 _NAME = re.compile(rf"{_PREFIX}-(\d+)-[0-9a-f]{{8}}")
+# What a program with open files has there while it becomes another one is named after its thread only.
+_SNAPSHOT = re.compile(r"capio_snapshot_(?:path_)?(\d+)")
 # A request to the server has room for 256 characters, and is not checked.
 _LONGEST_PATH = 200
 _CLIENT = Path(__file__).with_name("capio_client.py")
@@ -60,6 +62,20 @@ def remove_leftovers() -> None:
         match = _NAME.search(entry.name)
         if match is not None and not Path("/proc", match[1]).exists():
             _unlink(entry)
+    _remove_snapshots()
+
+
+def _remove_snapshots() -> None:
+    """Remove what programs of this user have left that were killed while they became others: it is of use to nobody."""
+    for entry in _SHARED_MEMORY.glob("capio_snapshot_*"):
+        match = _SNAPSHOT.match(entry.name)
+        with contextlib.suppress(OSError):
+            if match and entry.stat().st_uid == os.getuid() and not Path("/proc", match[1]).exists():
+                entry.unlink()
+
+
+class _EndedError(CapioError):
+    """The server has ended before it was ready."""
 
 
 class CapioServer:
@@ -87,11 +103,24 @@ class CapioServer:
         runtime: EmbeddedRuntime,
         configure: Callable[[str, str], Configuration],
     ) -> CapioServer:
-        """Start a server, and wait until it says that it is ready.
+        """Start a server, and wait until it says that it is ready. One that ends before that is started once more.
 
         :param configure: gives the configuration for a workflow name and a `CAPIO_DIR`
         :raises CapioError: if it does not start in time; with the end of what it said
         """
+        try:
+            return await cls._start(installation, runtime, configure)
+        except _EndedError as error:
+            logger.info(f"{error}. It is started once more")
+            return await cls._start(installation, runtime, configure)
+
+    @classmethod
+    async def _start(
+        cls,
+        installation: Installation,
+        runtime: EmbeddedRuntime,
+        configure: Callable[[str, str], Configuration],
+    ) -> CapioServer:
         # Here: runs without CAPIO need not wait for it.
         from streamflow_io.coordination.capio_cl import write_capio_cl
 
@@ -136,12 +165,15 @@ class CapioServer:
         """Make a directory for one attempt of a job.
 
         :param application: the one that the job is
+        :raises UnfitPathError: if CAPIO cannot take its path
         :raises CapioError: if it cannot be made
         """
         self._number += 1
         directory = self.directory / job_directory(application, self._number)
         if len(str(directory)) > _LONGEST_PATH or any(character.isspace() for character in str(directory)):
-            raise CapioError(f"CAPIO takes paths of {_LONGEST_PATH} characters at most, without spaces: {directory}")
+            raise UnfitPathError(
+                f"CAPIO takes paths of {_LONGEST_PATH} characters at most, without spaces: {directory}"
+            )
         await self.client("make", str(directory), application=application)
         # For the kernel, as the directory that the command is started in.
         directory.mkdir(exist_ok=True)
@@ -194,6 +226,7 @@ class CapioServer:
         await self._job.cancel()
         for entry in _SHARED_MEMORY.glob(f"*{self.name}*"):
             _unlink(entry)
+        _remove_snapshots()
         await asyncio.to_thread(shutil.rmtree, self.directory, ignore_errors=True)
 
     def _environment(self) -> dict[str, str]:
@@ -203,7 +236,7 @@ class CapioServer:
         deadline = time.monotonic() + _START_SECONDS
         while _STARTED not in (text := self._text()):
             if self.has_ended:
-                raise CapioError(self.why_ended())
+                raise _EndedError(self.why_ended())
             if time.monotonic() > deadline:
                 raise CapioError(
                     f"{self.installation.server} does not start in {_START_SECONDS:.0f} s: {self._last_words()}"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 # Seconds without progress after which this program ends itself: what CAPIO does not answer has no other end.
-PATIENCE = 60
+PATIENCE = 20
 _INTERVAL = 0.01
 _CHUNK = 1 << 18
 
@@ -40,6 +40,7 @@ def collect(closes: int, pairs: Sequence[str]) -> None:
         # Opening would wait for it for ever.
         if _size(source) is not None:
             for _ in range(closes):
+                signal.alarm(PATIENCE)
                 os.close(os.open(source, os.O_RDONLY))
             signal.alarm(PATIENCE)
             _copy(source, target)

@@ -18,6 +18,10 @@ class CapioError(NodeRuntimeError):
     """CAPIO cannot be used; says why."""
 
 
+class UnfitPathError(CapioError):
+    """CAPIO cannot take a path; says why."""
+
+
 @dataclass(frozen=True)
 class Installation:
     """Where CAPIO is."""

@@ -21,7 +21,7 @@ from streamflow_io.coordination.names import application_name
 from streamflow_io.runtime import NodeJob, NodeRuntimeError, WatchedOutput
 from streamflow_io.runtime.activity import wait_until_idle
 from streamflow_io.runtime.capio import CapioRuntime, CapioServer
-from streamflow_io.runtime.capio_installation import CapioError
+from streamflow_io.runtime.capio_installation import CapioError, UnfitPathError
 
 from .capio_choice import capio_step
 from .jobs import Attempt
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 _JSON = "cwl.output.json"
 # A program that hangs under CAPIO uses no processor; one that only waits for something else loses no more than a start.
-_IDLE_SECONDS = 20.0
+# With two looks, and the time that they take, it is seen in 20 seconds.
+_IDLE_SECONDS = 14.0
 _LOOK_SECONDS = 2.0
 _COLLECT_SECONDS = 24 * 3600.0
 
@@ -147,7 +148,9 @@ class CapioJob:
         for attempt in producers:
             await asyncio.shield(attempt.succeeded)
         await wait_until_idle(lambda: node_job.pid, _IDLE_SECONDS, _LOOK_SECONDS)
-        raise CapioError(f"a job has used no processor for {_IDLE_SECONDS:.0f} s, as if its program hung under CAPIO")
+        raise CapioError(
+            f"a job of {self._step} has used no processor for {_IDLE_SECONDS:.0f} s, as if its program hung under CAPIO"
+        )
 
     async def _lose(self, node_job: NodeJob, error: BaseException) -> None:
         if not isinstance(error, NodeRuntimeError):
@@ -193,8 +196,11 @@ async def begin_capio_job(
     if outputs:
         try:
             directory = await server.new_directory(application_name(step.name))
-        except NodeRuntimeError as error:
+        except UnfitPathError as error:
             runtime.give_up_step(step.name, str(error))
+            return None
+        except NodeRuntimeError as error:
+            runtime.give_up(str(error))
             return None
     names = {port: name for port in outputs if (name := known.get(port)) is not None}
     collected = dict.fromkeys(path for path in (*known.values(), _JSON) if path is not None)

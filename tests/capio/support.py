@@ -14,6 +14,8 @@ import pytest
 
 HERE = Path(__file__).parent
 SHARED = Path("/dev/shm")
+# What a server has is named after its run; what a program has that is about to become another one, after its thread.
+_NAME = re.compile(r"sfio-(\d+)-[0-9a-f]{8}|^capio_snapshot_(?:path_)?(\d+)")
 
 
 def install(home: Path) -> Path:
@@ -46,9 +48,11 @@ def left_in_shared_memory(seconds: float = 10.0) -> list[str]:
 
 
 def _entries() -> list[str]:
-    return [entry.name for entry in SHARED.iterdir() if re.search(r"sfio-\d+-[0-9a-f]{8}", entry.name)]
+    return [entry.name for entry in SHARED.iterdir() if _NAME.search(entry.name)]
 
 
 def _is_over(name: str) -> bool:
-    pid = int(name.partition("sfio-")[2].partition("-")[0])
+    match = _NAME.search(name)
+    assert match is not None
+    pid = int(match[1] or match[2])
     return pid == os.getpid() or not Path("/proc", str(pid)).exists()

@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.cwl import Bench
 from tests.node_support import Node, node
 from tests.remote_support import RemoteNode, remote_node
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _prepared() -> None:
+    forked.prepare()
 
 
 @pytest.fixture

@@ -224,6 +224,56 @@ note("end")
     assert bench.leftovers() == left_in_shared_memory() == []
 
 
+# For the driver alone: to import all this takes a second.
+IMPATIENT = """
+import sys
+
+if sys.orig_argv[1:2] and sys.orig_argv[1].endswith("/streamflow"):
+    from streamflow_io.streaming import capio
+
+    capio._IDLE_SECONDS, capio._LOOK_SECONDS = 2.0, 0.2
+"""
+
+
+@pytest.mark.parametrize("hung", ["a", "b"])
+def test_a_program_that_hangs_is_ended_and_starts_again_without_capio(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, hung: str
+) -> None:
+    """`a` hangs when it writes its file, `b` when it reads it."""
+    monkeypatch.setenv("CAPIO_STAND_IN", f"hangs={hung}")
+    plain = bench.run(pipeline(producer(lines()), reader("b")), io=False)
+    (bench.directory / "sitecustomize.py").write_text(IMPATIENT)
+    bench.environment = {"PYTHONPATH": str(bench.directory)}
+    ours = bench.run(pipeline(producer(lines()), reader("b")), config=CAPIO)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert ours.log.count("CAPIO is not used any more") == 1
+    assert f"a job of /{hung} has used no processor for 2 s, as if its program hung under CAPIO" in ours.errors
+    assert len(ours.times("start")) == {"a": 2, "b": 1}[hung]
+    assert len(ours.times("b all")) == 1
+    assert bench.leftovers() == left_in_shared_memory() == []
+
+
+@pytest.mark.parametrize("behaviour", ["late-error", "dies={}"])
+def test_when_the_server_ends_at_its_start_all_is_done_without_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, behaviour: str
+) -> None:
+    """It has passed its trial; with `dies` it says that it has started."""
+    (bench.directory / "deadly").touch()
+    monkeypatch.setenv("CAPIO_STAND_IN", behaviour.format(bench.directory / "deadly"))
+    _, ours = bench.run_both(pipeline(producer(lines()), reader("b")), config=CAPIO)
+    assert ours.log.count("CAPIO is not used any more") == 1
+    assert "CAPIO is not used any more in this run, its jobs run without it: capio_server has ended: " in ours.errors
+    assert len(ours.times("start")) == 1
+    assert left_in_shared_memory() == []
+
+
+def test_a_server_that_ends_at_its_start_is_started_once_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPIO_STAND_IN", f"once={bench.directory / 'started'}")
+    _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
+    assert_served(ours, "b")
+
+
 @pytest.mark.parametrize("behaviour", ["", "deaf untidy"])
 def test_nothing_is_left_of_a_killed_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch, behaviour: str) -> None:
     monkeypatch.setenv("CAPIO_STAND_IN", behaviour)

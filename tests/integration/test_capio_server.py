@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.coordination.capio_mapping import CapioMapping, capio_configuration
-from streamflow_io.runtime import EmbeddedRuntime, capio
+from streamflow_io.runtime import EmbeddedRuntime, activity, capio
 from streamflow_io.runtime.activity import wait_until_idle
 from streamflow_io.runtime.capio import CapioRuntime, CapioServer, remove_leftovers
 from streamflow_io.runtime.capio_check import check_capio
@@ -205,3 +207,41 @@ async def test_idle_processes_are_told_from_busy_ones() -> None:
         await process.wait()
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(wait_until_idle(lambda: None, 0.1, 0.05), 0.5)
+
+
+@pytest.mark.parametrize(("ticks", "idle"), [(2, True), (4, False)])
+async def test_a_program_that_only_wakes_up_now_and_then_is_idle(
+    monkeypatch: pytest.MonkeyPatch, ticks: int, idle: bool
+) -> None:
+    """A thread of a language's runtime does, also when the program hangs: 2 of 200 ticks between two looks are idle."""
+    looks = itertools.count(0, ticks)
+    monkeypatch.setattr(activity, "processor_time", lambda root: (next(looks), frozenset([1])))
+    monkeypatch.setattr(activity, "_TICKS", 20_000)
+    waiting = wait_until_idle(os.getpid, 0.05, 0.01)
+    if idle:
+        await asyncio.wait_for(waiting, 30)
+    else:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(waiting, 0.5)
+
+
+async def test_a_client_that_is_not_answered_ends_itself(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "file")  # To open it waits for ever.
+    script = "from streamflow_io.runtime import capio_client as c; c.PATIENCE = 1; c.main(['show', 'file'])"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=tmp_path)
+    assert await asyncio.wait_for(process.wait(), 30) == -signal.SIGALRM
+
+
+def test_what_killed_programs_have_left_is_removed() -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = [SHARED / f"capio_snapshot_{dead.pid}", SHARED / f"capio_snapshot_path_{dead.pid}_3"]
+    kept = [SHARED / f"capio_snapshot_{os.getpid()}_3", SHARED / "capio_snapshot_of_somebody_else"]
+    try:
+        for entry in (*left, *kept):
+            entry.touch()
+        remove_leftovers()
+        assert [entry.exists() for entry in (*left, *kept)] == [False, False, True, True]
+    finally:
+        for entry in (*left, *kept):
+            entry.unlink(missing_ok=True)
