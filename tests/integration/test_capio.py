@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -328,7 +329,22 @@ def real(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip(f"CAPIO is not installed: {error}")
 
 
+def run_until_served(bench: Bench, document: Document, *names: str) -> None:
+    """Run a workflow until CAPIO has served it to the end.
+
+    In one of eight runs with several jobs CAPIO 1.0.0 hangs or crashes by itself: then the run goes on without it. In
+    each of them the results are those of plain StreamFlow.
+    """
+    for _ in range(4):
+        _, ours = bench.run_both(document, config=CAPIO)
+        assert left_in_shared_memory() == []
+        if "CAPIO is not used any more" not in ours.log:
+            break
+    assert_served(ours, *names)
+
+
 @pytest.mark.usefixtures("real")
+@pytest.mark.timeout(240)
 def test_the_real_capio(bench: Bench) -> None:
     """`b` reads the file, `c` has it as its standard input, `d` reads what `b` writes into CAPIO itself."""
     through = program(
@@ -345,8 +361,25 @@ def test_the_real_capio(bench: Bench) -> None:
         "d": {"run": reader("d", BIG_READ), "in": {"file": "b/out"}},
     }
     document = workflow({}, steps, {name: f"{name}/out" for name in steps})
-    _, ours = bench.run_both(document, config=CAPIO)
-    assert_served(ours, "b")
+    run_until_served(bench, document, "b")
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("program_name", ["gzip", "sort"])
+def test_a_reader_that_hangs_under_the_real_capio(bench: Bench, program_name: str) -> None:
+    """`gzip` always does; of `sort` it was told. Another program starts them, so that they get to CAPIO at all."""
+    arguments = {"gzip": ["gzip", "-nc"], "sort": ["sort"]}[program_name]
+    script = f"sys.stdout.flush(); os.execvp({program_name!r}, [*{arguments!r}, os.environ['file']])"
+    _, ours = bench.run_both(pipeline(producer(lines(script=BIG)), reader("b", script)), config=CAPIO)
+    assert "CAPIO 1.0.0 serves" in ours.log, ours.errors
+    warnings = [line for line in ours.log.splitlines() if "CAPIO is not used any more in this run" in line]
+    if program_name == "gzip":
+        assert len(warnings) == 1
+        assert "a job of /b has used no processor for 14 s, as if its program hung under CAPIO" in warnings[0]
+    for line in warnings:
+        seen = datetime.fromisoformat(line.partition(" WARNING")[0].strip()).timestamp()
+        assert seen - ours.time("end") < 20
+    assert left_in_shared_memory() == []
 
 
 @pytest.mark.usefixtures("real")
@@ -362,13 +395,11 @@ def test_a_failed_producer_under_the_real_capio(bench: Bench, death: str) -> Non
 
 @pytest.mark.usefixtures("real")
 def test_an_empty_file_under_the_real_capio(bench: Bench) -> None:
-    _, ours = bench.run_both(pipeline(producer("open('out.txt', 'w')"), reader("b")), config=CAPIO)
-    assert_served(ours)
+    run_until_served(bench, pipeline(producer("open('out.txt', 'w')"), reader("b")))
 
 
 @pytest.mark.usefixtures("real")
 def test_a_program_that_does_not_load_libraries_under_the_real_capio(bench: Bench) -> None:
     """Such a one, as Go makes them, writes past CAPIO."""
     script = "os.execve('/bin/sh', ['sh', '-c', 'echo line 1 > out.txt; note() { :; }'], {})"
-    _, ours = bench.run_both(pipeline(producer(script), reader("b")), config=CAPIO)
-    assert_served(ours)
+    run_until_served(bench, pipeline(producer(script), reader("b")))
