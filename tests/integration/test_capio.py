@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -403,3 +404,54 @@ def test_a_program_that_does_not_load_libraries_under_the_real_capio(bench: Benc
     """Such a one, as Go makes them, writes past CAPIO."""
     script = "os.execve('/bin/sh', ['sh', '-c', 'echo line 1 > out.txt; note() { :; }'], {})"
     run_until_served(bench, pipeline(producer(script), reader("b")))
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("rule", ["on_close", "on_close:2", "on_termination"])
+def test_rules_under_the_real_capio(bench: Bench, rule: str) -> None:
+    """The file is closed before its job ends; its readers have its end when the job has succeeded."""
+    hint = streaming({"port": "out", "committed": rule, "mode": "no_update"})
+    script = f"{lines('b', script=BIG)}time.sleep(0.3)\nnote('success')\n"
+    first = program(script, {}, {"out": found("out.txt")}, hint)
+    run_until_served(bench, pipeline(first, reader("b", BIG_READ)), "b")
+
+
+@pytest.mark.usefixtures("real")
+def test_when_the_real_server_is_killed_all_goes_on_without_it(bench: Bench) -> None:
+    document = pipeline(producer(lines("b", script=BIG) + "time.sleep(2)"), reader("b", BIG_READ))
+    plain = bench.run(document, io=False)
+    path = bench.write(document, {}, True, CAPIO)
+    process = bench.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and "b line 1" in trace.read_text(), "the first line", 30)
+    for pid in servers_of(path.parent):
+        os.kill(pid, signal.SIGKILL)
+    ours = bench.finish(process, path)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert ours.log.count("CAPIO is not used any more in this run") == 1
+    assert bench.leftovers() == left_in_shared_memory() == []
+
+
+@pytest.mark.usefixtures("real")
+def test_nothing_is_left_of_a_killed_driver_under_the_real_capio(bench: Bench) -> None:
+    document = pipeline(producer(lines("b", script=BIG) + "time.sleep(60)"), reader("b", BIG_READ))
+    path = bench.write(document, {}, True, CAPIO)
+    process = bench.start(path)
+    trace = path.parent / "trace"
+    wait_for(lambda: trace.exists() and "b line 1" in trace.read_text(), "the first line", 30)
+    assert servers_of(path.parent) != []
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: bench.leftovers() == shared_memory_of(process.pid) == [], "the end of all", 30)
+
+
+def servers_of(place: Path) -> list[int]:
+    """CAPIO's servers with a configuration below a directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            if command[0].endswith(b"/capio_server") and str(place).encode() in command[-2]:
+                found.append(int(entry.name))
+    return found
