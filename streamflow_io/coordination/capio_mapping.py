@@ -17,8 +17,9 @@ from .graph import Delivery, OutputKind, StreamEdge
 from .names import application_name
 from .sites import SiteKind
 
-# They ask CAPIO for a file that they are about to make, and wait for it for ever, or map files into memory.
-HANGING_PROGRAMS = frozenset({"cp", "gzip", "gunzip", "install", "mv", "samtools", "zcat"})
+# They ask CAPIO for a file that they are about to make, and wait for it for ever, or map files into memory; `sort` hangs
+# in some runs.
+HANGING_PROGRAMS = frozenset({"cp", "gzip", "gunzip", "install", "mv", "samtools", "sort", "zcat"})
 # Processes that share an open file have one place in it; under CAPIO each has its own, and they write over each other.
 SHELLS = frozenset({"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})
 # CAPIO counts all closes of a file, also those of its readers: only we reach this number, when the job has succeeded.

@@ -25,11 +25,13 @@ from streamflow_io.runtime.capio_installation import CapioError, find_capio
 from .globs import file_processor
 from .outputs import is_early_port
 
-# Tried with CAPIO 1.0.0: of five lines that are appended, by one opening each, the last is left.
+# Tried with CAPIO 1.0.0, all with exit code 0: `docs/capio-runtime.md` has what. That readers get other bytes of a file
+# that the server has as it should be is why a comparison of what it has would promise nothing.
 UNCHECKED = (
-    "what a program writes through CAPIO's library can be compared with nothing, and CAPIO 1.0.0 makes something else "
-    "of what is appended, written again, or written by several processes or threads. `capioUnchecked: true` in the "
-    "scheduler's config gives it to CAPIO all the same"
+    "what programs write and read through CAPIO's library can be compared with nothing. CAPIO 1.0.0 makes another file "
+    "of what is appended, written again, or written by several processes or threads, and gives other bytes of a right "
+    "file to programs that read it otherwise than front to back, or in several processes or threads. "
+    "`capioUnchecked: true` in the scheduler's config gives it to CAPIO all the same"
 )
 
 

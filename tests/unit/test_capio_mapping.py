@@ -68,6 +68,7 @@ def test_an_edge_that_is_not_for_capio(one: StreamEdge, why: str) -> None:
     [
         ({"a": replace(ONE, program="gzip")}, "`gzip` hangs under CAPIO (/a)"),
         ({"b": replace(ONE, program="cp")}, "`cp` hangs under CAPIO (/b)"),
+        ({"b": replace(ONE, program="sort")}, "`sort` hangs under CAPIO (/b)"),
         ({"a": replace(ONE, obstacle="/a is strange")}, "/a is strange"),
         ({"b": replace(ONE, obstacle="/b is strange")}, "/b is strange"),
         ({"a": replace(ONE, writing_obstacle="/a is staged")}, "/a is staged"),
