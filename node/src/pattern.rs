@@ -1,4 +1,5 @@
-//! Shell patterns as POSIX `glob` has them: `*`, `?` and `[..]` match neither `/` nor a leading dot.
+//! Patterns as `glob` of Python has them, by which StreamFlow finds outputs: `*`, `?`, `[..]` and `[!..]` match neither `/` nor a
+//! leading dot; nothing else is special. `streamflow_io/hints/globs.py` is the same; both are tested with `tests/globs.json`.
 //!
 //! Matching is done on code points; a byte that is not UTF-8 is a code point of its own (U+DC80..U+DCFF).
 
@@ -111,10 +112,7 @@ impl Element {
                 }
                 closed = false;
             }
-            let escaped = pattern[at] == point('\\') && at + 1 < pattern.len();
-            at += usize::from(escaped);
             match pattern[at] {
-                one if escaped => elements.push(Self::One(one)),
                 // Several stars are as good as one.
                 star if star == point('*') && elements.last() == Some(&Self::Star) => {}
                 star if star == point('*') => elements.push(Self::Star),
@@ -128,7 +126,7 @@ impl Element {
 
     /// The bracket expression at the start of `pattern`, and its length; None when it is not closed.
     fn members(pattern: &[u32]) -> Option<(Self, usize)> {
-        let negated = matches!(pattern.get(1), Some(first) if *first == point('!') || *first == point('^'));
+        let negated = pattern.get(1) == Some(&point('!'));
         let start = if negated { 2 } else { 1 };
         let end = pattern.iter().skip(start + 1).position(|p| *p == point(']'))? + start + 1;
         let members = &pattern[start..end];
@@ -191,41 +189,31 @@ fn matches_name(pattern: &[Element], name: &[u32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::Json;
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
 
     fn pattern(text: &str) -> Pattern {
         Pattern::new(Path::new(text), Path::new("/root")).unwrap()
     }
 
     #[test]
-    fn posix_table() {
+    fn globs_that_python_reads_alike() {
+        let text = |value: &Json| OsString::from_vec(value.text().unwrap().to_vec());
+        let cases = Json::parse(include_bytes!("../../tests/globs.json")).unwrap();
+        let Json::List(cases) = cases else { panic!("no list") };
+        for case in cases {
+            let Json::List(case) = case else { panic!("no case") };
+            let (glob, path) = (text(&case[0]), text(&case[1]));
+            let pattern = Pattern::new(Path::new(&glob), Path::new("/root")).unwrap();
+            let expected = case[2] == Json::Bool(true);
+            assert_eq!(pattern.matches_anywhere(Path::new(&path)), expected, "{glob:?} {path:?}");
+        }
+    }
+
+    #[test]
+    fn paths() {
         for (glob, name, expected) in [
-            ("*.sam", "a.sam", true),
-            ("*.sam", "a.bam", false),
-            ("*", ".hidden", false),
-            ("?hidden", ".hidden", false),
-            ("[.]hidden", ".hidden", false),
-            (".*", ".hidden", true),
-            ("*", "a/b", false),
-            ("*/b", "a/b", true),
-            ("*/b", ".a/b", false),
-            ("a?c", "abc", true),
-            ("a?c", "a\u{e9}c", true),
-            ("a[0-9]c", "a5c", true),
-            ("a[!0-9]c", "a5c", false),
-            ("a[!0-9]c", "axc", true),
-            ("a[]]c", "a]c", true),
-            ("a[bc", "a[bc", true),
-            ("*a*b*", "xxaxxbxx", true),
-            ("*a*b", "xxaxxbxx", false),
-            ("\\*", "*", true),
-            ("\\*", "a", false),
-            ("\\.hidden", ".hidden", true),
-            ("a\\", "a\\", true),
-            ("\\[a]", "[a]", true),
-            ("**a**", "xay", true),
-            ("[a-c][!a-c]", "bd", true),
-            ("[[a]", "[", true),
-            ("[a", "[a", true),
             ("./out.txt", "out.txt", true),
             ("/root/out.txt", "out.txt", true),
             ("two words\n", "two words\n", true),

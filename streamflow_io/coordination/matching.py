@@ -19,7 +19,7 @@ from streamflow_io.hints.globs import is_pattern, matches, overlap
 from .names import application_name
 
 T = TypeVar("T")
-_WILDCARD = re.compile(r"\[!?\]?[^\]]*\]|[*?]")
+_WILDCARD = re.compile(r"\[(?:!.|[^!])[^\]]*\]|[*?]", re.DOTALL)
 _INSTANCE = re.compile(r"(.+?)[-_.]?\d+(?:\.\d+)*")
 
 

@@ -1,4 +1,9 @@
-"""The globs of the hints: `*`, `?` and `[...]`, none of which matches a slash. Pure."""
+"""The globs of the hints, and of outputs: `*`, `?`, `[...]` and `[!...]`. Pure.
+
+They are those of :mod:`glob`, by which StreamFlow finds the outputs of a local job: none of them matches a slash, or a
+dot at the beginning of a name, and nothing else is special.
+`node/src/pattern.rs` is the same; both are tested with `tests/globs.json`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,8 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-_CLASS = re.compile(r"\[(!?)(\]?[^\]]*)\]")
+# The first of its characters may be a bracket.
+_CLASS = re.compile(r"\[(?:(!)(.[^\]]*)|([^!][^\]]*))\]", re.DOTALL)
 _RANGE = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 
 
@@ -49,8 +55,10 @@ class _Name:
         return sum(places for own, places in self.places.items() if own.meets(chars))
 
 
-_ANY = _Chars((), negated=True)
-_STAR = _Chars((), negated=True, star=True)
+# Stands for the dot at the beginning of a hidden name, which only a dot in a glob matches. No name has this character.
+_HIDDEN = ("\0", "\0")
+_ANY = _Chars((_HIDDEN,), negated=True)
+_STAR = _Chars((_HIDDEN,), negated=True, star=True)
 
 
 def is_pattern(text: str) -> bool:
@@ -81,7 +89,11 @@ def overlap(one: str, other: str) -> bool:
 
 
 def _plain(name: str) -> _Name:
-    return _Name(tuple(_Chars(((char, char),)) for char in name))
+    return _Name(tuple(_one(char, place) for place, char in enumerate(name)))
+
+
+def _one(char: str, place: int) -> _Chars:
+    return _Chars((_HIDDEN if (place, char) == (0, ".") else (char, char),))
 
 
 @lru_cache(maxsize=1024)
@@ -91,12 +103,12 @@ def _parse(pattern: str) -> _Name:
     while position < len(pattern):
         char = pattern[position]
         if char == "[" and (found := _CLASS.match(pattern, position)) is not None:
-            ranges = tuple((m[1] or m[3], m[2] or m[3]) for m in _RANGE.finditer(found[2]))
-            items.append(_Chars(ranges, negated=bool(found[1])))
+            ranges = tuple((m[1] or m[3], m[2] or m[3]) for m in _RANGE.finditer(found[2] or found[3]))
+            items.append(_Chars((*ranges, _HIDDEN), negated=True) if found[1] else _Chars(ranges))
             position = found.end()
             continue
         if char != "*" or items[-1:] != [_STAR]:  # Several stars are as good as one.
-            items.append(_STAR if char == "*" else _ANY if char == "?" else _Chars(((char, char),)))
+            items.append(_STAR if char == "*" else _ANY if char == "?" else _one(char, position))
         position += 1
     return _Name(tuple(items))
 

@@ -162,7 +162,7 @@ def test_success_codes(runtime: Node, out: Path) -> None:
 )
 def test_any_file_name(runtime: Node, out: Path, name: str) -> None:
     script = "import sys,os,time; f = open(sys.argv[1], 'w'); f.write('x'); f.close(); time.sleep(0.3)"
-    job = runtime.python("j", script, out / name, outputs=[output(out, name.replace("\\", "\\\\"), "on_close")])
+    job = runtime.python("j", script, out / name, outputs=[output(out, name, "on_close")])
     assert job.wait() == 0
     assert [event["path"] for event in job.named("committed")] == [str(out / name)]
     wait_for(lambda: job.served()[-1]["event"] == "exit", "exit printed")

@@ -1,8 +1,6 @@
-"""The values of the vocabulary: bandwidth constraints, commit rules, globs."""
+"""The values of the vocabulary: bandwidth constraints, commit rules."""
 
 import contextlib
-import fnmatch
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -13,12 +11,10 @@ from streamflow_io.hints import (
     Bounds,
     CommitRule,
     StaticConstraint,
-    matches,
     parse_commit_rule,
     parse_storage_bw,
 )
 from streamflow_io.hints.commit import KINDS, MOST
-from streamflow_io.hints.globs import overlap
 
 numbers = st.floats(min_value=1e-6, max_value=1e12, allow_nan=False)
 bounds = st.builds(
@@ -31,8 +27,6 @@ constraints = st.builds(StaticConstraint, numbers) | st.builds(AutoConstraint, s
 commit_rules = st.sampled_from(KINDS).map(CommitRule) | st.builds(
     CommitRule, st.just("on_close"), st.integers(min_value=1, max_value=MOST)
 )
-patterns = st.text(alphabet="ab*?", max_size=6)
-names = st.text(alphabet="abc", max_size=6)
 
 
 @settings(deadline=None)
@@ -128,72 +122,3 @@ def test_no_more_closes_than_all_parts_can_count() -> None:
     for number in (MOST + 1, 99999999999999999999, "9" * 5000):
         with pytest.raises(ValueError, match=r"^9999999999|^1000000000 closes are more than 999999999$"):
             parse_commit_rule(f"on_close:{number}")
-
-
-@pytest.mark.parametrize(
-    ("pattern", "path", "expected"),
-    [
-        ("*.bam", "a.bam", True),
-        ("*.bam", "sub/a.bam", True),
-        ("sub/*.bam", "sub/a.bam", True),
-        ("sub/*.bam", "a.bam", False),
-        ("sub/*", "sub/deep/a", False),
-        ("chr[0-9].vcf", "chr7.vcf", True),
-        ("chr[!0-9].vcf", "chr7.vcf", False),
-        ("chr[!0-9].vcf", "chrX.vcf", True),
-        ("a?c", "abc", True),
-        ("a?c", "ac", False),
-        ("[", "[", True),
-        ("[]]", "]", True),
-        ("[]a]", "a", True),
-        ("**a", "xa", True),
-        ("a[/]b", "a/b", False),
-        ("a[/]b", "a[/]b", True),
-        ("a/*/c", "a/b/c", True),
-        ("[!\U0010ffff]", "a", True),
-    ],
-)
-def test_matches(pattern: str, path: str, expected: bool) -> None:
-    assert matches(pattern, path) is expected
-
-
-@settings(deadline=None)
-@given(patterns, names)
-def test_matches_like_the_standard_library(pattern: str, name: str) -> None:
-    assert matches(pattern, name) == fnmatch.fnmatchcase(name, pattern)
-
-
-def test_many_stars_take_no_time() -> None:
-    before = time.process_time()
-    for pattern in ("*a" * 40 + "b", "*[!b-z]" * 40 + "b", "*?" * 40 + "b", "*" * 4000 + "b"):
-        assert not any(matches(pattern, "a" * 255) for _ in range(30))
-    assert not overlap("*[ab]" * 500 + "c", "*[bc]" * 500 + "d")
-    assert overlap("*[ab]" * 500 + "b", "*[bc]" * 500)
-    assert overlap("[" * 2000, "[" * 2000)
-    assert time.process_time() - before < 2
-
-
-@settings(deadline=None)
-@given(patterns, patterns, names)
-def test_two_globs_of_one_name_overlap(one: str, other: str, name: str) -> None:
-    assert overlap(one, other) == overlap(other, one)
-    if matches(one, name) and matches(other, name):
-        assert overlap(one, other)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ("*.vcf", "*.vcf.gz", False),
-        ("chr*.vcf", "*22.vcf", True),
-        ("chr[1-9].vcf", "chr[5-6].vcf", True),
-        ("chr[1-4].vcf", "chr[5-6].vcf", False),
-        ("chr[!a-z].vcf", "chr[b-d].vcf", False),
-        ("sub/*.vcf", "*.vcf", True),
-        ("one/*.vcf", "two/*.vcf", False),
-        ("*", "?", True),
-        ("a", "b", False),
-    ],
-)
-def test_overlap(one: str, other: str, expected: bool) -> None:
-    assert overlap(one, other) is expected
