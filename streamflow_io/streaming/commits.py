@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -15,7 +16,10 @@ from streamflow_io.coordination.graph import Delivery, OutputKind
 from .early import EarlyDeliveries, file_tokens, path_of, with_secondary_files
 from .jobs import Attempt
 from .outputs import EarlyOutput
-from .paths import checksums_below, job_path
+from .paths import NoChecksumsError, checksums_below, job_path
+
+# What StreamFlow says of a file where `sha1sum` is missing is something else.
+_CHECKSUM = re.compile(r"sha1\$[0-9a-f]{40}")
 
 
 class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]
@@ -37,7 +41,8 @@ class Commits:
         self.files: dict[str, dict[str, Token]] = {port: {} for port in outputs}
         self.lists: dict[str, frozenset[str]] = {}
         self.replaced: dict[str, frozenset[str]] = {}
-        self._directories: dict[str, dict[str, str]] = {}
+        # None: it cannot be compared.
+        self._directories: dict[str, dict[str, str] | None] = {}
         self._kept: dict[str, dict[str, str]] = {port: {} for port in outputs}
         self._delivered = {port: EarlyDeliveries() for port in outputs}
         self._changed: dict[tuple[str, str], Literal["written", "removed"]] = {}
@@ -56,7 +61,11 @@ class Commits:
 
     async def add_directory(self, port: str, token: Token) -> None:
         """A Directory is committed as a whole. Reads all of its files."""
-        self._directories[port] = await self._checksums(token)
+        self._directories[port] = None
+        try:
+            self._directories[port] = await self._checksums(token)
+        except NoChecksumsError as error:
+            self._cannot_compare(port, str(error))
 
     def add_list(self, port: str, tokens: list[Token]) -> None:
         """A File[] is committed as a whole, with these files."""
@@ -171,6 +180,8 @@ class Commits:
     def _check_files(self, output: EarlyOutput, final: Token) -> None:
         files = {self.path_of(token): token for token in file_tokens(final)}
         now, committed = _checksums_of(files), _checksums_of(self.files[output.port])
+        if any(checksum is not None and _CHECKSUM.fullmatch(checksum) is None for checksum in committed.values()):
+            self._cannot_compare(output.port, "its location has no sha1sum")
         for file, checksum in {**self._kept[output.port], **committed}.items():
             if file not in now:
                 raise self._error(output.port, file, "removed")
@@ -183,6 +194,12 @@ class Commits:
                 f"Job {self._job.name}: the output `{output.port}` was committed by `{output.rule.committed}` with "
                 f"{len(handed_on)} files, which others have, but {len(more)} more are there at the end: {_some(more)}"
             )
+
+    def _cannot_compare(self, port: str, reason: str) -> None:
+        logger.warning(
+            f"Job {self._job.name}: the output `{port}` was committed, and whether it was changed afterwards cannot be "
+            f"told from its content: {reason}"
+        )
 
     async def _checksums(self, token: Token) -> dict[str, str]:
         """The files below a Directory, with their checksums. Reads them all."""

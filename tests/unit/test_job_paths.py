@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
+import shutil
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation
-from streamflow.core.workflow import Job
+from streamflow.core.workflow import Job, Token
+from streamflow.data.remotepath import StreamFlowPath
 
-from streamflow_io.streaming.paths import checksums_below, files_below, job_path
+from streamflow_io.coordination.graph import OutputKind
+from streamflow_io.hints.models import StreamingRule
+from streamflow_io.streaming import commits
+from streamflow_io.streaming.jobs import Attempt
+from streamflow_io.streaming.outputs import EarlyOutput
+from streamflow_io.streaming.paths import NoChecksumsError, checksums_below, files_below, job_path
 
 NAMES = (
     "a",
@@ -31,9 +39,15 @@ class ShellConnector:
 
     deployment_name = "site"
 
+    def __init__(self, path: str | None = None) -> None:
+        self._environment = {**os.environ, **({} if path is None else {"PATH": path})}
+
     async def run(self, location: ExecutionLocation, command: list[str], capture_output: bool) -> tuple[str, int]:
         shell = await asyncio.create_subprocess_shell(
-            f"{' '.join(command)} 2>&1", stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
+            f"{' '.join(command)} 2>&1",
+            stdout=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.DEVNULL,
+            env=self._environment,
         )
         said, _ = await shell.communicate()
         return said.decode().strip(), shell.returncode or 0
@@ -49,6 +63,69 @@ def directory(tmp_path: Path) -> Path:
     (root / "dangling").symlink_to("nowhere")
     (root / "again").symlink_to("deep")
     return root
+
+
+JOB = Job("/a/0", 1, {}, "/in", "/out", "/tmp")
+
+
+def site(connector: ShellConnector) -> StreamFlowContext:
+    """A run whose job is on another host."""
+    location = ExecutionLocation("host", "site")
+    manager = SimpleNamespace(get_connector=lambda _: connector)
+    scheduler = SimpleNamespace(get_locations=lambda _: [location])
+    return cast(StreamFlowContext, SimpleNamespace(deployment_manager=manager, scheduler=scheduler))
+
+
+def elsewhere(directory: Path, connector: ShellConnector) -> StreamFlowPath:
+    return job_path(site(connector), JOB, str(directory))
+
+
+@pytest.mark.parametrize("tools", [["md5sum"], ["cksum"]])
+async def test_checksums_where_there_is_no_sha1sum(directory: Path, tmp_path: Path, tools: list[str]) -> None:
+    place = elsewhere(directory, ShellConnector(with_tools(tmp_path / "bin", *tools)))
+    before = await checksums_below(place)
+    assert set(before) == {*NAMES, "link"}
+    (directory / "deep/b c").write_bytes(b"deep/b d")
+    after = await checksums_below(place)
+    assert {name for name in before if before[name] != after[name]} == {"deep/b c"}
+
+
+async def test_no_checksums_are_an_error(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(NoChecksumsError, match="site/host has no sha1sum, md5sum or cksum"):
+        await checksums_below(elsewhere(directory, ShellConnector(with_tools(tmp_path / "bin"))))
+
+
+async def test_what_cannot_be_compared_is_said(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(commits.logger, "warning", said.append)
+    rules = (StreamingRule.model_validate({"port": "d", "committed": "on_n_files", "nFiles": 1}),)
+    outputs = {
+        "d": EarlyOutput(port="d", kind=OutputKind.DIRECTORY, rules=rules),
+        "f": EarlyOutput(port="f", kind=OutputKind.FILE, rules=(StreamingRule(port="f"),)),
+    }
+    tested = commits.Commits(site(ShellConnector(with_tools(tmp_path / "bin"))), JOB, outputs)
+    whole = Token({"class": "Directory", "path": str(directory), "basename": directory.name})
+    # What StreamFlow makes of a command that is not there.
+    file = Token({"class": "File", "path": "/out/f", "basename": "f", "checksum": "sha1$sh: 1: sha1sum: not found"})
+    await tested.add_directory("d", whole)
+    tested.files["f"]["f"] = file
+    await tested.check({"d": whole, "f": file}, Attempt("/a/0", 1, PurePosixPath("/out")))
+    assert [message.partition("from its content: ")[2] for message in said] == [
+        "site/host has no sha1sum, md5sum or cksum",
+        "its location has no sha1sum",
+    ]
+
+
+def with_tools(directory: Path, *tools: str) -> str:
+    """A PATH with no more programs than have to be there."""
+    directory.mkdir()
+    for tool in ("sh", "find", "od", "test", *tools):
+        program = shutil.which(tool)
+        assert program is not None
+        (directory / tool).symlink_to(program)
+    return str(directory)
 
 
 @pytest.mark.parametrize("look", [files_below, checksums_below])
