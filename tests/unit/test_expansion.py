@@ -204,6 +204,27 @@ def test_outputs_with_one_path_are_complete_when_both_are() -> None:
 
 
 @pytest.mark.parametrize(
+    ("deps", "committed", "file_deps"),
+    [
+        (("a.done", "b.done"), "on_file", ("a/a.done", "a/b.done")),
+        (("b.done", "a.done"), "on_file", ("a/a.done", "a/b.done")),  # in another order they are the same
+        (("a.done",), "on_termination", ()),
+        (("a.done", "c.done"), "on_termination", ()),
+    ],
+)
+def test_outputs_with_one_path_that_wait_for_files(
+    deps: tuple[str, ...], committed: str, file_deps: tuple[str, ...]
+) -> None:
+    """A configuration says for one file either of two lists: none says that both are there."""
+    rules = [rule("on_file", fileDeps=list(names)) for names in (("a.done", "b.done"), deps)]
+    outputs = [Output("/a", port, OutputKind.FILE, (of,), globs=("x",)) for port, of in zip("mn", rules, strict=True)]
+    routes = [Route(output, (), Input("/b", output.port)) for output in outputs]
+    found = configure("wf", ("/a", "/b"), outputs, routes, plan_edges(routes), KnownJobs()).files
+    (file,) = [file for file in found if file.path == "a/x"]
+    assert (str(file.committed), file.file_deps) == (committed, file_deps)
+
+
+@pytest.mark.parametrize(
     ("hops", "tag", "expected"),
     [
         ((), "0.1.0", ["0.1.0"]),
