@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -281,12 +280,7 @@ class Bench:
         if self.prefix or any(name.startswith(("PYTHON", "LD_")) for name in self.environment):
             return self.finish(self.start(path), path, seconds)
         process = forked.start(self._arguments(path), path.parent, self._environment(path.parent))
-        run = self.finish(process, path, seconds)
-        # Node.js of cwl-utils ends when its pipe is closed; an interpreter that shuts down takes longer than that.
-        end = time.monotonic() + 2
-        while any("node" in left and " --eval " in left for left in self.leftovers()) and time.monotonic() < end:
-            time.sleep(0.02)
-        return run
+        return self.finish(process, path, seconds)
 
     def run_both(self, document: Document, job: Mapping[str, Any] | None = None, **settings: Any) -> tuple[Run, Run]:
         """Run a workflow with plain StreamFlow and with ours; the results must be the same, and nothing be left."""

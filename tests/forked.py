@@ -6,6 +6,7 @@ For runs that are left alone until they end: whoever looks for the process by it
 from __future__ import annotations
 
 import atexit
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -70,4 +71,17 @@ def _main(arguments: list[str], directory: str, environment: dict[str, str]) -> 
     atexit._run_exitfuncs()  # A child of the fork server leaves them out.
     sys.stdout.flush()
     sys.stderr.flush()
+    _end_javascript(2)
     os._exit(code)
+
+
+def _end_javascript(seconds: float) -> None:
+    """Node.js of cwl-utils ends when its pipe is closed; an interpreter that shuts down takes longer than that."""
+    from cwl_utils.sandboxjs import NodeJSEngine, get_js_engine
+
+    engine = get_js_engine()
+    for process in engine.processes_to_kill if isinstance(engine, NodeJSEngine) else ():
+        if process.stdin is not None:
+            process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
