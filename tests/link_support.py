@@ -20,8 +20,10 @@ from tests.node_support import TIMEOUT, Event, Job, Node, built, node, output
 from tests.stream_programs import READER, WRITER
 
 KEY = "00112233445566778899aabbccddeeff" * 2
-MAGIC = b"sfiolnk\x01"
+MAGIC = b"sfiolnk\x02"
 HELLO, CHALLENGE, PROOF, WELCOME, REFUSED, REQUEST, DATA, COMMITTED, FAILED, KEEPALIVE = range(1, 11)
+#: Bytes of the first words of a reader.
+HELLO_SIZE = 77
 #: How long nothing has to come until it is believed that nothing will.
 SILENCE = 0.3
 
@@ -147,12 +149,23 @@ def frame(kind: int, payload: bytes = b"", length: int | None = None) -> bytes:
     return struct.pack(">BI", kind, len(payload) if length is None else length) + payload
 
 
+def proof(key: str, purpose: bytes, nonces: bytes) -> bytes:
+    """Returns what shows that a side knows the key."""
+    return hmac.new(bytes.fromhex(key), b"sfio link: " + purpose + nonces, "sha256").digest()
+
+
+def hello(key: str = KEY, nonce: bytes | None = None) -> bytes:
+    """Returns the first words of a reader."""
+    nonce = nonce or os.urandom(32)
+    return frame(HELLO, MAGIC + nonce + proof(key, b"hello", nonce))
+
+
 class Peer:
     """A reader of a link that was written by somebody else."""
 
     def __init__(self, address: str, key: str = KEY, timeout: float = TIMEOUT) -> None:
         self.socket = socket.create_connection(parsed(address), timeout)
-        self.key = bytes.fromhex(key)
+        self.key = key
 
     def __enter__(self) -> Peer:
         return self
@@ -203,19 +216,20 @@ class Peer:
             self.socket.settimeout(TIMEOUT)
             return True
 
-    def greet(self) -> None:
-        """Shows that it knows the key, and has the other side show it."""
+    def knock(self) -> bytes:
+        """Says the first words of a reader, and returns the nonces of both."""
         ours = os.urandom(32)
-        self.send(frame(HELLO, MAGIC + ours))
+        self.send(hello(self.key, ours))
         kind, theirs = self.receive()
         assert kind == CHALLENGE
         assert len(theirs) == 32
-        self.send(frame(PROOF, self.proof(b"reader", ours + theirs)))
-        assert self.receive() == (WELCOME, self.proof(b"sender", ours + theirs))
+        return ours + theirs
 
-    def proof(self, side: bytes, nonces: bytes) -> bytes:
-        """Returns what shows that a side knows the key."""
-        return hmac.new(self.key, b"sfio link: " + side + nonces, "sha256").digest()
+    def greet(self) -> None:
+        """Shows that it knows the key, and has the other side show it."""
+        nonces = self.knock()
+        self.send(frame(PROOF, proof(self.key, b"reader", nonces)))
+        assert self.receive() == (WELCOME, proof(self.key, b"sender", nonces))
 
     def ask(self, path: Path, job: str = "p", port: str = "out", offset: int = 0, stream: str = "5f") -> None:
         """Asks for a stream."""

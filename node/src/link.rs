@@ -6,6 +6,7 @@ mod channel;
 mod fetcher;
 mod frame;
 mod greeting;
+mod hello;
 mod listener;
 mod notifier;
 mod reader;

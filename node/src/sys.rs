@@ -85,6 +85,18 @@ pub fn let_interrupt(signal: Signal) {
     let _ = unsafe { nix::sys::signal::sigaction(signal, &action) };
 }
 
+/// Lets accept(2) see only connections that have brought something, or nothing for so many seconds: tcp(7).
+///
+/// # Errors
+/// Where the kernel does not offer it.
+pub fn defer_accept(listening: impl AsFd, seconds: i32) -> nix::Result<()> {
+    use nix::libc::{setsockopt, socklen_t, IPPROTO_TCP, TCP_DEFER_ACCEPT};
+    let socket = listening.as_fd().as_raw_fd();
+    let (value, size) = (std::ptr::from_ref(&seconds).cast(), size_of::<i32>() as socklen_t);
+    // SAFETY: the kernel reads one int from the address given, which is that of a live local.
+    Errno::result(unsafe { setsockopt(socket, IPPROTO_TCP, TCP_DEFER_ACCEPT, value, size) }).map(drop)
+}
+
 /// Takes a descriptor that the kernel has just given to this process.
 pub fn own(descriptor: RawFd) -> OwnedFd {
     // SAFETY: callers pass what a system call has just returned, which nobody else has.

@@ -14,9 +14,12 @@ import pytest
 from streamflow_io.runtime.certificate import Certificate
 from tests import link_support
 from tests.link_support import (
-    HELLO,
+    CHALLENGE,
+    HELLO_SIZE,
     KEY,
     MAGIC,
+    PROOF,
+    WELCOME,
     Pair,
     Peer,
     Proxy,
@@ -24,6 +27,7 @@ from tests.link_support import (
     frame,
     pair,
     parsed,
+    proof,
     set_certificate,
 )
 from tests.node_support import built, node, wait_for
@@ -43,15 +47,15 @@ def reach(address: str, key: Path, tls: bool = True) -> tuple[int, str]:
     return result.returncode, result.stderr
 
 
-def peer(address: str, certificate: Certificate | None, directory: Path) -> ssl.SSLSocket:
-    """Returns a reader that was written by somebody else, and that takes any certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+def context(directory: Path, certificate: Certificate | None = None) -> ssl.SSLContext:
+    """Returns what makes TLS for a reader that was written by somebody else, and that takes any certificate."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname = False
+    made.verify_mode = ssl.CERT_NONE
     if certificate is not None:
         (directory / "shown.pem").write_bytes(certificate.certificate + certificate.key)
-        context.load_cert_chain(directory / "shown.pem")
-    return context.wrap_socket(socket.create_connection(parsed(address), 10))
+        made.load_cert_chain(directory / "shown.pem")
+    return made
 
 
 @SPEEDS
@@ -103,6 +107,10 @@ def test_nothing_can_be_read_on_the_way(nodes: Pair) -> None:
     assert (nodes.two.base / "read").read_bytes() == (word + b"\n") * 9
     (said,), (told,) = proxy.said, proxy.told
     assert len(told) > 9 * len(word)
+    assert bytes.fromhex(KEY) not in said
+    # But for the first words, by which readers are known.
+    assert said.startswith(frame(1, MAGIC, HELLO_SIZE - 5))
+    said = said[HELLO_SIZE:]
     for seen in (word, word[:8], MAGIC[:7], str(nodes.path()).encode(), b'"offset"', b"streamflow-io"):
         assert seen not in said
         assert seen not in told
@@ -187,24 +195,35 @@ def test_without_its_files_it_says_which(nodes: Pair, missing: str) -> None:
     "certificate", [None, Certificate.make(), CERTIFICATE], ids=["none", "another", "that of the run"]
 )
 def test_the_sender_takes_one_certificate_too(nodes: Pair, tmp_path: Path, certificate: Certificate | None) -> None:
-    greeting = b""
-    try:
-        with peer(nodes.one.address, certificate, tmp_path) as reader:
-            assert reader.version() == "TLSv1.3"
-            reader.sendall(frame(HELLO, MAGIC + bytes(32)))
-            greeting = reader.recv(37)
-    except OSError:
-        greeting = b""
-    assert len(greeting) == (37 if certificate is CERTIFICATE else 0)
+    welcome = b""
+    with Peer(nodes.one.address) as plain:
+        nonces = plain.knock()
+        try:
+            with context(tmp_path, certificate).wrap_socket(plain.socket) as reader:
+                assert reader.version() == "TLSv1.3"
+                reader.sendall(frame(PROOF, proof(KEY, b"reader", nonces)))
+                welcome = reader.recv(37)
+        except OSError:
+            welcome = b""
+    assert welcome == (frame(WELCOME, proof(KEY, b"sender", nonces)) if certificate is CERTIFICATE else b"")
 
 
 def test_an_older_tls_is_refused(nodes: Pair, tmp_path: Path) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    with socket.create_connection(parsed(nodes.one.address), 10) as plain, pytest.raises(ssl.SSLError):
-        context.wrap_socket(plain)
+    older = context(tmp_path)
+    older.maximum_version = ssl.TLSVersion.TLSv1_2
+    with Peer(nodes.one.address) as plain:
+        plain.knock()
+        with pytest.raises(ssl.SSLError):
+            older.wrap_socket(plain.socket)
+
+
+def test_who_does_not_know_the_key_gets_no_tls(nodes: Pair) -> None:
+    bio = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context(nodes.one.base).wrap_bio(ssl.MemoryBIO(), bio).do_handshake()
+    with Peer(nodes.one.address) as plain:
+        plain.send(bio.read())
+        assert plain.is_closed()
 
 
 def test_the_key_is_needed_inside_tls_too(nodes: Pair) -> None:
@@ -216,12 +235,12 @@ def test_the_key_is_needed_inside_tls_too(nodes: Pair) -> None:
 def test_a_plain_reader_gets_nothing_of_a_sender_with_tls(nodes: Pair) -> None:
     assert nodes.write().wait() == 0
     assert reach(nodes.one.address, nodes.two.run / "key", tls=False)[0] == 1
-    for words in [frame(HELLO, MAGIC + bytes(32)), b"GET / HTTP/1.1\r\n\r\n"]:
-        with Peer(nodes.one.address) as reader:
-            reader.send(words)
-            reader.socket.settimeout(10)
-            # An alert, if anything, and the end.
-            assert reader.socket.recv(100)[:3] in (b"", b"\x15\x03\x03")
+    with Peer(nodes.one.address) as reader:
+        nonces = reader.knock()
+        reader.send(frame(PROOF, proof(KEY, b"reader", nonces)))
+        reader.socket.settimeout(10)
+        # An alert, if anything, and the end.
+        assert reader.socket.recv(100)[:3] in (b"", b"\x15\x03\x03")
     assert nodes.read().wait() == 0
     assert nodes.has_read_all()
 
@@ -235,8 +254,8 @@ def test_a_reader_with_tls_takes_nothing_of_a_plain_sender(tmp_path: Path) -> No
         nodes.tls = True
         consumer = nodes.read(address=proxy.address)
         wait_for(lambda: len(proxy.said) > 3, "attempts")
-        assert all(said[:2] == b"\x16\x03" for said in proxy.said if said)
-        assert not any(proxy.told)
+        assert all(said[HELLO_SIZE:][:2] in (b"\x16\x03", b"") for said in proxy.said)
+        assert all(told[:1] == bytes([CHALLENGE]) and len(told) == 37 for told in proxy.told if told)
         (consumer.directory / "cancel").touch()
         assert consumer.wait() != 0
         assert not nodes.has_seen_an_end()

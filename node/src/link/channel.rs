@@ -1,7 +1,7 @@
 //! A connection of a link: its socket, and perhaps TLS around what is said.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -20,18 +20,17 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Connects to a sender.
+    /// The reader's side of a connection.
     ///
     /// # Arguments
-    /// * `identity` - of this side, inside TLS; None: plain
-    /// * `limit` - for connecting, and again for the handshake of TLS
-    pub fn connect(address: &SocketAddr, identity: Option<Identity>, limit: Duration) -> Result<Self, Trouble> {
-        let socket = TcpStream::connect_timeout(address, limit)?;
-        Self::new(socket, identity.map(|identity| identity.reader(address.ip())), limit)
+    /// * `identity` - of this side, for TLS, whose keys are agreed on within `limit`; None: plain
+    pub fn reader(socket: TcpStream, identity: Option<Identity>, limit: Duration) -> Result<Self, Trouble> {
+        let address = socket.peer_addr()?.ip();
+        Self::new(socket, identity.map(|identity| identity.reader(address)), limit)
     }
 
-    /// Takes the connection of a reader; as `connect`.
-    pub fn accept(socket: TcpStream, identity: Option<Identity>, limit: Duration) -> Result<Self, Trouble> {
+    /// The sender's side; as `reader`.
+    pub fn sender(socket: TcpStream, identity: Option<Identity>, limit: Duration) -> Result<Self, Trouble> {
         Self::new(socket, identity.map(Identity::sender), limit)
     }
 
@@ -40,7 +39,6 @@ impl Channel {
         tls: Option<Result<Connection, rustls::Error>>,
         limit: Duration,
     ) -> Result<Self, Trouble> {
-        socket.set_nodelay(true)?;
         let mut tls = tls.transpose().map_err(|error| Trouble::Refused(format!("TLS: {error}")))?.map(Box::new);
         if let Some(tls) = &mut tls {
             // It never holds more than what is pushed when it is empty.

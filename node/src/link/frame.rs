@@ -9,22 +9,24 @@ use super::secret::SIZE;
 use super::Trouble;
 
 /// How a connection begins; the last byte is the version of the protocol.
-pub const MAGIC: [u8; 8] = *b"sfiolnk\x01";
+pub const MAGIC: [u8; 8] = *b"sfiolnk\x02";
 /// The most bytes of one record of data.
 pub const LARGEST_DATA: u32 = 1 << 20;
 /// The most bytes of a record of text.
 const LARGEST_TEXT: u32 = 1 << 16;
 
 pub const HEADER: usize = 5;
+/// Bytes of the payload of a hello.
+pub const HELLO: usize = MAGIC.len() + 2 * SIZE;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Of the reader: magic, nonce.
+    /// Of the reader: magic, nonce, and that it knows the key.
     Hello = 1,
     /// Nonce of the sender.
     Challenge,
-    /// The reader knows the key.
+    /// The reader knows the key now.
     Proof,
     /// The sender does, too.
     Welcome,
@@ -61,7 +63,7 @@ impl Kind {
         let secret = SIZE as u32;
         let exactly = |length| length..=length;
         match self {
-            Self::Hello => exactly(MAGIC.len() as u32 + secret),
+            Self::Hello => exactly(HELLO as u32),
             Self::Challenge | Self::Proof | Self::Welcome => exactly(secret),
             Self::Refused | Self::Keepalive | Self::Done => exactly(0),
             Self::Request | Self::Failed => 2..=LARGEST_TEXT,

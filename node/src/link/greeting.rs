@@ -2,42 +2,55 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::sys::socket::{send, MsgFlags};
+
 use super::channel::Channel;
-use super::frame::{expect, read_header, record, Kind, MAGIC};
+use super::frame::{expect, read_header, read_payload, record, Kind, Timed};
+use super::hello::{self, Known};
 use super::request::Request;
-use super::secret::{random, Key, Nonce, Side, SIZE};
+use super::secret::{random, Key, Nonce, Purpose};
 use super::tls::Identity;
 use super::Trouble;
 
 /// How long it may take to connect, to agree on the keys of TLS, and then to be admitted.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Connects to the `serve` at `address`, inside TLS or plain, and makes sure that it, too, knows the key in the file
+/// Connects to the `serve` at `address`, and makes sure, inside TLS or plain, that it, too, knows the key in the file
 /// `key`.
 pub fn connect(address: &SocketAddr, key: &Path, tls: bool) -> Result<Channel, Trouble> {
     let file = key;
     let key = Key::load(file).map_err(Trouble::Refused)?;
     let identity = tls.then(|| Identity::load(file)).transpose().map_err(Trouble::Refused)?;
-    let mut channel = Channel::connect(address, identity, LIMIT)?;
-    let mut timed = channel.within(LIMIT);
-    let ours: Nonce = random()?;
-    timed.write_all(&record(Kind::Hello, &[&MAGIC[..], &ours].concat()))?;
-    let theirs = nonce(&expect(&mut timed, Kind::Challenge)?)?;
-    timed.write_all(&record(Kind::Proof, &key.proof(Side::Reader, [&ours, &theirs])))?;
     let wrong = || Trouble::Refused(format!("it has another key than {}", file.display()));
-    let mut proof = [0; SIZE];
-    match read_header(&mut timed)?.kind {
-        Kind::Welcome => timed.read_exact(&mut proof)?,
-        Kind::Refused => return Err(wrong()),
-        other => return Err(Trouble::Broken(format!("{other:?} came instead of Welcome"))),
-    }
-    if key.proves(Side::Sender, [&ours, &theirs], &proof) {
+    let ours: Nonce = random()?;
+    // All that takes time has been done: the first words come with the connection.
+    let hello = hello::words(&key, &ours);
+    let socket = TcpStream::connect_timeout(address, LIMIT)?;
+    let mut timed = Timed::new(&socket, LIMIT);
+    timed.write_all(&hello)?;
+    let theirs = nonce(&answer(&mut timed, Kind::Challenge, wrong)?)?;
+    let mut channel = Channel::reader(socket, identity, LIMIT)?;
+    let mut timed = channel.within(LIMIT);
+    timed.write_all(&record(Kind::Proof, &key.proof(Purpose::Reader, &[&ours, &theirs])))?;
+    let proof = answer(&mut timed, Kind::Welcome, wrong)?;
+    if key.proves(Purpose::Sender, &[&ours, &theirs], &proof) {
         Ok(channel)
     } else {
         Err(wrong())
+    }
+}
+
+/// Reads the record that has to come, or that the other side has another key.
+fn answer(from: &mut impl Read, kind: Kind, wrong: impl Fn() -> Trouble) -> Result<Vec<u8>, Trouble> {
+    let header = read_header(from)?;
+    match header.kind {
+        found if found == kind => read_payload(from, header),
+        Kind::Refused => Err(wrong()),
+        other => Err(Trouble::Broken(format!("{other:?} came instead of {kind:?}"))),
     }
 }
 
@@ -46,31 +59,29 @@ pub fn ask(channel: &mut Channel, request: &Request) -> Result<(), Trouble> {
     Ok(channel.within(LIMIT).write_all(&record(Kind::Request, &request.encode()))?)
 }
 
-/// Hears what a stranger wants who shows, inside TLS or plain, that it knows the key in the file `key`. To one who does
-/// not even speak our language nothing is said, but what TLS has for that.
+/// Says to one who has greeted with another key that it is another one, without waiting.
+pub fn refuse(socket: &TcpStream) {
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    let _ = send(socket.as_raw_fd(), &record(Kind::Refused, b""), flags);
+}
+
+/// Hears what a reader wants that is known by its first words, and shows again, for this connection, that it knows the
+/// key.
 ///
 /// # Arguments
-/// * `spoke` - called when it has spoken our language
-pub fn admit(socket: TcpStream, key: &Path, tls: bool, spoke: impl Fn()) -> Result<(Channel, Request), Trouble> {
-    // For one who says nothing no file is read.
-    socket.set_read_timeout(Some(LIMIT))?;
-    socket.peek(&mut [0])?;
-    let identity = tls.then(|| Identity::load(key)).transpose().map_err(Trouble::Broken)?;
-    let mut channel = Channel::accept(socket, identity, LIMIT)?;
-    let mut timed = channel.within(LIMIT);
-    let hello = expect(&mut timed, Kind::Hello)?;
-    let theirs = hello.strip_prefix(&MAGIC).ok_or_else(|| Trouble::Broken("another protocol".into()))?;
-    let theirs = nonce(theirs)?;
-    spoke();
-    let key = Key::load(key).map_err(Trouble::Broken)?;
+/// * `identity` - of this side, where the rest is to be said inside TLS
+pub fn admit(socket: TcpStream, reader: &Known, identity: Option<Identity>) -> Result<(Channel, Request), Trouble> {
+    let (key, theirs) = (&reader.key, &reader.nonce);
     let ours: Nonce = random()?;
-    timed.write_all(&record(Kind::Challenge, &ours))?;
+    Timed::new(&socket, LIMIT).write_all(&record(Kind::Challenge, &ours))?;
+    let mut channel = Channel::sender(socket, identity, LIMIT)?;
+    let mut timed = channel.within(LIMIT);
     let proof = expect(&mut timed, Kind::Proof)?;
-    if !key.proves(Side::Reader, [&theirs, &ours], &proof) {
+    if !key.proves(Purpose::Reader, &[theirs, &ours], &proof) {
         timed.write_all(&record(Kind::Refused, b""))?;
         return Err(Trouble::Refused("a wrong key".into()));
     }
-    timed.write_all(&record(Kind::Welcome, &key.proof(Side::Sender, [&theirs, &ours])))?;
+    timed.write_all(&record(Kind::Welcome, &key.proof(Purpose::Sender, &[theirs, &ours])))?;
     let request = Request::decode(&expect(&mut timed, Kind::Request)?)?;
     Ok((channel, request))
 }
@@ -79,13 +90,32 @@ fn nonce(bytes: &[u8]) -> Result<Nonce, Trouble> {
     bytes.try_into().map_err(|_| Trouble::Broken("a nonce of another size".into()))
 }
 
+/// What the listener does, for one reader.
+#[cfg(test)]
+pub fn receive(socket: TcpStream, key: &Path) -> Result<(Channel, Request), Trouble> {
+    let (mut words, mut guard) = (hello::Words::new(), hello::Guard::new(key));
+    let hello = loop {
+        socket.peek(&mut [0])?;
+        if let Some(hello) = words.hear(&socket)? {
+            break hello;
+        }
+    };
+    let known = guard.know(&hello).inspect_err(|trouble| match trouble {
+        Trouble::Refused(_) => refuse(&socket),
+        Trouble::Broken(_) => {}
+    })?;
+    admit(socket, &known, None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::TcpListener;
     use std::thread;
 
+    use crate::link::frame::MAGIC;
     use crate::link::request::Wanted;
+    use crate::link::secret::SIZE;
     use crate::verify::Verify;
 
     struct Keys(tempfile::TempDir);
@@ -114,7 +144,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         thread::scope(|scope| {
             let server = scope.spawn(|| {
-                let admitted = admit(listener.accept().unwrap().0, ours, false, || ());
+                let admitted = receive(listener.accept().unwrap().0, ours);
                 admitted.map(|(_channel, request)| request)
             });
             let client = connect(&address, theirs, false).and_then(|mut channel| ask(&mut channel, &request()));
@@ -149,7 +179,7 @@ mod tests {
         let impostor = thread::spawn(move || {
             let mut stream = listener.accept().unwrap().0;
             let hello = expect(&mut stream, Kind::Hello).unwrap();
-            stream.write_all(&record(Kind::Challenge, &hello[MAGIC.len()..])).unwrap();
+            stream.write_all(&record(Kind::Challenge, &hello[MAGIC.len()..][..SIZE])).unwrap();
             let proof = expect(&mut stream, Kind::Proof).unwrap();
             stream.write_all(&record(Kind::Welcome, &proof)).unwrap();
             let _ = stream.read(&mut [0]);

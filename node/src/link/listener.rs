@@ -1,34 +1,36 @@
 //! Where `serve` waits for readers from other machines.
 
-use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::libc::linger;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
-use nix::sys::socket::Backlog;
+use nix::sys::socket::{setsockopt, sockopt, Backlog};
 
+use super::channel::Channel;
+use super::hello::{Guard, Hello, Known};
 use super::notifier::{Bell, Notifier};
-use super::request::Wanted;
+use super::request::{Request, Wanted};
 use super::strangers::Strangers;
 use super::streams::Streams;
-use super::{greeting, sender};
+use super::tls::Identity;
+use super::{greeting, sender, Trouble};
 use crate::source::Source;
+use crate::sys::defer_accept;
 
 /// The most connections, and those where it is not known how many there can be.
 const MOST: usize = 1024;
 const FEWEST: usize = 64;
 /// Open files of a connection: its socket, twice, its bell, the events, the file, and one to spare.
 const FILES_EACH: u64 = 6;
-/// How often abandoned streams are looked for, in milliseconds.
-const TIDY: u16 = 30_000;
-/// The pause when there are too many open files.
-const BREATH: Duration = Duration::from_millis(100);
+/// How often abandoned streams are looked for.
+const TIDY: Duration = Duration::from_secs(30);
+/// The kernel keeps to itself for so many seconds who says nothing.
+const DEFERRED: i32 = 1;
 /// The stack of a thread: blocks of 16 KiB are the largest that lies there.
 const STACK: usize = 256 << 10;
 
@@ -41,7 +43,6 @@ pub struct Listener {
     pub streams: Streams,
     most: usize,
     connections: AtomicUsize,
-    strangers: Strangers,
 }
 
 /// Listens at `address`, or, where that is empty, at the one under which this machine was reached by SSH, until this
@@ -59,7 +60,11 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAd
     socket.set_nonblocking(true).map_err(cannot)?;
     // As many as the kernel lets wait.
     let _ = nix::sys::socket::listen(&socket, Backlog::MAXCONN);
+    let _ = defer_accept(&socket, DEFERRED);
+    // Nothing is left of a connection that is closed, unless it is of one who was admitted: it is his, too.
+    let _ = setsockopt(&socket, sockopt::Linger, &linger { l_onoff: 1, l_linger: 0 });
     let most = affordable();
+    let strangers = Strangers::new(socket, most).map_err(|error| cannot(error.into()))?;
     let listener = Arc::new(Listener {
         jobs: run_directory.join("jobs"),
         key: run_directory.join("key"),
@@ -69,9 +74,8 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAd
         streams: Streams::default(),
         most,
         connections: AtomicUsize::new(0),
-        strangers: Strangers::new(most),
     });
-    spawn("listener", move || listener.accept_all(&socket)).map_err(cannot)?;
+    spawn("listener", move || listener.let_in(strangers)).map_err(cannot)?;
     Ok(bound)
 }
 
@@ -97,34 +101,39 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Resul
 }
 
 impl Listener {
-    fn accept_all(self: &Arc<Self>, socket: &TcpListener) {
+    fn let_in(self: &Arc<Self>, mut strangers: Strangers) {
+        let mut guard = Guard::new(&self.key);
         loop {
-            let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], PollTimeout::from(TIDY));
             self.streams.forget_abandoned();
-            match socket.accept() {
-                Ok((stream, _)) => self.welcome(stream),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(_) => thread::sleep(BREATH),
+            for (socket, hello) in strangers.greeting(TIDY) {
+                self.judge(&mut guard, socket, &hello);
             }
         }
     }
 
-    fn welcome(self: &Arc<Self>, stream: TcpStream) {
-        let Some(number) = self.strangers.welcome(&stream) else { return };
-        let Some(place) = Place::take(self) else { return self.strangers.forget(number) };
+    fn judge(self: &Arc<Self>, guard: &mut Guard, socket: TcpStream, hello: &Hello) {
+        match guard.know(hello) {
+            Ok(reader) => self.admit(socket, reader),
+            Err(Trouble::Refused(_)) => greeting::refuse(&socket),
+            Err(Trouble::Broken(_)) => {}
+        }
+    }
+
+    fn admit(self: &Arc<Self>, socket: TcpStream, reader: Known) {
+        let Some(place) = Place::take(self) else { return };
+        let _ = setsockopt(&socket, sockopt::Linger, &linger { l_onoff: 0, l_linger: 0 });
         let listener = self.clone();
-        let spawned = spawn("link", move || {
-            let spoke = || listener.strangers.spoke(number);
-            let admitted = greeting::admit(stream, &listener.key, listener.tls, spoke);
-            listener.strangers.forget(number);
-            if let Ok((channel, request)) = admitted {
+        let _ = spawn("link", move || {
+            if let Ok((channel, request)) = listener.greet(socket, &reader) {
                 sender::serve(&listener, channel, request);
             }
             drop(place);
         });
-        if spawned.is_err() {
-            self.strangers.forget(number);
-        }
+    }
+
+    fn greet(&self, socket: TcpStream, reader: &Known) -> Result<(Channel, Request), Trouble> {
+        let identity = self.tls.then(|| Identity::load(&self.key)).transpose().map_err(Trouble::Broken)?;
+        greeting::admit(socket, reader, identity)
     }
 
     pub fn source(&self, wanted: &Wanted) -> Source {

@@ -155,7 +155,7 @@ mod tests {
             let (listener, key) = (self.listener.try_clone().unwrap(), self.key());
             let say = move |words: Vec<u8>| {
                 let stream = listener.accept().unwrap().0;
-                let (mut channel, request) = greeting::admit(stream, &key, false, || ()).unwrap();
+                let (mut channel, request) = greeting::receive(stream, &key).unwrap();
                 channel.stream().write_all(&words).unwrap();
                 request.offset
             };
@@ -234,7 +234,7 @@ mod tests {
         let begun = Instant::now();
         let (listener, key) = (setting.listener.try_clone().unwrap(), setting.key());
         thread::spawn(move || {
-            let silent = listener.incoming().map(|stream| greeting::admit(stream.unwrap(), &key, false, || ()));
+            let silent = listener.incoming().map(|stream| greeting::receive(stream.unwrap(), &key));
             silent.collect::<Vec<_>>()
         });
         let mut reader = setting.reader(setting.listener.local_addr().unwrap());

@@ -15,9 +15,10 @@ const BLOCK: usize = 64;
 
 pub type Nonce = [u8; SIZE];
 
-/// Whose proof it is: one side cannot send back what it got from the other.
+/// What a proof is for: none can be used in the place of another, and no side can send back what it got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum Purpose {
+    Hello,
     Reader,
     Sender,
 }
@@ -36,26 +37,27 @@ impl Key {
         parse(digits).map(Self).ok_or_else(|| format!("the key {}: has to be 64 hexadecimal digits", path.display()))
     }
 
-    pub fn proof(&self, side: Side, nonces: [&Nonce; 2]) -> [u8; SIZE] {
-        self.over(side, nonces).finalize().into_bytes().into()
+    /// `nonces`: of the reader, and, but for a hello, of the sender.
+    pub fn proof(&self, purpose: Purpose, nonces: &[&Nonce]) -> [u8; SIZE] {
+        self.over(purpose, nonces).finalize().into_bytes().into()
     }
 
     /// Takes the same time whatever is wrong with `proof`.
-    pub fn proves(&self, side: Side, nonces: [&Nonce; 2], proof: &[u8]) -> bool {
-        self.over(side, nonces).verify_slice(proof).is_ok()
+    pub fn proves(&self, purpose: Purpose, nonces: &[&Nonce], proof: &[u8]) -> bool {
+        self.over(purpose, nonces).verify_slice(proof).is_ok()
     }
 
-    /// `nonces`: of the reader, of the sender.
-    fn over(&self, side: Side, nonces: [&Nonce; 2]) -> Hmac<Sha256> {
+    fn over(&self, purpose: Purpose, nonces: &[&Nonce]) -> Hmac<Sha256> {
         // A key that is shorter than a block of the hash is filled up with zeros, says the RFC.
         let mut block = [0; BLOCK];
         block[..SIZE].copy_from_slice(&self.0);
         let mut mac = <Hmac<Sha256> as Mac>::new(&block.into());
-        mac.update(match side {
-            Side::Reader => b"sfio link: reader",
-            Side::Sender => b"sfio link: sender",
+        mac.update(match purpose {
+            Purpose::Hello => b"sfio link: hello",
+            Purpose::Reader => b"sfio link: reader",
+            Purpose::Sender => b"sfio link: sender",
         });
-        nonces.into_iter().for_each(|nonce| mac.update(nonce));
+        nonces.iter().for_each(|nonce| mac.update(*nonce));
         mac
     }
 }
@@ -87,30 +89,31 @@ mod tests {
     const TWO: Nonce = [2; SIZE];
 
     #[test]
-    fn a_proof_is_of_one_key_one_side_and_both_nonces() {
+    fn a_proof_is_of_one_key_one_purpose_and_its_nonces() {
         let key = Key([7; SIZE]);
-        let proof = key.proof(Side::Reader, [&ONE, &TWO]);
-        assert!(key.proves(Side::Reader, [&ONE, &TWO], &proof));
+        let proof = key.proof(Purpose::Reader, &[&ONE, &TWO]);
+        assert!(key.proves(Purpose::Reader, &[&ONE, &TWO], &proof));
         let mut other = proof;
         other[31] ^= 1;
-        for (key, side, nonces, proof) in [
-            (&Key([8; SIZE]), Side::Reader, [&ONE, &TWO], &proof[..]),
-            (&key, Side::Sender, [&ONE, &TWO], &proof[..]),
-            (&key, Side::Reader, [&ONE, &ONE], &proof[..]),
-            (&key, Side::Reader, [&TWO, &TWO], &proof[..]),
-            (&key, Side::Reader, [&TWO, &ONE], &proof[..]),
-            (&key, Side::Reader, [&ONE, &TWO], &proof[..31]),
-            (&key, Side::Reader, [&ONE, &TWO], &[]),
-            (&key, Side::Reader, [&ONE, &TWO], &other[..]),
+        for (key, purpose, nonces, proof) in [
+            (&Key([8; SIZE]), Purpose::Reader, [&ONE, &TWO], &proof[..]),
+            (&key, Purpose::Sender, [&ONE, &TWO], &proof[..]),
+            (&key, Purpose::Hello, [&ONE, &TWO], &proof[..]),
+            (&key, Purpose::Reader, [&ONE, &ONE], &proof[..]),
+            (&key, Purpose::Reader, [&TWO, &TWO], &proof[..]),
+            (&key, Purpose::Reader, [&TWO, &ONE], &proof[..]),
+            (&key, Purpose::Reader, [&ONE, &TWO], &proof[..31]),
+            (&key, Purpose::Reader, [&ONE, &TWO], &[]),
+            (&key, Purpose::Reader, [&ONE, &TWO], &other[..]),
         ] {
-            assert!(!key.proves(side, nonces, proof));
+            assert!(!key.proves(purpose, &nonces, proof));
         }
     }
 
     /// The second half is that of `hmac.new(bytes([7] * 32), b"sfio link: reader" + bytes([1] * 32 + [2] * 32), "sha256")` in Python.
     #[test]
     fn a_proof_is_hmac_sha256() {
-        let proof = Key([7; SIZE]).proof(Side::Reader, [&ONE, &TWO]);
+        let proof = Key([7; SIZE]).proof(Purpose::Reader, &[&ONE, &TWO]);
         assert_eq!(
             proof[16..],
             [0x64, 0x3f, 0xbc, 0x97, 0x30, 0x8d, 0x1b, 0xb0, 0x7a, 0xcb, 0x50, 0x31, 0x1e, 0x9f, 0xfe, 0xd5]

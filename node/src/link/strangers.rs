@@ -1,21 +1,30 @@
-//! Those who have connected, and have not shown yet that they know the key: few, and few of each address.
+//! Those who have connected, and have not said yet what shows that they know the key.
 //!
-//! There is always a place for the next one, who takes that of another: one who has said nothing, of those who are most,
-//! and of them the one who came first. Who knows the key is past this in milliseconds, and comes again if he is not.
+//! Who says it with the first packet, as readers do, is never one of them. For the others there is always a place: it is
+//! the oldest one of the address, or, when all are taken, of the address that has most.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv6Addr, TcpListener, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::poll::PollTimeout;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+
+use super::hello::{Hello, Words};
+
 /// The most, and the most of one address.
-const MOST: usize = 256;
-const MOST_EACH: usize = 64;
-/// Who connects more often is not listened to: so many of one address in so long.
-const TOO_MANY: u32 = 500;
-const WINDOW: Duration = Duration::from_secs(1);
-/// Of so many addresses it is counted.
-const COUNTED: usize = 4096;
+const MOST: usize = 1024;
+const MOST_EACH: usize = 256;
+/// How long anybody may take.
+const LIMIT: Duration = Duration::from_secs(5);
+/// How many are accepted, or heard, at once.
+const AT_ONCE: usize = 64;
+/// The pause when there are too many open files.
+const BREATH: Duration = Duration::from_millis(100);
+/// What epoll calls the socket that listens.
+const DOOR: u64 = 0;
 
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -23,100 +32,117 @@ struct Limits {
     each: usize,
 }
 
-/// In the order in which they came.
 #[derive(Debug)]
 struct Stranger {
-    number: u64,
+    socket: TcpStream,
     origin: IpAddr,
-    spoke: bool,
-    /// None only in tests.
-    socket: Option<TcpStream>,
-}
-
-#[derive(Debug, Default)]
-struct Crowd {
-    present: Vec<Stranger>,
-    last: u64,
-    arrivals: HashMap<IpAddr, u32>,
-    since: Option<Instant>,
+    since: Instant,
+    words: Words,
 }
 
 #[derive(Debug)]
 pub struct Strangers {
+    door: TcpListener,
+    epoll: Epoll,
     limits: Limits,
-    crowd: Mutex<Crowd>,
-}
-
-impl Crowd {
-    /// Whether one more of an address is listened to.
-    fn counts(&mut self, origin: IpAddr, now: Instant) -> bool {
-        if self.since.is_none_or(|since| now >= since + WINDOW) || self.arrivals.len() >= COUNTED {
-            self.arrivals.clear();
-            self.since = Some(now);
-        }
-        let arrivals = self.arrivals.entry(origin).or_default();
-        *arrivals += 1;
-        *arrivals <= TOO_MANY
-    }
-
-    /// Whose place one more takes; None: there is another one.
-    fn displaced(&self, origin: IpAddr, limits: Limits) -> Option<usize> {
-        let number = |origin: IpAddr| self.present.iter().filter(|stranger| stranger.origin == origin).count();
-        let from = if number(origin) >= limits.each {
-            origin
-        } else if self.present.len() >= limits.most {
-            self.present.iter().map(|stranger| stranger.origin).max_by_key(|origin| number(*origin))?
-        } else {
-            return None;
-        };
-        let theirs = || self.present.iter().enumerate().filter(|(_, stranger)| stranger.origin == from);
-        theirs().find(|(_, stranger)| !stranger.spoke).or_else(|| theirs().next()).map(|(index, _)| index)
-    }
-
-    fn add(&mut self, origin: IpAddr, socket: Option<TcpStream>, limits: Limits) -> u64 {
-        if let Some(index) = self.displaced(origin, limits) {
-            if let Some(socket) = self.present.remove(index).socket {
-                let _ = socket.shutdown(Shutdown::Both);
-            }
-        }
-        self.last += 1;
-        self.present.push(Stranger { number: self.last, origin, spoke: false, socket });
-        self.last
-    }
+    /// By number, in the order in which they came.
+    present: BTreeMap<u64, Stranger>,
+    last: u64,
 }
 
 impl Strangers {
     /// # Arguments
+    /// * `door` - where they connect, which does not wait
     /// * `most` - the most connections that there can be
-    pub fn new(most: usize) -> Self {
-        let limits = Limits { most: MOST.min(most / 2).max(1), each: MOST_EACH.min(most / 4).max(1) };
-        Self { limits, crowd: Mutex::default() }
+    ///
+    /// # Errors
+    /// When there can be no epoll instance.
+    pub fn new(door: TcpListener, most: usize) -> nix::Result<Self> {
+        let limits = Limits { most: MOST.min(most).max(1), each: MOST_EACH.min(most / 4).max(1) };
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&door, EpollEvent::new(EpollFlags::EPOLLIN, DOOR))?;
+        Ok(Self { door, epoll, limits, present: BTreeMap::new(), last: DOOR })
     }
 
-    /// The number of one more; None: he comes too often. He is to be forgotten when he is admitted, or gone.
-    pub fn welcome(&self, socket: &TcpStream) -> Option<u64> {
-        let origin = origin(socket.peer_addr().ok()?.ip());
-        let mut crowd = self.crowd();
-        if !crowd.counts(origin, Instant::now()) {
+    /// Waits, not forever, for those who say the first words of a reader, and returns them.
+    pub fn greeting(&mut self, at_most: Duration) -> Vec<(TcpStream, Hello)> {
+        let mut events = [EpollEvent::empty(); AT_ONCE];
+        let limit = if self.present.is_empty() { at_most } else { at_most.min(LIMIT) };
+        let count = self.epoll.wait(&mut events, PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO));
+        self.forget_slow();
+        let mut greeting = Vec::new();
+        for event in &events[..count.unwrap_or(0)] {
+            match event.data() {
+                DOOR => self.accept(&mut greeting),
+                number => greeting.extend(self.hear(number)),
+            }
+        }
+        greeting
+    }
+
+    fn accept(&mut self, greeting: &mut Vec<(TcpStream, Hello)>) {
+        for _ in 0..AT_ONCE {
+            match self.door.accept() {
+                Ok((socket, address)) => greeting.extend(self.arrive(socket, address.ip())),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => return thread::sleep(BREATH),
+            }
+        }
+    }
+
+    /// Mostly there is something to hear already.
+    fn arrive(&mut self, socket: TcpStream, address: IpAddr) -> Option<(TcpStream, Hello)> {
+        let mut words = Words::new();
+        match words.hear(&socket) {
+            Ok(Some(hello)) => Some((socket, hello)),
+            Ok(None) => {
+                self.add(Stranger { socket, origin: origin(address), since: Instant::now(), words });
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn hear(&mut self, number: u64) -> Option<(TcpStream, Hello)> {
+        let stranger = self.present.get_mut(&number)?;
+        let heard = stranger.words.hear(&stranger.socket);
+        if matches!(heard, Ok(None)) {
             return None;
         }
-        Some(crowd.add(origin, Some(socket.try_clone().ok()?), self.limits))
+        let stranger = self.present.remove(&number)?;
+        Some((stranger.socket, heard.ok()??))
     }
 
-    /// He has said something that those say who know the key.
-    pub fn spoke(&self, number: u64) {
-        let mut crowd = self.crowd();
-        if let Some(stranger) = crowd.present.iter_mut().find(|stranger| stranger.number == number) {
-            stranger.spoke = true;
+    fn add(&mut self, stranger: Stranger) {
+        if let Some(number) = self.displaced(stranger.origin) {
+            self.present.remove(&number);
+        }
+        self.last += 1;
+        if self.epoll.add(&stranger.socket, EpollEvent::new(EpollFlags::EPOLLIN, self.last)).is_ok() {
+            self.present.insert(self.last, stranger);
         }
     }
 
-    pub fn forget(&self, number: u64) {
-        self.crowd().present.retain(|stranger| stranger.number != number);
+    /// Whose place one more takes; None: there is another one.
+    fn displaced(&self, origin: IpAddr) -> Option<u64> {
+        let of = |origin: IpAddr| self.present.iter().filter(move |(_, stranger)| stranger.origin == origin);
+        let from = if of(origin).count() >= self.limits.each {
+            origin
+        } else if self.present.len() >= self.limits.most {
+            let mut counts = HashMap::new();
+            self.present.values().for_each(|stranger| *counts.entry(stranger.origin).or_insert(0) += 1);
+            counts.into_iter().max_by_key(|(_, count)| *count)?.0
+        } else {
+            return None;
+        };
+        of(from).next().map(|(number, _)| *number)
     }
 
-    fn crowd(&self) -> MutexGuard<'_, Crowd> {
-        self.crowd.lock().unwrap_or_else(PoisonError::into_inner)
+    fn forget_slow(&mut self) {
+        while let Some(first) = self.present.first_entry().filter(|first| first.get().since.elapsed() >= LIMIT) {
+            first.remove();
+        }
     }
 }
 
@@ -127,47 +153,86 @@ fn origin(address: IpAddr) -> IpAddr {
         address => address,
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { most: 5, each: 3 };
+    use std::io::{Read, Write};
+    use std::net::SocketAddr;
 
-    fn address(last: u8) -> IpAddr {
-        [10, 0, 0, last].into()
+    use crate::link::frame::{record, Kind, MAGIC};
+    use crate::link::secret::SIZE;
+
+    fn strangers() -> (Strangers, SocketAddr) {
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        door.set_nonblocking(true).unwrap();
+        let address = door.local_addr().unwrap();
+        (Strangers::new(door, 100).unwrap(), address)
+    }
+
+    fn greeting(strangers: &mut Strangers) -> usize {
+        strangers.greeting(Duration::from_secs(10)).len()
+    }
+
+    fn hello() -> Vec<u8> {
+        record(Kind::Hello, &[&MAGIC[..], &[0; 2 * SIZE]].concat())
     }
 
     #[test]
-    fn the_next_one_takes_the_place_of_the_first_silent_one_of_the_many() {
-        let mut crowd = Crowd::default();
-        let mut arrive = |last: u8, speaks: bool| {
-            let number = crowd.add(address(last), None, LIMITS);
-            crowd.present.last_mut().unwrap().spoke = speaks;
-            let numbers: Vec<u64> = crowd.present.iter().map(|stranger| stranger.number).collect();
-            assert_eq!(numbers.last(), Some(&number));
-            numbers
+    fn the_next_one_takes_the_place_of_the_oldest_of_the_many() {
+        let (mut strangers, address) = strangers();
+        strangers.limits = Limits { most: 5, each: 3 };
+        let mut arrive = |last: u8| {
+            let peer = TcpStream::connect(address).unwrap();
+            let socket = loop {
+                if let Ok((socket, _)) = strangers.door.accept() {
+                    break socket;
+                }
+            };
+            assert!(strangers.arrive(socket, [10, 0, 0, last].into()).is_none());
+            (peer, strangers.present.keys().copied().collect::<Vec<u64>>())
         };
-        arrive(1, true);
-        arrive(1, false);
-        assert_eq!(arrive(1, true), [1, 2, 3]);
-        // One of many of the same address: first those who are silent, then those who came first.
-        assert_eq!(arrive(1, true), [1, 3, 4]);
-        assert_eq!(arrive(1, true), [3, 4, 5]);
-        assert_eq!(arrive(2, false), [3, 4, 5, 6]);
-        assert_eq!(arrive(2, false), [3, 4, 5, 6, 7]);
+        let (mut first, _) = arrive(1);
+        let (_second, _) = arrive(1);
+        let (_third, present) = arrive(1);
+        assert_eq!(present, [1, 2, 3]);
+        let (_fourth, present) = arrive(1);
+        assert_eq!(present, [2, 3, 4]);
+        assert_eq!(first.read(&mut [0]).unwrap(), 0, "it is closed");
+        let _more = [arrive(2).0, arrive(2).0];
         // All places are taken: those who are most give one up.
-        assert_eq!(arrive(3, false), [4, 5, 6, 7, 8]);
-        assert_eq!(arrive(2, true), [4, 5, 7, 8, 9]);
+        assert_eq!(arrive(3).1, [3, 4, 5, 6, 7]);
     }
 
     #[test]
-    fn who_comes_too_often_is_not_listened_to() {
-        let (mut crowd, now) = (Crowd::default(), Instant::now());
-        assert!((0..TOO_MANY).all(|_| crowd.counts(address(1), now)));
-        assert!(!crowd.counts(address(1), now));
-        assert!(crowd.counts(address(2), now));
-        assert!(crowd.counts(address(1), now + WINDOW));
+    fn who_says_the_words_is_a_stranger_no_more() {
+        let (mut strangers, address) = strangers();
+        let [mut one, mut two, mut three] = [(); 3].map(|()| TcpStream::connect(address).unwrap());
+        while strangers.present.len() < 3 {
+            assert_eq!(greeting(&mut strangers), 0);
+        }
+        two.write_all(&hello()[..9]).unwrap();
+        assert_eq!(greeting(&mut strangers), 0);
+        two.write_all(&hello()[9..]).unwrap();
+        assert_eq!(greeting(&mut strangers), 1);
+        three.write_all(b"GET / HTTP/1.1").unwrap();
+        assert_eq!(greeting(&mut strangers), 0);
+        assert_eq!(strangers.present.len(), 1);
+        one.write_all(&hello()).unwrap();
+        assert_eq!(greeting(&mut strangers), 1);
+        assert!(strangers.present.is_empty());
+    }
+
+    #[test]
+    fn nobody_stays_for_long() {
+        let (mut strangers, address) = strangers();
+        let _peers = [(); 2].map(|()| TcpStream::connect(address).unwrap());
+        while strangers.present.len() < 2 {
+            assert_eq!(greeting(&mut strangers), 0);
+        }
+        strangers.present.first_entry().unwrap().get_mut().since -= LIMIT;
+        strangers.greeting(Duration::ZERO);
+        assert_eq!(strangers.present.keys().copied().collect::<Vec<u64>>(), [2]);
     }
 
     #[test]
