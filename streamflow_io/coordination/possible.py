@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamflow_io.hints.models import StreamingRule
@@ -40,57 +41,61 @@ class PossibleRoute:
 def possible_routes(
     routes: Collection[Route], edges: Iterable[StreamEdge], standard_outputs: Collection[str]
 ) -> tuple[PossibleRoute, ...]:
-    """What could be done with each route to an input, each by itself; no two hints are looked at together.
+    """What could be done with each route to an input, if a rule asked for it.
+
+    The rule holds for all routes of the output, and all that read it read front to back; rules for two outputs are not
+    looked at together.
 
     :param routes: all routes of a workflow, with all obstacles
     :param edges: the stream edges that there are
     :param standard_outputs: the outputs that are the standard output of their command, as `/step/port`
     """
     deliveries = {(edge.route.output.name, _input(edge.route)): edge.delivery for edge in edges}
-    return tuple(
-        _possible(
+    of_output: dict[str, list[Route]] = defaultdict(list)
+    for route in routes:
+        of_output[route.output.name].append(route)
+    possible = {output: _possible(same, deliveries, output in standard_outputs) for output, same in of_output.items()}
+    return tuple(next(possible[route.output.name]) for route in routes if route.consumer is not None)
+
+
+def _possible(
+    routes: Sequence[Route], deliveries: Mapping[tuple[str, str], Delivery], standard_output: bool
+) -> Iterator[PossibleRoute]:
+    """What could be done with the routes of an output to inputs, in their order."""
+    is_directory = routes[0].output.kind is OutputKind.DIRECTORY
+    at_commit: dict[str, object] = (
+        {"committed": "on_n_files", "nFiles": 1} if is_directory else {"committed": "on_close"}
+    )
+    wanted: tuple[dict[str, object], ...] = (at_commit, {"start": "producer"}, {"mode": "no_update"})
+    for committed, gated, streamed in zip(*(_with_rule(routes, fields) for fields in wanted), strict=True):
+        route = committed.route
+        not_streamed = streamed.fallback
+        if is_directory:
+            not_streamed = f"{route.output.name} is a Directory: only a File has bytes to stream"
+        yield PossibleRoute(
+            output=route.output.name,
+            input=_input(route),
+            kind=route.output.kind,
+            standard_output=standard_output,
+            through=tuple(hop.kind for hop in route.hops),
+            delivery=deliveries.get((route.output.name, _input(route)), Delivery.TERMINATION),
+            by_element=committed.by_element,
+            not_at_commit=None if committed.delivery is Delivery.COMMIT else committed.fallback,
+            not_at_gate=None if gated.delivery is Delivery.GATE else gated.fallback,
+            not_streamed=None if streamed.delivery is Delivery.STREAM else not_streamed,
+        )
+
+
+def _with_rule(routes: Iterable[Route], fields: dict[str, object]) -> tuple[StreamEdge, ...]:
+    """The edges of an output with a rule, in the order of their routes; all readers read front to back."""
+    return plan_edges(
+        replace(
             route,
-            deliveries.get((route.output.name, _input(route)), Delivery.TERMINATION),
-            route.output.name in standard_outputs,
+            output=replace(route.output, rules=(StreamingRule.model_validate({"port": route.output.port, **fields}),)),
+            consumer=None if route.consumer is None else replace(route.consumer, streamable=True),
         )
         for route in routes
-        if route.consumer is not None
     )
-
-
-def _possible(route: Route, delivery: Delivery, standard_output: bool) -> PossibleRoute:
-    committed = "on_n_files" if route.output.kind is OutputKind.DIRECTORY else "on_close"
-    number = {"nFiles": 1} if committed == "on_n_files" else {}
-    at_commit = _with_rule(route, {"committed": committed, **number})
-    at_gate = _with_rule(route, {"start": "producer"})
-    streamed = _with_rule(route, {"mode": "no_update"})
-    not_at_commit = None if at_commit.delivery is Delivery.COMMIT else at_commit.fallback
-    not_streamed = None
-    if route.output.kind is OutputKind.DIRECTORY:
-        not_streamed = f"{route.output.name} is a Directory: only a File has bytes to stream"
-    elif streamed.delivery is not Delivery.STREAM:
-        not_streamed = streamed.fallback
-    return PossibleRoute(
-        output=route.output.name,
-        input=_input(route),
-        kind=route.output.kind,
-        standard_output=standard_output,
-        through=tuple(hop.kind for hop in route.hops),
-        delivery=delivery,
-        by_element=at_commit.by_element,
-        not_at_commit=not_at_commit,
-        not_at_gate=None if at_gate.delivery is Delivery.GATE else at_gate.fallback,
-        not_streamed=not_streamed,
-    )
-
-
-def _with_rule(route: Route, fields: dict[str, object]) -> StreamEdge:
-    assert route.consumer is not None
-    rule = StreamingRule.model_validate({"port": route.output.port, **fields})
-    (edge,) = plan_edges(
-        [replace(route, output=replace(route.output, rules=(rule,)), consumer=replace(route.consumer, streamable=True))]
-    )
-    return edge
 
 
 def _input(route: Route) -> str:

@@ -148,6 +148,18 @@ def test_what_could_be_done_with_a_route() -> None:
     assert "File[]" in str(possible(OutputKind.FILES)[3])
 
 
+def test_what_another_route_forbids() -> None:
+    """A job waits for all of its inputs, and so for what is computed of the whole file."""
+    made = Output("/a", "out", OutputKind.FILE)
+    size = Route(made, (Hop("/b-size", "out", HopKind.VALUE_FROM),), Input("/b", "size"))
+    beside = Route(made, (), Input("/c", "in"))
+    found = {one.input: one for one in possible_routes([Route(made, (), Input("/b", "in")), size, beside], (), [])}
+    for reason in (found["/b/in"].not_at_gate, found["/b/in"].not_streamed):
+        assert reason == "/b/size is computed from it by valueFrom, which uses more than its name"
+    assert found["/b/in"].not_at_commit is None
+    assert (found["/c/in"].not_at_gate, found["/c/in"].not_streamed) == (None, None)
+
+
 def test_a_route_that_is_served_already() -> None:
     route = Route(Output("/a", "out", OutputKind.FILE), (), Input("/b", "in"))
     edge = StreamEdge(route, StreamingRule(port="out"), Delivery.COMMIT)
