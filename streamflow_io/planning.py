@@ -159,8 +159,8 @@ def _capio(scheduler: SchedulerConfig | None) -> str | None:
     if not scheduler.capio_unchecked:
         return f"the embedded node runtime is used for all: {UNCHECKED}"
     return (
-        "what streams between files with fixed names goes through CAPIO if that is installed and passes its trial; it is "
-        "compared with nothing, so results may differ from plain StreamFlow's"
+        "what streams between files with fixed names goes through CAPIO if that is installed and passes its trial; it "
+        "is compared with nothing, so results may differ from plain StreamFlow's"
     )
 
 

@@ -17,8 +17,8 @@ from .graph import Delivery, OutputKind, StreamEdge
 from .names import application_name
 from .sites import SiteKind
 
-# They ask CAPIO for a file that they are about to make, and wait for it for ever, or map files into memory; `sort` hangs
-# in some runs.
+# They ask CAPIO for a file that they are about to make, and wait for it for ever, or map files into memory; `sort`
+# hangs in some runs.
 HANGING_PROGRAMS = frozenset({"cp", "gzip", "gunzip", "install", "mv", "samtools", "sort", "zcat"})
 # Processes that share an open file have one place in it; under CAPIO each has its own, and they write over each other.
 SHELLS = frozenset({"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})
