@@ -30,6 +30,8 @@ class FakeRuntime(NodeRuntime):
     :ivar jobs: those that were created
     :ivar specs: what they were told, by identifier
     :ivar obstacles: why a runtime is not reached, by its location
+    :ivar ran: the commands that were run there
+    :ivar answer: what each of these says, and its exit code
     """
 
     def __init__(self, location: str, wrapper: Any = "exec") -> None:
@@ -38,6 +40,8 @@ class FakeRuntime(NodeRuntime):
         self.jobs: list[NodeJob] = []
         self.specs: dict[str, Any] = {}
         self.obstacles: dict[str, str] = {}
+        self.ran: list[list[str]] = []
+        self.answer = ("", 0)
 
     async def create_job(self, name: str) -> NodeJob:
         self.jobs.append(await super().create_job(name))
@@ -54,6 +58,10 @@ class FakeRuntime(NodeRuntime):
 
     async def has_events(self, job: NodeJob) -> bool:
         return False
+
+    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
+        self.ran.append(words)
+        return self.answer
 
     async def request_cancel(self, job: NodeJob) -> None:
         self.exit(job, reason="cancelled")

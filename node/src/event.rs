@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::job::Input;
 use crate::json::{Json, Writer};
 use crate::observe::Verdict;
+use crate::verify::Part;
 
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -24,7 +25,7 @@ pub enum Event<'a> {
     Complete { port: &'a str },
     Changed { port: &'a str, path: &'a Path, how: &'a str },
     Unmet { port: &'a str, why: &'a str },
-    Stream { name: &'a str, bytes: u64, first: f64, last: f64 },
+    Stream { name: &'a str, bytes: u64, first: f64, last: f64, part: Option<(&'a Path, Part)> },
     Used(&'a Verdict),
     Warning { message: &'a str, input: Option<&'a Input> },
     Exit(Exit),
@@ -167,13 +168,21 @@ impl Event<'_> {
             Self::Unmet { port, why } => writer
                 .text("event", b"warning")
                 .text("message", format!("output {port}: {why}: committed only now").as_bytes()),
-            Self::Stream { name, bytes, first, last } => writer
-                .text("event", b"stream")
-                .text("name", name.as_bytes())
-                .plain("bytes", bytes)
-                .plain("seconds", last - first)
-                .plain("first", first)
-                .plain("last", last),
+            Self::Stream { name, bytes, first, last, part } => {
+                writer
+                    .text("event", b"stream")
+                    .text("name", name.as_bytes())
+                    .plain("bytes", bytes)
+                    .plain("seconds", last - first)
+                    .plain("first", first)
+                    .plain("last", last);
+                match part {
+                    Some((file, part)) => {
+                        writer.plain("part", part.write(Writer::new().text("path", &path(file))).finish())
+                    }
+                    None => &mut writer,
+                }
+            }
             Self::Used(verdict) => writer
                 .text("event", b"used")
                 .text("name", verdict.name.as_bytes())

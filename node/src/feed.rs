@@ -12,6 +12,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
@@ -109,6 +110,10 @@ pub struct Feeder {
     finished: bool,
     /// The command was given the end.
     complete: bool,
+    /// The command has read a part only, and that has to be compared with the file.
+    partly: bool,
+    /// How the stream has ended was told.
+    reported: bool,
 }
 
 impl Feeder {
@@ -155,6 +160,8 @@ impl Feeder {
             last: 0.0,
             finished: false,
             complete: false,
+            partly: false,
+            reported: false,
             input,
         };
         Ok((feeder, reader))
@@ -251,7 +258,7 @@ impl Feeder {
         token: &impl Fn(Wait) -> T,
     ) -> Result<Option<Event<'_>>, Failure> {
         if self.finished {
-            return Ok(None);
+            return self.report();
         }
         self.origin.check()?;
         let started = self.streamed();
@@ -263,10 +270,10 @@ impl Feeder {
                     if self.finished {
                         self.give_end(watcher, token);
                         self.complete = true;
+                        self.origin.close(false);
                     }
-                    self.finished = true;
-                    self.origin.close();
-                    return Ok(self.ended());
+                    self.leave();
+                    return self.report();
                 }
                 Need::Space => {
                     let moved = self.streamed() - before;
@@ -385,9 +392,34 @@ impl Feeder {
         }
     }
 
-    fn ended(&self) -> Option<Event<'_>> {
+    /// Nobody reads the rest.
+    pub fn leave(&mut self) {
+        if !std::mem::replace(&mut self.finished, true) {
+            self.need = Need::Nothing;
+            self.partly = self.consumed() > 0;
+            self.origin.close(self.partly);
+        }
+    }
+
+    /// It is not known yet how the stream has ended.
+    pub fn is_leaving(&self) -> bool {
+        self.finished && !self.reported
+    }
+
+    /// How the stream has ended, once.
+    pub fn report(&mut self) -> Result<Option<Event<'_>>, Failure> {
+        if !self.is_leaving() {
+            return Ok(None);
+        }
+        let mut part = None;
+        if self.partly {
+            let Poll::Ready(found) = self.origin.part() else { return Ok(None) };
+            part = found?;
+        }
+        self.reported = true;
         let (first, last) = if self.streamed() == 0 { (now(), now()) } else { (self.first, self.last) };
-        Some(Event::Stream { name: &self.input.name, bytes: self.streamed(), first, last })
+        let part = part.map(|part| (self.input.path.as_path(), part));
+        Ok(Some(Event::Stream { name: &self.input.name, bytes: self.streamed(), first, last, part }))
     }
 
     /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The command may

@@ -75,6 +75,18 @@ fn interface() -> Command {
                 .arg(switch("tls").help("Speak TLS, with the certificate beside the key")),
         )
         .subcommand(
+            Command::new("compare")
+                .about("Look whether a file begins with the bytes that a job has read of it: exit code 0, or 1 if not")
+                .arg(path("file", "The file"))
+                .arg(
+                    Arg::new("part")
+                        .long("part")
+                        .value_name("JSON")
+                        .required(true)
+                        .help("The part of the event of the stream"),
+                ),
+        )
+        .subcommand(
             Command::new("exec")
                 .about("Run a command as a job, and end as it ends")
                 .arg(path("job", "The directory of the job, with job.json"))
@@ -133,6 +145,9 @@ fn main() -> ExitCode {
         Some(("reach", matches)) => {
             let address = text(matches, "address").unwrap_or_default();
             link::reach(address, &path(matches, "key"), matches.get_flag("tls"))
+        }
+        Some(("compare", matches)) => {
+            verify::compare(&path(matches, "file"), text(matches, "part").unwrap_or_default())
         }
         Some(("run", matches)) => {
             let patience = Duration::from_secs(matches.get_one("patience").copied().unwrap_or(60));

@@ -11,7 +11,7 @@ use nix::sys::inotify::AddWatchFlags;
 
 use crate::fresh;
 use crate::producer::{Producer, State};
-use crate::verify::{Noted, Verify};
+use crate::verify::{Noted, Part, Verify};
 use crate::watch::Watcher;
 
 /// Why a stream cannot go on to its end.
@@ -214,7 +214,8 @@ impl Source {
     /// Everything that the file holds was taken: is that all?
     fn at_end(&mut self) -> Result<Step, Failure> {
         self.file.iter().for_each(|file| fresh::refresh(file, &self.path));
-        let Some(file) = self.file.as_ref().and_then(|file| file.metadata().ok()) else { return Ok(Step::Waiting) };
+        let Some(open) = self.file.as_ref() else { return Ok(Step::Waiting) };
+        let Ok(file) = open.metadata() else { return Ok(Step::Waiting) };
         let (path, taken) = (self.path.display(), self.taken);
         let rewritten = |how: String| Err(Failure::Rewritten(format!("{path} {how}")));
         if file.len() < taken {
@@ -237,11 +238,36 @@ impl Source {
             State::Committed(size) if taken != size => {
                 rewritten(format!("was committed with {size} bytes, and has {taken}"))
             }
-            State::Committed(_) => match self.file.as_ref().and_then(|file| self.noted.difference(file)) {
-                Some(place) => rewritten(format!("was written again {place} after these had been streamed")),
-                None => Ok(Step::Complete),
-            },
+            State::Committed(_) => self.compare(open).map(|()| Step::Complete),
             _ => Ok(Step::Waiting),
+        }
+    }
+
+    fn compare(&self, file: &File) -> Result<(), Failure> {
+        let Some(place) = self.noted.difference(file) else { return Ok(()) };
+        let path = self.path.display();
+        Err(Failure::Rewritten(format!("{path} was written again {place} after these had been streamed")))
+    }
+
+    /// Nobody will take the rest: what is still to be compared with the file, when that is final. None: nothing.
+    ///
+    /// # Errors
+    /// When it is final already, and has other bytes than those that were taken.
+    pub fn part(&self) -> Result<Option<Part>, Failure> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        match self.producer.state {
+            _ if self.reached == 0 || self.noted_until == 0 => Ok(None),
+            // That is told elsewhere, and who has read so much may have enough.
+            State::Failed(_) => Ok(None),
+            State::Committed(_) => {
+                let missing = |error| Failure::Producer(format!("cannot read {}: {error}", self.path.display()));
+                self.compare(&fresh::open(&self.path).map_err(missing)?).map(|()| None)
+            }
+            State::Silent | State::Writing => {
+                Ok(Some(Part { bytes: self.noted_until, digest: self.noted.digest(), verify: self.verify }))
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod files;
 mod leftovers;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -219,6 +220,7 @@ impl<'a> Supervisor<'a> {
             }
             self.end_tree();
         }
+        self.leave_streams();
         self.conclude()
     }
 
@@ -296,7 +298,7 @@ impl<'a> Supervisor<'a> {
         let review = self.holder.next_review().filter(|_| self.ending.is_none()).map(|at| at.saturating_sub(now));
         let leaving =
             (self.status.is_some() && self.ending.is_none()).then(|| self.leftovers.due().saturating_sub(now));
-        let fed = self.feeders.iter().any(|feeder| feeder.need != Need::Nothing);
+        let fed = self.feeders.iter().any(|feeder| feeder.need != Need::Nothing || feeder.is_leaving());
         let awaited = self.feeders.iter().any(Feeder::is_wanted_whole);
         let paused = self.feeders.iter().any(|feeder| feeder.need == Need::Pause);
         let watched = self.watcher.is_some();
@@ -370,16 +372,15 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn append(&mut self, events: &[Event]) -> Result<(), String> {
-        self.events.append(events).map_err(|error| format!("events.jsonl: {error}"))
+    fn note(&mut self, events: &[Event]) {
+        let written = self.events.append(events);
+        self.require(written);
     }
 
     /// Without its events nobody knows of the job: it cannot go on.
-    fn note(&mut self, events: &[Event]) {
-        if let Err(message) = self.append(events) {
-            if self.reason.is_none() {
-                self.end(Reason::Error, Some(message), Signal::SIGKILL, false);
-            }
+    fn require(&mut self, written: io::Result<()>) {
+        if let (Err(error), None) = (written, &self.reason) {
+            self.end(Reason::Error, Some(format!("events.jsonl: {error}")), Signal::SIGKILL, false);
         }
     }
 
@@ -391,17 +392,35 @@ impl<'a> Supervisor<'a> {
             let token = |wait| Token::Input(index, wait);
             let feeder = &mut self.feeders[index];
             feeder.read_events(self.watcher.as_mut(), &token);
-            match feeder.pump(self.watcher.as_mut(), &token) {
-                Ok(None) => {}
-                Ok(Some(event)) => {
-                    let written = self.events.append(&[event]);
-                    if let Err(error) = written {
-                        self.end(Reason::Error, Some(format!("events.jsonl: {error}")), Signal::SIGKILL, false);
-                    }
-                }
+            match feeder.pump(self.watcher.as_mut(), &token).map(|event| self.events.append(event.as_slice())) {
+                Ok(written) => self.require(written),
                 Err(failure) => self.fail(index, failure),
             }
         }
+    }
+
+    /// The command has ended, perhaps before it had read all: waits until it is known what to compare of that.
+    fn leave_streams(&mut self) {
+        let read = |feeder: &&mut Feeder| feeder.streamed() > 0;
+        self.feeders.iter_mut().filter(read).for_each(Feeder::leave);
+        while self.has_successful_code() && self.reason.is_none() {
+            let pending = (0..self.feeders.len()).find(|&index| self.report(index));
+            if pending.is_none() {
+                return;
+            }
+            std::thread::sleep(ENDING_TICK);
+            self.take_signals();
+            self.look_at_driver();
+        }
+    }
+
+    /// Tells how a stream has ended; true: that is not known yet.
+    fn report(&mut self, index: usize) -> bool {
+        match self.feeders[index].report().map(|event| self.events.append(event.as_slice())) {
+            Ok(written) => self.require(written),
+            Err(failure) => self.fail(index, failure),
+        }
+        self.feeders[index].is_leaving()
     }
 
     /// The stream stays open, so that nothing looks like its end, until the tree is gone.

@@ -5,12 +5,14 @@
 //! afterwards is final.
 
 mod digests;
+mod part;
 mod spots;
 
 use std::fmt;
 use std::fs::File;
 
 use self::digests::Digests;
+pub use self::part::{compare, Part};
 use self::spots::Spots;
 
 /// How much of a stream is compared.
@@ -68,6 +70,14 @@ impl Noted {
         match self {
             Self::Full(digests) => digests.note(file, start, end),
             Self::Samples(spots) => spots.note(file, start, end),
+        }
+    }
+
+    /// Of all that is compared.
+    pub fn digest(&self) -> u64 {
+        match self {
+            Self::Full(digests) => digests.digest(),
+            Self::Samples(spots) => spots.digest(),
         }
     }
 

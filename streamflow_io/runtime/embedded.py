@@ -131,6 +131,24 @@ class EmbeddedRuntime(NodeRuntime):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(job.pid, signal.SIGTERM)
 
+    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
+        output = asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=asyncio.subprocess.STDOUT
+            )
+        except OSError as error:
+            raise NodeRuntimeError(f"{words[0]} cannot be run: {error}") from None
+        try:
+            said, _ = await asyncio.wait_for(process.communicate(), seconds)
+        except asyncio.TimeoutError:
+            raise NodeRuntimeError(f"{words[0]} does not end within {seconds:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+        assert process.returncode is not None
+        return said.decode(errors="replace").strip(), process.returncode
+
     async def close(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()

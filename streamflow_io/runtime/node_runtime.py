@@ -11,11 +11,14 @@ from collections.abc import AsyncIterator
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, cast
 
-from .protocol import Event, ExitEvent, JobSpec, Link, StartedEvent, job_of, parse_event
+from .protocol import Event, ExitEvent, JobSpec, Link, StartedEvent, StreamPart, job_of, parse_event
 
 logger = logging.getLogger("streamflow")
 
 ENDED = "sfio-node serve has ended"
+# How long it may take to compare a part of a file: to begin, and in bytes per second.
+_COMPARE_SECONDS = 600.0
+_SLOWEST = 10_000_000
 # Bytes of a line that a message shows.
 _SHOWN = 1000
 
@@ -223,6 +226,28 @@ class NodeRuntime(ABC):
         """Tell its wrapper to end it; returns when that has been told.
 
         :raises NodeRuntimeError: if that cannot be done
+        """
+
+    async def begins_with(self, part: StreamPart) -> bool:
+        """Whether a file begins with bytes that were read of it. Reads so many.
+
+        :raises NodeRuntimeError: if that cannot be told
+        """
+        text = part.model_dump_json(exclude={"path"})
+        words = [self.binary, "compare", "--file", part.path, "--part", text]
+        said, code = await self.run(words, _COMPARE_SECONDS + part.bytes / _SLOWEST)
+        if code not in (0, 1):
+            raise NodeRuntimeError(
+                f"{part.path} at {self.location} cannot be compared with what was read of it: {said}"
+            )
+        return code == 0
+
+    @abstractmethod
+    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
+        """Run a command at the location.
+
+        :return: what it says, and its exit code
+        :raises NodeRuntimeError: if it cannot be run, or takes longer
         """
 
     def receive(self, line: bytes) -> None:

@@ -241,13 +241,31 @@ class UsedEvent(_Event):
     directory: bool = False
 
 
+class StreamPart(BaseModel):
+    """The first bytes of a file that was not committed yet, as somebody has read them who wanted no more.
+
+    :ivar path: the file, where its producer has it
+    :ivar digest: in a form that `sfio-node` knows
+    """
+
+    model_config = ConfigDict(frozen=True)
+    path: Path
+    bytes: int
+    digest: str
+    verify: Literal["full", "samples"]
+
+
 class StreamEvent(_Event):
-    """A byte stream ended well."""
+    """A byte stream ended well: it was read to its end, or nobody wanted more of it.
+
+    :ivar part: what has to be compared with the file; None: nothing any more
+    """
 
     event: Literal["stream"]
     name: str
     bytes: int
     seconds: float
+    part: StreamPart | None = None
 
 
 class WarningEvent(_Event):

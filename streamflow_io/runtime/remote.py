@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from .access import Access, Output
+from .access import SECONDS, Access, Output
 from .delivery import Binary, deliver
 from .node_runtime import ENDED, NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import ReadyEvent
@@ -138,6 +138,10 @@ class RemoteRuntime(NodeRuntime):
         except NodeRuntimeError:
             await self._access.pour(script, b"")
 
+    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
+        said, code = await self._access.run(f"{shlex.join(words)} 2>&1", seconds)
+        return said.strip(), code
+
     async def obstacle(self, other: NodeRuntime) -> str | None:
         if other is self:
             return None
@@ -210,12 +214,12 @@ class RemoteRuntime(NodeRuntime):
     async def _try(self, other: NodeRuntime, address: str) -> str | None:
         words = [self.binary, "reach", address, "--key", str(self.key_path), *self._tls_option]
         try:
-            said, code = await self._access.run(f"{shlex.join(words)} 2>&1")
+            said, code = await self.run(words, SECONDS)
         except NodeRuntimeError as error:
             return str(error)
         if code == 0:
             return None
-        why = said.strip().splitlines()[-1:] or [f"exit code {code}"]
+        why = said.splitlines()[-1:] or [f"exit code {code}"]
         return f"{self.location} cannot reach {other.location} at {address}: {why[0]}"
 
     async def _close(self) -> None:

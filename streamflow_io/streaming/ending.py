@@ -14,6 +14,7 @@ from streamflow_io.runtime import ExitEvent, NodeJob
 from .connector import EXIT_SECONDS
 from .following import Producers
 from .jobs import Attempt
+from .parts import RewrittenError
 from .replacing import check_replaced
 
 
@@ -23,10 +24,6 @@ class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
 
 class ProducerRestartError(Exception):
     """A job that this one reads from failed: both start again."""
-
-
-class RewrittenError(Exception):
-    """What the job has read of another was changed afterwards: it has to read again what is final."""
 
 
 class GaveWayError(Exception):
@@ -73,10 +70,7 @@ async def check_exit(
     :raises UnrecoverableWorkflowException: if it would fail again, too
     """
     if exit_event.reason == "rewritten":
-        raise RewrittenError(
-            f"of job {exit_event.input}, from which it reads, {exit_event.message}: that output is not written front "
-            "to back, take `streamable`, or `mode: no_update`, off it"
-        )
+        raise RewrittenError(exit_event.input, exit_event.message)
     if exit_event.reason == "producer":
         for token, producer in producers:
             if token.source.job == exit_event.input and await asyncio.shield(producer.succeeded):

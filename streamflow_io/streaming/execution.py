@@ -21,11 +21,12 @@ from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeJob, NodeRuntime
 from ._streamflow import prepare_work_dir, retry_policy
 from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, outputs_in_file_system, place_inputs
 from .connector import JobConnector
-from .ending import GaveWayError, JobFailedError, ProducerRestartError, RewrittenError, check_exit, exit_of
-from .following import Following, Producers, settled
+from .ending import GaveWayError, JobFailedError, ProducerRestartError, check_exit, exit_of
+from .following import Following, Producers, check_read, settled
 from .globs import output_globs
 from .inputs import byte_streams, gated_input, input_stream
 from .jobs import Attempt, ProducerFailedError, StreamingJob
+from .parts import RewrittenError
 from .paths import job_path
 from .publisher import Publisher
 from .replacing import ReplacedError, check_replaced, with_replacements
@@ -188,7 +189,7 @@ class Execution:
             await following
             if not await settled(producers):
                 raise ProducerRestartError
-            check_replaced(producers)
+            await check_read(attempt, producers)
             with blaming(capio):
                 tokens = await self._collect(output)
             await self._deliver(tokens, attempt)

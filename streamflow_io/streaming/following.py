@@ -16,11 +16,13 @@ from streamflow_io.runtime.protocol import (
     CompleteEvent,
     OpenedEvent,
     StartedEvent,
+    StreamEvent,
     WarningEvent,
 )
 
 from .jobs import Attempt
 from .outputs import relative
+from .parts import RewrittenError, check_parts
 from .publisher import Publisher
 from .replacing import ReplacedError, check_replaced
 from .token import StreamToken
@@ -76,6 +78,8 @@ class Following:
                     await self._publisher.opened(event.port, event.path)
                 elif isinstance(event, _Commit):
                     commits.put_nowait(event)
+                elif isinstance(event, StreamEvent) and event.part is not None:
+                    self._attempt.parts.append(event.part)
                 elif isinstance(event, WarningEvent):
                     self._scheduler.warnings.tell(self._job.name, event)
                 elif isinstance(event, ExitEvent):
@@ -88,8 +92,8 @@ class Following:
         if not await settled(self._producers):
             return
         try:
-            check_replaced(self._producers)
-        except ReplacedError:
+            await check_read(self._attempt, self._producers)
+        except (ReplacedError, RewrittenError):
             return  # It starts again.
         committed: dict[str, set[str]] = {port: set() for port in self._outputs}
         while (event := await commits.get()) is not None:
@@ -114,6 +118,20 @@ class Following:
             if not is_directory and output.commits_early(file):
                 await self._publisher.committed(event.port, event.path)
                 self._attempt.commit(event.port, file)
+
+
+async def check_read(attempt: Attempt, producers: Producers) -> None:
+    """Return if all that an attempt has read of others is what is final.
+
+    What it has read to the end its node runtime has compared.
+
+    :raises ReplacedError: if an output is another file
+    :raises RewrittenError: if it has other bytes
+    """
+    check_replaced(producers)
+    parts = list(attempt.parts)
+    await check_parts(parts, producers)
+    attempt.parts = [part for part in attempt.parts if part not in parts]
 
 
 async def settled(producers: Producers) -> bool:

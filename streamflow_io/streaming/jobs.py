@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from streamflow.core.workflow import Token
 
     from streamflow_io.runtime import NodeJob
+    from streamflow_io.runtime.protocol import StreamPart
 
 
 Replacement = Callable[[str, str], "Token | None"]
@@ -41,6 +42,7 @@ class Attempt:
     :ivar gave_way: it was ended to free the node for a job that it reads from, which waited in the queue
     :ivar committed: (port, path relative to the output directory) of what was committed before the job ended; without a
         path the output as a whole
+    :ivar parts: what it has read of streams whose end it did not want, and which were not committed then
     :ivar replacement: when it has succeeded, by port and path of a file: what the output is instead, if another file
     """
 
@@ -52,6 +54,7 @@ class Attempt:
     gave_way: bool = False
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     committed: set[tuple[str, str | None]] = field(default_factory=set)
+    parts: list[StreamPart] = field(default_factory=list)
     replacement: Replacement = _none
     # By port and path: of thousands who wait, a commit wakes those alone whom it concerns.
     _waiting: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)

@@ -144,6 +144,40 @@ def test_a_large_stream_is_the_same(place: Site) -> None:
     check_gone(place)
 
 
+@pytest.mark.parametrize(
+    ("glob", "write", "end", "copied", "told"),
+    [
+        (
+            "out.txt",
+            "exec 3> out.txt; echo header >&3; seq 1 99999 >&3",
+            "printf H 1<> out.txt; exec 3>&-",
+            "Header",
+            "starts again when what it reads is final: of job /a/0, from which it reads",
+        ),
+        (
+            "out.*",
+            "seq 1 99999 > out.tmp",
+            "mv out.tmp out.txt",
+            "1",
+            "starts again with what it reads in the end: job /a/0 has made out.txt",
+        ),
+    ],
+    ids=["changed", "renamed"],
+)
+def test_who_has_read_enough_of_what_is_changed_reads_again(
+    place: Site, glob: str, write: str, end: str, copied: str, told: str
+) -> None:
+    first = producer(f"{write}; {wait_for('first')}{end}", {"mode": "no_update"})
+    first["outputs"]["out"]["outputBinding"]["glob"] = glob
+    script = "hostname > host.txt; { head -n 1 $file; basename $file; } > copy.txt; note read; "
+    run = place.run(chain(first, consumer(script + mark("first"))), seconds=120)
+    assert run.ok, run.errors
+    assert run.files["last.txt"].decode() == f"{copied}\nout.txt\n"
+    assert f"Job /b/0 {told}" in run.log
+    assert len(run.times("read")) == 2
+    check_gone(place)
+
+
 def test_a_stream_inside_tls(hosts: Site) -> None:
     place = apart(hosts)
     # Brackets, so that who looks does not find himself.

@@ -16,13 +16,15 @@ from streamflow.cwl.step import CWLTransferStep
 from streamflow.workflow.step import BaseStep, TransferStep
 
 from streamflow_io.coordination.graph import Delivery
-from streamflow_io.runtime import JobSpec
+from streamflow_io.runtime import JobSpec, NodeRuntimeError
+from streamflow_io.runtime.protocol import StreamPart
 from streamflow_io.streaming import connector, ending, execution
 from streamflow_io.streaming.connector import JobConnector
 from streamflow_io.streaming.inputs import gated_input, input_stream
 from streamflow_io.streaming.jobs import Attempt, ProducerFailedError, StreamingJob
+from streamflow_io.streaming.parts import RewrittenError, check_parts
 from streamflow_io.streaming.reach import Reach
-from streamflow_io.streaming.token import StreamToken
+from streamflow_io.streaming.token import StreamSource, StreamToken, file_value
 from streamflow_io.streaming.transfer import StreamingTransferStep
 from tests.streaming_fakes import FakeConnector, FakeRuntime, FakeScheduler, FakeStep, stream_token, until
 
@@ -408,3 +410,32 @@ async def test_a_job_whose_producer_fails_while_it_is_in_the_queue_starts_again(
     second.end(True)
     await running
     assert step.delivered == ["out"]
+
+
+@pytest.mark.parametrize(("answer", "found"), [(("", 0), True), (("", 1), False), (("Input/output error", 2), None)])
+async def test_what_was_read_is_compared_where_the_file_is(answer: tuple[str, int], found: bool | None) -> None:
+    runtime = FakeRuntime("there")
+    runtime.answer = answer
+    part = StreamPart(path="/out/out.txt", bytes=7, digest="0f", verify="full")
+    if found is None:
+        with pytest.raises(NodeRuntimeError, match="cannot be compared with what was read of it: Input/output error"):
+            await runtime.begins_with(part)
+    else:
+        assert await runtime.begins_with(part) is found
+    text = '{"bytes":7,"digest":"0f","verify":"full"}'
+    assert runtime.ran == [["/bin/sfio-node", "compare", "--file", "/out/out.txt", "--part", text]]
+
+
+async def test_only_the_file_of_which_a_part_was_read_is_compared() -> None:
+    here, there = FakeRuntime("here"), FakeRuntime("there")
+    there.answer = ("", 1)
+    other = StreamToken(file_value("/out/other"), StreamSource("/z/0", "out", "other"))
+    producers = [(other, await attempt_at(there)), (stream_token(), await attempt_at(here))]
+    parts = [StreamPart(path="/out/out.txt", bytes=7, digest="0f", verify="full")]
+    await check_parts(parts, producers)
+    here.answer = ("", 1)
+    with pytest.raises(
+        RewrittenError, match=r"of job /a/0, from which it reads, /out/out\.txt was written again after 7"
+    ):
+        await check_parts(parts, producers)
+    assert there.ran == []

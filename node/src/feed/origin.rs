@@ -2,12 +2,14 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::task::Poll;
 
 use super::Wait;
 use crate::job::{Access, Input};
 use crate::link::Reader;
 use crate::pipe::move_bytes;
 use crate::source::{Failure, Source, Step};
+use crate::verify::Part;
 use crate::watch::Watcher;
 
 #[derive(Debug)]
@@ -103,9 +105,23 @@ impl Origin {
     }
 
     /// Nothing will be taken any more.
-    pub fn close(&mut self) {
+    ///
+    /// # Arguments
+    /// * `asks` - what is still to be compared will be asked for
+    pub fn close(&mut self, asks: bool) {
         if let Self::Link(reader) = self {
-            reader.close();
+            reader.close(asks);
+        }
+    }
+
+    /// As `Source::part`; pending: it is not known yet.
+    pub fn part(&mut self) -> Poll<Result<Option<Part>, Failure>> {
+        match self {
+            Self::File(source) => {
+                source.read_events();
+                Poll::Ready(source.part())
+            }
+            Self::Link(reader) => reader.part(),
         }
     }
 }

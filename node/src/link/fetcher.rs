@@ -1,8 +1,10 @@
 //! How a reader gets a stream, through all that may happen to its connections.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,11 +15,12 @@ use nix::unistd::write;
 
 use super::channel::{Channel, PIECE};
 use super::frame::{read_header, read_payload, record, Kind};
-use super::request::{decode_failure, Request};
+use super::request::{decode_failure, decode_part, Request};
 use super::{greeting, Trouble};
 use crate::job::Link;
 use crate::pipe::{has_reader, has_space};
 use crate::source::Failure;
+use crate::verify::Part;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
@@ -41,25 +44,65 @@ pub struct Fetcher {
     pub request: Request,
     pub sink: OwnedFd,
     pub times: Times,
+    pub leave: Arc<Leave>,
 }
+
+/// How the feeder says that it takes no more, and wants to know what is still to be compared of what it has taken.
+#[derive(Debug, Default)]
+pub struct Leave {
+    taken: AtomicBool,
+    /// The connection that may have nothing to say for some time.
+    socket: Mutex<Option<TcpStream>>,
+}
+
+impl Leave {
+    fn connected(&self, socket: &TcpStream) -> io::Result<()> {
+        *self.socket() = Some(socket.try_clone()?);
+        Ok(())
+    }
+
+    fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Acquire)
+    }
+
+    /// Before the pipe is closed, which says to the fetcher that nothing more is taken.
+    pub fn take(&self) {
+        self.taken.store(true, Ordering::Release);
+    }
+
+    /// After that.
+    pub fn hurry(&self) {
+        if let Some(socket) = &*self.socket() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn socket(&self) -> MutexGuard<'_, Option<TcpStream>> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a stream has ended: what is still to be compared with the file, if it was left.
+pub type End = Result<Option<Part>, Failure>;
 
 /// What a connection has brought.
 enum Brought {
-    End(Result<(), Failure>),
+    End(End),
     /// The feeder takes no more.
     Unread,
 }
 
 impl Fetcher {
     /// Fetches to the end, by as many connections as it takes.
-    pub fn fetch(&mut self) -> Result<(), Failure> {
+    pub fn fetch(&mut self) -> End {
         let [shortest, longest] = self.times.pauses;
         let (mut pause, mut last_progress) = (shortest, Instant::now());
         loop {
             let mut progress = false;
             let message = match self.connect_and_fetch(&mut progress) {
                 Ok(Brought::End(end)) => return end,
-                Ok(Brought::Unread) => return Ok(()),
+                Ok(Brought::Unread) if self.leave.is_taken() => continue,
+                Ok(Brought::Unread) => return Ok(None),
                 Err(Trouble::Refused(message)) => return Err(self.unreachable(&message)),
                 Err(Trouble::Broken(message)) => message,
             };
@@ -80,7 +123,12 @@ impl Fetcher {
     }
 
     fn connect_and_fetch(&mut self, progress: &mut bool) -> Result<Brought, Trouble> {
+        self.request.part = !has_reader(&self.sink);
+        if self.request.part && !self.leave.is_taken() {
+            return Ok(Brought::Unread);
+        }
         let mut channel = greeting::connect(&self.link.address, &self.link.key, self.link.tls)?;
+        self.leave.connected(&channel.socket)?;
         greeting::ask(&mut channel, &self.request)?;
         channel.socket.set_read_timeout(Some(self.times.quiet))?;
         if !channel.is_plain() {
@@ -88,13 +136,15 @@ impl Fetcher {
             fcntl(&self.sink, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io::Error::from)?;
         }
         let brought = self.bring(&mut channel, progress)?;
-        let _ = channel.stream().write_all(&record(Kind::Done, b""));
+        if !(matches!(brought, Brought::Unread) && self.leave.is_taken()) {
+            let _ = channel.stream().write_all(&record(Kind::Done, b""));
+        }
         Ok(brought)
     }
 
     fn bring(&mut self, channel: &mut Channel, progress: &mut bool) -> Result<Brought, Trouble> {
         loop {
-            if !has_reader(&self.sink) {
+            if !self.request.part && !has_reader(&self.sink) {
                 return Ok(Brought::Unread);
             }
             let header = read_header(&mut channel.stream())?;
@@ -107,7 +157,11 @@ impl Fetcher {
                 Kind::Keepalive => *progress = true,
                 Kind::Committed => {
                     let size = read_payload(&mut channel.stream(), header)?;
-                    return Ok(Brought::End(self.compare(&size)));
+                    return Ok(Brought::End(self.compare(&size).map(|()| None)));
+                }
+                Kind::Part if self.request.part => {
+                    let part = decode_part(&read_payload(&mut channel.stream(), header)?)?;
+                    return Ok(Brought::End(Ok(part)));
                 }
                 Kind::Failed => {
                     let failure = decode_failure(&read_payload(&mut channel.stream(), header)?);

@@ -42,9 +42,11 @@ pub enum Kind {
     Keepalive,
     /// Of the reader, its last word: it has seen how the stream ended, or wants no more.
     Done,
+    /// What is still to be compared of what was sent, in JSON, to a reader that asks for that.
+    Part,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind::Hello,
     Kind::Challenge,
     Kind::Proof,
@@ -56,6 +58,7 @@ const KINDS: [Kind; 11] = [
     Kind::Failed,
     Kind::Keepalive,
     Kind::Done,
+    Kind::Part,
 ];
 
 impl Kind {
@@ -66,7 +69,7 @@ impl Kind {
             Self::Hello => exactly(HELLO as u32),
             Self::Challenge | Self::Proof | Self::Welcome => exactly(secret),
             Self::Refused | Self::Keepalive | Self::Done => exactly(0),
-            Self::Request | Self::Failed => 2..=LARGEST_TEXT,
+            Self::Request | Self::Failed | Self::Part => 2..=LARGEST_TEXT,
             Self::Data => 1..=LARGEST_DATA,
             Self::Committed => exactly(8),
         }
@@ -184,7 +187,7 @@ mod tests {
                 assert!(Header::parse(Header { kind, length }.bytes()).is_err(), "{kind:?} {length}");
             }
         }
-        for kind in [0, 12, 255, b'G'] {
+        for kind in [0, 13, 255, b'G'] {
             for length in [0, 8, 32, 40] {
                 assert!(Header::parse([kind, 0, 0, 0, length]).is_err(), "{kind} {length}");
             }

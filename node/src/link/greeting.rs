@@ -135,7 +135,7 @@ mod tests {
     fn request() -> Request {
         let wanted =
             Wanted { stream: "s".into(), job: "j".into(), port: "p".into(), path: "/a".into(), verify: Verify::Full };
-        Request { wanted, offset: 3 }
+        Request { wanted, offset: 3, part: false }
     }
 
     /// What both sides say when they have the keys in these files.

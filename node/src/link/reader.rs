@@ -6,12 +6,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use nix::errno::Errno;
 use nix::fcntl::{splice, OFlag, SpliceFFlags};
 use nix::unistd::pipe2;
 
-use super::fetcher::{Fetcher, Times, TIMES};
+use super::fetcher::{End, Fetcher, Leave, Times, TIMES};
 use super::listener::spawn;
 use super::request::{Request, Wanted};
 use super::secret::random;
@@ -25,7 +26,7 @@ use crate::verify::Verify;
 const PIECE: usize = 1 << 20;
 
 /// How the stream has ended.
-type Outcome = Arc<Mutex<Option<Result<(), Failure>>>>;
+type Outcome = Arc<Mutex<Option<End>>>;
 
 /// A stream as the feeder takes it.
 #[derive(Debug)]
@@ -34,6 +35,7 @@ pub struct Reader {
     pipe: Option<OwnedFd>,
     taken: u64,
     outcome: Outcome,
+    leave: Arc<Leave>,
 }
 
 impl Reader {
@@ -53,13 +55,14 @@ impl Reader {
         widen(&sink);
         let outcome = Outcome::default();
         let told = outcome.clone();
-        let mut fetcher = Fetcher { link: link.clone(), request: Request { wanted, offset: 0 }, sink, times };
+        let (request, leave) = (Request { wanted, offset: 0, part: false }, Arc::<Leave>::default());
+        let mut fetcher = Fetcher { link: link.clone(), request, sink, times, leave: leave.clone() };
         spawn("link", move || {
             let ended = fetcher.fetch();
             *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
             drop(fetcher);
         })?;
-        Ok(Self { pipe: Some(pipe), taken: 0, outcome })
+        Ok(Self { pipe: Some(pipe), taken: 0, outcome, leave })
     }
 
     pub fn taken(&self) -> u64 {
@@ -74,14 +77,14 @@ impl Reader {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    fn outcome(&self) -> Option<Result<(), Failure>> {
+    fn outcome(&self) -> Option<End> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// # Errors
     /// When the producer has failed, or cannot be reached.
     pub fn check(&self) -> Result<(), Failure> {
-        self.outcome().unwrap_or(Ok(()))
+        self.outcome().unwrap_or(Ok(None)).map(drop)
     }
 
     /// Moves what has come into a pipe.
@@ -90,7 +93,7 @@ impl Reader {
         let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
         match splice(pipe, None, sink, None, PIECE, flags) {
             Ok(0) => match self.outcome() {
-                Some(outcome) => outcome.map(|()| Step::Complete),
+                Some(outcome) => outcome.map(|_| Step::Complete),
                 None => Err(Failure::Producer("what fetches the stream is gone".into())),
             },
             Ok(moved) => {
@@ -104,9 +107,20 @@ impl Reader {
         }
     }
 
-    /// Ends the thread, too.
-    pub fn close(&mut self) {
+    /// Nothing more is taken. Ends the thread, too, when it knows what is still to be compared, if that is wanted.
+    pub fn close(&mut self, asks: bool) {
+        if asks {
+            self.leave.take();
+        }
         self.pipe = None;
+        if asks {
+            self.leave.hurry();
+        }
+    }
+
+    /// As `Source::part`, after `close`.
+    pub fn part(&self) -> Poll<End> {
+        self.outcome().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -258,6 +272,6 @@ mod tests {
         };
         let Err(Failure::Producer(message)) = reader.check() else { panic!("it did not fail") };
         assert!(message.contains("refused"), "{message}");
-        reader.close();
+        reader.close(false);
     }
 }

@@ -8,7 +8,7 @@ use super::Trouble;
 use crate::job::name_of_job;
 use crate::json::{Json, Writer};
 use crate::source::Failure;
-use crate::verify::Verify;
+use crate::verify::{Part, Verify};
 
 /// A stream: one reader's one reading of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +27,8 @@ pub struct Request {
     pub wanted: Wanted,
     /// So many bytes have arrived.
     pub offset: u64,
+    /// No more are wanted, but what is still to be compared of them.
+    pub part: bool,
 }
 
 /// The most characters of the name of a stream.
@@ -38,7 +40,7 @@ impl Request {
         let mut writer = Writer::new();
         writer.text("stream", stream.as_bytes()).text("job", job.as_bytes()).text("port", port.as_bytes());
         writer.text("path", path.as_os_str().as_bytes()).plain("offset", self.offset);
-        writer.text("verify", verify.name().as_bytes());
+        writer.text("verify", verify.name().as_bytes()).plain("part", self.part);
         writer.finish().into_bytes()
     }
 
@@ -61,7 +63,8 @@ impl Request {
         if wanted.stream.len() > LONGEST_NAME {
             return Err(bad("stream"));
         }
-        Ok(Self { wanted, offset: offset.ok_or_else(|| bad("offset"))? })
+        let part = json.get("part") == Some(&Json::Bool(true));
+        Ok(Self { wanted, offset: offset.ok_or_else(|| bad("offset"))?, part })
     }
 }
 
@@ -71,6 +74,25 @@ pub fn encode_failure(failure: &Failure) -> Vec<u8> {
         Failure::Producer(message) | Failure::Reopened(message) => ("producer", message),
     };
     Writer::new().text("reason", reason.as_bytes()).text("message", message.as_bytes()).finish().into_bytes()
+}
+
+pub fn encode_part(part: Option<&Part>) -> Vec<u8> {
+    let mut writer = Writer::new();
+    part.into_iter().for_each(|part| {
+        part.write(&mut writer);
+    });
+    writer.finish().into_bytes()
+}
+
+/// # Errors
+/// When it is none.
+pub fn decode_part(bytes: &[u8]) -> Result<Option<Part>, Trouble> {
+    let bad = || Trouble::Broken("a bad part".into());
+    let json = Json::parse(bytes).map_err(|_| bad())?;
+    if json.get("bytes").is_none() {
+        return Ok(None);
+    }
+    Part::read(&json).map(Some).ok_or_else(bad)
 }
 
 /// Whatever it is, it is a failure.
@@ -94,6 +116,7 @@ mod tests {
         Request {
             wanted: Wanted { stream: "5f".into(), job, port: "out".into(), path, verify: Verify::Samples },
             offset,
+            part: offset > 0,
         }
     }
 
@@ -117,6 +140,16 @@ mod tests {
         assert!(Request::decode(&long.encode()).is_err());
         for text in ["", "{}", "[]", r#"{"stream":"s","job":"j","port":"p","path":"/a","offset":-1}"#] {
             assert!(Request::decode(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_come_back() {
+        for part in [None, Some(Part { bytes: 1 << 50, digest: 7, verify: Verify::Samples })] {
+            assert_eq!(decode_part(&encode_part(part.as_ref())), Ok(part));
+        }
+        for text in ["", "{", r#"{"bytes":7}"#, r#"{"bytes":-7,"digest":"0","verify":"full"}"#] {
+            assert!(decode_part(text.as_bytes()).is_err(), "{text}");
         }
     }
 

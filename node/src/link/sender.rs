@@ -15,7 +15,7 @@ use super::channel::{Channel, PIECE};
 use super::frame::{read_header, record, Header, Kind, HEADER, LARGEST_DATA};
 use super::listener::Listener;
 use super::notifier::Bell;
-use super::request::{encode_failure, Request};
+use super::request::{encode_failure, encode_part, Request};
 use crate::source::{Failure, Source, Step};
 
 /// How often files are looked at that notify nobody, in milliseconds, and events while the reader is slow.
@@ -35,11 +35,13 @@ pub fn serve(listener: &Listener, channel: Channel, request: Request) {
     let Ok(known) = listener.streams.take(wanted, &channel.socket) else { return };
     let mut source = known.unwrap_or_else(|| listener.source(wanted));
     let mut sender = Sender { outlet: Outlet::new(channel), bell: listener.bell() };
-    let done = if source.resume(request.offset) {
-        sender.send_all(&mut source)
-    } else {
+    let done = if !source.resume(request.offset) {
         // It was abandoned, and what was sent of it can no longer be compared with the file.
         sender.conclude(Kind::Failed, &encode_failure(&Failure::Producer("the stream was abandoned".into())))
+    } else if request.part {
+        sender.tell_part(&mut source)
+    } else {
+        sender.send_all(&mut source)
     };
     listener.streams.give_back(wanted, (done != Ok(true)).then_some(source));
 }
@@ -84,6 +86,15 @@ impl Sender {
                     }
                 }
             }
+        }
+    }
+
+    /// The reader wants no more.
+    fn tell_part(&mut self, source: &mut Source) -> nix::Result<bool> {
+        source.read_events();
+        match source.part() {
+            Ok(part) => self.conclude(Kind::Part, &encode_part(part.as_ref())),
+            Err(failure) => self.conclude(Kind::Failed, &encode_failure(&failure)),
         }
     }
 

@@ -67,6 +67,14 @@ impl Digests {
         }
     }
 
+    /// The same for the same bytes, however they were noted.
+    pub fn digest(&self) -> u64 {
+        let mut digest = Xxh3Default::new();
+        self.blocks.iter().for_each(|block| digest.update(&block.digest.to_le_bytes()));
+        digest.update(&self.open.digest().to_le_bytes());
+        digest.digest()
+    }
+
     pub fn difference(&self, file: &File) -> Option<Difference> {
         let mut buffer = vec![0; PIECE as usize];
         let last = Block { end: self.noted, digest: self.open.digest() };

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::fs::FileExt;
 
+use xxhash_rust::xxh3::Xxh3Default;
+
 use super::Difference;
 
 const BLOCK: u64 = 16 << 10;
@@ -60,6 +62,14 @@ impl Spots {
         }
         let last = self.spots.len() - 1;
         &mut self.spots[last]
+    }
+
+    /// The same for the same bytes, however they were noted.
+    pub fn digest(&self) -> u64 {
+        let mut digest = Xxh3Default::new();
+        digest.update(&[u8::from(self.unreadable)]);
+        self.spots.iter().for_each(|spot| digest.update(&spot.digest.finish().to_le_bytes()));
+        digest.digest()
     }
 
     pub fn difference(&self, file: &File) -> Option<Difference> {

@@ -1,0 +1,113 @@
+"""A reader that has enough before the end of its stream: what it has read is compared with the final file, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
+
+AGAIN = "Job /b/0 starts again when what it reads is final: of job /a/0, from which it reads"
+HEADER = "exec 3> out.txt; echo header >&3; seq 1 9 >&3; sleep 0.6; printf H 1<> out.txt; exec 3>&-; sleep 0.2"
+
+
+def producer(script: str, committed: str = "on_termination") -> Document:
+    rule = {"port": "out", "committed": committed, "mode": "no_update"}
+    return tool(script, {}, {"out": streamable(outputBinding={"glob": "out.txt"})}, [streaming(rule)])
+
+
+def head(script: str = "head -n 1 $file > head.txt", *rules: Document) -> Document:
+    return tool(
+        f"note read; {script}", {"file": streamable()}, {"out": found("head.txt")}, [streaming(*rules)] if rules else []
+    )
+
+
+def copy(kind: Any, name: str) -> Document:
+    return tool("cat $file", {"file": kind}, {"out": "stdout"}, stdout=f"{name}.txt")
+
+
+def chain(made: Document, read: Document, kind: Any = "File") -> Document:
+    """a makes what b reads, and c copies what b makes."""
+    steps = {
+        "a": {"run": made, "in": {}},
+        "b": {"run": read, "in": {"file": "a/out"}},
+        "c": {"run": copy(kind, "c"), "in": {"file": "b/out"}},
+    }
+    return workflow({}, steps, {name: f"{name}/out" for name in "abc"})
+
+
+@pytest.mark.parametrize(
+    "script",
+    [HEADER, "seq 1 9 > out.txt; sleep 0.6; echo 2 > new; mv new out.txt", "echo 1 > out.txt; sleep 0.6; : > out.txt"],
+    ids=["header", "replaced", "cut"],
+)
+def test_what_is_changed_after_a_reader_had_enough_is_read_again(bench: Bench, script: str) -> None:
+    plain, ours = bench.run_both(chain(producer(script), head()))
+    assert AGAIN in ours.log
+    assert [len(run.times("read")) for run in (plain, ours)] == [1, 2]
+
+
+def test_with_samples_too(bench: Bench) -> None:
+    _, ours = bench.run_both(chain(producer(HEADER), head()), config={"verify": "samples"})
+    assert AGAIN in ours.log
+
+
+@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
+def test_what_is_not_changed_is_read_once(bench: Bench, committed: str) -> None:
+    script = "exec 3> out.txt; echo 1 >&3; sleep 0.4; seq 2 300000 >&3; exec 3>&-; sleep 0.3"
+    _, ours = bench.run_both(chain(producer(script, committed), head()))
+    assert len(ours.times("read")) == 1
+    assert "starts again" not in ours.log
+
+
+@pytest.mark.parametrize("kind", ["File", streamable()], ids=["commit", "stream"])
+def test_nobody_gets_what_was_made_of_it(bench: Bench, kind: Any) -> None:
+    """Neither when it is committed early, nor when it streams on."""
+    rule = {"port": "out", "committed": "on_close", "mode": "update" if kind == "File" else "no_update"}
+    _, ours = bench.run_both(chain(producer(HEADER), head("head -n 1 $file > head.txt; sleep 1", rule), kind))
+    assert AGAIN in ours.log
+
+
+def test_what_others_have_already_fails_the_run(bench: Bench) -> None:
+    """It holds its input open to the end, with more behind than a pipe holds: until then it may read on."""
+    script = "exec 3< $file; head -n 1 <&3 > head.txt; sleep 2"
+    run = bench.run(
+        chain(
+            producer(HEADER.replace("seq 1 9", "seq 1 400000")), head(script, {"port": "out", "committed": "on_close"})
+        )
+    )
+    assert not run.ok
+    assert "Job /b/0: head.txt of the output `out` was committed by `on_close`, but was written again" in run.log
+    assert bench.leftovers() == []
+
+
+def test_several_readers_of_a_scatter(bench: Bench) -> None:
+    """Those of one file start again, those of another do not."""
+    script = f"if [ $n = 1 ]; then {HEADER}; else echo header > out.txt; sleep 0.5; fi"
+    made = tool(script, {"n": "int"}, {"out": streamable(outputBinding={"glob": "out.txt"})})
+    read = tool("note $name; head -n 1 $file", {"file": streamable()}, {"out": "stdout"}, stdout="head.txt")
+    steps = {
+        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
+        "b": {"run": read, "in": {"file": "a/out"}, "scatter": "file"},
+        "d": {"run": read, "in": {"file": "a/out"}, "scatter": "file"},
+    }
+    document = workflow({"numbers": "int[]"}, steps, {name: f"{name}/out" for name in "abd"})
+    _, ours = bench.run_both(document, {"numbers": [1, 2]})
+    for job in ("/b/0.0", "/d/0.0"):
+        assert f"Job {job} starts again when what it reads is final" in ours.log
+    for job in ("/b/0.1", "/d/0.1"):
+        assert f"Job {job} starts again" not in ours.log
+
+
+def test_a_retry_of_the_producer(bench: Bench) -> None:
+    """What was read of the first attempt is of no concern; what was read of the second is compared."""
+    script = (
+        f'note try; if [ $(grep -c " try$" "$TRACE") = 1 ]; then echo old > out.txt; sleep 0.4; exit 3; fi; {HEADER}'
+    )
+    retry = {"failureManager": {"type": "default", "config": {"max_retries": 2, "retry_delay": 0}}}
+    ours = bench.run(chain(producer(script), head()), **retry)
+    assert ours.ok, ours.errors
+    assert AGAIN in ours.log
+    assert ours.files["c.txt"] == b"Header\n"
+    assert bench.leftovers() == []
