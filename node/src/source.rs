@@ -360,6 +360,25 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_told_before_the_commit_and_compared_after_it() {
+        let mut producing = Producing::new(b"abcdef", "opened");
+        assert_eq!(producing.source.part(), Ok(None), "nothing was taken");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        let part = producing.source.part().unwrap().unwrap();
+        assert_eq!(part.bytes, 6);
+        let path = producing.directory.path().join("file");
+        assert!(part.is_of(&File::open(&path).unwrap()).unwrap());
+        producing.commit(6);
+        assert_eq!(producing.source.part(), Ok(None), "it is the same");
+        producing.rewrite(b"x");
+        assert!(matches!(producing.source.part(), Err(Failure::Rewritten(_))));
+        assert!(!part.is_of(&File::open(&path).unwrap()).unwrap());
+        let mut producing = Producing::new(b"abcdef", "committed");
+        assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
+        assert_eq!(producing.source.part(), Ok(None), "it was final when it was taken");
+    }
+
+    #[test]
     fn one_byte_in_the_middle_of_a_large_file_is_found_and_none_after_the_commit_is_read_twice() {
         let size = 9 << 20;
         for (patched, found) in [(true, true), (false, false)] {
