@@ -57,8 +57,11 @@ HOST_FAULTS = (Fault("hosts", "full"), Fault("hosts", "network"))
 FAULTS = (*LOCAL_FAULTS, *HOST_FAULTS)
 #: For how many seconds the network is down: shorter and longer than a reader tries to come back.
 OUTAGES = (10.0, 75.0)
+#: A random workload is named so.
+RANDOM = "random-"
 #: Longer than the jobs of a workload take, so that some faults come too late.
 SPAN = 2.2
+RANDOM_SPAN = 0.9
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,12 @@ def choose(seed: int, number: int, workloads: Sequence[str], faults: Sequence[Fa
     random = Random(f"{seed}:{number}")
     fault = faults[number % len(faults)]
     # One in four at the very start, where things are set up.
-    delay = random.uniform(0, SPAN) if random.random() < 0.75 else random.expovariate(1 / 0.05)
+    workload = workloads[(number // len(faults) + number % len(faults)) % len(workloads)]
+    span = RANDOM_SPAN if workload.startswith(RANDOM) else SPAN
+    delay = random.uniform(0, span) if random.random() < 0.75 else random.expovariate(1 / 0.05)
     return Case(
         number,
-        workload=workloads[(number // len(faults) + number % len(faults)) % len(workloads)],
+        workload=workload,
         fault=fault,
         delay=delay,
         early=fault.victim == "driver" and random.random() < 0.3,

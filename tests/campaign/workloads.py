@@ -14,6 +14,8 @@ from tests.cwl import Document, found, streamable, streaming, tool, workflow
 from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
 
+from .cases import RANDOM
+
 # By these, processes of a tool are told from others, also where StreamFlow runs it by itself.
 _PRODUCER = "export CAMPAIGN_PRODUCER=1\n"
 _CONSUMER = "export CAMPAIGN_CONSUMER=1\n"
@@ -147,13 +149,12 @@ WORKLOADS = {
     "mixture": mixture,
     "gate": gate,
 }
-_RANDOM = "random-"
 _RANDOM_STEPS = 6
 
 
 def random_name(seed: int, number: int) -> str:
     """The name of a random workflow."""
-    return f"{_RANDOM}{seed}-{number}"
+    return f"{RANDOM}{seed}-{number}"
 
 
 def make(name: str, files: Path) -> tuple[Document, Mapping[str, Any]]:
@@ -161,9 +162,9 @@ def make(name: str, files: Path) -> tuple[Document, Mapping[str, Any]]:
 
     :param files: a directory for what it is given
     """
-    if not name.startswith(_RANDOM):
+    if not name.startswith(RANDOM):
         return WORKLOADS[name](), {}
-    seed, number = map(int, name.removeprefix(_RANDOM).split("-"))
+    seed, number = map(int, name.removeprefix(RANDOM).split("-"))
     blueprint = generate(seed, number, _RANDOM_STEPS)
     files.mkdir()
     return _with_roles(document(blueprint)), job(blueprint, files)
