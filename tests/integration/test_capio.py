@@ -412,6 +412,15 @@ def test_a_program_that_does_not_load_libraries_under_the_real_capio(bench: Benc
 
 
 @pytest.mark.usefixtures("real")
+def test_a_reader_that_does_not_load_libraries_starts_again_without_the_real_capio(bench: Bench) -> None:
+    """It finds no file."""
+    script = "os.execve('/bin/cat', ['cat', os.environ['file']], {})"
+    _, ours = bench.run_both(pipeline(producer(lines(script=BIG)), reader("b", script)), config=CAPIO)
+    assert "CAPIO is not used any more for the jobs of /b, they run without it: " in ours.log
+    assert left_in_shared_memory() == []
+
+
+@pytest.mark.usefixtures("real")
 @pytest.mark.parametrize("rule", ["on_close", "on_close:2", "on_termination"])
 def test_rules_under_the_real_capio(bench: Bench, rule: str) -> None:
     """The file is closed before its job ends; its readers have its end when the job has succeeded."""
