@@ -30,7 +30,7 @@ pub enum Whence {
 /// its children have faulted: a child that was waited for has.
 ///
 /// It is a thread: when it opens again, its own opening before is done, and shows in what is open. That of another
-/// thread may be on its way still. It has no children: they may have what was opened before.
+/// thread may be on its way still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opener {
     pub thread: u32,
@@ -44,7 +44,7 @@ pub enum Act {
     Open {
         reads: bool,
         writes: bool,
-        /// None: who opens it has it open already, or has children, or cannot be looked at.
+        /// None: who opens it, or another one, has it open already, or who opens it cannot be looked at.
         by: Option<Opener>,
     },
     Execute,
@@ -184,6 +184,11 @@ impl Observation {
             }
         };
         record.reasons.extend(reason);
+    }
+
+    /// Whether somebody has opened a file before, and read nothing since.
+    pub fn has_only_looked(&self, file: Identity, opener: Opener) -> bool {
+        self.records.get(&file).is_some_and(|record| record.opener == Some(opener))
     }
 
     /// Something was done that cannot be seen, to whatever file.

@@ -237,12 +237,9 @@ fn children(file: &File) -> Vec<i32> {
     numbers.filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok()).collect()
 }
 
-/// How often those children of a process have faulted that it has waited for: never only if there were none. None: there are
-/// some still, or may be.
-pub fn faults_of_children(pid: i32) -> Option<u64> {
-    let known = Path::new("/proc/thread-self/children").exists();
-    let process = read(pid).filter(|_| known)?;
-    children_of_threads(pid).is_empty().then_some(process.vitals.reaped_faults)
+/// Whether a process has children, or the kernel does not tell.
+pub fn may_have_children(pid: i32) -> bool {
+    !Path::new("/proc/thread-self/children").exists() || !children_of_threads(pid).is_empty()
 }
 
 fn children_of_threads(pid: i32) -> Vec<i32> {

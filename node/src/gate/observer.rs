@@ -82,6 +82,14 @@ impl Observer {
         let sight = look(call);
         // Whoever waits for the end of the command, and then for this lock, finds what is noted here.
         let mut observation = lock(&self.observation);
+        let sight = match sight {
+            Ok(Some((file, Act::Open { reads, writes, by: Some(by) })))
+                if observation.has_only_looked(file, by) && may_have_heirs(by.thread) =>
+            {
+                Ok(Some((file, Act::Open { reads, writes, by: None })))
+            }
+            sight => sight,
+        };
         if !seccomp::answer(listener, call.id, answer) {
             return;
         }
@@ -218,21 +226,29 @@ fn open(call: &Call, flags: u64) -> Sight {
     }))
 }
 
-/// Who opens a file; None where its process has it open, or has children that may have it, or cannot be looked at.
+/// Who opens a file; None where its process has it open, or cannot be looked at.
 fn opener(thread: u32, file: Identity) -> Option<Opener> {
-    let value = |file: &str, name: &str| -> Option<String> {
-        let text = fs::read_to_string(format!("/proc/{thread}/{file}")).ok()?;
-        text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
-    };
     let mut open = fs::read_dir(format!("/proc/{thread}/fd")).ok()?.flatten();
     if open.any(|descriptor| identity(&descriptor.path()) == Some(file)) {
         return None;
     }
-    let read = value("io", "rchar:")?.parse().ok()?;
-    let faults = tree::faults_of_children(thread.try_into().ok()?)?;
+    let read = value(thread, "io", "rchar:")?.parse().ok()?;
+    let faults = tree::read(thread.try_into().ok()?)?.vitals.reaped_faults;
+    Some(Opener { thread, read, faults })
+}
+
+/// Whether there may be children that have what a thread has opened before, but for those that it has waited for.
+fn may_have_heirs(thread: u32) -> bool {
     // Nobody waits for the children of those who ignore their ends.
-    let ignored = u64::from_str_radix(&value("status", "SigIgn:")?, 16).ok()?;
-    (ignored & (1 << (libc::SIGCHLD - 1)) == 0).then_some(Opener { thread, read, faults })
+    let ignored = value(thread, "status", "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    let waits = ignored.is_some_and(|ignored| ignored & (1 << (libc::SIGCHLD - 1)) == 0);
+    !waits || thread.try_into().is_ok_and(tree::may_have_children)
+}
+
+/// A value in a file of a process.
+fn value(thread: u32, file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{thread}/{file}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
 }
 
 /// `openat2` has its flags in a `struct open_how`, with ways of resolving a path that are not those of other calls.
@@ -384,23 +400,21 @@ mod tests {
         fs::write(&path, "").unwrap();
         let file = identity(&path).unwrap();
         let who = move || opener(u32::try_from(nix::unistd::gettid().as_raw()).unwrap(), file).map(|by| by.thread);
-        // Other tests have children in this process, for a while.
-        let patiently = move || {
-            (0..1000).find_map(|_| {
-                std::thread::sleep(std::time::Duration::from_millis(10));
-                who()
-            })
-        };
-        let other = std::thread::spawn(patiently).join().unwrap();
-        let own = patiently();
-        assert!(other.is_some() && own.is_some() && other != own);
-        let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
-        assert_eq!(who(), None);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let other = std::thread::spawn(who).join().unwrap();
+        assert!(other.is_some() && who().is_some() && other != who());
         let open = fs::File::open(&path).unwrap();
         assert_eq!((std::thread::spawn(who).join().unwrap(), who()), (None, None));
         drop(open);
+    }
+
+    #[test]
+    fn heirs() {
+        let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
+        assert!(may_have_heirs(std::process::id()));
+        assert!(!may_have_heirs(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(may_have_heirs(child.id()));
     }
 
     #[test]
