@@ -6,14 +6,29 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-# Of one processor: threads of a language's runtime wake up now and then, also when its program waits for ever.
+# Threads of a language's runtime wake up now and then, and may write a line, also when its program waits for ever: of
+# one processor, and per second. What waits for a slow disk reads and writes more.
 _IDLE_SHARE = 0.01
+_IDLE_BYTES = 32 * 1024
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
+class Activity(NamedTuple):
+    """What processes have done since they began.
+
+    :ivar ticks: their processor time, in ticks of the kernel
+    :ivar transferred: bytes that they have read and written
+    """
+
+    processes: frozenset[int]
+    ticks: int
+    transferred: int
+
+
 async def wait_until_idle(pid: Callable[[], int | None], seconds: float, interval: float) -> None:
-    """Return when the processes below one have used no processor time for a while; where there are none, never.
+    """Return when the processes below one have done nothing for a while; where there are none, never.
 
     Sees it no later than two intervals after that while.
 
@@ -21,23 +36,27 @@ async def wait_until_idle(pid: Callable[[], int | None], seconds: float, interva
     :param seconds: how long
     :param interval: seconds from one look to the next
     """
-    most = max(1, round(_IDLE_SHARE * _TICKS * interval))
-    last: tuple[int, frozenset[int]] | None = None
+    last: Activity | None = None
     idle = 0.0
     while idle < seconds:
         await asyncio.sleep(interval)
         root = pid()
-        now = None if root is None else await asyncio.to_thread(processor_time, root)
-        idle = idle + interval if _is_idle(last, now, most) else 0.0
+        now = None if root is None else await asyncio.to_thread(activity_below, root)
+        idle = idle + interval if last is not None and now is not None and is_idle(last, now, interval) else 0.0
         last = now
 
 
-def _is_idle(before: tuple[int, frozenset[int]] | None, now: tuple[int, frozenset[int]] | None, most: int) -> bool:
-    return before is not None and now is not None and now[1] == before[1] != frozenset() and now[0] - before[0] <= most
+def is_idle(before: Activity, now: Activity, seconds: float) -> bool:
+    """Whether processes have done nothing in some seconds. Pure."""
+    return (
+        now.processes == before.processes != frozenset()
+        and now.ticks - before.ticks <= max(1, round(_IDLE_SHARE * _TICKS * seconds))
+        and now.transferred - before.transferred <= _IDLE_BYTES * seconds
+    )
 
 
-def processor_time(root: int) -> tuple[int, frozenset[int]]:
-    """The processor time of the processes below one, in ticks of the kernel, and which they are."""
+def activity_below(root: int) -> Activity:
+    """What the processes below one have done."""
     parents: dict[int, int] = {}
     times: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -52,4 +71,12 @@ def processor_time(root: int) -> tuple[int, frozenset[int]]:
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     found.discard(root)
-    return sum(times[pid] for pid in found), frozenset(found)
+    return Activity(frozenset(found), sum(times[pid] for pid in found), sum(map(_transferred, found)))
+
+
+def _transferred(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return 0  # It has ended, or is another user's.
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar:", "wchar:")))

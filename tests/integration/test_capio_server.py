@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.coordination.capio_mapping import CapioMapping, capio_configuration
-from streamflow_io.runtime import EmbeddedRuntime, activity, capio
+from streamflow_io.runtime import EmbeddedRuntime, capio
 from streamflow_io.runtime.activity import wait_until_idle
 from streamflow_io.runtime.capio import CapioRuntime, CapioServer, remove_leftovers
 from streamflow_io.runtime.capio_check import check_capio
@@ -209,20 +208,20 @@ async def test_idle_processes_are_told_from_busy_ones() -> None:
         await asyncio.wait_for(wait_until_idle(lambda: None, 0.1, 0.05), 0.5)
 
 
-@pytest.mark.parametrize(("ticks", "idle"), [(2, True), (4, False)])
-async def test_a_program_that_only_wakes_up_now_and_then_is_idle(
-    monkeypatch: pytest.MonkeyPatch, ticks: int, idle: bool
-) -> None:
-    """A thread of a language's runtime does, also when the program hangs: 2 of 200 ticks between two looks are idle."""
-    looks = itertools.count(0, ticks)
-    monkeypatch.setattr(activity, "processor_time", lambda root: (next(looks), frozenset([1])))
-    monkeypatch.setattr(activity, "_TICKS", 20_000)
-    waiting = wait_until_idle(os.getpid, 0.05, 0.01)
-    if idle:
-        await asyncio.wait_for(waiting, 30)
-    else:
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(waiting, 0.5)
+async def test_a_program_that_uses_no_processor_and_reads_is_not_idle(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "file")
+    process = await asyncio.create_subprocess_exec("cat", "file", cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        with (tmp_path / "file").open("wb", buffering=0) as file:
+            waiting = asyncio.create_task(wait_until_idle(os.getpid, 1.0, 0.2))
+            for _ in range(20):
+                file.write(b"x" * 65_536)
+                await asyncio.sleep(0.1)
+            assert not waiting.done()
+            await asyncio.wait_for(waiting, 30)
+    finally:
+        process.kill()
+        await process.wait()
 
 
 async def test_a_client_that_is_not_answered_ends_itself(tmp_path: Path) -> None:
