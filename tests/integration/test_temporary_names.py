@@ -44,6 +44,14 @@ def test_who_reads_a_temporary_file_reads_again(bench: Bench, script: str) -> No
         assert [len(run.times(name)) for run in (plain, ours)] == [1, 2]
 
 
+def test_a_file_that_is_committed_only_under_its_final_name(bench: Bench) -> None:
+    """It is renamed while it is open: its commit is of no use to who has begun to read it under the other name."""
+    script = "exec 3> out.tmp; echo first >&3; sleep 0.4; mv out.tmp out.txt; echo last >&3; exec 3>&-; sleep 0.4; :"
+    rule = {"committed": "on_close", "mode": "no_update"}
+    _, ours = bench.run_both(edge(producer(script, rule), reader()))
+    assert AGAIN in ours.log
+
+
 def test_who_waits_at_the_gate_for_a_temporary_file_gets_the_final_one(bench: Bench) -> None:
     _, ours = bench.run_both(edge(producer(RENAMED, GATE), reader(kind="File")))
     assert AGAIN in ours.log
