@@ -84,14 +84,13 @@ def test_what_others_have_already_fails_the_run(bench: Bench) -> None:
 
 def test_several_readers_of_a_scatter(bench: Bench) -> None:
     """Those of one file start again, those of another do not."""
-    script = f"if [ $n = 1 ]; then {HEADER}; else echo header > out.txt; sleep 0.5; fi"
-    made = tool(script, {"n": "int"}, {"out": streamable(outputBinding={"glob": "out.txt"})})
-    read = tool("note $name; head -n 1 $file", {"file": streamable()}, {"out": "stdout"}, stdout="head.txt")
-    steps = {
-        "a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"},
-        "b": {"run": read, "in": {"file": "a/out"}, "scatter": "file"},
-        "d": {"run": read, "in": {"file": "a/out"}, "scatter": "file"},
-    }
+    script = f"if [ $n = 1 ]; then {HEADER}; else echo header > out.txt; sleep 0.5; fi".replace("out.txt", "$n.txt")
+    made = tool(script, {"n": "int"}, {"out": streamable(outputBinding={"glob": "$(inputs.n).txt"})})
+    steps: dict[str, Document] = {"a": {"run": made, "in": {"n": "numbers"}, "scatter": "n"}}
+    for name in "bd":
+        stdout = f"$(inputs.file.nameroot).{name}"
+        read = tool("head -n 1 $file", {"file": streamable()}, {"out": "stdout"}, stdout=stdout)
+        steps[name] = {"run": read, "in": {"file": "a/out"}, "scatter": "file"}
     document = workflow({"numbers": "int[]"}, steps, {name: f"{name}/out" for name in "abd"})
     _, ours = bench.run_both(document, {"numbers": [1, 2]})
     for job in ("/b/0.0", "/d/0.0"):

@@ -66,7 +66,7 @@ def test_several_consumers_in_a_scatter_and_one_behind_them(bench: Bench) -> Non
         "cat $file", {"file": streamable()}, {"out": streamable("stdout")}, stdout="$(inputs.file.basename).copy"
     )
     last = tool(
-        "cat $file; basename $file", {"file": streamable()}, {"out": "stdout"}, stdout="$(inputs.file.nameroot)"
+        "cat $file; basename $file", {"file": streamable()}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).last"
     )
     many = tool("", {"files": streamable("File[]", inputBinding={})}, {"out": "stdout"}, stdout="all.txt")
     many["baseCommand"] = "cat"
