@@ -29,6 +29,8 @@ const FEWEST: usize = 64;
 const FILES_EACH: u64 = 6;
 /// How often abandoned streams are looked for.
 const TIDY: Duration = Duration::from_secs(30);
+/// The pause after somebody was turned away, who may come again at once: so a hundred come 10,000 times a second at most.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The kernel keeps to itself for so many seconds who says nothing.
 const DEFERRED: i32 = 1;
 /// The stack of a thread: blocks of 16 KiB are the largest that lies there.
@@ -105,18 +107,23 @@ impl Listener {
         let mut guard = Guard::new(&self.key);
         loop {
             self.streams.forget_abandoned();
-            for (socket, hello) in strangers.greeting(TIDY) {
-                self.judge(&mut guard, socket, &hello);
+            let (heard, more) = strangers.hear(TIDY);
+            let mut turned_away = false;
+            for one in heard {
+                turned_away |= one.and_then(|(socket, hello)| self.judge(&mut guard, socket, &hello)).is_err();
+            }
+            if turned_away && !more {
+                thread::sleep(PAUSE);
             }
         }
     }
 
-    fn judge(self: &Arc<Self>, guard: &mut Guard, socket: TcpStream, hello: &Hello) {
-        match guard.know(hello) {
-            Ok(reader) => self.admit(socket, reader),
-            Err(Trouble::Refused(_)) => greeting::refuse(&socket),
-            Err(Trouble::Broken(_)) => {}
+    fn judge(self: &Arc<Self>, guard: &mut Guard, socket: TcpStream, hello: &Hello) -> Result<(), Trouble> {
+        let judged = guard.know(hello);
+        if matches!(judged, Err(Trouble::Refused(_))) {
+            greeting::refuse(&socket);
         }
+        judged.map(|reader| self.admit(socket, reader))
     }
 
     fn admit(self: &Arc<Self>, socket: TcpStream, reader: Known) {

@@ -13,6 +13,7 @@ use nix::poll::PollTimeout;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use super::hello::{Hello, Words};
+use super::Trouble;
 
 /// The most, and the most of one address.
 const MOST: usize = 1024;
@@ -25,6 +26,9 @@ const AT_ONCE: usize = 64;
 const BREATH: Duration = Duration::from_millis(100);
 /// What epoll calls the socket that listens.
 const DOOR: u64 = 0;
+
+/// One who says the first words of a reader, or why somebody was turned away.
+type Heard = Result<(TcpStream, Hello), Trouble>;
 
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -64,54 +68,55 @@ impl Strangers {
         Ok(Self { door, epoll, limits, present: BTreeMap::new(), last: DOOR })
     }
 
-    /// Waits, not forever, for those who say the first words of a reader, and returns them.
-    pub fn greeting(&mut self, at_most: Duration) -> Vec<(TcpStream, Hello)> {
+    /// Waits, not forever, for those who connect; returns of whom something can be said, and whether more are waiting.
+    pub fn hear(&mut self, at_most: Duration) -> (Vec<Heard>, bool) {
         let mut events = [EpollEvent::empty(); AT_ONCE];
         let limit = if self.present.is_empty() { at_most } else { at_most.min(LIMIT) };
         let count = self.epoll.wait(&mut events, PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO));
+        let count = count.unwrap_or(0);
         self.forget_slow();
-        let mut greeting = Vec::new();
-        for event in &events[..count.unwrap_or(0)] {
+        let (mut heard, mut more) = (Vec::new(), count == AT_ONCE);
+        for event in &events[..count] {
             match event.data() {
-                DOOR => self.accept(&mut greeting),
-                number => greeting.extend(self.hear(number)),
+                DOOR => more |= self.accept(&mut heard),
+                number => heard.extend(self.hear_again(number)),
             }
         }
-        greeting
+        (heard, more)
     }
 
-    fn accept(&mut self, greeting: &mut Vec<(TcpStream, Hello)>) {
+    /// Returns whether more are waiting.
+    fn accept(&mut self, heard: &mut Vec<Heard>) -> bool {
         for _ in 0..AT_ONCE {
             match self.door.accept() {
-                Ok((socket, address)) => greeting.extend(self.arrive(socket, address.ip())),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Ok((socket, address)) => heard.extend(self.arrive(socket, address.ip())),
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(_) => return thread::sleep(BREATH),
+                Err(error) => {
+                    if error.kind() != ErrorKind::WouldBlock {
+                        thread::sleep(BREATH);
+                    }
+                    return false;
+                }
             }
         }
+        true
     }
 
-    /// Mostly there is something to hear already.
-    fn arrive(&mut self, socket: TcpStream, address: IpAddr) -> Option<(TcpStream, Hello)> {
+    /// Mostly there is something to hear already; None: he has a place.
+    fn arrive(&mut self, socket: TcpStream, address: IpAddr) -> Option<Heard> {
         let mut words = Words::new();
-        match words.hear(&socket) {
-            Ok(Some(hello)) => Some((socket, hello)),
-            Ok(None) => {
-                self.add(Stranger { socket, origin: origin(address), since: Instant::now(), words });
-                None
-            }
-            Err(_) => None,
-        }
+        let Some(heard) = words.hear(&socket).transpose() else {
+            self.add(Stranger { socket, origin: origin(address), since: Instant::now(), words });
+            return None;
+        };
+        Some(heard.map(|hello| (socket, hello)))
     }
 
-    fn hear(&mut self, number: u64) -> Option<(TcpStream, Hello)> {
+    fn hear_again(&mut self, number: u64) -> Option<Heard> {
         let stranger = self.present.get_mut(&number)?;
-        let heard = stranger.words.hear(&stranger.socket);
-        if matches!(heard, Ok(None)) {
-            return None;
-        }
+        let heard = stranger.words.hear(&stranger.socket).transpose()?;
         let stranger = self.present.remove(&number)?;
-        Some((stranger.socket, heard.ok()??))
+        Some(heard.map(|hello| (stranger.socket, hello)))
     }
 
     fn add(&mut self, stranger: Stranger) {
@@ -171,7 +176,7 @@ mod tests {
     }
 
     fn greeting(strangers: &mut Strangers) -> usize {
-        strangers.greeting(Duration::from_secs(10)).len()
+        strangers.hear(Duration::from_secs(10)).0.into_iter().flatten().count()
     }
 
     fn hello() -> Vec<u8> {
@@ -231,7 +236,7 @@ mod tests {
             assert_eq!(greeting(&mut strangers), 0);
         }
         strangers.present.first_entry().unwrap().get_mut().since -= LIMIT;
-        strangers.greeting(Duration::ZERO);
+        strangers.hear(Duration::ZERO);
         assert_eq!(strangers.present.keys().copied().collect::<Vec<u64>>(), [2]);
     }
 
