@@ -29,7 +29,7 @@ from .disk import can_loop, can_mount
 from .hosts import hosts
 from .standstill import can_freeze
 from .trial import Trial, run_case, run_plain
-from .workloads import WORKLOADS, random_name
+from .workloads import WORKLOADS, random_names
 
 OUTCOMES = ("identical", "failed", "ended", "untouched", "hung")
 
@@ -96,8 +96,7 @@ def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, option
 def run_workloads(directory: Path, options: argparse.Namespace) -> dict[str, Run]:
     """What plain StreamFlow makes of each workload. Of the random ones, those are left out that it cannot run."""
     plain = {name: run_plain(directory / f"plain-{name}", name) for name in options.workloads}
-    for number in range(options.random):
-        name = random_name(options.seed, number)
+    for name in random_names(options.seed, options.random):
         with contextlib.suppress(RuntimeError):
             plain[name] = run_plain(directory / f"plain-{name}", name)
     return plain

@@ -6,6 +6,7 @@ What plain StreamFlow notes is the truth: a note of ours that it does not have i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,16 @@ _RANDOM_STEPS = 6
 def random_name(seed: int, number: int) -> str:
     """The name of a random workflow."""
     return f"{RANDOM}{seed}-{number}"
+
+
+def random_names(seed: int, count: int) -> list[str]:
+    """Random workflows in which nothing fails without its job: what goes on in the background does."""
+
+    def is_honest(number: int) -> bool:
+        steps = generate(seed, number, _RANDOM_STEPS).steps
+        return all(output.writer != "background" for step in steps for output in step.outputs)
+
+    return [random_name(seed, number) for number in itertools.islice(filter(is_honest, itertools.count()), count)]
 
 
 def make(name: str, files: Path) -> tuple[Document, Mapping[str, Any]]:

@@ -13,21 +13,9 @@ from .programs import JSON, PARTS, READERS, WRITERS
 T = TypeVar("T")
 _FILE: Final = Type("File")
 _FILES: Final = Type("File", 1)
-_NAMES: Final = (
-    "plain",
-    "two words",
-    "ünï",
-    "a+b",
-    "#hash",
-    "-dash",
-    "a.b.c",
-    "x" * 60,
-    "100%",
-    "[x]",
-    "a$b",
-    "*",
-    "b\\",
-)
+#: StreamFlow 0.2.0rc3 does not quote those files of a list that are arguments, so that only some names can be there.
+_NAMES_IN_LISTS: Final = ("plain", "ünï", "a+b", "-dash", "a.b.c", "x" * 60, "100%")
+_NAMES: Final = (*_NAMES_IN_LISTS, *_NAMES_IN_LISTS, "two words", "#hash", "[x]", "a$b", "*", "b\\")
 #: The most characters of a name that names are made from.
 _LONGEST: Final = 100
 _MERGES: Final[tuple[Merge, ...]] = ("merge_nested", "merge_flattened")
@@ -87,7 +75,8 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
 def _give(draft: _Draft) -> None:
     name = draft.choose(_NAMES)
     lines = draft.choose((0, 3, 40, 40, 40, 2_000, 20_000))
-    files = [{"name": f"{other} {index}.txt", "lines": 3 + index} for index, other in enumerate((name, "in", "b"))]
+    first = name if name in _NAMES_IN_LISTS else "first"
+    files = [{"name": f"{other}-{index}.txt", "lines": 3 + index} for index, other in enumerate((first, "in", "b"))]
     draft.given = {
         "file": Given(_FILE, {"name": f"{name}.dat", "lines": lines}),
         "files": Given(_FILES, files[: draft.choose((0, 1, 3, 3))]),

@@ -47,7 +47,7 @@ class Reader:
 
 
 _WALK = "find . | LC_ALL=C sort; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r cat"
-_LINES = 'for k in 1 2 3; do IFS= read -r l && echo "$l" || break; sleep 0.03; done; cat'
+_LINES = 'for k in 1 2 3; do IFS= read -r l || break; echo "$l"; sleep 0.03; done; cat'
 READERS: Final[Mapping[str, Reader]] = {
     "cat": Reader('cat "$@"', once=True),
     "stdin": Reader("cat", once=True, stdin=True),
@@ -57,10 +57,10 @@ READERS: Final[Mapping[str, Reader]] = {
     "sort": Reader('LC_ALL=C sort "$1"', once=True),
     "name": Reader('echo "$NEEDED"; cat "$1"', once=True, needs="$(inputs.i.basename) $(inputs.i.nameext)"),
     "twice": Reader('wc -l < "$1"; cat "$1"'),
-    "asks": Reader('[ -s "$1" ] && cat "$1" || echo nothing'),
+    "asks": Reader('if [ -s "$1" ]; then cat "$1"; else echo nothing; fi'),
     "size": Reader('echo "$NEEDED"; cat "$1"', needs="$(inputs.i.size)"),
     "contents": Reader('echo "$NEEDED"', needs="$(inputs.i.contents.length)", binding={"loadContents": True}),
-    "perhaps": Reader('[ $# -eq 0 ] && echo null || cat "$@"', optional=True),
+    "perhaps": Reader('if [ $# -eq 0 ]; then echo null; else cat "$@"; fi', optional=True),
     "tree": Reader(f'cd "$1"; {_WALK}', accepts=(("Directory", 0),)),
     "leaves": Reader('for k in "$1"/*; do echo "${k##*/}"; [ -d "$k" ] || cat "$k"; done', accepts=(("Directory", 0),)),
     "all": Reader(

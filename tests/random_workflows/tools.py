@@ -1,7 +1,7 @@
 """The tools of random workflows, as CWL.
 
-A tool is a shell script. `take` writes to its standard output what the tool reads; the writer of the first output
-reads this as it comes; the writers of the others read what was kept of it.
+A tool is a shell script, which fails where anything in it fails. `take` writes to its standard output what the tool
+reads; the writer of the first output reads this as it comes; the writers of the others read what was kept of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
         declared = ["null", declared]
     return {
         "class": "CommandLineTool",
-        "baseCommand": ["sh", "-c", script(step), "sh"],
+        "baseCommand": ["bash", "-o", "pipefail", "-ec", script(step), "bash"],
         "requirements": [
             {"class": "InlineJavascriptRequirement"},
             {"class": "EnvVarRequirement", "envDef": environment},
