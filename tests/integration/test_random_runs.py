@@ -9,7 +9,7 @@ import pytest
 from tests.random_workflows.generate import generate
 from tests.random_workflows.trial import run_trial
 
-SEED = 20261122
+SEED = 60
 STEPS = 5
 
 
