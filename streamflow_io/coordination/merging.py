@@ -119,15 +119,18 @@ def _groups(output: Output, claims: Sequence[Claim]) -> tuple[list[_Group], _Gro
         whole, around = _counted(whole, around)
     if whole and output.kind is OutputKind.DIRECTORY:
         whole, entries = _with_all_entries(whole, entries)
-    if whole:  # Entries with the same rule are part of it, unless they alone are kept.
-        entries = {
-            rule: group
-            for rule, group in entries.items()
-            if rule != whole[0].rule or (any(c.permanent for c in group) and not any(c.permanent for c in whole))
-        }
+    same = entries.get(whole[0].rule, []) if whole else []
+    if same and (_is_permanent(whole) or not _is_permanent(same)):
+        # They are part of it, unless they alone are kept.
+        whole = [*whole, *same]
+        entries = {rule: group for rule, group in entries.items() if group is not same}
     kept = [claim for claim in claims if claim.part == "kept"]
     groups = [group for group in (whole, *entries.values()) if group]
     return groups or ([kept] if kept else []), around
+
+
+def _is_permanent(group: _Group) -> bool:
+    return any(claim.permanent for claim in group)
 
 
 def _too_many(groups: Sequence[_Group]) -> bool:

@@ -244,6 +244,7 @@ def test_rules_are_valid_together_whatever_the_file_says(given: list[Coordinated
 
 
 @settings(deadline=None)
+@example([file("out/*.tsv"), file("out/a.tsv")])
 @given(st.lists(files, max_size=6, unique_by=lambda each: each.path))
 def test_nothing_is_dropped_silently(given: list[CoordinatedFile]) -> None:
     """What has a rule of its own, and is written by a step, becomes a rule or is told of."""
