@@ -114,6 +114,10 @@ WRITERS: Final[Mapping[str, Writer]] = {
     ),
     "empty": Writer('cat > /dev/null; : > "$N.none"', "{n}.none", _ONCE, once=True),
     "moved": Writer('cat > .tmp; sleep 0.03; mv .tmp "$N.moved"', "{n}.moved"),
+    "renamed": Writer(
+        f'{{ {_SLOWLY}; }} > "$N.fint"; sleep 0.03; mv "$N.fint" "$N.fin"', "{n}.fin*",
+        (_DEFAULT, _STREAM, _GATE), once=True,
+    ),
     "patched": Writer(_PATCH, "{n}.bin"),
     "background": Writer('cat > .b; { sleep 0.15; cat .b > "$N.late"; } &', "{n}.late", (_DEFAULT, _STREAM, _GATE)),
     "perhaps": Writer('cat > "$N.opt"', "{n}.opt", (_DEFAULT, _CLOSE, _GATE), _MAYBE),

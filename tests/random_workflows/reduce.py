@@ -32,6 +32,9 @@ def candidates(blueprint: Blueprint) -> Iterator[Blueprint]:
             yield without_unused(
                 replace(blueprint, results=tuple(other for other in blueprint.results if other != link))
             )
+        for source in link.sources if len(link.sources) > 1 else ():
+            fewer = tuple(Link((source,)) if other == link else other for other in blueprint.results)
+            yield without_unused(replace(blueprint, results=fewer))
     if blueprint.retries or blueprint.config:
         yield replace(blueprint, retries=False, config=())
     for index, step in enumerate(blueprint.steps):
