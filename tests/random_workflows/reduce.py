@@ -53,7 +53,7 @@ def without_unused(blueprint: Blueprint) -> Blueprint:
 
 
 def _without_step(blueprint: Blueprint, index: int) -> Blueprint:
-    """What a step made is given to the workflow instead."""
+    """What a step made is given to the workflow instead; if nothing else is a result, what it read becomes one."""
     step = blueprint.steps[index]
     made = {step.source_of(output.port): output for output in step.outputs}
     names = {source: source.replace("/", "_") for source in made}
@@ -71,6 +71,9 @@ def _without_step(blueprint: Blueprint, index: int) -> Blueprint:
         if other is not step
     )
     results = tuple(link for link in blueprint.results if not set(link.sources) & made.keys())
+    if not results:
+        read = {source for _, link in step.links for source in link.sources if source in blueprint.types}
+        results = tuple(Link((source,)) for source in sorted(read))
     used = {source for other in steps for _, link in other.links for source in link.sources}
     kept = {name: value for name, value in given.items() if name in used}
     return replace(blueprint, given={**blueprint.given, **kept}, steps=steps, results=results)
