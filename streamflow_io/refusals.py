@@ -24,6 +24,8 @@ def is_ours(error: BaseException) -> bool:
 def said(error: BaseException) -> str:
     """What an error says, for people."""
     text = str(error).strip()
+    if not text and error.__cause__ is not None:
+        return said(error.__cause__)
     if isinstance(error, RecursionError):
         text = "it is nested too deep, or it runs itself"
     elif not isinstance(error, _FOR_PEOPLE) or not text:
