@@ -50,7 +50,7 @@ def run_trial(directory: Path, blueprint: Blueprint, seconds: float = SECONDS) -
     plain = _run(Bench(directory / "plain"), blueprint, seconds, io=False)
     bench = Bench(directory / "ours")
     ours = None if plain is None else _run(bench, blueprint, seconds, io=True)
-    left = _leftovers(bench) if ours is not None else []
+    left = leftovers(bench) if ours is not None else []
     trial = judge(plain, ours, left, lambda: _run(Bench(directory / "again"), blueprint, seconds, io=False))
     log = directory / "ours" / "run1" / "stderr"
     return replace(trial, log=log.read_text()) if log.exists() else trial
@@ -95,7 +95,7 @@ def _run(bench: Bench, blueprint: Blueprint, seconds: float, *, io: bool) -> Run
         return None
 
 
-def _leftovers(bench: Bench) -> list[str]:
+def leftovers(bench: Bench) -> list[str]:
     """What is still there a moment after the end."""
     for _ in range(20):
         if not (left := bench.leftovers()):

@@ -1,0 +1,1 @@
+"""Workflows that others wrote: those of the CWL conformance suite, with a hint on everything."""
