@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, MutableSequence, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -87,7 +88,8 @@ def _evaluated(
         return _ANYWHERE
     library = {"full_js": processor.full_js, "expression_lib": processor.expression_lib}
     try:
-        inputs = _inputs(tokens, step, utils.resolve_dependencies(glob, **library), glob, tag)
+        names = _inputs_used(glob, processor.full_js, tuple(processor.expression_lib or ()))
+        inputs = _inputs(tokens, step, names, glob, tag)
         context = utils.build_context(inputs=inputs, output_directory=_OUTPUT_DIRECTORY)
         value = utils.eval_expression(glob, context, **library)
     except (UnknownValue, WorkflowException, JavascriptException, SubstitutionError):
@@ -97,7 +99,13 @@ def _evaluated(
     return values if all(isinstance(v, str) for v in values) else _ANYWHERE
 
 
-def _inputs(tokens: KnownTokens, step: CWLExecuteStep, names: set[str], glob: str, tag: str) -> dict[str, Token]:
+# Parsing takes longer than all else of a plan; the jobs of a step have the same text, and often several outputs, too.
+@lru_cache(maxsize=1024)
+def _inputs_used(glob: str, full_js: bool, library: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(utils.resolve_dependencies(glob, full_js=full_js, expression_lib=list(library)))
+
+
+def _inputs(tokens: KnownTokens, step: CWLExecuteStep, names: frozenset[str], glob: str, tag: str) -> dict[str, Token]:
     """The inputs that an expression uses.
 
     :param names: theirs; none: perhaps all of them

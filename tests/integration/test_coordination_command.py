@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from streamflow.cwl import utils
 
 from streamflow_io.cli import main
 from streamflow_io.coordination import Configuration, CoordinatedFile
@@ -142,6 +143,24 @@ def test_globs_are_evaluated_where_the_inputs_are_known(bench: Bench, glob: str,
     job = {"name": "x", "file": {"class": "File", "path": str(bench.directory / "reads.fq")}}
     configuration = planned(bench, two_steps(first, READ, name="string", file="File"), job)
     assert configuration.files[0].path == f"a/{expected}"
+
+
+def test_an_expression_is_parsed_once_for_all_instances(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """StreamFlow's parser takes 25 ms for a line of JavaScript, 0.2 s with a library."""
+    parsed: list[str] = []
+    resolve = utils.resolve_dependencies
+
+    def counted(expression: str, **library: Any) -> set[str]:
+        parsed.append(expression)
+        return resolve(expression, **library)
+
+    monkeypatch.setattr(utils, "resolve_dependencies", counted)
+    script = "${ return inputs.name + '-once.txt'; }"
+    steps = {"a": {"run": writer({}, script, name="string"), "in": {"name": "names"}, "scatter": "name"}}
+    names = ["x", "y", "z"]
+    configuration = planned(bench, workflow({"names": "string[]"}, steps, {"out": "a/out"}), {"names": names})
+    assert len(configuration.files) == len(names)
+    assert parsed.count(script) == 1
 
 
 def test_a_name_that_streamflow_makes_up_is_not_told(bench: Bench) -> None:
