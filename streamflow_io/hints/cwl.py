@@ -15,6 +15,7 @@ import cwl_utils.parser
 import requests
 from schema_salad.exceptions import ValidationException
 from schema_salad.fetcher import DefaultFetcher
+from schema_salad.utils import CacheType
 
 from . import files
 from .errors import HintError, HintErrors, Level, LinesWhenAsked, Loc, Located, Source
@@ -52,13 +53,21 @@ class Walk:
 class Fetcher(DefaultFetcher):
     """Fetches what `run` names, within bounds, and asks no server whether the names of classes and formats exist."""
 
+    def __init__(self, cache: CacheType, session: requests.Session | None) -> None:
+        super().__init__(cache, session)
+        # cwl_utils asks for the same file again for each input of each step.
+        self._checked: dict[str, str] = {}
+
     def fetch_text(self, url: str, content_types: list[str] | None = None) -> str:
         """:raises TooMuchError: if the text is YAML that cannot be read in reasonable time"""
         text = str(super().fetch_text(url, content_types))
+        if self._checked.get(url) == text:
+            return text
         try:
             check(text)
         except TooMuchError as error:
             raise TooMuchError(str(error), error.line, file_of(url)) from None
+        self._checked[url] = text
         return text
 
     def check_exists(self, url: str) -> bool:
