@@ -272,6 +272,8 @@ class AdmissionMachine(RuleBasedStateMachine):
                 continue
             epoch, storage = member.alone, member.grant.placement.storage
             assert storage is not None
+            if not any(learner.holds(epoch) for _, learner in self.learners):
+                continue  # Learning has ended without it: whoever disturbs it now disturbs nothing.
             for other in self.running():
                 if other.demand.io_task and other.grant is not None and other.alone is not epoch:
                     assert not set(other.grant.locations) & set(member.grant.locations)
