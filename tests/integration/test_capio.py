@@ -265,13 +265,13 @@ def test_a_program_that_hangs_is_ended_and_starts_again_without_capio(
 def test_when_the_server_ends_at_its_start_all_is_done_without_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, behaviour: str
 ) -> None:
-    """It has passed its trial; with `dies` it says that it has started."""
+    """It has passed its trial; with `dies` it says that it has started, and a job may have begun when it ends."""
     (bench.directory / "deadly").touch()
     monkeypatch.setenv("CAPIO_STAND_IN", behaviour.format(bench.directory / "deadly"))
     _, ours = bench.run_both(pipeline(producer(lines()), reader("b")), config=CAPIO)
     assert ours.log.count("CAPIO is not used any more") == 1
     assert "CAPIO is not used any more in this run, its jobs run without it: capio_server has ended: " in ours.errors
-    assert len(ours.times("start")) == 1
+    assert len(ours.times("start")) in ((1,) if behaviour == "late-error" else (1, 2))
     assert left_in_shared_memory() == []
 
 
