@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PATH := $(abspath $(VENV))/rust:$(HOME)/.cargo/bin:$(PATH)
 SOURCES := scripts/setup.sh pyproject.toml node/Cargo.toml node/Cargo.lock $(shell find node/src -name '*.rs')
 
-.PHONY: demo test lint clean
+.PHONY: demo test pytest cargo-test lint clean
 
 $(VENV)/.installed: $(SOURCES)
 	./scripts/setup.sh $(VENV)
@@ -22,9 +22,14 @@ $(VENV)/.lint: $(SOURCES)
 demo: $(VENV)/.installed
 	$(BIN)/python -m benchmarks demo
 
-# Three at a time on two cores: many wait more than they compute.
 test: $(VENV)/.test
+	+@$(MAKE) --no-print-directory --jobs=2 pytest cargo-test
+
+# Three at a time on two cores: many wait more than they compute.
+pytest: $(VENV)/.test
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGUMENTS)
+
+cargo-test: $(VENV)/.test
 	cargo test --quiet --manifest-path node/Cargo.toml
 
 lint: $(VENV)/.lint

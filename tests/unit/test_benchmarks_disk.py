@@ -96,7 +96,7 @@ def test_writers_keep_to_the_curve(
         for writers in (1, 3):
             expected = writers * SIZE / disk.curve.total(writers)
             # The kernel lets a little pass at once.
-            assert 0.6 * expected < seconds(disk, state, writers) < 3 * expected + 1
+            assert 0.5 * expected < seconds(disk, state, writers) < 3 * expected + 1
     assert not disk.directory.exists()
 
 
