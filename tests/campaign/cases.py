@@ -61,7 +61,7 @@ OUTAGES = (10.0, 75.0)
 RANDOM = "random-"
 #: Longer than the jobs of a workload take, so that some faults come too late.
 SPAN = 2.2
-RANDOM_SPAN = 0.9
+RANDOM_SPAN = 1.2
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,10 @@ WORKLOADS = {
     "gate": gate,
 }
 _RANDOM_STEPS = 6
+#: So many outputs of a random workload are streamed, committed or at a gate.
+_OURS = 3
+#: Each job of a random workload takes so long at least, that faults find something.
+_PAUSE = "sleep 0.25\n"
 
 
 def random_name(seed: int, number: int) -> str:
@@ -159,13 +163,15 @@ def random_name(seed: int, number: int) -> str:
 
 
 def random_names(seed: int, count: int) -> list[str]:
-    """Random workflows in which nothing fails without its job: what goes on in the background does."""
+    """Random workflows with something of ours, in which nothing fails without its job, as in the background."""
 
-    def is_honest(number: int) -> bool:
+    def is_fit(number: int) -> bool:
         steps = generate(seed, number, _RANDOM_STEPS).steps
-        return all(output.writer != "background" for step in steps for output in step.outputs)
+        outputs = [output for step in steps for output in step.outputs]
+        ours = sum(bool(output.hint) or output.streamable for output in outputs)
+        return ours >= _OURS and all(output.writer != "background" for output in outputs)
 
-    return [random_name(seed, number) for number in itertools.islice(filter(is_honest, itertools.count()), count)]
+    return [random_name(seed, number) for number in itertools.islice(filter(is_fit, itertools.count()), count)]
 
 
 def make(name: str, files: Path) -> tuple[Document, Mapping[str, Any]]:
@@ -188,6 +194,7 @@ def _with_roles(workflow: Document) -> Document:
         tool = run["steps"]["inner"]["run"] if run["class"] == "Workflow" else run
         if tool["class"] == "ExpressionTool":
             continue
+        tool["baseCommand"] = [_PAUSE + word if "\n" in word else word for word in tool["baseCommand"]]
         environment = next(entry for entry in tool["requirements"] if entry["class"] == "EnvVarRequirement")["envDef"]
         environment |= {"TRACE": "none", "CAMPAIGN_PRODUCER": "1"}
         if any("/" in source for source in _sources(step)):
