@@ -67,8 +67,9 @@ class Execution:
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
-        publisher = self._publisher
-        record = self._scheduler.streaming_jobs.open(self._job.name, publisher.final, publisher.replacement)
+        jobs, publisher = self._scheduler.streaming_jobs, self._publisher
+        await jobs.vacant(self._job.name)
+        record = jobs.open(self._job.name, publisher.final, publisher.replacement)
         try:
             while True:
                 try:

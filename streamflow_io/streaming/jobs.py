@@ -158,6 +158,12 @@ class StreamingJob:
             attempt.end(False)
         self._changed.set()
 
+    async def closed(self) -> None:
+        """Wait until there are no more attempts."""
+        while not self._closed:
+            self._changed.clear()
+            await self._changed.wait()
+
     async def attempt(self) -> Attempt:
         """The attempt to read from: the latest that has not failed.
 
@@ -198,6 +204,11 @@ class StreamingJobs:
         """A new job; one of the same name from a former run of the step is forgotten."""
         job = self._jobs[name] = StreamingJob(name, collect, replacement)
         return job
+
+    async def vacant(self, name: str) -> None:
+        """Wait until no job of a name runs: StreamFlow runs one twice where it gathers a list once too often."""
+        while (before := self._jobs.get(name)) is not None and before.is_running:
+            await before.closed()
 
     def get(self, name: str) -> StreamingJob:
         """:raises ProducerFailedError: if there is no such job in this run"""

@@ -36,6 +36,24 @@ async def test_a_reader_gets_the_attempt_that_runs() -> None:
     assert jobs.is_running("/a/0")
 
 
+async def test_jobs_of_one_name_run_one_after_the_other() -> None:
+    """StreamFlow 0.2.0rc3 runs a job twice when it gathers the lists of a `nested_crossproduct` once too often."""
+    jobs, order = StreamingJobs(), []
+
+    async def run(number: int) -> None:
+        await jobs.vacant("/a/0")
+        job = jobs.open("/a/0", collect)
+        order.append(f"begin {number}")
+        await asyncio.sleep(0.01)
+        order.append(f"end {number}")
+        job.close()
+
+    await asyncio.wait_for(asyncio.gather(*map(run, range(3))), 10)
+    assert [word for word in order if word.startswith("begin")] == ["begin 0", "begin 1", "begin 2"]
+    assert [word.split()[0] for word in order] == ["begin", "end"] * 3
+    await jobs.vacant("/b/0")
+
+
 async def test_a_reader_of_a_failed_attempt_gets_the_next() -> None:
     job = StreamingJobs().open("/a/0", collect)
     first = job.begin(HERE)
