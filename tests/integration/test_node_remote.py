@@ -253,6 +253,7 @@ def test_a_machine_of_its_own(shared: RemoteNode) -> None:
     ready = shared.base / "ready"
     lost = shell(shared, "l", TREE.format(ready), machine="lost", wrapper=MACHINE)
     wait_for(ready.exists, "the tree")
+    wait_for(lost.served, "its start, told by serve")
     lost.process.kill()
     lost.process.wait()
     time.sleep(0.5)

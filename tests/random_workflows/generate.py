@@ -44,6 +44,8 @@ class _Draft:
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
     values: list[_Value] = field(default_factory=list)
+    #: Outputs whose files have other names at first: with hints, nobody but who reads them may depend on a name.
+    renamed: set[str] = field(default_factory=set)
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -203,7 +205,7 @@ def _extras(
     if "j" in scatter:
         extras.append("j")
         links["j"] = Link(("numbers",))
-    elif named and kind == _FILE and not inside and draft.chance(0.35):
+    elif named and kind == _FILE and not inside and not value.origins & draft.renamed and draft.chance(0.35):
         extras.append("name")
         made = f"$(inputs.i.nameroot)-{len(draft.steps)}"
         links["name"] = Link(("number",) if draft.chance(0.5) else (), value_from=made)
@@ -253,6 +255,8 @@ def _produce(draft: _Draft, step: Step, value: _Value) -> None:
         kind = replace(made, depth=made.depth + levels, optional=made.optional or step.when is not None)
         source = step.source_of(output.port)
         draft.types[source] = kind
+        if output.writer == "renamed":
+            draft.renamed.add(source)
         if kind.depth > 2 or (step.when is not None and kind.depth):
             continue
         if step.scatter:
