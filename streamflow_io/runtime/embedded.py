@@ -146,6 +146,7 @@ class EmbeddedRuntime(NodeRuntime):
         finally:
             if process.returncode is None:
                 process.kill()
+                await process.wait()
         assert process.returncode is not None
         return said.decode(errors="replace").strip(), process.returncode
 

@@ -179,18 +179,31 @@ async def test_attempts_have_directories_of_their_own(home: Path) -> None:
             await server.new_directory("a b")
 
 
-def test_what_a_killed_run_has_left_is_removed_by_the_next() -> None:
+@pytest.mark.parametrize(
+    ("left", "kept"),
+    [
+        (
+            ("sfio-{dead}-0123abcd", "sem.sfio-{dead}-0123abcd_x"),
+            ("sfio-{own}-0123abcd", "sfio-{dead}-of-somebody-else"),
+        ),
+        (
+            ("capio_snapshot_{dead}", "capio_snapshot_path_{dead}_3"),
+            ("capio_snapshot_{own}_3", "capio_snapshot_of_somebody_else"),
+        ),
+    ],
+    ids=["run", "program"],
+)
+def test_what_the_killed_have_left_is_removed(left: tuple[str, ...], kept: tuple[str, ...]) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left = [SHARED / f"{prefix}sfio-{dead.pid}-0123abcd{suffix}" for prefix, suffix in (("", ""), ("sem.", "_x"))]
-    kept = [SHARED / f"sfio-{os.getpid()}-0123abcd", SHARED / f"sfio-{dead.pid}-of-somebody-else"]
+    entries = [SHARED / name.format(dead=dead.pid, own=os.getpid()) for name in (*left, *kept)]
     try:
-        for entry in (*left, *kept):
+        for entry in entries:
             entry.touch()
         remove_leftovers()
-        assert [entry.exists() for entry in (*left, *kept)] == [False, False, True, True]
+        assert [entry.exists() for entry in entries] == [False, False, True, True]
     finally:
-        for entry in (*left, *kept):
+        for entry in entries:
             entry.unlink(missing_ok=True)
 
 
@@ -229,18 +242,3 @@ async def test_a_client_that_is_not_answered_ends_itself(tmp_path: Path) -> None
     script = "from streamflow_io.runtime import capio_client as c; c.PATIENCE = 1; c.main(['show', 'file'])"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=tmp_path)
     assert await asyncio.wait_for(process.wait(), 30) == -signal.SIGALRM
-
-
-def test_what_killed_programs_have_left_is_removed() -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    left = [SHARED / f"capio_snapshot_{dead.pid}", SHARED / f"capio_snapshot_path_{dead.pid}_3"]
-    kept = [SHARED / f"capio_snapshot_{os.getpid()}_3", SHARED / "capio_snapshot_of_somebody_else"]
-    try:
-        for entry in (*left, *kept):
-            entry.touch()
-        remove_leftovers()
-        assert [entry.exists() for entry in (*left, *kept)] == [False, False, True, True]
-    finally:
-        for entry in (*left, *kept):
-            entry.unlink(missing_ok=True)
