@@ -23,9 +23,9 @@ from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
+from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.runtime.protocol import EVENT
-from streamflow_io.scheduling.remembered import RememberedLimits
-from streamflow_io.scheduling.storage_admission import StorageAdmission
 
 DEPLOYMENT = "cluster"
 STEP = "/step"

@@ -8,12 +8,12 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
+from streamflow_io.admission.admission import Admission
+from streamflow_io.admission.demand import Demand, Placement, Request
+from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.scheduling.admission import Admission
-from streamflow_io.scheduling.demand import Demand, Placement, Request
-from streamflow_io.scheduling.observations import Observation
-from streamflow_io.streaming.jobs import StreamingJobs
+from streamflow_io.run.attempts import StreamingJobs
 
 from .simulated_work import begin_streaming, end_streaming
 

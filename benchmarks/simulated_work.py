@@ -8,11 +8,11 @@ from random import Random
 
 from streamflow.core.workflow import Token
 
+from streamflow_io.admission.demand import Demand, Placement
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
-from streamflow_io.scheduling.demand import Demand, Placement
-from streamflow_io.streaming.jobs import StreamingJobs
+from streamflow_io.run.attempts import StreamingJobs
 
 POOL = "cluster"
 CORES_PER_NODE = 16

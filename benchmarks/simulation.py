@@ -18,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from streamflow_io.scheduling.admission import Admission
-from streamflow_io.scheduling.demand import Demand, Grant, Request
-from streamflow_io.scheduling.observations import Observation
-from streamflow_io.streaming.jobs import StreamingJobs
+from streamflow_io.admission.admission import Admission
+from streamflow_io.admission.demand import Demand, Grant, Request
+from streamflow_io.admission.observations import Observation
+from streamflow_io.run.attempts import StreamingJobs
 
 from .meter import Meter, longest_collection
 from .simulated_work import (

@@ -17,23 +17,23 @@ from typing import Any, Protocol, cast
 
 from rich.console import Console
 
-from .hints.errors import HintError, HintErrors
+from streamflow_io.hints.errors import HintError, HintErrors
 
 # Name, module, help. Modules are imported when needed, so that no command waits for another's imports.
 COMMANDS = (
-    ("validate", "streamflow_io.validation", "check a CWL workflow and its hints, without running it"),
-    ("plan", "streamflow_io.planning", "show what will stream in a StreamFlow file, and why something will not"),
+    ("validate", "streamflow_io.commands.validate", "check a CWL workflow and its hints, without running it"),
+    ("plan", "streamflow_io.commands.plan", "show what will stream in a StreamFlow file, and why something will not"),
     (
         "coordination",
-        "streamflow_io.coordinating",
+        "streamflow_io.commands.coordination",
         "write what a StreamFlow file coordinates, in CAPIO-CL",
     ),
-    ("annotate", "streamflow_io.annotating", "write an annotations file from a CAPIO-CL file"),
-    ("storage", "streamflow_io.storage.probe", "measure a storage: its bandwidths for the StreamFlow file"),
-    ("report", "streamflow_io.telemetry.report", "draw what runs measured: times, throughput, learning, constraints"),
-    ("suggest", "streamflow_io.suggestions.command", "propose hints from what a run was seen to do; applies nothing"),
-    ("doctor", "streamflow_io.doctor", "show what works on this machine, what does not, and why"),
-    ("learned", "streamflow_io.telemetry.learned_command", "limits learned in earlier runs: list, show, forget"),
+    ("annotate", "streamflow_io.commands.annotate", "write an annotations file from a CAPIO-CL file"),
+    ("storage", "streamflow_io.commands.storage", "measure a storage: its bandwidths for the StreamFlow file"),
+    ("report", "streamflow_io.commands.report", "draw what runs measured: times, throughput, learning, constraints"),
+    ("suggest", "streamflow_io.commands.suggest", "propose hints from what a run was seen to do; applies nothing"),
+    ("doctor", "streamflow_io.commands.doctor", "show what works on this machine, what does not, and why"),
+    ("learned", "streamflow_io.commands.learned", "limits learned in earlier runs: list, show, forget"),
 )
 
 

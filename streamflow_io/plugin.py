@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from streamflow.ext.plugin import StreamFlowPlugin
 
-from .scheduling.scheduler import IOAwareScheduler
-from .streaming._streamflow import install_translator
-from .streaming.translator import IOAwareTranslator
+from streamflow_io.run.scheduler import IOAwareScheduler
+from streamflow_io.translation.translator import IOAwareTranslator
+
+from ._streamflow import install_translator
 
 
 class StreamFlowIOPlugin(StreamFlowPlugin):  # type: ignore[misc]

@@ -16,8 +16,8 @@ from streamflow.deployment.connector.base import BaseConnector
 from streamflow.deployment.connector.kubernetes import KubernetesConnector
 
 from streamflow_io.runtime.access import Access
+from streamflow_io.runtime.binary import Binary
 from streamflow_io.runtime.certificate import Certificate
-from streamflow_io.runtime.delivery import Binary
 from streamflow_io.runtime.remote import Manner, RemoteRuntime
 
 HERE = Manner()

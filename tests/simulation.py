@@ -7,12 +7,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from streamflow_io.scheduling.admission import Admission
-from streamflow_io.scheduling.demand import Demand, Grant, Request
-from streamflow_io.scheduling.epochs import EpochEnded
-from streamflow_io.scheduling.learner import Chosen, Reason
-from streamflow_io.scheduling.learners import LearningEvent
-from streamflow_io.scheduling.observations import Observation
+from streamflow_io.admission.admission import Admission
+from streamflow_io.admission.demand import Demand, Grant, Request
+from streamflow_io.admission.epochs import EpochEnded
+from streamflow_io.admission.learner import Chosen, Reason
+from streamflow_io.admission.learners import LearningEvent
+from streamflow_io.admission.observations import Observation
 
 MEGABYTE = 1e6
 

@@ -14,14 +14,14 @@ from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.processor import CWLCommandOutput, CWLCommandOutputProcessor
 
-from streamflow_io.coordination.graph import Delivery, OutputKind
+from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
+from streamflow_io.run.attempts import StreamingJobs
+from streamflow_io.run.execution import Execution
+from streamflow_io.run.outputs import EarlyOutput
+from streamflow_io.run.reach import Reach
+from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime import NodeJob, NodeRuntime, NodeRuntimeError
-from streamflow_io.streaming.execution import Execution
-from streamflow_io.streaming.jobs import StreamingJobs
-from streamflow_io.streaming.outputs import EarlyOutput
-from streamflow_io.streaming.reach import Reach
-from streamflow_io.streaming.token import StreamSource, StreamToken, file_value
 
 
 class FakeRuntime(NodeRuntime):

@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from streamflow_io.coordination.capio_mapping import job_directory
-from streamflow_io.coordination.configuration import Configuration
+from streamflow_io.capio_cl.configuration import Configuration
+from streamflow_io.capio_cl.supported import job_directory
 
 from .capio_installation import SERVER, CapioError, Installation, UnfitPathError
 from .embedded import EmbeddedRuntime
@@ -122,7 +122,7 @@ class CapioServer:
         configure: Callable[[str, str], Configuration],
     ) -> CapioServer:
         # Here: runs without CAPIO need not wait for it.
-        from streamflow_io.coordination.capio_cl import write_capio_cl
+        from streamflow_io.capio_cl.language import write_capio_cl
 
         name = f"{_PREFIX}-{os.getpid()}-{os.urandom(4).hex()}"
         job = await runtime.create_job("capio")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from streamflow_io.coordination.capio_mapping import COMMIT_CLOSES, job_directory
-from streamflow_io.coordination.configuration import Configuration, CoordinatedFile
+from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.capio_cl.supported import COMMIT_CLOSES, job_directory
 from streamflow_io.hints.commit import CommitRule
 
 from .capio import CapioServer

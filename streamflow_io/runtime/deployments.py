@@ -87,7 +87,7 @@ class Deployments:
         self._held.clear()
 
     async def _remove_jobs(self, deployment: str) -> None:
-        from streamflow_io.streaming._streamflow import remove_jobs
+        from streamflow_io._streamflow import remove_jobs
 
         if (connector := self._manager.get_connector(deployment)) is not None:
             try:

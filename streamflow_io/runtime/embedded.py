@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from streamflow_io.ownership import stranger
+from streamflow_io.files import stranger
 
 from .node_runtime import ENDED, NodeJob, NodeRuntime, NodeRuntimeError
 

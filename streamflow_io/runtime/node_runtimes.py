@@ -56,7 +56,7 @@ class NodeRuntimes:
         if location.local:
             return await EmbeddedRuntime.start()
         # Here: they need more of StreamFlow than most commands.
-        from .delivery import Binary
+        from .binary import Binary
         from .deployments import Deployments
         from .remote import RemoteRuntime
 

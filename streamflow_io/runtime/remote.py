@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from .access import SECONDS, Access, Output
-from .delivery import Binary, deliver
+from .binary import Binary, deliver
 from .node_runtime import ENDED, NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import ReadyEvent
 

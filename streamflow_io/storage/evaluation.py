@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from typing import Literal
 
-from ..hints.config import StorageConfig
+from streamflow_io.hints.config import StorageConfig
+
 from .mounts import Mount
 
 Access = Literal["direct", "buffered"]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from streamflow_io.coordination.graph import Delivery, OutputKind
+from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from streamflow_io.coordination.graph import HopKind, OutputKind
+from streamflow_io.graph.io_graph import HopKind, OutputKind
 from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
 

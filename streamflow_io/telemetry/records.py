@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
-from streamflow_io.coordination.graph import Delivery, HopKind, OutputKind
+from streamflow_io.graph.io_graph import Delivery, HopKind, OutputKind
 from streamflow_io.hints.models import Direction
 
 VERSION: Literal[1] = 1

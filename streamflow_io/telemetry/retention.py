@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from streamflow_io.ownership import stranger
+from streamflow_io.files import stranger
 
 from .runs import COORDINATION_FILE, TELEMETRY_FILE, run_names, runs_directory
 

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from streamflow.log_handler import logger
 from typing_extensions import Self
 
-from streamflow_io.ownership import stranger
+from streamflow_io.files import stranger
 
 from .records import Record
 from .retention import lock

@@ -19,7 +19,7 @@ from typing import Any
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, ExecutionLocation
 
-from streamflow_io.doctor_location import deployed
+from streamflow_io.commands.doctor_location import deployed
 from streamflow_io.runtime import JobSpec, NodeJob, NodeRuntime, NodeRuntimes, OutputRule, WatchedOutput
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.protocol import StartedEvent

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.coordinating import plan_workflow
-from streamflow_io.coordination.annotation import annotate
-from streamflow_io.coordination.annotation_text import annotations_text
-from streamflow_io.coordination.capio_cl import write_capio_cl
-from streamflow_io.coordination_files import load_capio_cl
+from streamflow_io.capio_cl.files import load_capio_cl
+from streamflow_io.capio_cl.language import write_capio_cl
+from streamflow_io.capio_cl.to_hints import annotate
+from streamflow_io.commands.coordination import plan_workflow
+from streamflow_io.commands.validate import validate
 from streamflow_io.hints import AnnotationsFile, StreamingRule, read_annotations
+from streamflow_io.hints.annotations_text import annotations_text
 from streamflow_io.hints.files import parse, plain
-from streamflow_io.streaming.translator import Plan
-from streamflow_io.validation import validate
+from streamflow_io.translation.translator import Plan
 from tests.coordination_support import (
     Document,
     Run,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.planning import plan_file
+from streamflow_io.commands.plan import plan_file
 from streamflow_io.runtime.capio_installation import CapioError, find_capio
 from tests.capio.support import install, left_in_shared_memory, shared_memory_of
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
@@ -236,7 +236,7 @@ IMPATIENT = """
 import sys
 
 if sys.orig_argv[1:2] and sys.orig_argv[1].endswith("/streamflow"):
-    from streamflow_io.streaming import capio
+    from streamflow_io.run import capio
 
     capio._IDLE_SECONDS, capio._LOOK_SECONDS = 2.0, 0.2
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.coordination.capio_mapping import CapioMapping, capio_configuration
+from streamflow_io.capio_cl.supported import CapioMapping, capio_configuration
 from streamflow_io.runtime import EmbeddedRuntime, capio
 from streamflow_io.runtime.activity import wait_until_idle
 from streamflow_io.runtime.capio import CapioRuntime, CapioServer, remove_leftovers

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from streamflow_io.coordinating import plan_workflow
-from streamflow_io.coordination.capio_cl import write_capio_cl
-from streamflow_io.coordination.comparison import compare
-from streamflow_io.coordination_check import check
-from streamflow_io.coordination_files import load_capio_cl
+from streamflow_io.capio_cl.comparison import compare
+from streamflow_io.capio_cl.files import load_capio_cl
+from streamflow_io.capio_cl.language import write_capio_cl
+from streamflow_io.commands.coordination import plan_workflow
+from streamflow_io.commands.coordination_check import check
 from streamflow_io.hints import HintErrors
-from streamflow_io.streaming.translator import Plan
+from streamflow_io.translation.translator import Plan
 from tests.coordination_support import (
     Document,
     Run,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from streamflow.cwl import utils
 
+from streamflow_io.capio_cl import Configuration, CoordinatedFile
+from streamflow_io.capio_cl.files import load_capio_cl
+from streamflow_io.capio_cl.language import read_capio_cl
 from streamflow_io.cli import main
-from streamflow_io.coordination import Configuration, CoordinatedFile
-from streamflow_io.coordination.capio_cl import read_capio_cl
-from streamflow_io.coordination_files import load_capio_cl
-from streamflow_io.planning import plan_file
+from streamflow_io.commands.plan import plan_file
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from tests.template_support import Template
 from tests.unit.test_capio_cl import as_read_officially, as_written, officially

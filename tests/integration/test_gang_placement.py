@@ -17,12 +17,13 @@ from streamflow.ext.utils import load_extensions
 from streamflow.main import build_context
 from typing_extensions import Self
 
-from streamflow_io.coordination import Configuration, Gang, KnownJobs, Step
+from streamflow_io.admission.gang_placement import gang_cores
+from streamflow_io.capio_cl import Configuration, KnownJobs
+from streamflow_io.graph import Gang, Step
 from streamflow_io.hints import StepAnnotations
-from streamflow_io.scheduling.coordination_record import CoordinationRecord
-from streamflow_io.scheduling.placement import gang_cores
-from streamflow_io.scheduling.scheduler import IOAwareScheduler
-from streamflow_io.streaming.token import StreamSource, StreamToken, file_value
+from streamflow_io.run.coordination_record import CoordinationRecord
+from streamflow_io.run.scheduler import IOAwareScheduler
+from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 
 
 class Hosts(LocalConnector):  # type: ignore[misc]

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.scheduling.registry import ConstraintRegistry, RegisteredConstraint
-from streamflow_io.telemetry.learned import (
+from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.learned.store import (
     VERSION,
     LearnedFacts,
     LearnedKey,
@@ -297,8 +297,8 @@ async def test_tasks_may_save_at_once(path: Path) -> None:
 WRITER = """
 import asyncio, itertools, sys
 from pathlib import Path
-from streamflow_io.scheduling.registry import ConstraintRegistry, RegisteredConstraint
-from streamflow_io.telemetry.learned import LearnedFacts, LearnedKey, LearnedLimits
+from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimits
 
 ENTRIES = 200
 path, tool, times = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])

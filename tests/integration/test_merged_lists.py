@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.planning import plan_file
+from streamflow_io.commands.plan import plan_file
 from tests.cwl import Bench, Document, found, streaming, tool, workflow
 
 COMMITTED = {"committed": "on_close"}

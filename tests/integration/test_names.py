@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.planning import plan_file
+from streamflow_io.commands.plan import plan_file
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
 
 GATE = streaming({"port": "out", "committed": "on_close", "start": "producer"})

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.ownership import stranger
-from streamflow_io.telemetry.learned import LearnedLimits, LearnedLimitsError
+from streamflow_io.files import stranger
+from streamflow_io.learned.store import LearnedLimits, LearnedLimitsError
 from streamflow_io.telemetry.records import EndRecord
 from streamflow_io.telemetry.writer import TelemetryWriter
 from tests.cwl import Bench, streamable, tool, workflow

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streamflow_io.cli import main as main_program
-from streamflow_io.coordination import Delivery, StreamEdge
-from streamflow_io.planning import plan_file
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.graph import Delivery, StreamEdge
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")

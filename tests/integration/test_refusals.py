@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.doctor import _javascript
+from streamflow_io.commands.doctor import _javascript
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.commands.validate import validate
 from streamflow_io.hints import HintErrors
-from streamflow_io.planning import plan_file
-from streamflow_io.validation import validate
 from tests.cwl import Document
 
 TOOL: Document = {"class": "CommandLineTool", "baseCommand": "date", "inputs": {}, "outputs": {"o": "stdout"}}

@@ -24,12 +24,12 @@ from streamflow.recovery.failure_manager import RollbackFailureManager
 from streamflow.scheduling.scheduler import DefaultScheduler
 from streamflow.workflow.step import BaseStep, ExecuteStep, GatherStep, ScatterStep, TransferStep
 
-from streamflow_io.planning import plan_file
+from streamflow_io.commands.plan import plan_file
 from streamflow_io.plugin import StreamFlowIOPlugin
-from streamflow_io.streaming.collection import ConfirmedTransferStep
-from streamflow_io.streaming.lists import OrderedGatherStep, StreamingScatterStep
-from streamflow_io.streaming.step import StreamingExecuteStep
-from streamflow_io.streaming.translator import IOAwareTranslator
+from streamflow_io.run.collection import ConfirmedTransferStep
+from streamflow_io.run.lists import OrderedGatherStep, StreamingScatterStep
+from streamflow_io.run.steps import StreamingExecuteStep
+from streamflow_io.translation.translator import IOAwareTranslator
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 
@@ -107,8 +107,8 @@ def test_without_hints_nothing_is_imported(bench: Bench) -> None:
     run = bench.finish(bench.start(path, PYTHONPROFILEIMPORTTIME="1"), path)
     assert run.ok, run.errors
     imported = {line.rpartition("|")[2].strip() for line in run.log.splitlines() if line.startswith("import time:")}
-    assert "streamflow_io.streaming.translator" in imported
-    assert imported.isdisjoint({"pydantic", "streamflow_io.hints", "streamflow_io.coordination"})
+    assert "streamflow_io.translation.translator" in imported
+    assert imported.isdisjoint({"pydantic", "streamflow_io.hints", "streamflow_io.graph", "streamflow_io.capio_cl"})
     plan = plan_file(path).plans["main"]
     assert (list(plan.steps), plan.edges) == (["/a"], ())
 
@@ -152,7 +152,7 @@ def parameters(function: Any) -> list[str]:
 
 
 def test_the_seam() -> None:
-    """What streaming/_streamflow.py lists. If this breaks, StreamFlow has changed: read how, before mending it."""
+    """What _streamflow.py lists. If this breaks, StreamFlow has changed: read how, before mending it."""
     assert hasattr(streamflow.cwl.main, "CWLTranslator")
     assert parameters(streamflow.cwl.main._parse_args) == ["workflow_config", "context"]
     assert "return args" in inspect.getsource(streamflow.cwl.main._parse_args)

@@ -22,9 +22,9 @@ from streamflow.cwl.translator import CWLTranslator
 from streamflow.main import build_context
 from streamflow.workflow.step import ExecuteStep
 
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.commands.validate import run_cwltool, validate
 from streamflow_io.hints import HintErrors, resolve
-from streamflow_io.planning import plan_file
-from streamflow_io.validation import run_cwltool, validate
 from tests.cwl import Bench, Document, bomb, found, streaming, tool, workflow
 
 VERSIONS = ["v1.0", "v1.1", "v1.2"]

@@ -9,12 +9,12 @@ from itertools import count
 
 import pytest
 
+from streamflow_io.admission.admission import Admission
+from streamflow_io.admission.demand import Demand, Grant, Placement, Request
+from streamflow_io.admission.epochs import EpochEnded
+from streamflow_io.admission.observations import Observation
 from streamflow_io.hints import AutoConstraint, Bounds, StaticConstraint, StorageBW, StorageConfig
 from streamflow_io.hints.models import Direction
-from streamflow_io.scheduling.admission import Admission
-from streamflow_io.scheduling.demand import Demand, Grant, Placement, Request
-from streamflow_io.scheduling.epochs import EpochEnded
-from streamflow_io.scheduling.observations import Observation
 
 SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=100, read=60)
 NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=100, read=60)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.admission.admission import Admission
+from streamflow_io.admission.demand import Demand, Placement, Request
+from streamflow_io.admission.ledger import Ledger
+from streamflow_io.admission.observations import Observation
 from streamflow_io.hints import AutoConstraint, StaticConstraint, StorageConfig
-from streamflow_io.scheduling.admission import Admission
-from streamflow_io.scheduling.demand import Demand, Placement, Request
-from streamflow_io.scheduling.ledger import Ledger
-from streamflow_io.scheduling.observations import Observation
 
 STEPS, DECISIONS = 20, 200
 SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=450)

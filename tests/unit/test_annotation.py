@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.coordination.annotation import Annotation, annotate
-from streamflow_io.coordination.annotation_text import annotations_text
-from streamflow_io.coordination.configuration import Configuration, CoordinatedFile, HomeNode
-from streamflow_io.coordination.graph import Input, Output, OutputKind, Route
+from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.capio_cl.to_hints import Annotation, annotate
+from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
 from streamflow_io.hints import AnnotationsFile, StreamingRule, parse_commit_rule
+from streamflow_io.hints.annotations_text import annotations_text
 from streamflow_io.hints.files import parse, plain
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter

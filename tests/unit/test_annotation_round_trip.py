@@ -10,10 +10,11 @@ from itertools import combinations
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.coordination import Configuration, CoordinatedFile, configure, plan_edges
-from streamflow_io.coordination.annotation import Annotation, annotate
-from streamflow_io.coordination.graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
-from streamflow_io.coordination.known_jobs import KnownJobs
+from streamflow_io.capio_cl import Configuration, CoordinatedFile, configure
+from streamflow_io.capio_cl.known_jobs import KnownJobs
+from streamflow_io.capio_cl.to_hints import Annotation, annotate
+from streamflow_io.graph import plan_edges
+from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints import CommitRule, StreamingRule
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter

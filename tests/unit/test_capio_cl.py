@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.coordination.capio_cl import Version, read_capio_cl, write_capio_cl
-from streamflow_io.coordination.configuration import Configuration, CoordinatedFile, HomeNode
-from streamflow_io.coordination_files import load_capio_cl
+from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.capio_cl.files import load_capio_cl
+from streamflow_io.capio_cl.language import Version, read_capio_cl, write_capio_cl
 from streamflow_io.hints import CommitRule, HintErrors
 
 VERSIONS: tuple[Version, ...] = ("1.0", "1.1")

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.coordination.capio_cl import read_capio_cl, write_capio_cl
-from streamflow_io.coordination.capio_mapping import (
+from streamflow_io.capio_cl.language import read_capio_cl, write_capio_cl
+from streamflow_io.capio_cl.supported import (
     COMMIT_CLOSES,
     CapioOutput,
     CapioStep,
     capio_configuration,
     map_to_capio,
 )
-from streamflow_io.coordination.graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
+from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.streaming.capio_choice import program_name
+from streamflow_io.translation.capio import program_name
 
 ONE = CapioStep("tool", outputs={"out": CapioOutput("out.txt")})
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.coordination.comparison import Finding, compare
-from streamflow_io.coordination.configuration import Configuration, CoordinatedFile, HomeNode
-from streamflow_io.coordination.matching import Relation, StepNames, fit
+from streamflow_io.capio_cl.comparison import Finding, compare
+from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
+from streamflow_io.capio_cl.matching import Relation, StepNames, fit
 from streamflow_io.hints.commit import parse_commit_rule
 
 STEPS = ("/chromosome/individuals", "/chromosome/merge", "/report", "/sort_1", "/sort_2")

@@ -74,7 +74,7 @@ def test_mistakes_of_ours_are_told_from_refusals() -> None:
         lines = "".join(f'  File "{name}", line 3, in f\n    {code}\n' for name, code in places)
         return f"2026-01-01 10:00:00.000 ERROR    said\nTraceback (most recent call last):\n{lines}{error}\n"
 
-    ours = "/lib/streamflow_io/streaming/step.py"
+    ours = "/lib/streamflow_io/run/steps.py"
     assert own_mistakes(trace(ours, "KeyError: 'x'")) == ["KeyError"]
     assert own_mistakes(trace(ours, "AssertionError")) == ["AssertionError"]
     assert own_mistakes(trace(ours, "streamflow_io.hints.HintErrors: refused")) == []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.coordination import (
+from streamflow_io.graph import (
     Delivery,
     Hop,
     HopKind,

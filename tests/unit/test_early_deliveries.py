@@ -8,11 +8,11 @@ import pytest
 from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken
 
-from streamflow_io.coordination import OutputKind
-from streamflow_io.streaming.early import EarlyDeliveries
-from streamflow_io.streaming.outputs import EarlyOutput
-from streamflow_io.streaming.secondary import Whole
-from streamflow_io.streaming.token import StreamSource, StreamToken, file_value
+from streamflow_io.graph import OutputKind
+from streamflow_io.run.early import EarlyDeliveries
+from streamflow_io.run.outputs import EarlyOutput
+from streamflow_io.run.secondary import Whole
+from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 
 
 def streamed(path: str) -> Token:

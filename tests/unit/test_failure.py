@@ -15,7 +15,7 @@ from streamflow.cwl.step import CWLTransferStep
 from streamflow.log_handler import logger
 from streamflow.workflow.step import ExecuteStep
 
-from streamflow_io.scheduling.failure import Failure
+from streamflow_io.run.failure import Failure
 
 IN_STREAMFLOW = "/lib/streamflow/workflow/step.py"
 

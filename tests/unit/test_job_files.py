@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from streamflow_io.coordination import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, possible_routes
-from streamflow_io.coordination.graph import StreamEdge
+from streamflow_io.graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, possible_routes
+from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.hints import StreamingRule
 from streamflow_io.runtime import JobSpec
 from streamflow_io.runtime.protocol import EVENT, ObservedInput, OutputRule, UsedEvent, WatchedOutput
-from streamflow_io.scheduling.job_files import MOST_RECORDS, Identity, JobFiles
+from streamflow_io.telemetry.job_files import MOST_RECORDS, Identity, JobFiles
 from streamflow_io.telemetry.records import InputRecord, OutputRecord
 
 OF = Identity("/a/0", "/a")

@@ -15,12 +15,12 @@ from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.workflow import Job, Token
 from streamflow.data.remotepath import StreamFlowPath
 
-from streamflow_io.coordination.graph import OutputKind
+from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.streaming import commits
-from streamflow_io.streaming.jobs import Attempt
-from streamflow_io.streaming.outputs import EarlyOutput
-from streamflow_io.streaming.paths import NoChecksumsError, checksums_below, files_below, job_path
+from streamflow_io.run import commits
+from streamflow_io.run.attempts import Attempt
+from streamflow_io.run.outputs import EarlyOutput
+from streamflow_io.run.paths import NoChecksumsError, checksums_below, files_below, job_path
 
 NAMES = (
     "a",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from streamflow_io.run import job_warnings
+from streamflow_io.run.job_warnings import JobWarnings
 from streamflow_io.runtime.protocol import EVENT, WarningEvent
-from streamflow_io.scheduling import job_warnings
-from streamflow_io.scheduling.job_warnings import JobWarnings
 
 
 def warning(message: str, **fields: str) -> WarningEvent:

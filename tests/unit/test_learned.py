@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from streamflow_io.scheduling.registry import ConstraintRegistry, RegisteredConstraint
-from streamflow_io.telemetry.learned import LearnedFacts, LearnedKey, LearnedLimit, size_class_of, size_range
-from streamflow_io.telemetry.learned_command import LimitDetails, LimitList
+from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.commands.learned import LimitDetails, LimitList
+from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimit, size_class_of, size_range
 
 MEBIBYTE = 2**20
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.32, 16, 14), RegisteredConstraint(56.25, 5.1, 8, 8)))

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamflow_io.admission.epochs import EpochEnded
+from streamflow_io.admission.learner import Chosen, Learner
+from streamflow_io.admission.observations import Observation
+from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.admission.storages import bytes_per_second
 from streamflow_io.hints import Bounds
-from streamflow_io.scheduling.epochs import EpochEnded
-from streamflow_io.scheduling.learner import Chosen, Learner
-from streamflow_io.scheduling.observations import Observation
-from streamflow_io.scheduling.registry import ConstraintRegistry, RegisteredConstraint
-from streamflow_io.scheduling.storages import bytes_per_second
 
 MEGABYTE = 1e6
 # The time of a job when so many run: the storage serves two well, more of them hinder each other.

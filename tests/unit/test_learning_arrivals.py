@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamflow_io.admission.admission import Admission
+from streamflow_io.admission.demand import Demand, Placement
+from streamflow_io.admission.learners import make_learner
+from streamflow_io.admission.observations import Crowd
 from streamflow_io.hints import AutoConstraint, Bounds, StaticConstraint, StorageBW, StorageConfig
-from streamflow_io.scheduling.admission import Admission
-from streamflow_io.scheduling.demand import Demand, Placement
-from streamflow_io.scheduling.learners import make_learner
-from streamflow_io.scheduling.observations import Crowd
 from tests.simulation import Disk, Outcome, Task, simulate
 
 STORAGE = StorageConfig(name="disk", path="/disk", scope="node", write=16)

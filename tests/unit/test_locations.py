@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.scheduling.locations import LocationHeap
+from streamflow_io.admission.location_heap import LocationHeap
 
 LOCATIONS = ["a", "b", "c", "d"]
 changes = st.lists(

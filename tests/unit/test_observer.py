@@ -10,17 +10,17 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.workflow.token import ListToken
 
 from benchmarks.driver_parts import STEP, Cluster, target
+from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
+from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.run.observer import JobObserver
+from streamflow_io.run.storage_admission import StorageAdmission
+from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime import ExitEvent
 from streamflow_io.runtime.protocol import Usage
-from streamflow_io.scheduling.observations import Observation
-from streamflow_io.scheduling.observer import JobObserver
-from streamflow_io.scheduling.remembered import RememberedLimits
-from streamflow_io.scheduling.storage_admission import StorageAdmission
-from streamflow_io.streaming.token import StreamSource, StreamToken, file_value
 from streamflow_io.telemetry.records import EpochRecord, Record
 from tests.streaming_fakes import FakeRuntime, FakeScheduler
 

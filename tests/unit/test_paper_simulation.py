@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamflow_io.admission.admission import Admission
+from streamflow_io.admission.demand import Demand, Placement
+from streamflow_io.admission.learner import Chosen, Learner
+from streamflow_io.admission.learners import Subject
+from streamflow_io.admission.registry import ConstraintRegistry
 from streamflow_io.hints import AutoConstraint, Bounds, StaticConstraint, StorageBW, StorageConfig
-from streamflow_io.scheduling.admission import Admission
-from streamflow_io.scheduling.demand import Demand, Placement
-from streamflow_io.scheduling.learner import Chosen, Learner
-from streamflow_io.scheduling.learners import Subject
-from streamflow_io.scheduling.registry import ConstraintRegistry
 from tests.simulation import Disk, Outcome, Task, Work, simulate
 
 EXECUTORS, TASKS, MEGABYTES = 225, 2304, 290.0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.coordination import Gang, Step
-from streamflow_io.scheduling.placement import BorrowedCores, candidates, gang_cores
+from streamflow_io.admission.gang_placement import BorrowedCores, candidates, gang_cores
+from streamflow_io.graph import Gang, Step
 
 NAMES = ["n1", "n2", "n3", "n4"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from streamflow_io.hints import NAMESPACE
 from streamflow_io.hints.models import HINT_CLASSES, PREFIX
-from streamflow_io.presence import can_have_hints
+from streamflow_io.translation.detection import can_have_hints
 
 Document = dict[str, Any]
 VERSION = {"cwlVersion": "v1.2"}

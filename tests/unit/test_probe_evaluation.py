@@ -5,6 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from streamflow_io.commands.storage import Probe, entry_yaml
 from streamflow_io.hints import Source, parse_scheduler_config
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.evaluation import (
@@ -20,7 +21,6 @@ from streamflow_io.storage.evaluation import (
     warnings,
 )
 from streamflow_io.storage.mounts import Mount
-from streamflow_io.storage.probe import Probe, entry_yaml
 
 MB = 10**6
 LOCAL = Mount("/scratch", "ext4")

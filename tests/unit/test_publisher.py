@@ -13,12 +13,12 @@ from streamflow.core.workflow import Job, Token
 from streamflow.cwl.processor import CWLCommandOutputProcessor
 from streamflow.workflow.token import ListToken
 
-from streamflow_io.coordination.graph import Delivery, OutputKind
+from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.streaming.jobs import Attempt
-from streamflow_io.streaming.outputs import EarlyOutput
-from streamflow_io.streaming.publisher import Publisher
-from streamflow_io.streaming.token import file_value
+from streamflow_io.run.attempts import Attempt
+from streamflow_io.run.outputs import EarlyOutput
+from streamflow_io.run.publisher import Publisher
+from streamflow_io.run.tokens import file_value
 
 
 def attempt() -> Attempt:

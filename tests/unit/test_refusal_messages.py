@@ -6,7 +6,7 @@ import pytest
 from schema_salad.exceptions import ValidationException
 from streamflow.core.exception import WorkflowDefinitionException
 
-from streamflow_io.refusals import said
+from streamflow_io.errors import said
 
 
 def test_the_reason_of_an_error_without_a_text_is_its_cause() -> None:

@@ -21,8 +21,8 @@ from streamflow.core.deployment import ExecutionLocation
 
 from streamflow_io.runtime import JobSpec, NodeRuntimeError, remote
 from streamflow_io.runtime.access import Access, Output
+from streamflow_io.runtime.binary import Binary, deliver
 from streamflow_io.runtime.certificate import Certificate
-from streamflow_io.runtime.delivery import Binary, deliver
 from streamflow_io.runtime.protocol import ExitEvent, StartedEvent
 from streamflow_io.runtime.remote import Manner, RemoteRuntime
 from tests.connector_support import KEY, Host, event, exited, hosted, say, serving, stand_in

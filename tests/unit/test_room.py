@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from streamflow_io.coordination.gangs import Gang
-from streamflow_io.coordination.graph import Step
-from streamflow_io.coordination.room import never_start, not_together
-from streamflow_io.coordination.sites import Deployment, Site, SiteKind
-from streamflow_io.room import Room, too_large
+from streamflow_io.capacity import Room, too_large
+from streamflow_io.graph.capacity import never_start, not_together
+from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.io_graph import Step
+from streamflow_io.graph.sites import Deployment, Site, SiteKind
 
 HERE = Room(2, 8000)
 ELSEWHERE = Site((Deployment("hpc", "slurm", SiteKind.QUEUE),))

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from streamflow.deployment.connector import connector_classes
 from streamflow.deployment.connector.queue_manager import SlurmConnector
 
-from streamflow_io.coordination import (
+from streamflow_io.capio_cl.supported import map_to_capio
+from streamflow_io.graph import (
     Delivery,
     Deployment,
     Input,
@@ -22,10 +23,9 @@ from streamflow_io.coordination import (
     StreamEdge,
     plan_edges,
 )
-from streamflow_io.coordination.capio_mapping import map_to_capio
-from streamflow_io.coordination.sites import DRIVERS_NODE
+from streamflow_io.graph.sites import DRIVERS_NODE
 from streamflow_io.hints import StreamingRule
-from streamflow_io.streaming.sites import deployment_kind
+from streamflow_io.translation.sites import deployment_kind
 
 ONE = Deployment("one", "ssh", SiteKind.HOSTS)
 OTHER = Deployment("other", "ssh", SiteKind.HOSTS)

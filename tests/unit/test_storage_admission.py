@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from benchmarks.driver_parts import Cluster, io_task_admission, job, target
-from streamflow_io.scheduling.admission import Admission
+from streamflow_io.admission.admission import Admission
 
 
 @pytest.fixture

@@ -15,17 +15,17 @@ from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLTransferStep
 from streamflow.workflow.step import BaseStep, TransferStep
 
-from streamflow_io.coordination.graph import Delivery
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.run import connector, ending, execution
+from streamflow_io.run.attempts import Attempt, ProducerFailedError, StreamingJob
+from streamflow_io.run.connector import JobConnector
+from streamflow_io.run.inputs import gated_input, input_stream
+from streamflow_io.run.parts import RewrittenError, check_parts
+from streamflow_io.run.reach import Reach
+from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
+from streamflow_io.run.transfer import StreamingTransferStep
 from streamflow_io.runtime import JobSpec, NodeRuntimeError
 from streamflow_io.runtime.protocol import StreamPart
-from streamflow_io.streaming import connector, ending, execution
-from streamflow_io.streaming.connector import JobConnector
-from streamflow_io.streaming.inputs import gated_input, input_stream
-from streamflow_io.streaming.jobs import Attempt, ProducerFailedError, StreamingJob
-from streamflow_io.streaming.parts import RewrittenError, check_parts
-from streamflow_io.streaming.reach import Reach
-from streamflow_io.streaming.token import StreamSource, StreamToken, file_value
-from streamflow_io.streaming.transfer import StreamingTransferStep
 from tests.streaming_fakes import FakeConnector, FakeRuntime, FakeScheduler, FakeStep, stream_token, until
 
 OUT = PurePosixPath("/out")

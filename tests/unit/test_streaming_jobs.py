@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from benchmarks.simulated_work import begin_streaming
-from streamflow_io.streaming.jobs import Attempt, StreamingJobs
+from streamflow_io.run.attempts import Attempt, StreamingJobs
 
 
 def attempt() -> Attempt:

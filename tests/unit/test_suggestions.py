@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from streamflow_io import cli
+from streamflow_io.commands.suggest import Result
 from streamflow_io.hints import read_annotations
 from streamflow_io.hints.files import parse, plain
 from streamflow_io.suggestions.annotations import annotations_content, annotations_text
-from streamflow_io.suggestions.command import Result
 from streamflow_io.suggestions.evidence import Proposal, Refusal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
 from streamflow_io.telemetry.history import read_history

@@ -1,0 +1,262 @@
+"""The resources that admission gives out: bandwidth of storages and I/O executors of locations. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Direction
+
+from .demand import Demand, Placement
+from .ledger import Account, Ledger
+from .location_heap import LocationHeap
+from .storages import ONE_WAY, bandwidth_account, bytes_per_second
+
+EXECUTORS_PER_CORE = 4
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Where a job runs, and on which storage."""
+
+    locations: tuple[str, ...]
+    storage: str
+    io_task: bool
+
+
+class Resources:
+    """What is free on which location.
+
+    Locations can be locked, and a storage that they share: then only those who hold the lock may start I/O tasks there.
+
+    :param io_executors: the most I/O tasks at once on one location; none: four for each core
+    """
+
+    def __init__(self, io_executors: int | None) -> None:
+        self._io_executors = io_executors
+        self._ledger = Ledger()
+        self._pools: dict[str, Mapping[str, float]] = {}
+        self._slots: dict[str, int] = {}
+        # Pools that have locations in common go by one name.
+        self._groups: dict[str, str] = {}
+        self._storages: dict[str, dict[str, StorageConfig]] = defaultdict(dict)
+        self._heaps: dict[tuple[str, StorageConfig | None, Direction, bool, bool], LocationHeap] = {}
+        self._heaps_at: dict[str, list[LocationHeap]] = defaultdict(list)
+        self._locked: set[str] = set()
+        # Shared storages on which no I/O task may start but those of one epoch.
+        self._locked_storages: set[str] = set()
+        # By pool, how many of its locations are not locked; forgotten when that changes.
+        self._unlocked: dict[str, int] = {}
+        self._places: dict[str, _Job] = {}
+
+    # Locations
+
+    def set_locations(self, pool: str, cores: Mapping[str, float], slots: Mapping[str, int]) -> None:
+        """The locations of a pool, in order of preference, with their cores.
+
+        :param slots: how many jobs at once the locations take that limit them
+        """
+        if list(self._pools.get(pool, ())) == list(cores):
+            return
+        self._pools[pool] = dict(cores)
+        self._unlocked.clear()
+        self._slots |= slots
+        for location in cores:
+            self._ledger.open(_executors(location), self.executors(pool, location))
+        for storage in self._storages[pool].values():
+            self._open(pool, storage)
+        self._join(pool)
+        for key in [key for key in self._heaps if key[0] == pool]:
+            heap = self._heaps.pop(key)
+            for heaps in self._heaps_at.values():
+                if heap in heaps:
+                    heaps.remove(heap)
+
+    def locations(self, pool: str) -> Set[str]:
+        return self._pools[pool].keys()
+
+    def quietest(self, locations: Iterable[str]) -> str | None:
+        """Of the locations that are not locked, the one with the fewest I/O tasks."""
+        return min((where for where in locations if where not in self._locked), key=self.io_tasks, default=None)
+
+    def open(self, placement: Placement) -> None:
+        """Make the accounts of a placement known."""
+        storage, known = placement.storage, self._storages[placement.pool]
+        if storage is not None and storage.name not in known:
+            known[storage.name] = storage
+            self._open(placement.pool, storage)
+
+    def executors(self, pool: str, location: str) -> int:
+        """The most I/O tasks at once on a location."""
+        executors = self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))
+        return min(executors, self._slots.get(location, executors))
+
+    def io_tasks(self, location: str) -> int:
+        """How many I/O tasks run there."""
+        return self._ledger.allocated(_executors(location))
+
+    def is_any_locked(self, locations: Iterable[str], storage: StorageConfig | None = None) -> bool:
+        """Whether one of these locations is locked, or the storage that they share."""
+        return not self._locked.isdisjoint(locations) or (storage is not None and storage.name in self._locked_storages)
+
+    def lock(self, locations: Iterable[str], storage: StorageConfig | None = None) -> set[str]:
+        """Keep others out of locations, and from a storage wherever they are.
+
+        :return: the I/O tasks that run there now
+        """
+        locked = set(locations)
+        self._locked |= locked
+        self._unlocked.clear()
+        if storage is not None:
+            self._locked_storages.add(storage.name)
+        self._touch(locked)
+        return {
+            name
+            for name, job in self._places.items()
+            if job.io_task
+            and (not locked.isdisjoint(job.locations) or (storage is not None and job.storage == storage.name))
+        }
+
+    def unlock(self, locations: Iterable[str], storage: StorageConfig | None = None) -> None:
+        unlocked = set(locations)
+        self._locked -= unlocked
+        self._unlocked.clear()
+        if storage is not None:
+            self._locked_storages.discard(storage.name)
+        self._touch(unlocked)
+
+    # Jobs
+
+    def names(self, demand: Demand, placement: Placement) -> list[str]:
+        """The names of what jobs take; whoever lacks one holds back those who need the same."""
+        storage = placement.storage if demand.constraint is not None else None
+        names = [f"{storage.name} {way}" for way in ONE_WAY[demand.direction]] if storage is not None else []
+        return [*names, f"executors of {self._groups[placement.pool]}"] if demand.io_task else names
+
+    def choose(
+        self, demand: Demand, placement: Placement, amount: int, preferred: Iterable[str], holds_lock: bool = False
+    ) -> list[str]:
+        """The locations to take: the preferred ones if they can be had, then those with most free bandwidth.
+
+        :param amount: bytes per second on each
+        :param holds_lock: whether locks are those of the job's own epoch
+        """
+        chosen: list[str] = []
+        candidates = (location for location in preferred if location in self._pools[placement.pool])
+        for location in candidates:
+            may_use = self.may_use(demand, placement, (location,), holds_lock)
+            if may_use and self.fits(demand, placement, (location,), amount):
+                chosen.append(location)
+        if len(chosen) < demand.locations:
+            chosen += self._heap(demand, placement, holds_lock).best(demand.locations)
+        return list(dict.fromkeys(chosen))[: demand.locations]
+
+    def are_enough_unlocked(self, demand: Demand, placement: Placement) -> bool:
+        """Whether jobs are not kept out of so many locations that they can only wait until some are unlocked."""
+        if not demand.io_task:
+            return len(self._pools[placement.pool]) >= demand.locations
+        if (unlocked := self._unlocked.get(placement.pool)) is None:
+            unlocked = sum(location not in self._locked for location in self._pools[placement.pool])
+            self._unlocked[placement.pool] = unlocked
+        return unlocked >= demand.locations and self.may_use(demand, placement, ())
+
+    def may_use(self, demand: Demand, placement: Placement, locations: Iterable[str], holds_lock: bool = False) -> bool:
+        """Whether jobs are not kept out of locations, and not from their storage."""
+        if not demand.io_task or holds_lock:
+            return True
+        return self._locked.isdisjoint(locations) and _name(placement) not in self._locked_storages
+
+    def fits(self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> bool:
+        return self._ledger.fits(self._amounts(demand, placement, locations, amount))
+
+    def lacking(self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> frozenset[str]:
+        """The names of what I/O tasks lack on locations.
+
+        Where there is no location with an executor, nobody else has one either, but for those that need fewer.
+        """
+        names = self.names(demand, placement)
+        executors = frozenset(names[-1:])
+        if len(locations) < demand.locations:
+            return executors if demand.locations > 1 else frozenset()
+        if any(self._ledger.free(_executors(location)) == 0 for location in locations):
+            return executors
+        return frozenset(names) - executors
+
+    def allocate(self, job: str, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> None:
+        """:raises ValueError: if it does not fit; nothing is given then"""
+        self._ledger.allocate(job, self._amounts(demand, placement, locations, amount))
+        self._places[job] = _Job(tuple(locations), _name(placement), demand.io_task)
+        self._touch(locations)
+
+    def release(self, job: str) -> None:
+        self._ledger.release(job)
+        if (ended := self._places.pop(job, None)) is not None:
+            self._touch(ended.locations)
+
+    def allocated(self, demand: Demand, placement: Placement, location: str) -> int:
+        """Bytes per second of all jobs on the storage; of the fuller direction, if there are two."""
+        if placement.storage is None:
+            return 0
+        return max(
+            self._ledger.allocated(bandwidth_account(placement.storage, way, location))
+            for way in ONE_WAY[demand.direction]
+        )
+
+    def _amounts(
+        self, demand: Demand, placement: Placement, locations: Sequence[str], amount: int
+    ) -> dict[Account, int]:
+        amounts = {_executors(location): 1 for location in locations} if demand.io_task else {}
+        if placement.storage is not None and amount:
+            for way in ONE_WAY[demand.direction]:
+                amounts |= {bandwidth_account(placement.storage, way, location): amount for location in locations}
+        return amounts
+
+    def _open(self, pool: str, storage: StorageConfig) -> None:
+        for location in self._pools[pool]:
+            for way in ONE_WAY["both"]:
+                self._ledger.open(bandwidth_account(storage, way, location), bytes_per_second(storage.bandwidth(way)))
+            if storage.scope == "shared":
+                return
+
+    def _join(self, pool: str) -> None:
+        locations = self._pools[pool].keys()
+        joined = {pool} | {self._groups[other] for other in self._groups if locations & self._pools[other].keys()}
+        self._groups[pool] = pool
+        for other, group in self._groups.items():
+            if group in joined:
+                self._groups[other] = min(joined)
+
+    def _touch(self, locations: Iterable[str]) -> None:
+        for location in locations:
+            for heap in self._heaps_at.get(location, ()):
+                heap.touch(location)
+
+    def _heap(self, demand: Demand, placement: Placement, holds_lock: bool) -> LocationHeap:
+        """Locations by free bandwidth, then by free executors."""
+        storage = placement.storage if placement.storage is not None and placement.storage.scope == "node" else None
+        key = (placement.pool, storage, demand.direction, demand.io_task, holds_lock)
+
+        def measure(location: str) -> tuple[int, ...] | None:
+            executors = self._ledger.free(_executors(location))
+            if demand.io_task and (executors == 0 or (location in self._locked and not holds_lock)):
+                return None
+            if storage is None:
+                return (executors,)
+            ways = ONE_WAY[demand.direction]
+            return min(self._ledger.free(bandwidth_account(storage, way, location)) for way in ways), executors
+
+        if key not in self._heaps:
+            self._heaps[key] = LocationHeap(tuple(self._pools[placement.pool]), measure)
+            for location in self._pools[placement.pool]:
+                self._heaps_at[location].append(self._heaps[key])
+        return self._heaps[key]
+
+
+def _executors(location: str) -> Account:
+    return Account("executors", location)
+
+
+def _name(placement: Placement) -> str:
+    return "" if placement.storage is None else placement.storage.name

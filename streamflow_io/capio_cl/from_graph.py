@@ -1,0 +1,279 @@
+"""From the I/O graph to the coordination configuration: which files there will be, and which rules hold for them. Pure.
+
+A rule is written as it is served: where an edge fell back, its file is committed at termination, or read once
+committed. CAPIO knows files and directories, and no lists: what a rule says of a Directory or a File[] is told apart
+into the rules of the directory and those of the files in it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from streamflow_io.graph.io_graph import Delivery, Output, OutputKind, Route, StreamEdge
+from streamflow_io.hints.commit import CommitRule
+from streamflow_io.hints.globs import is_pattern, matches, overlap
+from streamflow_io.hints.inheritance import within
+from streamflow_io.hints.models import StreamingRule
+
+from .configuration import Configuration, CoordinatedFile, HomeNode
+from .known_jobs import KnownJobs, applications, instance, reached
+from .names import application_name
+
+_ON_TERMINATION = CommitRule()
+_ON_CLOSE = CommitRule("on_close")
+
+
+def configure(
+    name: str,
+    steps: Iterable[str],
+    outputs: Iterable[Output],
+    routes: Iterable[Route],
+    edges: Iterable[StreamEdge],
+    jobs: KnownJobs,
+) -> Configuration:
+    """Write an I/O graph as a coordination configuration.
+
+    :param name: of the workflow
+    :param steps: paths, in the order of the workflow
+    :param outputs: all of them
+    :param routes: all of them
+    :param edges: what :func:`plan_edges` made of the routes
+    :return: the files of all outputs that reach an input or a workflow output, or that another one waits for. Of an
+        instance that is known, `STEP-TAG/...`, else `STEP-*/...`. A path that several outputs have follows the latest
+        of their rules.
+    """
+    steps = tuple(steps)
+    found = _Expansion(steps, tuple(outputs), tuple(routes), {edge.route: edge for edge in edges}, jobs)
+    names = tuple(app for step in steps for app in applications(step, jobs))
+    order = {application: place for place, application in enumerate(names)}
+    files = (
+        replace(
+            found.files[path],
+            producers=tuple(sorted(found.files[path].producers, key=order.__getitem__)),
+            consumers=tuple(sorted(found.files[path].consumers, key=order.__getitem__)),
+        )
+        for path in sorted(found.files)
+    )
+    return Configuration(name, names, tuple(files))
+
+
+def stricter_than_served(routes: Iterable[Route], edges: Iterable[StreamEdge]) -> dict[str, str]:
+    """Outputs that some consumers get earlier than the configuration says: a file has one rule for all readers.
+
+    :return: for each such output, by name, a reason for the user
+    """
+    deliveries = {edge.route: edge.delivery for edge in edges}
+    consumers: dict[str, list[tuple[Delivery, str]]] = defaultdict(list)
+    for route in routes:
+        if route.consumer is not None:
+            delivery = deliveries.get(route, Delivery.TERMINATION)
+            consumers[route.output.name].append((delivery, route.consumer.name))
+    found = {}
+    for output, readers in consumers.items():
+        order = list(Delivery)
+        latest, reader = max(readers, key=lambda one: order.index(one[0]))
+        if not latest.joins and any(delivery.joins for delivery, _ in readers):
+            found[output] = f"{reader} gets it at {latest.value}, and a file has one rule for all that read it"
+    return found
+
+
+class _Expansion:
+    def __init__(
+        self,
+        steps: tuple[str, ...],
+        outputs: tuple[Output, ...],
+        routes: tuple[Route, ...],
+        edges: Mapping[Route, StreamEdge],
+        jobs: KnownJobs,
+    ) -> None:
+        self.files: dict[str, CoordinatedFile] = {}
+        self._steps = steps
+        self._outputs = {(output.step, output.port): output for output in outputs}
+        self._routes: dict[Output, list[Route]] = defaultdict(list)
+        for route in routes:
+            self._routes[route.output].append(route)
+        self._edges = edges
+        self._jobs = jobs
+        awaited = {(output.step, dep) for output in outputs for rule in output.rules for dep in rule.file_deps}
+        for output in outputs:
+            reached = output in self._routes or (output.step, output.port) in awaited
+            if reached and output.kind is not OutputKind.OTHER:
+                self._add_output(output)
+
+    def _add_output(self, output: Output) -> None:
+        rules = self._served(output)
+        tags = self._jobs.instances(output.step)
+        for tag in [None] if tags is None else tags:
+            app = application_name(output.step) if tag is None else instance(output.step, tag)
+            directory = f"{app}-*" if tag is None else app
+            consumers = dict.fromkeys(name for route in self._routes[output] for name in self._consumers(route, tag))
+            for file in self._files(output, rules, tag, directory):
+                self._add(replace(file, producers=(app,), consumers=tuple(consumers)))
+
+    def _served(self, output: Output) -> tuple[StreamingRule, ...]:
+        """The rules of an output as all of its consumers get it."""
+        edges = [self._edges.get(route) for route in self._routes[output] if route.consumer is not None]
+        rules = output.rules or tuple({edge.rule: None for edge in edges if edge is not None})
+        if any(edge is None or edge.delivery is Delivery.TERMINATION for edge in edges):
+            return tuple(_relaxed(rule, committed=_ON_TERMINATION, file_deps=(), n_files=None) for rule in rules)
+        if any(edge is not None and edge.delivery is Delivery.COMMIT for edge in edges):
+            return tuple(_relaxed(rule) for rule in rules)
+        return rules
+
+    def _files(
+        self, output: Output, rules: Sequence[StreamingRule], tag: str | None, directory: str
+    ) -> Iterator[CoordinatedFile]:
+        whole = next((rule for rule in rules if not rule.files), None)
+        for path in self._globs(output, tag):
+            if output.kind is OutputKind.DIRECTORY:
+                yield self._file(output, whole, tag, directory, path, _of_directory(whole), is_directory=True)
+                yield self._file(output, whole, tag, directory, posixpath.join(path, "*"), _of_entries(whole))
+            else:
+                named = None if is_pattern(path) else _named(rules, path)
+                yield self._file(output, named or whole, tag, directory, path, _of_file(output, named or whole))
+                if whole is not None and whole.n_files is not None:
+                    parent = posixpath.dirname(path)
+                    yield self._file(output, whole, tag, directory, parent, _of_directory(whole), is_directory=True)
+            for rule in rules:
+                for entry in rule.files:
+                    if (below := _below(output, path, entry)) is not None:
+                        yield self._file(output, rule, tag, directory, below, _of_file(output, rule))
+
+    def _file(
+        self,
+        output: Output,
+        rule: StreamingRule | None,
+        tag: str | None,
+        directory: str,
+        path: str,
+        served: tuple[CommitRule, str],
+        is_directory: bool = False,
+    ) -> CoordinatedFile:
+        committed, mode = served
+        kept = None if rule is None else rule.permanent
+        whole = next((rule.permanent for rule in output.rules if not rule.files), None)
+        is_result = any(_leaves(route) for route in self._routes[output])
+        permanent = next((said for said in (kept, whole) if said is not None), is_result)
+        home = None if rule is None or rule.home_node is None else HomeNode("manual", application_name(rule.home_node))
+        on_file = rule is not None and committed.kind == "on_file"
+        return CoordinatedFile(
+            path=_join(directory, path),
+            is_directory=is_directory,
+            committed=committed,
+            mode="no_update" if mode == "no_update" else "update",
+            file_deps=tuple(self._deps(output, rule.file_deps, tag, directory)) if on_file and rule else (),
+            n_files=rule.n_files if rule is not None and committed.kind == "on_n_files" else None,
+            permanent=permanent,
+            home_node=home,
+        )
+
+    def _consumers(self, route: Route, tag: str | None) -> Iterator[str]:
+        """The applications that a file reaches. Of what enters a loop, or goes round in it, all steps of the loop.
+
+        :param tag: of the job that wrote it; None: not known
+        """
+        if route.consumer is None:
+            return
+        if (step := route.consumer.step) in self._steps:
+            yield from reached(route, step, tag, self._jobs)
+            return
+        last = route.hops[-1].step
+        loop = last.removesuffix("-loop-combinator")
+        loop = posixpath.dirname(last) if loop == last else loop
+        for inner in self._steps if loop != "/" and not _leaves(route) else ():
+            if within(inner, loop):
+                yield from applications(inner, self._jobs)
+
+    def _globs(self, output: Output, tag: str | None) -> tuple[str, ...]:
+        globs = None if tag is None else self._jobs.globs.get((output.step, output.port, tag))
+        return tuple(dict.fromkeys(output.globs if globs is None else globs))
+
+    def _deps(self, output: Output, deps: Iterable[str], tag: str | None, directory: str) -> Iterator[str]:
+        """The paths of `fileDeps`: outputs of the step, or globs in the job's output directory."""
+        for dep in deps:
+            if (awaited := self._outputs.get((output.step, dep))) is not None:
+                yield from (_join(directory, path) for path in self._globs(awaited, tag))
+            elif output.kind is OutputKind.DIRECTORY and "/" not in dep:
+                yield from (_join(directory, posixpath.join(path, dep)) for path in self._globs(output, tag))
+            else:
+                yield _join(directory, dep)
+
+    def _add(self, file: CoordinatedFile) -> None:
+        before = self.files.get(file.path)
+        self.files[file.path] = file if before is None else _merged(before, file)
+
+
+def _relaxed(rule: StreamingRule, **changes: object) -> StreamingRule:
+    """The rule, readable once committed."""
+    return rule.model_copy(update={"mode": "update", **changes})
+
+
+def _of_file(output: Output, rule: StreamingRule | None) -> tuple[CommitRule, str]:
+    """The rule of a file; where a rule counts files, each is committed by its close."""
+    if rule is None:
+        return _ON_TERMINATION, "update"
+    committed = _ON_CLOSE if rule.committed.kind == "on_n_files" else rule.committed
+    return committed, "update" if output.kind is OutputKind.DIRECTORY else rule.mode
+
+
+def _of_directory(rule: StreamingRule | None) -> tuple[CommitRule, str]:
+    """The rule of a Directory itself; one whose files are committed by their first close is complete at the end."""
+    if rule is None:
+        return _ON_TERMINATION, "update"
+    return _ON_TERMINATION if rule.committed == _ON_CLOSE else rule.committed, rule.mode
+
+
+def _of_entries(rule: StreamingRule | None) -> tuple[CommitRule, str]:
+    """The rule of the files in a Directory: `no_update` is about its listing, and no file is read before its commit."""
+    if rule is None:
+        return _ON_TERMINATION, "update"
+    return _ON_CLOSE if rule.committed.kind == "on_n_files" else rule.committed, "update"
+
+
+def _named(rules: Iterable[StreamingRule], path: str) -> StreamingRule | None:
+    return next((rule for rule in rules if any(matches(glob, path) for glob in rule.files)), None)
+
+
+def _below(output: Output, path: str, entry: str) -> str | None:
+    """Where the entries are that a rule names, as seen from the job's output directory; None: not there."""
+    if output.kind is OutputKind.DIRECTORY:
+        return posixpath.join(path, entry)
+    if not is_pattern(path) or not overlap(entry, path):
+        return None
+    return entry if "/" in entry else posixpath.join(posixpath.dirname(path), entry)
+
+
+def _join(directory: str, path: str) -> str:
+    return posixpath.normpath(posixpath.join(directory, path))
+
+
+def _leaves(route: Route) -> bool:
+    """Whether a file is a result of the workflow, or of a loop, and then perhaps of the workflow."""
+    return route.consumer is None or (bool(route.hops) and route.hops[-1].step.endswith("-loop-output"))
+
+
+def _merged(one: CoordinatedFile, other: CoordinatedFile) -> CoordinatedFile:
+    """What holds for a path that two outputs have: it is complete, and read, when it is by both rules."""
+    producers = tuple(dict.fromkeys((*one.producers, *other.producers)))
+    consumers = tuple(dict.fromkeys((*one.consumers, *other.consumers)))
+    late = max(one, other, key=lambda file: _lateness(file.committed))
+    differ = _lateness(one.committed) != _lateness(other.committed) or set(one.file_deps) != set(other.file_deps)
+    settled = late.committed if not differ or late.committed.kind == "on_close" else _ON_TERMINATION
+    return replace(
+        late,
+        is_directory=one.is_directory or other.is_directory,
+        producers=producers,
+        consumers=consumers,
+        committed=settled,
+        mode="no_update" if one.mode == other.mode == "no_update" else "update",
+        file_deps=late.file_deps if settled.kind == "on_file" else (),
+        n_files=late.n_files if settled.kind == "on_n_files" else None,
+        permanent=one.permanent or other.permanent,
+    )
+
+
+def _lateness(rule: CommitRule) -> tuple[int, int]:
+    return (["on_close", "on_n_files", "on_file", "on_termination"].index(rule.kind), rule.closes)

@@ -1,0 +1,75 @@
+"""The jobs of a workflow as applications of a coordination configuration, and which of them a file reaches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from streamflow_io.graph.io_graph import HopKind, Route
+
+from .names import application_name
+
+# Each instance has files of its own, and the official parser compares each path with all others.
+MOST_INSTANCES = 256
+
+
+@dataclass(frozen=True)
+class KnownJobs:
+    """What is known of the jobs of a workflow.
+
+    :ivar tags: by step path, the StreamFlow tags of its jobs; None: there are several, and it is not known which
+    :ivar globs: by step path, output and tag, where the output is, relative to the job's output directory; where
+        nothing is said, the globs of the output hold
+    """
+
+    tags: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
+    globs: Mapping[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
+
+    def instances(self, step: str) -> tuple[str, ...] | None:
+        """The tags of the jobs of a step; None: not known, or too many to tell apart."""
+        tags = self.tags.get(step, ("0",))
+        return None if tags is None or len(tags) > MOST_INSTANCES else tags
+
+
+def applications(step: str, jobs: KnownJobs) -> tuple[str, ...]:
+    """The applications of a step: its instances, or if they are not known, itself."""
+    tags = jobs.instances(step)
+    return (application_name(step),) if tags is None else tuple(instance(step, tag) for tag in tags)
+
+
+def instance(step: str, tag: str) -> str:
+    """The application of one job of a step."""
+    # What is not scattered has the tag of the workflow.
+    return application_name(step, tag if "." in tag else None)
+
+
+def reached(route: Route, step: str, tag: str | None, jobs: KnownJobs) -> tuple[str, ...]:
+    """The instances of a step that a file reaches."""
+    tags = jobs.instances(step)
+    if tags is None:
+        return (application_name(step),)
+    way = None if tag is None else _way(route, tag)
+    found = tags if way is None else tuple(t for t in tags if _reaches(way, t.split(".")))
+    return tuple(instance(step, t) for t in found or tags)
+
+
+def _way(route: Route, tag: str) -> list[str] | None:
+    """With what the tags begin that a file can have where it arrives; `*` for any number. None: any."""
+    parts = tag.split(".")
+    gathered: str | None = None
+    for hop in route.hops:
+        match hop.kind:
+            case HopKind.GATHER if len(parts) > hop.widths:
+                *parts, gathered = parts[: len(parts) - hop.widths + 1]
+                gathered = gathered if hop.widths == 1 else None
+                continue
+            case HopKind.SCATTER if hop.obstacle is None:
+                parts.append(gathered or "*")
+            case HopKind.SCATTER | HopKind.GATHER | HopKind.LOOP | HopKind.UNKNOWN:
+                return None
+        gathered = None
+    return parts
+
+
+def _reaches(way: Sequence[str], tag: Sequence[str]) -> bool:
+    return len(way) <= len(tag) and all(part in ("*", other) for part, other in zip(way, tag, strict=False))

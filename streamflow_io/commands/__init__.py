@@ -1,0 +1,1 @@
+"""The subcommands of `streamflow-io`: one module for each."""

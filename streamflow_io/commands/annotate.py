@@ -1,0 +1,105 @@
+"""`streamflow-io annotate`: an annotations file from a CAPIO-CL file. Nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from streamflow_io.capio_cl.files import load_capio_cl
+from streamflow_io.capio_cl.to_hints import Annotation, annotate
+from streamflow_io.files import write_atomically
+from streamflow_io.hints import HintError, HintErrors, read_scheduler_config
+from streamflow_io.hints.annotations_text import annotations_text
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """An annotations file.
+
+    :ivar source: the CAPIO-CL file that it was made from
+    :ivar text: what is in it
+    :ivar output: where it was written; None: it is to be shown
+    """
+
+    source: str
+    annotation: Annotation
+    text: str
+    output: Path | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is any hint, or nothing to make one from."""
+        return bool(self.annotation) or not self.annotation.unexpressed
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "output": None if self.output is None else str(self.output),
+            "annotations": self.annotation.file.model_dump(by_alias=True, mode="json"),
+            "streamable": {port: list(paths) for port, paths in self.annotation.streamable.items()},
+            "unexpressed": [asdict(each) for each in self.annotation.unexpressed],
+        }
+
+    def show(self, console: Console) -> None:
+        if self.output is None:
+            # Not printed: that would fold it at the width of the terminal.
+            console.file.write(self.text)
+            return
+        for each in self.annotation.unexpressed:
+            _warn(console, f"not expressed: {each.subject}: {each.reason}")
+        for port in self.annotation.streamable:
+            _warn(console, f"{port} is now `streamable`: its tool must read it front to back, once")
+        steps = self.annotation.rules
+        rules = sum(map(len, steps.values()))
+        text = f"{os.path.relpath(self.output)}: rules: {rules}, steps: {len(steps)}"
+        console.print(text, style="bold", markup=False, highlight=False, soft_wrap=True)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+    parser.add_argument("--from", dest="source", metavar="FILE", required=True, type=Path, help="a CAPIO-CL file")
+    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
+    parser.add_argument("--force", action="store_true", help="overwrite the output")
+    parser.add_argument("--workflow", metavar="NAME", help="which workflow, if the StreamFlow file has several")
+
+
+def run(arguments: argparse.Namespace) -> Annotated:
+    """:raises HintErrors: if a file, the workflow or a hint has mistakes, or the output cannot be written"""
+    output: Path | None = arguments.output
+    if output is not None and not arguments.force and os.path.lexists(output):
+        raise _output_error(output, "exists", "another file, or --force to overwrite it")
+    streamflow_file = Path(arguments.streamflow_file)
+    configuration = load_capio_cl(arguments.source)
+    from .coordination import plan_workflow  # StreamFlow takes long to import
+
+    plan = plan_workflow(streamflow_file, arguments.workflow)
+    annotation = annotate(configuration, plan.steps, plan.outputs, plan.routes, plan.jobs)
+    text = annotations_text(annotation, arguments.source.name, _notes(streamflow_file))
+    if output is not None:
+        try:
+            write_atomically(output, text)
+        except OSError as error:
+            raise _output_error(output, f"cannot be written: {error.strerror}", "a file that can be written") from None
+    return Annotated(os.path.abspath(arguments.source), annotation, text, output)
+
+
+def _notes(streamflow_file: Path) -> tuple[str, ...]:
+    scheduler = read_scheduler_config(streamflow_file)
+    if scheduler is None or scheduler.annotations is None:
+        return ()
+    named = scheduler.annotations
+    files = ", ".join(named.values()) if isinstance(named, dict) else named
+    return (f"{streamflow_file.name} names {files}: take over from it what is to hold besides.",)
+
+
+def _output_error(output: Path, message: str, allowed: str) -> HintErrors:
+    return HintErrors([HintError(str(output), None, "--output", message, allowed)])
+
+
+def _warn(console: Console, text: str) -> None:
+    console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

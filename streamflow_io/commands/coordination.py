@@ -1,0 +1,154 @@
+"""`streamflow-io coordination`: the coordination configuration of a StreamFlow file, for CAPIO. Nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from rich.console import Console
+
+from streamflow_io.capio_cl import Configuration
+from streamflow_io.capio_cl.dot import write_dot
+from streamflow_io.capio_cl.language import Version, write_capio_cl
+from streamflow_io.cli import Result
+from streamflow_io.files import write_atomically
+from streamflow_io.graph import StreamEdge
+from streamflow_io.hints import HintError, HintErrors
+from streamflow_io.translation.translator import Plan
+
+from .plan import plan_file, site_to_json
+
+_CAPIO_CL = "capio-cl-"
+FORMATS = (*(f"{_CAPIO_CL}{version}" for version in reversed(get_args(Version))), "dot", "json")
+
+
+@dataclass(frozen=True)
+class Coordination:
+    """The coordination configuration of a workflow, in one of the formats.
+
+    :ivar text: the document
+    :ivar output: where it was written; None: it is to be shown
+    """
+
+    plan: Plan
+    text: str
+    output: Path | None = None
+
+    @property
+    def ok(self) -> bool:
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        return plan_to_json(self.plan)
+
+    def show(self, console: Console) -> None:
+        # Not by the console: what it prints is for people, and is folded at the width of their terminal.
+        if self.output is None:
+            console.file.write(self.text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="a CAPIO-CL document (default: 1.1), a graph for Graphviz, or JSON that says also what fell back, and why",
+    )
+    parser.add_argument("--output", "-o", metavar="FILE", type=Path, help="write it there (default: print it)")
+    parser.add_argument("--workflow", metavar="NAME", help="which workflow, if the StreamFlow file has several")
+    parser.add_argument("--check", metavar="FILE", type=Path, help="compare a CAPIO-CL file with the workflow")
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    """:raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written"""
+    if arguments.check is not None:
+        from .coordination_check import check
+
+        return check(Path(arguments.streamflow_file), arguments.check, arguments.workflow)
+    plan = plan_workflow(Path(arguments.streamflow_file), arguments.workflow)
+    text = _document(plan, arguments.format)
+    if arguments.output is not None:
+        try:
+            write_atomically(arguments.output, text)
+        except OSError as error:
+            message = f"cannot be written: {error.strerror}"
+            raise HintErrors(
+                [HintError(str(arguments.output), None, "--output", message, "a file that can be written")]
+            ) from None
+    return Coordination(plan, text, arguments.output)
+
+
+def plan_workflow(streamflow_file: Path, name: str | None) -> Plan:
+    """The plan of one workflow of a StreamFlow file.
+
+    :param name: which; None: the only one
+    :raises HintErrors: if there are mistakes in it, or if it has not this one workflow
+    """
+    plans = plan_file(streamflow_file).plans
+    if name is None and len(plans) == 1:
+        return next(iter(plans.values()))
+    if name is not None and name in plans:
+        return plans[name]
+    message = f"unknown workflow {name!r}" if name is not None else f"{len(plans)} CWL workflows"
+    allowed = f"--workflow with one of {', '.join(sorted(plans))}" if plans else "a StreamFlow file with a CWL workflow"
+    raise HintErrors([HintError(str(streamflow_file), None, "workflows", message, allowed)])
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """The configuration of a workflow for programs, and what differs in it from what the hints ask for."""
+    return {
+        **configuration_to_json(plan.configuration),
+        "sites": {path: site_to_json(step.site) for path, step in plan.steps.items()},
+        "gangs": [list(gang.steps) for gang in plan.gangs],
+        "fallbacks": [_fallback(edge) for edge in plan.edges if edge.fallback is not None],
+        "stricter": [{"output": output, "why": why} for output, why in plan.stricter.items()],
+    }
+
+
+def configuration_to_json(configuration: Configuration) -> dict[str, Any]:
+    """A configuration for programs: every file with all that is said of it, by the names of the hints."""
+    return {
+        "name": configuration.name,
+        "applications": list(configuration.applications),
+        "files": [
+            {
+                "path": file.path,
+                "isDirectory": file.is_directory,
+                "producers": list(file.producers),
+                "consumers": list(file.consumers),
+                "committed": str(file.committed),
+                "mode": file.mode,
+                "fileDeps": list(file.file_deps),
+                "nFiles": file.n_files,
+                "permanent": file.permanent,
+                "excluded": file.excluded,
+                "inMemory": file.in_memory,
+                "homeNode": None if file.home_node is None else asdict(file.home_node),
+            }
+            for file in configuration.files
+        ],
+    }
+
+
+def _fallback(edge: StreamEdge) -> dict[str, Any]:
+    consumer = edge.route.consumer
+    return {
+        "output": edge.route.output.name,
+        "input": None if consumer is None else consumer.name,
+        "asked": {"committed": str(edge.rule.committed), "mode": edge.rule.mode, "start": edge.rule.start},
+        "delivered": edge.delivery.value,
+        "why": edge.fallback,
+    }
+
+
+def _document(plan: Plan, format_: str) -> str:
+    if format_ == "dot":
+        return write_dot(plan.configuration, plan.gangs)
+    if format_ == "json":
+        return json.dumps(plan_to_json(plan), indent=2) + "\n"
+    version = cast(Version, format_.removeprefix(_CAPIO_CL))
+    return json.dumps(write_capio_cl(plan.configuration, version), indent=2) + "\n"

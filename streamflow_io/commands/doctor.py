@@ -1,0 +1,173 @@
+"""`streamflow-io doctor`: what works on this machine, what does not, and why.
+
+What can be tried is tried, with the very program that runs jobs, in a directory like that of a job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError, find_sfio_node
+from streamflow_io.runtime.self_test import Finding, ThisMachine, examine
+from streamflow_io.telemetry.directories import data_directory
+
+from .javascript import find_engine
+
+_SECONDS = 15.0
+_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+_WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All that was found.
+
+    :ivar place: what was looked at
+    """
+
+    place: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(finding.works is not False for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"findings": [vars(finding) for finding in self.findings]}
+
+    def show(self, console: Console) -> None:
+        table = Table(title=self.place, title_justify="left")
+        for column in ("", "works", "what was found"):
+            table.add_column(column)
+        words = {True: "yes", False: "[bold red]no[/bold red]", None: "[yellow]no[/yellow]"}
+        for finding in self.findings:
+            without = f"\n{finding.otherwise}" if finding.works is not True and finding.otherwise else ""
+            table.add_row(escape(finding.name), words[finding.works], escape(f"{finding.detail}{without}"))
+        console.print(table)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `doctor`."""
+    parser.add_argument(
+        "--workdir",
+        metavar="PATH",
+        default=tempfile.gettempdir(),
+        help="a directory on the file system where jobs run: `workdir` of the deployment (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--location",
+        metavar="DEPLOYMENT",
+        help="look at a deployment of a StreamFlow file instead of this machine: what works where its jobs run",
+    )
+    parser.add_argument(
+        "streamflow_file",
+        metavar="STREAMFLOW_FILE",
+        nargs="?",
+        default="streamflow.yml",
+        help="the file with that deployment (default: %(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> Diagnosis:
+    """`doctor`: see the module.
+
+    :raises HintErrors: if the StreamFlow file is not one, or has no such deployment
+    """
+    if arguments.location is not None:
+        from .doctor_location import examine_deployment
+
+        place, findings = examine_deployment(Path(arguments.streamflow_file), arguments.location)
+        return Diagnosis(place, tuple(findings))
+    findings = [_plugin(), _runtime()]
+    if findings[-1].works:
+        findings += asyncio.run(_examine(arguments.workdir))
+    return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _javascript(), _report()))
+
+
+def _plugin() -> Finding:
+    version = importlib.metadata.version("streamflow")
+    found = importlib.metadata.entry_points(group="unito.streamflow.plugin")
+    if any(point.value.startswith("streamflow_io.") for point in found):
+        return Finding("plugin", True, f"StreamFlow {version} finds it")
+    return Finding("plugin", False, f"StreamFlow {version} does not find it", "install streamflow-io beside StreamFlow")
+
+
+def _runtime() -> Finding:
+    name, otherwise = "node runtime", "everything is as with plain StreamFlow"
+    try:
+        EmbeddedRuntime.check()
+        binary = find_sfio_node()
+        version = subprocess.run([binary, "--version"], check=True, capture_output=True, text=True).stdout.strip()
+    except (NodeRuntimeError, OSError, subprocess.SubprocessError) as error:
+        return Finding(name, False, str(error), otherwise)
+    return Finding(name, True, f"{version} on {platform.system()} {platform.release()}: {binary}")
+
+
+async def _examine(workdir: str) -> list[Finding]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="streamflow-io-doctor-", dir=workdir) as directory:
+            runtime = await EmbeddedRuntime.start()
+            try:
+                place = ThisMachine(runtime, PurePosixPath(os.path.realpath(directory)), _SECONDS)
+                return [*await examine(place), _links(Path(directory))]
+            finally:
+                await runtime.close()
+    except (OSError, NodeRuntimeError) as error:
+        return [Finding("jobs", False, f"{workdir}: {error}", "name a directory that you can write to: --workdir")]
+
+
+def _links(directory: Path) -> Finding:
+    name, otherwise = "hard links", "files of a gated Directory are copied"
+    try:
+        (directory / "one").touch()
+        os.link(directory / "one", directory / "other")
+    except OSError as error:
+        return Finding(name, None, f"{directory.parent}: {error.strerror}", otherwise)
+    return Finding(name, True, f"on {directory.parent}")
+
+
+def _inotify() -> Finding:
+    try:
+        instances, watches = int(_INSTANCES.read_text()), int(_WATCHES.read_text())
+    except (OSError, ValueError) as error:
+        return Finding("inotify", False, str(error), "files are committed when their job ends")
+    detail = f"{instances} instances, {watches} watches for each user; a job that streams takes one instance"
+    few = instances < 4 * (os.cpu_count() or 1)
+    return Finding(
+        "inotify", not few, detail, "files are committed when their job ends; raise fs.inotify.max_user_instances"
+    )
+
+
+def _data_directory() -> Finding:
+    directory, otherwise = data_directory(), "set XDG_DATA_HOME to a directory that you can write to"
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    works = os.access(existing, os.W_OK | os.X_OK)
+    return Finding("data directory", works, f"{directory}: learned limits and telemetry", otherwise)
+
+
+def _javascript() -> Finding:
+    engine = find_engine()
+    if engine is not None:
+        return Finding("JavaScript", True, f"{engine} evaluates expressions of CWL")
+    otherwise = "workflows with JavaScript fail, with plain StreamFlow, too: install Node.js"
+    return Finding("JavaScript", None, "no Node.js on PATH", otherwise)
+
+
+def _report() -> Finding:
+    if importlib.util.find_spec("plotly") is not None:
+        return Finding("report", True, "plotly is there")
+    return Finding("report", None, "plotly is not installed", "streamflow-io report needs it: the extra `report`")

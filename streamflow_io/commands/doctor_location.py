@@ -1,0 +1,190 @@
+"""`streamflow-io doctor --location`: what works at the locations of a deployment, tried there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ruamel.yaml.error import YAMLError
+from streamflow.config.validator import SfValidator
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import DeploymentConfig, ExecutionLocation
+from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.deployment.utils import get_wraps_config
+from streamflow.ext.utils import load_extensions
+from streamflow.log_handler import logger
+from streamflow.main import build_context
+
+from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.run.scheduler import IOAwareScheduler
+from streamflow_io.runtime import NodeRuntime, NodeRuntimeError, NodeRuntimes
+from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime.remote import RemoteRuntime
+from streamflow_io.runtime.self_test import Elsewhere, Finding, examine
+
+_HOST_SECONDS = 60.0
+_QUEUE_SECONDS = 300.0
+_PLAIN = "everything is as with plain StreamFlow there"
+
+
+class NotDeployedError(Exception):
+    """A deployment cannot be deployed, or reached; says why."""
+
+
+def examine_deployment(path: Path, deployment: str) -> tuple[str, list[Finding]]:
+    """Deploy it, try what works at each of its locations, and undeploy it.
+
+    :return: what was looked at, and what was found
+    :raises HintErrors: if there is no such StreamFlow file, or it has no such deployment
+    """
+    logger.disabled = True  # The table tells what the log would.
+    try:
+        load_extensions()
+        config = _read(path, deployment)
+        kind = config["deployments"][deployment]["type"]
+        return f"{deployment} ({kind})", asyncio.run(_look(path.resolve(), config, deployment))
+    finally:
+        logger.disabled = False
+
+
+def _read(path: Path, deployment: str) -> dict[str, Any]:
+    """A StreamFlow file that has the deployment."""
+    try:
+        config: dict[str, Any] = SfValidator().validate_file(str(path))
+    except OSError as error:
+        raise _mistake(path, "StreamFlow file", str(error.strerror), "a StreamFlow file that can be read") from None
+    except (WorkflowDefinitionException, YAMLError) as error:
+        raise _mistake(path, "StreamFlow file", str(error), "a valid StreamFlow file") from None
+    entries = config.get("deployments", {})
+    if deployment not in entries:
+        allowed = ", ".join(sorted(entries)) or "nothing: there are no deployments"
+        raise _mistake(path, "deployments", f"there is no deployment {deployment}", allowed)
+    if entries[deployment]["type"] == "local":
+        raise _mistake(path, f"deployments.{deployment}", "it is this machine", "no --location: `streamflow-io doctor`")
+    return config
+
+
+def _mistake(path: Path, field: str, message: str, allowed: str) -> HintErrors:
+    return HintErrors([HintError(str(path), None, field, message, allowed)])
+
+
+async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Finding]:
+    try:
+        async with deployed(path, config, deployment) as (context, locations):
+            runtimes = NodeRuntimes(context, _wants_tls(context))
+            try:
+                found = await _examine(context, runtimes, locations)
+            finally:
+                await runtimes.close()
+    except NotDeployedError as error:
+        return [Finding("connection", False, str(error), "jobs cannot run there at all")]
+    return [Finding("connection", True, ", ".join(location.name for location in locations)), *found]
+
+
+@contextlib.asynccontextmanager
+async def deployed(
+    path: Path, config: dict[str, Any], deployment: str
+) -> AsyncIterator[tuple[StreamFlowContext, Sequence[ExecutionLocation]]]:
+    """Deploy a deployment of a StreamFlow file; gives its locations.
+
+    :param config: what is in the file
+    :raises NotDeployedError: if it cannot be deployed, or reached
+    """
+    for name, entry in config["deployments"].items():
+        # As StreamFlow completes them for a workflow.
+        entry.update(name=name, scheduling_policy=None, config=entry.get("config", {}))
+    # Nothing is kept: the user's database is not touched.
+    database = {"type": "default", "config": {"connection": ":memory:"}}
+    context = build_context({**config, "path": str(path), "database": database})
+    try:
+        try:
+            await context.deployment_manager.deploy(_deployment_config(config["deployments"], deployment))
+            available = await context.deployment_manager.get_connector(deployment).get_available_locations()
+        except Exception as error:  # Each connector has its own.
+            raise NotDeployedError(str(error) or type(error).__name__) from error
+        yield context, [location.location for location in available.values()]
+    finally:
+        await context.close()
+
+
+def _wants_tls(context: StreamFlowContext) -> bool:
+    return isinstance(context.scheduler, IOAwareScheduler) and context.scheduler.config.tls
+
+
+def _deployment_config(entries: Mapping[str, Mapping[str, Any]], name: str) -> DeploymentConfig:
+    entry = entries[name]
+    return DeploymentConfig(
+        name=name,
+        type=entry["type"],
+        config=entry["config"],
+        external=entry.get("external", False),
+        lazy=entry.get("lazy", True),
+        workdir=_workdir(entries, entry),
+        wraps=get_wraps_config(entry.get("wraps")),
+    )
+
+
+def _workdir(entries: Mapping[str, Mapping[str, Any]], entry: Mapping[str, Any]) -> str | None:
+    """That of the nearest deployment that has one, as StreamFlow chooses it."""
+    while "workdir" not in entry and (wraps := get_wraps_config(entry.get("wraps"))) is not None:
+        entry = entries[wraps.deployment]
+    return entry.get("workdir")
+
+
+async def _examine(
+    context: StreamFlowContext, runtimes: NodeRuntimes, locations: Sequence[ExecutionLocation]
+) -> list[Finding]:
+    findings: list[Finding] = []
+    started: dict[str, NodeRuntime] = {}
+    deployments = Deployments(context)
+    for location in locations:
+        suffix = "" if len(locations) == 1 else f", {location.name}"
+        try:
+            runtime = started[location.name] = await runtimes.at(location)
+        except NodeRuntimeError as error:
+            findings.append(Finding(f"delivery{suffix}", False, str(error), _PLAIN))
+            continue
+        findings.append(Finding(f"delivery{suffix}", True, runtime.binary))
+        found = await _examine_location(context, deployments, runtime, location)
+        findings += [
+            Finding(f"{finding.name}{suffix}", finding.works, finding.detail, finding.otherwise) for finding in found
+        ]
+    return [*findings, *await _examine_links(started)]
+
+
+async def _examine_location(
+    context: StreamFlowContext, deployments: Deployments, runtime: NodeRuntime, location: ExecutionLocation
+) -> list[Finding]:
+    access = deployments.access(location)
+    directory = PurePosixPath(deployments.workdir(location), f"streamflow-io-doctor-{os.urandom(4).hex()}")
+    seconds = _QUEUE_SECONDS if runtime.wrapper == "run" else _HOST_SECONDS
+    connector = context.deployment_manager.get_connector(location.deployment)
+    try:
+        return await examine(Elsewhere(runtime, directory, seconds, connector, location, access))
+    finally:
+        with contextlib.suppress(NodeRuntimeError):
+            await access.run(f"rm -rf {shlex.quote(str(directory))}")
+
+
+async def _examine_links(runtimes: Mapping[str, NodeRuntime]) -> list[Finding]:
+    """Where streams are read from elsewhere, and whether the others reach that."""
+    findings: list[Finding] = []
+    for name, runtime in runtimes.items():
+        label, otherwise = "link" if len(runtimes) == 1 else f"link, {name}", "consumers elsewhere start at commit"
+        if runtime.address is not None:
+            others = [other for other in runtimes.values() if other is not runtime]
+            reasons = [reason for other in others if (reason := await other.obstacle(runtime)) is not None]
+            address = f"{runtime.address}, inside TLS" if runtime.tls else runtime.address
+            findings.append(Finding(label, not reasons, "; ".join(reasons) or address, otherwise))
+        elif runtime.wrapper == "run":
+            findings.append(Finding(label, True, "jobs read each other's streams from the work directory"))
+        else:
+            reason = runtime.unreachable if isinstance(runtime, RemoteRuntime) else None
+            detail = reason or "streams are read inside this location only"
+            findings.append(Finding(label, False if reason else None, detail, otherwise))
+    return findings

@@ -1,0 +1,56 @@
+"""JavaScript in CWL: what needs it, and whether this machine has what evaluates it. Edge."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from streamflow_io.hints.cwl import CWLObject, file_of, read_steps
+from streamflow_io.hints.errors import HintError
+
+# In the order in which cwl_utils looks for them; docker runs an image with Node.js.
+_ENGINES = ("nodejs", "node", "docker")
+# Parameter references need no JavaScript.
+_REFERENCE = re.compile(r"""\$\((?:inputs|self|runtime)(?:\.\w+|\['[^']*'\]|\["[^"]*"\]|\[\d+\])*\)""")
+_EXPRESSION = re.compile(r"(?<!\\)\$[({]")
+
+
+def find_engine() -> str | None:
+    """The program that evaluates JavaScript, if there is one."""
+    return next((path for name in _ENGINES if (path := shutil.which(name)) is not None), None)
+
+
+def missing_engine(document: CWLObject) -> list[HintError]:
+    """What to warn of, if a process needs Node.js and there is none; at most one.
+
+    :param document: as for :func:`read_steps`
+    """
+    if find_engine() is not None:
+        return []
+    place = next((path for path, element in read_steps(document).expressive if _needs_javascript(element)), None)
+    if place is None:
+        return []
+    file = file_of(document.loadingOptions.fileuri or "")
+    message = f"{place} has JavaScript, and there is no Node.js on this machine, where StreamFlow evaluates it"
+    return [HintError(file, None, "InlineJavascriptRequirement", message, f"one of {', '.join(_ENGINES)} on PATH")]
+
+
+def _needs_javascript(element: CWLObject) -> bool:
+    if hasattr(element, "run"):
+        texts = [getattr(element, "when", None), *(target.valueFrom for target in element.in_)]
+    else:
+        texts = list(_texts(element.save(top=False)))
+    return any(isinstance(text, str) and _EXPRESSION.search(_REFERENCE.sub("", text)) for text in texts)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _texts(part)

@@ -1,0 +1,346 @@
+"""`streamflow-io plan`: what will be done with the hints of a StreamFlow file. Nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cwl_utils.parser
+import cwl_utils.parser.utils
+from cwl_utils.errors import GraphTargetMissingException
+from rich.console import Console
+from rich.table import Table
+from streamflow.config.config import WorkflowConfig
+from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.ext.utils import load_extensions
+from streamflow.log_handler import logger
+from streamflow.main import build_context
+
+from streamflow_io._streamflow import cwl_files
+from streamflow_io.errors import is_ours, said
+from streamflow_io.graph import Delivery, Site, SiteKind, Step, StreamEdge
+from streamflow_io.hints import HintError, HintErrors, SchedulerConfig, read_scheduler_config
+from streamflow_io.hints.cwl import UnreadableError, load
+from streamflow_io.hints.rules import check_both_ends
+from streamflow_io.hints.yaml_text import TooMuchError
+from streamflow_io.run.scheduler import IOAwareScheduler
+from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
+from streamflow_io.translation.storage_checks import StepStorage
+from streamflow_io.translation.translator import InvalidHintsException, IOAwareTranslator, Plan
+
+from .javascript import missing_engine
+from .streamflow_file import read_streamflow_file
+from .validate import run_cwltool
+
+
+@dataclass(frozen=True)
+class Plans:
+    """The plans of all CWL workflows of a StreamFlow file, by name.
+
+    :ivar inactive: why nothing of this will be done, if so
+    :ivar warnings: what will not be as somebody may have meant it, by workflow
+    :ivar capio: what is to be known of `runtime: capio`, if that is asked for
+    """
+
+    inactive: str | None
+    plans: Mapping[str, Plan]
+    warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    capio: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "inactive": self.inactive,
+            "capio": self.capio,
+            "workflows": {
+                name: {
+                    "steps": {
+                        path: {"cores": step.cores, "memory": step.memory, **site_to_json(step.site)}
+                        for path, step in plan.steps.items()
+                    },
+                    "edges": [_edge_to_json(edge) for edge in plan.edges],
+                    "gangs": [
+                        {**vars(gang), "apart": plan.apart.get(number)} for number, gang in enumerate(plan.gangs)
+                    ],
+                    "impossible": dict(plan.impossible),
+                    "storages": [vars(step) for step in plan.storages.steps] if plan.storages else [],
+                    "warnings": list(self.warnings.get(name, ())),
+                }
+                for name, plan in self.plans.items()
+            },
+        }
+
+    def show(self, console: Console) -> None:
+        for name, plan in self.plans.items():
+            console.print(f"[bold]{name}[/bold]: {len(plan.steps)} steps, {len(plan.edges)} stream edges")
+            if any(step.site.kind is not SiteKind.LOCAL for step in plan.steps.values()):
+                console.print(_sites(plan.steps))
+            if plan.edges:
+                console.print(_edges(plan.edges))
+            if plan.gangs:
+                console.print(_gangs(plan))
+            for step, why in plan.impossible.items():
+                console.print(f"No job of {step} can start: {why}", style="red", markup=False, soft_wrap=True)
+            if plan.storages is not None and plan.storages.steps:
+                console.print(_storages(plan.storages.steps))
+            for warning in self.warnings.get(name, ()):
+                console.print(warning, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        if self.capio is not None:
+            console.print(f"`runtime: capio`: {self.capio}", markup=False, style="yellow")
+        if self.inactive is not None:
+            console.print(f"Nothing of this will be done: {self.inactive}", markup=False, style="yellow")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+
+
+def run(arguments: argparse.Namespace) -> Plans:
+    """:raises HintErrors: if the file, a workflow or a hint has mistakes"""
+    return plan_file(Path(arguments.streamflow_file))
+
+
+def plan_file(path: Path) -> Plans:
+    """Translate the CWL workflows of a StreamFlow file and plan their stream edges.
+
+    :raises HintErrors: if the file, a workflow or a hint has mistakes
+    """
+    scheduler = read_scheduler_config(path)
+    logger.disabled = True  # The plan tells what the log would.
+    try:
+        plans = asyncio.run(_plans(path.resolve(), scheduler is not None))
+        return Plans(
+            _inactive(scheduler),
+            {name: plan for name, (plan, _) in plans.items()},
+            {name: warnings for name, (_, warnings) in plans.items()},
+            _capio(scheduler),
+        )
+    except InvalidHintsException as error:
+        raise error.mistakes from None
+    except HintErrors:
+        raise
+    except (WorkflowDefinitionException, KeyError, TypeError, AttributeError) as error:
+        if is_ours(error):
+            raise
+        raise HintErrors(
+            [HintError(str(path), None, "StreamFlow file", said(error), "a valid StreamFlow file")]
+        ) from None
+    finally:
+        logger.disabled = False
+
+
+def _inactive(scheduler: SchedulerConfig | None) -> str | None:
+    if scheduler is None:
+        return (
+            "the StreamFlow file does not choose our scheduler; add\n"
+            "  scheduling: {scheduler: {type: io-aware, config: {}}}"
+        )
+    if scheduler.runtime == "off":
+        return "`runtime: off`"
+    try:
+        EmbeddedRuntime.check()
+    except NodeRuntimeError as error:
+        return str(error)
+    return None
+
+
+def _capio(scheduler: SchedulerConfig | None) -> str | None:
+    from streamflow_io.translation.capio import UNCHECKED
+
+    if scheduler is None or scheduler.runtime != "capio":
+        return None
+    if not scheduler.capio_unchecked:
+        return f"the embedded node runtime is used for all: {UNCHECKED}"
+    return (
+        "what streams between files with fixed names goes through CAPIO if that is installed and passes its trial; it "
+        "is compared with nothing, so results may differ from plain StreamFlow's"
+    )
+
+
+async def _plans(path: Path, active: bool) -> dict[str, tuple[Plan, tuple[str, ...]]]:
+    """The plans of all workflows, each with what to warn of."""
+    load_extensions()
+    config = read_streamflow_file(path)
+    config["path"] = str(path)
+    # Nothing is kept: the user's database is not touched.
+    config["database"] = {"type": "default", "config": {"connection": ":memory:"}}
+    if not active:
+        config["scheduling"] = {**config.get("scheduling", {}), "scheduler": {"type": "io-aware", "config": {}}}
+    context = build_context(config)
+    try:
+        workflows = {name: WorkflowConfig(name, config) for name in config.get("workflows", {})}
+        return {name: _plan(workflow, context, path) for name, workflow in workflows.items() if workflow.type == "cwl"}
+    finally:
+        await context.close()
+
+
+def _plan(workflow: WorkflowConfig, context: Any, path: Path) -> tuple[Plan, tuple[str, ...]]:
+    file, inputs_path = cwl_files(workflow, context)
+    try:
+        return _translated(workflow, context, path, file, inputs_path)
+    except (InvalidHintsException, HintErrors):
+        raise
+    except (TooMuchError, UnreadableError) as error:
+        raise HintErrors([HintError(file, None, "CWL", str(error), "a workflow that can be read")]) from None
+    except Exception as error:  # Whatever cwl_utils and StreamFlow raise for what they cannot use.
+        raise HintErrors([_refusal(error, file, inputs_path)]) from None
+
+
+def _refusal(error: Exception, file: str, inputs_path: str | None) -> HintError:
+    """What is wrong with a workflow: cwltool knows it better than what cwl_utils or StreamFlow stumble on.
+
+    :raises Exception: the error itself, if it is our own
+    """
+    valid, messages = True, tuple[str, ...]()
+    if not isinstance(error, OSError | GraphTargetMissingException) and "://" not in file:  # It knows no more of these.
+        valid, messages = run_cwltool(file, inputs_path, with_our_schema=False)
+    if valid and is_ours(error):
+        raise error
+    message = said(error) if valid or not messages else "\n".join(messages)
+    command = shlex.join(["streamflow-io", "validate", file, *([inputs_path] if inputs_path else [])])
+    return HintError(file, None, "CWL", message, f"a valid workflow and job; `{command}` says more")
+
+
+def _translated(
+    workflow: WorkflowConfig, context: Any, path: Path, file: str, inputs_path: str | None
+) -> tuple[Plan, tuple[str, ...]]:
+    definition = cwl_utils.parser.load_document_by_uri(file) if "://" in file else load(file)
+    inputs: dict[str, Any] = {}
+    if inputs_path is not None:
+        inputs = cwl_utils.parser.utils.load_inputfile_by_uri(
+            version=definition.cwlVersion, path=inputs_path, loadingOptions=definition.loadingOptions
+        )
+    translator = _Planner(
+        context=context,
+        name=workflow.name,
+        output_directory=str(path.parent),
+        cwl_definition=definition,
+        cwl_inputs=inputs,
+        cwl_inputs_path=inputs_path,
+        workflow_config=workflow,
+    )
+    scripts = missing_engine(definition)  # Before StreamFlow changes the document.
+    translator.translate()
+    return translator.plan, _warnings(translator.plan, scripts)
+
+
+def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
+    edges = [
+        ((route.output.step, route.output.port), (route.consumer.step, route.consumer.port))
+        for route in plan.routes
+        if route.consumer is not None and {route.output.step, route.consumer.step} <= plan.annotations.keys()
+    ]
+    told = [*check_both_ends(plan.annotations, edges), *scripts]
+    return tuple(error.message for error in told) + (plan.storages.warnings if plan.storages else ())
+
+
+class _Planner(IOAwareTranslator):
+    """Plans also what has no hints."""
+
+    only_plans = True
+
+    def may_have_hints(self, scheduler: IOAwareScheduler) -> bool:
+        return True
+
+
+def site_to_json(site: Site) -> dict[str, Any]:
+    """Where a step runs, for programs."""
+    return {
+        "site": None if site.kind is None else site.kind.value,
+        "deployments": [deployment.name for deployment in site.deployments],
+    }
+
+
+def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
+    return {
+        "output": edge.route.output.name,
+        "input": edge.route.consumer.name if edge.route.consumer else None,
+        "committed": str(edge.rule.committed),
+        "mode": edge.rule.mode,
+        "delivery": edge.delivery.value,
+        "byElement": edge.by_element,
+        "fallback": edge.fallback,
+    }
+
+
+_DELIVERY = {
+    Delivery.STREAM: "[green]streams[/green]",
+    Delivery.GATE: "[green]gate[/green]",
+    Delivery.COMMIT: "[cyan]at commit[/cyan]",
+    Delivery.TERMINATION: "at termination",
+}
+
+
+def _edges(edges: tuple[StreamEdge, ...]) -> Table:
+    table = Table(title="Stream edges", title_justify="left")
+    for column in ("edge", "committed", "mode", "delivered", "why not as asked"):
+        table.add_column(column, overflow="fold", no_wrap=column == "edge")
+    for edge in edges:
+        consumer = edge.route.consumer
+        element = ", by element" if edge.by_element else ""
+        table.add_row(
+            f"{edge.route.output.name}\n-> {consumer.name if consumer else ''}",
+            str(edge.rule.committed),
+            edge.rule.mode,
+            _DELIVERY[edge.delivery] + element,
+            edge.fallback or "",
+        )
+    return table
+
+
+_EARLY = {
+    SiteKind.LOCAL: "streams, gate, commits",
+    SiteKind.HOSTS: "streams, commits",
+    SiteKind.QUEUE: "streams, gate, commits",
+}
+
+
+def _sites(steps: Mapping[str, Step]) -> Table:
+    table = Table(title="Where steps run", title_justify="left")
+    for column in ("on", "steps", "early between them"):
+        table.add_column(column, overflow="fold")
+    for site in dict.fromkeys(step.site for step in steps.values()):
+        here = sorted(path for path, step in steps.items() if step.site == site)
+        early = "nothing" if site.unwatched else "commits" if site.kind is None else _EARLY[site.kind]
+        table.add_row(str(site), "\n".join(here), early)
+    return table
+
+
+def _gangs(plan: Plan) -> Table:
+    title = "Gangs: steps that run at the same time"
+    table = Table(title=title if not plan.apart else f"{title}, but where it is said", title_justify="left")
+    for column in ("steps", "needs cores for", "cores", *(["at the same time"] if plan.apart else [])):
+        table.add_column(column, overflow="fold")
+    for number, gang in enumerate(plan.gangs):
+        cores = "known at run time" if gang.cores is None else f"{gang.cores:g}"
+        table.add_row(
+            "\n".join(gang.steps),
+            "\n".join(gang.heads),
+            cores,
+            *([plan.apart.get(number, "yes")] if plan.apart else []),
+        )
+    return table
+
+
+def _storages(steps: tuple[StepStorage, ...]) -> Table:
+    table = Table(title="I/O tasks and storage bandwidth", title_justify="left")
+    for column in ("step", "takes cores", "storageBW (MB/s)", "of storage", "on"):
+        table.add_column(column, overflow="fold")
+    for step in steps:
+        storage = f"{step.storage} ({step.direction})" if step.storage else "[yellow]none found: no limit[/yellow]"
+        table.add_row(
+            step.step,
+            "no: I/O task" if step.io_task else "yes",
+            step.storage_bw or "no limit",
+            storage if step.storage_bw else "",
+            step.deployment,
+        )
+    return table

@@ -1,0 +1,124 @@
+"""`streamflow-io report`: what runs measured, in figures and tables."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.telemetry.figures import draw
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.page import STEP_HEADER, megabytes, notes, number, render, step_row
+from streamflow_io.telemetry.reader import read_records
+from streamflow_io.telemetry.results import RunResult, run_results
+from streamflow_io.telemetry.runs import find_run, run_label
+
+DEFAULT_OUTPUT = "io-report.html"
+# A terminal has no room for the others.
+_COLUMNS = tuple(map(STEP_HEADER.index, ("step", "kind", "storageBW", "jobs", "mean time (s)", "mean wait (s)")))
+
+
+@dataclass(frozen=True)
+class Report:
+    """What runs measured.
+
+    :ivar file: where the figures are; none: only numbers were asked for
+    """
+
+    runs: Sequence[RunResult]
+    file: Path | None
+
+    @property
+    def ok(self) -> bool:
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        runs = [run.model_dump(by_alias=True) for run in self.runs]
+        return {"file": None if self.file is None else str(self.file), "runs": runs}
+
+    def show(self, console: Console) -> None:
+        for run in self.runs:
+            what = f"{number(run.seconds)} s, {run.jobs:,} jobs"
+            if run.throughput is not None:
+                what += f", {megabytes(run.throughput.bytes)} MB by I/O tasks, {number(run.throughput.mean)} MB/s"
+            console.print(f"{run.run}: {what}", markup=False, highlight=False, soft_wrap=True)
+            table = Table()
+            for index in _COLUMNS:
+                table.add_column(STEP_HEADER[index], overflow="fold", justify="left" if index < 3 else "right")
+            for row in map(step_row, run.steps):
+                table.add_row(*(row[index] for index in _COLUMNS))
+            console.print(table)
+            for note in notes(run):
+                console.print(note, markup=False, highlight=False, soft_wrap=True, style="yellow")
+        if self.file is not None:
+            console.print(f"Figures: {self.file.absolute()}", markup=False, highlight=False, soft_wrap=True)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="name of a run, `last`, or path of telemetry; several are compared"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.html",
+        type=Path,
+        help=f"where to put the figures (default: {DEFAULT_OUTPUT}; with --json none)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    """:raises HintErrors: if there is no such run, or the report cannot be drawn or written"""
+    output = arguments.output
+    if output is None and not arguments.json:
+        output = Path(DEFAULT_OUTPUT)
+    plotly_js = "" if output is None else _plotly_js()
+    files = [find_run(text) for text in arguments.runs]
+    labels = _distinct([run_label(file) for file in files])
+    runs = run_results([read_history(label, read_records(file)) for label, file in zip(labels, files, strict=True)])
+    if output is not None:
+        _write(output, render(runs, draw(runs), plotly_js))
+    return Report(runs, output)
+
+
+def _distinct(labels: Sequence[str]) -> list[str]:
+    seen: Counter[str] = Counter()
+    result = []
+    for label in labels:
+        seen[label] += 1
+        result.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return result
+
+
+def _plotly_js() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise HintErrors(
+            [
+                HintError(
+                    "streamflow-io report",
+                    None,
+                    "plotly",
+                    "plotly draws the figures, and it is not installed",
+                    "pip install 'streamflow-io[report]'; or --json, which needs no plotly",
+                )
+            ]
+        ) from None
+    return str(get_plotlyjs())
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HintErrors(
+            [HintError(str(path), None, "--output", f"cannot be written: {error.strerror}", "a file to write")]
+        ) from None

@@ -1,0 +1,230 @@
+"""`streamflow-io storage probe`: measure a storage, and print its entry for the StreamFlow file."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import math
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.storage.evaluation import (
+    Measurement,
+    Sample,
+    entry_fields,
+    meaning,
+    parse_size,
+    storage_entry,
+    warnings,
+)
+from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, StorageProbeError, Task, measure
+
+_PLAIN = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
+_ACCESS = {
+    "direct": "direct I/O, without the page cache",
+    "buffered": "buffered writes, synced; page cache dropped before reads",
+}
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A storage that was measured."""
+
+    measurement: Measurement
+
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        measurement = self.measurement
+        return {
+            "path": measurement.path,
+            "mountPoint": measurement.mount.point,
+            "fileSystem": measurement.mount.file_system,
+            "access": measurement.access,
+            "bytes": measurement.bytes,
+            "seconds": measurement.seconds,
+            "levels": [
+                {"writers": level.writers, "write": _sample_to_json(level.write), "read": _sample_to_json(level.read)}
+                for level in measurement.levels
+            ],
+            "entry": entry_fields(storage_entry(measurement)),
+            "warnings": list(warnings(measurement)),
+        }
+
+    def show(self, console: Console) -> None:
+        measurement = self.measurement
+        entry = storage_entry(measurement)
+        console.print(
+            f"{measurement.path}: {measurement.mount.file_system} mounted on {measurement.mount.point}; "
+            f"{_ACCESS[measurement.access]}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        console.print(_table(measurement))
+        for warning in warnings(measurement):
+            console.print(f"Warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        console.print("For `config` of the scheduler `io-aware` in the StreamFlow file:", highlight=False)
+        console.print(f"\n{entry_yaml(entry)}", markup=False, highlight=False, soft_wrap=True)
+        console.print(meaning(entry), markup=False, highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A storage that was not measured."""
+
+    error: StorageProbeError
+
+    ok = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {"error": {"message": self.error.message, "allowed": self.error.allowed}}
+
+    def show(self, console: Console) -> None:
+        console.print(self.error.message, style="bold red", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"  allowed: {self.error.allowed}", markup=False, highlight=False, soft_wrap=True)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `storage`."""
+    text = f"measure the bandwidth of a directory with {', '.join(map(str, LEVELS))} writers; nothing is left in it"
+    commands = parser.add_subparsers(dest="storage_command", required=True, metavar="COMMAND")
+    probe = commands.add_parser("probe", help=text, description=text)
+    probe.add_argument("path", metavar="PATH", help="a directory on the storage")
+    probe.add_argument(
+        "--bytes",
+        type=_bytes,
+        default="256MiB",
+        metavar="SIZE",
+        help="write no more for each number of writers, as in 1GB or 512MiB (default: 256MiB)",
+    )
+    probe.add_argument(
+        "--seconds",
+        type=_seconds,
+        default="5",
+        metavar="SECONDS",
+        help="write no longer for each number of writers, and read no longer (default: 5)",
+    )
+    # Suppressed, so that it does not undo `storage --json probe`.
+    probe.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
+
+
+def run(arguments: argparse.Namespace) -> Probe | Refusal:
+    """`storage probe`: see the module.
+
+    :raises SystemExit: 128 + the number of a signal that ended it
+    """
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with (
+        _ended_by_signals(),
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        bar = progress.add_task("starting", total=2 * len(LEVELS) + 1)
+
+        def announce(writers: int, task: Task) -> None:
+            verb = "writing" if task == "write" else "reading"
+            progress.update(bar, advance=1, description=f"{verb} with {writers} of {LEVELS[-1]} writers")
+
+        try:
+            return Probe(measure(arguments.path, arguments.bytes, arguments.seconds, announce))
+        except StorageProbeError as error:
+            return Refusal(error)
+
+
+def entry_yaml(entry: StorageConfig) -> str:
+    """An entry as it is written in a StreamFlow file, in one line below `storages`."""
+    fields = CommentedMap({key: _quoted(value) for key, value in entry_fields(entry).items()})
+    fields.fa.set_flow_style()
+    yaml = YAML()
+    yaml.width = 10**6
+    yaml.indent(sequence=4, offset=2)
+    text = io.StringIO()
+    yaml.dump({"storages": [fields]}, text)
+    return text.getvalue()
+
+
+def _quoted(value: str | int | float) -> str | int | float:
+    """In quotes, unless it is plain for everybody: ruamel.yaml writes `: a` so that nobody can read it."""
+    return value if not isinstance(value, str) or _PLAIN.fullmatch(value) else DoubleQuotedScalarString(value)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Turn the signals that end a program into an exception, so that it cleans up."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        for each in handlers:  # a second Ctrl-C does not interrupt the cleaning
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    chosen = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {each: signal.getsignal(each) for each in chosen if signal.getsignal(each) is not signal.SIG_IGN}
+    for each in handlers:
+        signal.signal(each, end)
+    try:
+        yield
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+
+
+def _bytes(text: str) -> int:
+    try:
+        size = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if size < LEAST_BYTES:
+        raise argparse.ArgumentTypeError(f"{text} is too little; allowed: {LEAST_BYTES // 2**20}MiB or more")
+    return size
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a number from 0.1 to 3600")
+    return seconds
+
+
+def _sample_to_json(sample: Sample) -> dict[str, Any]:
+    return {
+        "bytes": sample.bytes,
+        "seconds": sample.seconds,
+        "bandwidth": sample.bandwidth,
+        "perWriter": [
+            {"bytes": each.bytes, "seconds": each.seconds, "bandwidth": each.bandwidth} for each in sample.transfers
+        ],
+    }
+
+
+def _table(measurement: Measurement) -> Table:
+    table = Table(title="MB/s, 1 MB = 10^6 bytes; the best in bold", title_justify="left")
+    for column in ("writers", "write", "per writer", "read", "per reader"):
+        table.add_column(column, justify="right")
+    for level in measurement.levels:
+        cells = []
+        for sample, best in ((level.write, measurement.best_write), (level.read, measurement.best_read)):
+            total = _number(sample.bandwidth)
+            cells += [f"[bold]{total}[/bold]" if sample is best else total, _number(sample.bandwidth / level.writers)]
+        table.add_row(str(level.writers), *cells)
+    return table
+
+
+def _number(bandwidth: float) -> str:
+    return f"{bandwidth:.0f}" if bandwidth >= 100 else f"{bandwidth:.1f}" if bandwidth >= 1 else f"{bandwidth:.2g}"

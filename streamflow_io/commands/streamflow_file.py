@@ -1,0 +1,77 @@
+"""The StreamFlow file, as StreamFlow reads it; its mistakes one by one, each with its line. Edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jsonschema import ValidationError
+from jsonschema.exceptions import best_match
+from jsonschema.validators import validator_for
+from streamflow.config.validator import SfValidator
+from streamflow.core.exception import WorkflowDefinitionException
+
+from streamflow_io.hints.errors import HintError, HintErrors, field_name
+from streamflow_io.hints.files import plain, read_yaml, source_of
+
+_LONGEST = 200
+# What is often written one level too high.
+_PLACES = {"scheduler": "scheduling: {scheduler: ...}", "policies": "scheduling: {policies: ...}"}
+
+
+def read_streamflow_file(path: Path) -> dict[str, Any]:
+    """What a StreamFlow file says. Load the extensions of StreamFlow first: they bring schemas of their own.
+
+    :raises HintErrors: with all mistakes in it; also if it cannot be read or is no YAML
+    """
+    document = read_yaml(path, "StreamFlow file")
+    if not isinstance(document, Mapping):
+        raise HintErrors([HintError(str(path), 1, "StreamFlow file", "not a mapping", "version, workflows, ...")])
+    validator = SfValidator()
+    try:
+        return dict(validator.validate_file(str(path)))
+    except WorkflowDefinitionException as error:
+        mistakes = list(_mistakes(path, document, validator))
+        # StreamFlow itself prints the whole schema for each.
+        message = str(error).partition("\n")[0]
+        raise HintErrors(
+            mistakes or [HintError(str(path), None, "StreamFlow file", message, "a valid StreamFlow file")]
+        ) from None
+
+
+def _mistakes(path: Path, document: Mapping[str, object], validator: SfValidator) -> Iterator[HintError]:
+    if "version" not in document:
+        return
+    schema = validator.schema.get_config(document["version"]).contents
+    source = source_of(document, str(path))
+    for error in validator_for(schema)(schema, registry=validator.schema.registry).iter_errors(plain(document)):
+        error = best_match([error]) or error
+        way = tuple(error.absolute_path)
+        unknown = _unknown(error)
+        line = source.line(*way, *unknown[:1])
+        message = error.message if len(error.message) <= _LONGEST else f"{error.message[:_LONGEST]} ..."
+        yield HintError(str(path), line, field_name("", way) or "StreamFlow file", message, _allowed(error, unknown))
+
+
+def _unknown(error: ValidationError) -> list[str]:
+    """The fields that an error says are unknown."""
+    if error.validator not in ("additionalProperties", "unevaluatedProperties"):
+        return []
+    return [key for key in error.instance if key not in error.schema.get("properties", {})]
+
+
+def _allowed(error: ValidationError, unknown: list[str]) -> str:
+    places = [_PLACES[key] for key in unknown if key in _PLACES and not error.absolute_path]
+    if places:
+        return ", ".join(places)
+    fields = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
+    if unknown and fields:
+        return ", ".join(sorted(fields))
+    match error.validator:
+        case "enum":
+            return ", ".join(map(str, error.validator_value))
+        case "type":
+            kinds = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
+            return " or ".join(kinds)
+    return "a valid StreamFlow file"

@@ -1,0 +1,145 @@
+"""`streamflow-io suggest`: hints that a finished run gives reasons for. Nothing is applied."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.suggestions.annotations import annotations_content, annotations_text
+from streamflow_io.suggestions.evidence import Proposal
+from streamflow_io.suggestions.proposals import Suggestions, suggest
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.reader import read_records
+from streamflow_io.telemetry.runs import find_run, run_label
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is proposed.
+
+    :ivar file: where it was written, if it was
+    """
+
+    run: str
+    suggestions: Suggestions
+    file: Path | None
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        found = self.suggestions
+        return {
+            "run": self.run,
+            "seconds": found.seconds,
+            "saved": found.saved,
+            "savedAtMost": found.saved_at_most,
+            "proposals": [_to_json(proposal) for proposal in found.proposals],
+            "notProposed": [vars(refusal) for refusal in found.refusals],
+            "annotations": annotations_content(found.proposals),
+            "file": None if self.file is None else str(self.file),
+        }
+
+    def show(self, console: Console) -> None:
+        found = self.suggestions
+        if found.proposals:
+            table = Table(title="Proposals", title_justify="left")
+            table.add_column("what and why", overflow="fold")
+            table.add_column("hint", overflow="fold")
+            table.add_column("starts\nearlier", justify="right", no_wrap=True)
+            table.add_column("run\nshorter", justify="right", no_wrap=True)
+            for one in found.proposals:
+                what = f"[bold]{_edge(one.subject)}[/bold]\n{escape(one.evidence)}"
+                at_most = "<= " if one.streams else ""
+                table.add_row(what, escape(one.text), f"{one.earlier:.1f} s", f"{at_most}{one.saved:.1f} s")
+            console.print(table)
+        if found.refusals:
+            table = Table(title="Not proposed", title_justify="left")
+            for column in ("what and why not", "hint"):
+                table.add_column(column, overflow="fold")
+            for refusal in found.refusals:
+                table.add_row(f"[bold]{_edge(refusal.subject)}[/bold]\n{escape(refusal.reason)}", escape(refusal.what))
+            console.print(table)
+        _print(console, self._verdict())
+
+    def _verdict(self) -> str:
+        found = self.suggestions
+        if not found.proposals:
+            return f"{self.run}: nothing to propose"
+        saved = []
+        if any(proposal.is_sure for proposal in found.proposals):
+            saved.append(f"{found.saved:.1f} s less with all that is sure")
+        if not all(proposal.is_sure for proposal in found.proposals):
+            saved.append(f"up to {found.saved_at_most:.1f} s less with what is to be tried")
+        text = f"{self.run}: {found.seconds:.1f} s; {', '.join(saved)}"
+        return text + (f"\nWritten: {self.file}; nothing is applied" if self.file is not None else "")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="name of a run with `observe: true`, `last`, or path of telemetry")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the proposals as an annotations file")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    """:raises HintErrors: if there is no such run, it was not observed, or the file cannot be written"""
+    output: Path | None = arguments.output
+    if output is not None and output.exists() and not arguments.force:
+        raise _error(str(output), "--output", "is there already", "another file, or --force to replace it")
+    file = find_run(arguments.run)
+    history = read_history(run_label(file), read_records(file))
+    if not history.routes and not any(job.outputs or job.inputs for job in history.jobs):
+        raise _error(
+            str(file), "observe", "this run was not observed", "a run with `observe: true` in the scheduler's config"
+        )
+    suggestions = suggest(history)
+    if output is not None and suggestions.proposals:
+        _write(output, annotations_text(history.label, suggestions))
+        return Result(history.label, suggestions, output)
+    return Result(history.label, suggestions, None)
+
+
+def _to_json(proposal: Proposal) -> dict[str, Any]:
+    return {
+        "subject": proposal.subject,
+        "hint": proposal.text,
+        "sure": proposal.is_sure,
+        "evidence": proposal.evidence,
+        "startsEarlier": proposal.earlier,
+        "saved": proposal.saved,
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    """Write all of a file or nothing."""
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise _error(str(path), "--output", f"cannot be written: {error.strerror}", "a file to write") from None
+
+
+def _error(file: str, field: str, message: str, allowed: str) -> HintErrors:
+    return HintErrors([HintError(file, None, field, message, allowed)])
+
+
+def _edge(subject: str) -> str:
+    return escape(subject.replace(" -> ", "\n-> "))
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,52 @@
+"""Files: written whole or not at all, and not believed where another user could have put his own."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def stranger(path: Path) -> str | None:
+    """Why another user could put something of his in the place of what is in a directory; None: nobody can but root.
+
+    The same rule is in `node/src/ownership.rs` and in `runtime/binary.py`.
+
+    :param path: of a directory that is there, or of a file
+    :raises OSError: if it cannot be looked at
+    """
+    trusted = {0, os.geteuid(), os.lstat("/").st_uid}
+    for place in dict.fromkeys((*_way(path.absolute()), *_way(path.resolve()))):
+        found = place.lstat()
+        if found.st_uid not in trusted:
+            return f"{place} belongs to user {found.st_uid}"
+        if stat.S_ISDIR(found.st_mode) and _is_open(found):
+            return f"others may write to {place}, which is not sticky"
+    return None
+
+
+def _way(path: Path) -> Iterable[Path]:
+    return (path, *path.parents)
+
+
+def _is_open(found: os.stat_result) -> bool:
+    # Many users have a group of their own, with the same number.
+    own_group = found.st_gid == os.getegid() == os.geteuid()
+    others = stat.S_IWOTH if own_group else stat.S_IWOTH | stat.S_IWGRP
+    return bool(found.st_mode & others) and not found.st_mode & stat.S_ISVTX
+
+
+def write_atomically(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file, or leave what is there as it is.
+
+    :raises OSError: if it cannot be written
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

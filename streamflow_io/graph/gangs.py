@@ -1,0 +1,54 @@
+"""Gangs: steps that run at the same time because one reads what the other writes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+
+from .io_graph import Step, StreamEdge
+
+
+@dataclass(frozen=True)
+class Gang:
+    """Steps joined by streams and gates.
+
+    :ivar steps: paths, producers before consumers
+    :ivar heads: those that read from none of the others; they need their cores
+    :ivar cores: what the heads need at once, for one job each; None if that is known only at run time
+    """
+
+    steps: tuple[str, ...]
+    heads: tuple[str, ...]
+    cores: float | None
+
+
+def find_gangs(edges: Iterable[StreamEdge], steps: Mapping[str, Step]) -> tuple[Gang, ...]:
+    """Find the steps that are co-scheduled.
+
+    :param edges: all stream edges
+    :param steps: steps by path
+    :return: the connected components of the steps under edges that are streamed or gated, in the order of the paths
+    """
+    producers: dict[str, set[str]] = {}
+    for edge in edges:
+        if edge.delivery.joins and edge.route.consumer is not None:
+            producers.setdefault(edge.route.consumer.step, set()).add(edge.route.output.step)
+    components: dict[str, set[str]] = {}
+    for consumer, read in producers.items():
+        joined = {consumer, *read}
+        joined.update(*(components.get(step, ()) for step in joined))
+        components.update(dict.fromkeys(joined, joined))
+    order = tuple(TopologicalSorter({step: sorted(read) for step, read in producers.items()}).static_order())
+    found = {id(component): component for component in components.values()}.values()
+    return tuple(sorted((_gang(component, producers, order, steps) for component in found), key=lambda g: g.steps))
+
+
+def _gang(
+    component: set[str], producers: Mapping[str, set[str]], order: Iterable[str], steps: Mapping[str, Step]
+) -> Gang:
+    members = tuple(step for step in order if step in component)
+    heads = tuple(sorted(step for step in members if step not in producers))
+    cores = [steps[head].cores for head in heads]
+    known = [number for number in cores if number is not None]
+    return Gang(members, heads, sum(known) if len(known) == len(cores) else None)

@@ -1,0 +1,274 @@
+"""How each route is served: the delivery of every stream edge, and why an edge falls back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from streamflow_io.hints.models import StreamingRule
+
+from .io_graph import Delivery, Hop, HopKind, OutputKind, Route, StreamEdge
+from .sites import not_joined
+
+_NOT_EARLY_THROUGH = {
+    HopKind.SCATTER: "a list is scattered as a whole here",
+    HopKind.PICK_VALUE: "pickValue looks at the value",
+    HopKind.VALUE_FROM: "valueFrom computes a new value from it",
+    HopKind.LOOP: "it enters a loop",
+    HopKind.UNKNOWN: "it is not known what happens to it there",
+}
+_NO_COMMIT_THROUGH = {HopKind.LOOP, HopKind.UNKNOWN}
+
+
+def plan_edges(routes: Iterable[Route]) -> tuple[StreamEdge, ...]:
+    """Decide for each route how its file is delivered.
+
+    :param routes: all routes of a workflow on which a file arrives, workflow outputs included; names pass everywhere
+    :return: one edge for each route whose output has a rule, or is `streamable` on both ends; workflow outputs have
+        none: they are collected as with plain StreamFlow. An edge that is not served as its rule asks says why.
+    """
+    routes = list(routes)
+    edges = [edge for route in routes if (edge := _edge(route)) is not None]
+    edges = _in_order(edges)
+    edges = [_not_before_its_values(edge, routes) for edge in edges]
+    return tuple(_without_mixed_hops(edges, routes))
+
+
+def name_edges(routes: Iterable[Route], edges: Iterable[StreamEdge]) -> tuple[StreamEdge, ...]:
+    """How the names of files are delivered: as the files are that go to the same step, or through the same hop.
+
+    Else the step would wait for the name of what it could read already. A step that is given a name only gets it when
+    the file is committed.
+
+    :param routes: those on which only a name arrives
+    :param edges: what :func:`plan_edges` made of the others
+    """
+    early = [edge for edge in edges if not edge.is_plain]
+    left, found = list(routes), list[StreamEdge]()
+    while along := [edge for route in left if (edge := _with_its_file(route, [*early, *found])) is not None]:
+        found += along
+        left = [route for route in left if all(edge.route is not route for edge in along)]
+    for route in left:
+        rule = _rule(route)
+        if rule is not None and route.consumer is not None and _no_commit(route) is None:
+            found.append(_at_commit(route, rule, by_element=False, reordered=False))
+    return tuple(found)
+
+
+def _edge(route: Route) -> StreamEdge | None:
+    rule = _rule(route)
+    if rule is None or route.consumer is None:
+        return None
+    by_element, reordered = _by_element(route)
+    if (reason := _no_commit(route)) is not None:
+        wanted = rule.committed.kind != "on_termination" or rule.start == "producer"
+        return StreamEdge(route, rule, Delivery.TERMINATION, fallback=reason if wanted else None)
+    at_commit = _at_commit(route, rule, by_element, reordered)
+    if rule.start == "commit":
+        return at_commit
+    if (reason := _not_early(route, rule, by_element)) is not None:
+        return replace(at_commit, fallback=reason)
+    return StreamEdge(route, rule, _early_delivery(route, rule), by_element, reordered)
+
+
+def _with_its_file(route: Route, early: Iterable[StreamEdge]) -> StreamEdge | None:
+    """An edge for the name of a file, as it is for the file; None: no early file goes where the name goes."""
+    for edge in early:
+        to = edge.route.consumer
+        if edge.route.output != route.output or route.consumer is None or to is None:
+            continue
+        way = _by_element(route)
+        alike = way == _by_element(edge.route) and way[0] == edge.by_element
+        if alike and (to.step == route.consumer.step or _shared_hop(edge, route) is not None):
+            return replace(edge, route=route, fallback=None)
+    return None
+
+
+def _not_before_its_values(edge: StreamEdge, routes: Iterable[Route]) -> StreamEdge:
+    """A job waits for all of its inputs, so also for one that `valueFrom` computes of the whole file."""
+    to = edge.route.consumer
+    if not edge.delivery.joins or to is None:
+        return edge
+    for route in routes:
+        other = route.consumer
+        computed = any(hop.kind is HopKind.VALUE_FROM for hop in route.hops)
+        if computed and route.output == edge.route.output and other not in (None, to) and other.step == to.step:
+            reason = f"{other.name} is computed from it by valueFrom, which uses more than its name"
+            at_commit = _at_commit(edge.route, edge.rule, edge.by_element, edge.reordered)
+            return replace(at_commit, fallback=reason)
+    return edge
+
+
+def _early_delivery(route: Route, rule: StreamingRule) -> Delivery:
+    """How a consumer that starts with its producer reads: bytes of a growing file, or at the gate.
+
+    A Directory has no bytes; under `no_update` the gate lists its entries as they are committed.
+    """
+    bytewise = rule.mode == "no_update" and route.output.kind is not OutputKind.DIRECTORY
+    return Delivery.STREAM if bytewise else Delivery.GATE
+
+
+def _rule(route: Route) -> StreamingRule | None:
+    """The rule of the output as a whole; those with `files` hold for single entries and lead if there is no other."""
+    for rule in sorted(route.output.rules, key=lambda rule: bool(rule.files)):
+        return rule
+    if route.output.streamable and route.consumer is not None and route.consumer.streamable:
+        return StreamingRule(port=route.output.port, mode="no_update")
+    return None
+
+
+def _at_commit(route: Route, rule: StreamingRule, by_element: bool, reordered: bool) -> StreamEdge:
+    if rule.committed.kind == "on_termination":
+        # Elements that a step has committed already keep their order: each is the output of a job of its own.
+        by_element = by_element and not reordered
+        return StreamEdge(route, rule, Delivery.TERMINATION, by_element)
+    if route.output.kind is OutputKind.DIRECTORY and str(rule.committed) == "on_close":
+        reason = (
+            "a Directory is never closed: use on_n_files, on_file or on_close:N; its files are committed at termination"
+        )
+        return StreamEdge(route, rule, Delivery.TERMINATION, fallback=reason)
+    fallback = None if by_element else _not_by_element(route)
+    return StreamEdge(route, rule, Delivery.COMMIT, by_element, reordered, fallback)
+
+
+def _by_element(route: Route) -> tuple[bool, bool]:
+    """Whether elements go to a scatter one by one, and whether then in the order of their commits."""
+    kinds = [hop.kind for hop in route.hops]
+    possible = HopKind.SCATTER in kinds and _not_by_element(route) is None
+    # The outputs of a scatter have their places in the list from the beginning.
+    return possible, possible and kinds[0] is HopKind.SCATTER
+
+
+def _not_by_element(route: Route) -> str | None:
+    """Why the scatter over a list gets all of its elements together, if there is one, and it does."""
+    scatter = next((hop for hop in route.hops if hop.kind is HopKind.SCATTER), None)
+    if scatter is None:
+        return None
+    if scatter.obstacle is not None:
+        return f"{scatter.obstacle} ({scatter.step})"
+    before = route.hops[: route.hops.index(scatter)]
+    gathers = [hop for hop in before if hop.kind is HopKind.GATHER]
+    of_files = route.output.kind is OutputKind.FILES and not gathers
+    reason = None
+    if (between := next((hop for hop in before if hop.kind is not HopKind.GATHER), None)) is not None:
+        reason = f"{between.step} lies between the list and the scatter"
+    elif len(gathers) > 1:
+        reason = "scatters are nested"
+    elif not of_files and not gathers:
+        reason = f"{route.output.name} is a {route.output.kind.value}"
+    elif of_files and scatter.widths > 1:
+        reason = f"{_step_of(scatter)} pairs them with those of another list, and their places are known at the end"
+    elif gathers and gathers[0].widths > 1:
+        reason = "a flat_crossproduct made the list"
+    return None if reason is None else f"{_NOT_EARLY_THROUGH[HopKind.SCATTER]} ({scatter.step}): {reason}"
+
+
+def _no_commit(route: Route) -> str | None:
+    if route.output.obstacle is not None:
+        return route.output.obstacle
+    if route.output.site.unwatched is not None:
+        return f"{route.output.step} {route.output.site.unwatched}"
+    for hop in route.hops:
+        if hop.kind in _NO_COMMIT_THROUGH:
+            return f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})"
+    return None
+
+
+def _not_early(route: Route, rule: StreamingRule, by_element: bool) -> str | None:
+    """Why a consumer cannot start with its producer, if so."""
+    output, consumer = route.output, route.consumer
+    assert consumer is not None
+    # Bytes, and listings under `no_update`, can be read only once, front to back.
+    if rule.mode == "no_update" and not consumer.streamable:
+        return f"the input {consumer.name} is not `streamable`"
+    if consumer.obstacle is not None:
+        return consumer.obstacle
+    if output.stream_obstacle is not None:
+        return output.stream_obstacle
+    of_files = by_element and route.hops[0].kind is HopKind.SCATTER
+    if output.kind not in (OutputKind.FILE, OutputKind.DIRECTORY) and not of_files:
+        return _not_by_element(route) or (
+            "only a File, a Directory, or a File[] into a scatter, can be had before its commit; "
+            f"{output.name} is a {output.kind.value}"
+        )
+    gate = _early_delivery(route, rule) is Delivery.GATE
+    if (reason := not_joined((output.step, output.site), (consumer.step, consumer.site), gate=gate)) is not None:
+        return reason
+    if (reason := _not_by_element(route)) is not None:
+        return reason
+    scatter = next((hop for hop in route.hops if hop.kind is HopKind.SCATTER), None)
+    for hop in route.hops:
+        if hop.obstacle is not None:
+            return hop.obstacle
+        if hop is scatter:
+            continue
+        if hop.kind in _NOT_EARLY_THROUGH:
+            return f"{_NOT_EARLY_THROUGH[hop.kind]} ({hop.step})"
+    return None
+
+
+def _in_order(edges: Sequence[StreamEdge]) -> list[StreamEdge]:
+    """Elements in commit order give outputs in that order.
+
+    They must not meet those of another list in one scatter: they would be paired wrongly.
+    """
+    edges = list(edges)
+    while True:
+        reordered = {_step_of(_scatter(edge)) for edge in edges if edge.reordered}
+        for index, edge in enumerate(edges):
+            if not edge.by_element or edge.reordered or _step_of(edge.route.hops[0]) not in reordered:
+                continue
+            if (scatter := _scatter(edge)).widths > 1:
+                reason = f"its elements are in commit order and {_step_of(scatter)} pairs them with another list"
+                edges[index] = replace(_at_commit(edge.route, edge.rule, False, False), fallback=reason)
+            else:
+                edges[index] = replace(edge, reordered=True)
+            break
+        else:
+            return edges
+
+
+def _scatter(edge: StreamEdge) -> Hop:
+    """The scatter to which the elements of an edge go."""
+    return next(hop for hop in edge.route.hops if hop.kind is HopKind.SCATTER)
+
+
+def _step_of(hop: Hop) -> str:
+    """The path of the step that is scattered, or whose outputs are gathered."""
+    return hop.step.rpartition("/")[0]
+
+
+def _without_mixed_hops(edges: Sequence[StreamEdge], routes: Sequence[Route]) -> Iterator[StreamEdge]:
+    """A hop delivers one token to all behind it: an early one passes only if all of them are served alike."""
+    deliveries = {edge.route: edge.delivery for edge in edges}
+    for edge in edges:
+        others = [route for route in routes if deliveries.get(route) is not edge.delivery]
+        if edge.delivery.joins and (mixed := _mixed_hop(edge, others)) is not None:
+            hop, other = mixed
+            rule = edge.rule
+            target = "a workflow output" if other.consumer is None else other.consumer.name
+            cannot = "cannot stream it" if edge.delivery is Delivery.STREAM else "needs it committed"
+            at_commit = _at_commit(edge.route, rule, edge.by_element, edge.reordered)
+            yield replace(at_commit, fallback=f"{hop.step} hands the same file to {target}, which {cannot}")
+        else:
+            yield edge
+
+
+def _mixed_hop(edge: StreamEdge, others: Sequence[Route]) -> tuple[Hop, Route] | None:
+    for other in others:
+        if other.output == edge.route.output and (hop := _shared_hop(edge, other)) is not None:
+            return hop, other
+    return None
+
+
+def _shared_hop(edge: StreamEdge, other: Route) -> Hop | None:
+    """A hop that hands one token to both."""
+    hops = edge.route.hops
+    # A list that streams by element goes its usual way besides; the scatter is where the elements leave it.
+    first = next(i for i, hop in enumerate(hops) if hop.kind is HopKind.SCATTER) if edge.by_element else 0
+    for index in range(first, min(len(hops), len(other.hops))):
+        if hops[: index + 1] != other.hops[: index + 1]:
+            break
+        if hops[index].kind is not HopKind.GATHER:
+            return hops[index]
+    return None

@@ -1,0 +1,102 @@
+"""How files could be delivered, if hints asked for it. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from streamflow_io.hints.models import StreamingRule
+
+from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
+from .plan import plan_edges
+
+
+@dataclass(frozen=True)
+class PossibleRoute:
+    """A way from an output to an input.
+
+    :ivar output: as `/step/port`
+    :ivar input: as `/step/port`
+    :ivar standard_output: whether the output is the standard output of its command
+    :ivar delivery: how it is delivered with the hints that there are
+    :ivar by_element: whether with a commit rule the elements of a list would go to a scatter one by one
+    :ivar not_at_commit: why no commit rule could deliver it before its job ends, if so
+    :ivar not_at_gate: why its reader could not start with its producer, and be held where it touches it, if so
+    :ivar not_streamed: why it could not be read before its commit, if so
+    """
+
+    output: str
+    input: str
+    kind: OutputKind
+    standard_output: bool
+    through: tuple[HopKind, ...]
+    delivery: Delivery
+    by_element: bool
+    not_at_commit: str | None
+    not_at_gate: str | None
+    not_streamed: str | None
+
+
+def possible_routes(
+    routes: Collection[Route], edges: Iterable[StreamEdge], standard_outputs: Collection[str]
+) -> tuple[PossibleRoute, ...]:
+    """What could be done with each route to an input, if a rule asked for it.
+
+    The rule holds for all routes of the output, and all that read it read front to back; rules for two outputs are not
+    looked at together.
+
+    :param routes: all routes of a workflow, with all obstacles
+    :param edges: the stream edges that there are
+    :param standard_outputs: the outputs that are the standard output of their command, as `/step/port`
+    """
+    deliveries = {(edge.route.output.name, _input(edge.route)): edge.delivery for edge in edges}
+    of_output: dict[str, list[Route]] = defaultdict(list)
+    for route in routes:
+        of_output[route.output.name].append(route)
+    possible = {output: _possible(same, deliveries, output in standard_outputs) for output, same in of_output.items()}
+    return tuple(next(possible[route.output.name]) for route in routes if route.consumer is not None)
+
+
+def _possible(
+    routes: Sequence[Route], deliveries: Mapping[tuple[str, str], Delivery], standard_output: bool
+) -> Iterator[PossibleRoute]:
+    """What could be done with the routes of an output to inputs, in their order."""
+    is_directory = routes[0].output.kind is OutputKind.DIRECTORY
+    at_commit: dict[str, object] = (
+        {"committed": "on_n_files", "nFiles": 1} if is_directory else {"committed": "on_close"}
+    )
+    wanted: tuple[dict[str, object], ...] = (at_commit, {"start": "producer"}, {"mode": "no_update"})
+    for committed, gated, streamed in zip(*(_with_rule(routes, fields) for fields in wanted), strict=True):
+        route = committed.route
+        not_streamed = streamed.fallback
+        if is_directory:
+            not_streamed = f"{route.output.name} is a Directory: only a File has bytes to stream"
+        yield PossibleRoute(
+            output=route.output.name,
+            input=_input(route),
+            kind=route.output.kind,
+            standard_output=standard_output,
+            through=tuple(hop.kind for hop in route.hops),
+            delivery=deliveries.get((route.output.name, _input(route)), Delivery.TERMINATION),
+            by_element=committed.by_element,
+            not_at_commit=None if committed.delivery is Delivery.COMMIT else committed.fallback,
+            not_at_gate=None if gated.delivery is Delivery.GATE else gated.fallback,
+            not_streamed=None if streamed.delivery is Delivery.STREAM else not_streamed,
+        )
+
+
+def _with_rule(routes: Iterable[Route], fields: dict[str, object]) -> tuple[StreamEdge, ...]:
+    """The edges of an output with a rule, in the order of their routes; all readers read front to back."""
+    return plan_edges(
+        replace(
+            route,
+            output=replace(route.output, rules=(StreamingRule.model_validate({"port": route.output.port, **fields}),)),
+            consumer=None if route.consumer is None else replace(route.consumer, streamable=True),
+        )
+        for route in routes
+    )
+
+
+def _input(route: Route) -> str:
+    return "" if route.consumer is None else route.consumer.name

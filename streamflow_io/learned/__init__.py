@@ -1,0 +1,1 @@
+"""Limits that were learned in earlier runs."""

@@ -1,0 +1,92 @@
+"""Adapter: the coordination configuration of a run, kept in its directory."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from streamflow.core.utils import get_tag
+from streamflow.core.workflow import Job, Token, Workflow
+from streamflow.log_handler import logger
+from streamflow.workflow.token import JobToken, ListToken
+
+from streamflow_io.capio_cl.configuration import Configuration
+from streamflow_io.capio_cl.known_jobs import KnownJobs
+from streamflow_io.capio_cl.language import write_capio_cl
+from streamflow_io.files import write_atomically
+from streamflow_io.graph.io_graph import Output
+from streamflow_io.telemetry.runs import COORDINATION_FILE
+
+
+class CoordinationRecord:
+    """Keeps the coordination configuration of a run, in CAPIO-CL 1.1: planned when it starts, as it was when it ends.
+
+    :param outputs: all outputs of its steps
+    :param foreseen: what was known of its jobs before it started
+    :param configure: makes the configuration from what is known of the jobs
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        outputs: Sequence[Output],
+        foreseen: KnownJobs,
+        configure: Callable[[KnownJobs], Configuration],
+    ) -> None:
+        self._workflow = workflow
+        self._outputs = outputs
+        self._foreseen = foreseen
+        self._configure = configure
+
+    def write_planned(self, directory: Path) -> None:
+        """Write what is planned. If that fails, the run goes on, with a warning."""
+        self._write(directory, self._foreseen)
+
+    def write_ran(self, directory: Path) -> None:
+        """Write it again, with the jobs that ran and the files that they made; of others, what was planned."""
+        jobs = {output.step: tuple(_jobs(self._workflow, output.step)) for output in self._outputs}
+        tags = {step: tuple(get_tag([token]) for token in tokens) for step, tokens in jobs.items() if tokens}
+        globs = {
+            (output.step, output.port, tag): paths
+            for output in self._outputs
+            for tag, paths in _paths(self._workflow, output, {token.tag: token.value for token in jobs[output.step]})
+        }
+        self._write(
+            directory,
+            KnownJobs({**self._foreseen.tags, **tags}, {**self._foreseen.globs, **globs}),
+        )
+
+    def _write(self, directory: Path, jobs: KnownJobs) -> None:
+        try:
+            document = write_capio_cl(self._configure(jobs), "1.1")
+            write_atomically(directory / COORDINATION_FILE, json.dumps(document, indent=2) + "\n")
+        except (OSError, ValueError) as error:
+            logger.warning(f"The coordination configuration of this run is not kept, the run goes on: {error}")
+
+
+def _jobs(workflow: Workflow, step: str) -> Iterator[JobToken]:
+    for token in workflow.steps[step].get_input_port("__job__").token_list:
+        if isinstance(token, JobToken):
+            yield token
+
+
+def _paths(workflow: Workflow, output: Output, jobs: dict[str, Job]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Where an output was, by the tag of its job, relative to the job's output directory."""
+    for token in workflow.steps[output.step].get_output_port(output.port).token_list:
+        if (job := jobs.get(token.tag)) is None:
+            continue
+        elements = token.value if isinstance(token, ListToken) else [token]
+        paths = tuple(_relative(element, job.output_directory) for element in elements if isinstance(element, Token))
+        if all(path is not None for path in paths):
+            yield token.tag, tuple(path for path in paths if path is not None)
+
+
+def _relative(token: Token, directory: str | None) -> str | None:
+    path = token.value.get("path") if isinstance(token.value, dict) else None
+    if path is None or directory is None:
+        return None
+    # A further attempt of a streaming job has the directory of the first, with a number.
+    found = re.fullmatch(rf"{re.escape(directory)}(?:-\d+)?/(.+)", path)
+    return None if found is None else found[1]

@@ -1,0 +1,119 @@
+"""How an attempt of a job has ended, and what follows from that."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+
+from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
+from streamflow.core.workflow import CommandOutput, Job, Status
+
+from streamflow_io.runtime import ExitEvent, NodeJob
+
+from .attempts import Attempt
+from .connector import EXIT_SECONDS
+from .following import Producers
+from .parts import RewrittenError
+from .replacing import check_replaced
+
+
+class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
+    """An attempt of a job failed by itself; it may be tried again."""
+
+
+class ProducerRestartError(Exception):
+    """A job that this one reads from failed: both start again."""
+
+
+class GaveWayError(Exception):
+    """The job was ended because one that it reads from waits for a node: it starts again when that one runs."""
+
+
+async def exit_of(job: Job, node_job: NodeJob, output: CommandOutput, producers: Producers) -> ExitEvent:
+    """How the node runtime says that a job has ended, whose command is said to have ended.
+
+    What a queue manager says is not enough: for it, a job that was killed may have ended with 0.
+
+    :raises JobFailedError: if it says nothing
+    """
+    if not await node_job.has_started():
+        node_job.abandon()
+        _check_producers(producers)  # They may have failed while this one was in the queue.
+        said = str(output.value or "").strip()
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said or 'its command has not come to run'}")
+    try:
+        return await asyncio.wait_for(asyncio.shield(node_job.exit), EXIT_SECONDS)
+    except asyncio.TimeoutError:
+        raise JobFailedError(
+            f"FAILED Job {job.name}: its command has ended, but nobody knows how: it was killed with all around it, or "
+            "its node has failed"
+        ) from None
+
+
+async def check_exit(
+    job: Job,
+    exit_event: ExitEvent,
+    output: CommandOutput,
+    attempt: Attempt,
+    producers: Producers,
+    streams: Sequence[str] = (),
+) -> None:
+    """Return if the attempt has succeeded.
+
+    :param streams: the inputs that were byte streams
+    :raises JobFailedError: if it failed by itself
+    :raises GaveWayError: if it was ended to free its node
+    :raises ProducerRestartError: if a job that it reads from failed
+    :raises RewrittenError: if it has read what is not in the file any more
+    :raises ReplacedError: if it has read a file that is not the output any more
+    :raises UnrecoverableWorkflowException: if it would fail again, too
+    """
+    if exit_event.reason == "rewritten":
+        raise RewrittenError(exit_event.input, exit_event.message)
+    if exit_event.reason == "producer":
+        for token, producer in producers:
+            if token.source.job == exit_event.input and await asyncio.shield(producer.succeeded):
+                check_replaced(producers)
+                raise UnrecoverableWorkflowException(
+                    f"FAILED Job {job.name}: job {token.source.job} has ended without {token.source.path}"
+                )
+        raise ProducerRestartError
+    if exit_event.reason == "cancelled":
+        if attempt.gave_way:
+            raise GaveWayError
+        _check_producers(producers)
+    if exit_event.message is not None:
+        raise JobFailedError(f"FAILED Job {job.name}: {exit_event.message}")
+    if output.status is not Status.COMPLETED or not exit_event.success:
+        hint = _of_streams(streams) if exit_event.reason == "exited" else ""
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{_why(exit_event, output)}{hint}")
+
+
+def _check_producers(producers: Producers) -> None:
+    if any(attempt.has_failed for _, attempt in producers):
+        raise ProducerRestartError
+
+
+def _of_streams(streams: Sequence[str]) -> str:
+    """What a command may have stumbled on that reads files in other ways; it would say so in many words, or in none."""
+    if not streams:
+        return ""
+    several = len(streams) > 1
+    names = ", ".join(f"`{name}`" for name in streams)
+    what = f"inputs {names} were byte streams" if several else f"input {names} was a byte stream"
+    return f"\n\t({what}, read once and front to back: if the command needs a file, take `streamable` off the input)"
+
+
+def _why(exit_event: ExitEvent, output: CommandOutput) -> str:
+    """What a command that has failed said, and how it ended: many say nothing, or say it into an output."""
+    if exit_event.reason == "lost":
+        how = "sfio-node exec, which ran it, was killed"
+    elif exit_event.signal is not None:
+        how = f"ended by signal {exit_event.signal}, {signal.strsignal(exit_event.signal)}"
+    elif exit_event.reason == "cancelled":
+        how = "somebody has cancelled it"
+    else:
+        how = f"exit code {exit_event.code}"
+    said = str(output.value or "").strip()
+    return f"{said}\n\t({how})" if said else how

@@ -1,0 +1,316 @@
+"""One job of a streaming step: its attempts under the node runtime, until one succeeds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, MutableMapping
+from functools import partial
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, cast
+
+from streamflow.core.deployment import Connector
+from streamflow.core.exception import UnrecoverableWorkflowException
+from streamflow.core.workflow import CommandOutput, Job, Status, Token
+from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.processor import CWLOutputJSONCommandOutput
+from streamflow.log_handler import logger
+
+from streamflow_io._streamflow import prepare_work_dir, retry_policy
+from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, readable
+
+from .attempts import Attempt, ProducerFailedError, StreamingJob
+from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, outputs_in_file_system, place_inputs
+from .connector import JobConnector
+from .ending import GaveWayError, JobFailedError, ProducerRestartError, check_exit, exit_of
+from .following import Following, Producers, check_read, settled
+from .globs import output_globs
+from .inputs import byte_streams, gated_input, input_stream
+from .job_spec import job_spec
+from .parts import RewrittenError
+from .paths import job_path
+from .publisher import Publisher
+from .replacing import ReplacedError, check_replaced, with_replacements
+from .tokens import StreamToken, stream_tokens, with_own_value
+
+if TYPE_CHECKING:
+    from .scheduler import IOAwareScheduler
+    from .steps import StreamingExecuteStep
+
+_NOTICE_SECONDS = 2.0
+# How long a job of a queue manager may hold its node while one that it reads from is still in the queue.
+_PATIENCE_SECONDS = 60.0
+
+
+class Execution:
+    """Runs a job of a streaming step.
+
+    Guarantees: outputs are delivered only when every job it streams from has succeeded, or has committed what is read
+    of it; a failed attempt is repeated in place, with those that read from it, as often as the failure manager allows;
+    when :meth:`run` returns or raises, no process of the job is left. Where there is no node runtime, the job runs as
+    with plain StreamFlow, and delivers all at its end.
+    """
+
+    def __init__(self, step: StreamingExecuteStep, job: Job, connectors: MutableMapping[str, Connector]) -> None:
+        self._step = step
+        self._job = job
+        self._scheduler = cast("IOAwareScheduler", step.workflow.context.scheduler)
+        self._connectors = connectors
+        self._publisher = Publisher(step, job, step.early_outputs, connectors)
+        self._streams = [token for value in job.inputs.values() for token in stream_tokens(value)]
+        self._first_directory: str = job.output_directory
+        self._inputs: Mapping[str, Token] = job.inputs
+        self._command = cast(CWLCommand, step.command)
+        self._reads_what_is_final = False
+        self._lost_a_producer = False
+
+    async def run(self) -> None:
+        """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
+        jobs, publisher = self._scheduler.streaming_jobs, self._publisher
+        await jobs.vacant(self._job.name)
+        record = jobs.open(self._job.name, publisher.final, publisher.replacement)
+        try:
+            while True:
+                try:
+                    await self._attempt(record)
+                    return
+                except CapioLostError as error:
+                    logger.info(f"Job {self._job.name} starts again without CAPIO: {error}")
+                    await self._publisher.commits.keep(record.latest)
+                except ProducerRestartError:
+                    self._lost_a_producer = True
+                except RewrittenError as error:
+                    await self._read_again(error)
+                    await self._publisher.commits.keep(record.latest)
+                except ReplacedError as error:
+                    logger.warning(f"Job {self._job.name} starts again with what it reads in the end: {error}")
+                    await self._take_replacements()
+                except GaveWayError:
+                    logger.info(f"Job {self._job.name} gives up its node until the jobs that it reads from have theirs")
+                except ProducerFailedError as error:
+                    raise UnrecoverableWorkflowException(
+                        f"CANCELLED Job {self._job.name}: job {error}, from which it reads, has failed"
+                    ) from None
+                except JobFailedError as error:
+                    await self._wait_for_retry(error)
+                    await self._publisher.commits.keep(record.latest)
+                except UnicodeEncodeError as error:
+                    raise UnrecoverableWorkflowException(
+                        f"FAILED Job {self._job.name}: StreamFlow has no File with a name that is not UTF-8: "
+                        f"{readable(str(error.object))}"
+                    ) from None
+        except UnrecoverableWorkflowException as error:
+            self._scheduler.fails(self._job.name, str(error))
+            raise
+        finally:
+            record.close()
+
+    async def _read_again(self, error: RewrittenError) -> None:
+        """What it has made of its input is void, and nobody has got it. That is no failed attempt."""
+        if self._reads_what_is_final:
+            raise UnrecoverableWorkflowException(f"FAILED Job {self._job.name}: {error}") from None
+        self._reads_what_is_final = True
+        logger.warning(f"Job {self._job.name} starts again when what it reads is final: {error}")
+
+    async def _take_replacements(self) -> None:
+        jobs = self._scheduler.streaming_jobs
+        self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
+        self._streams = [token for value in self._inputs.values() for token in stream_tokens(value)]
+
+    async def _wait_for_retry(self, error: JobFailedError) -> None:
+        policy = retry_policy(self._step.workflow.context.failure_manager, self._job.name)
+        if not policy.take():
+            raise UnrecoverableWorkflowException(str(error)) from None
+        logger.warning(f"{error}\nIt is tried again in place, with the jobs that read from it")
+        await asyncio.sleep(policy.delay)
+
+    async def _attempt(self, record: StreamingJob) -> None:
+        gave_way = record.attempts > 0 and record.latest.gave_way
+        producers = [(token, await self._producer(token, gave_way)) for token in self._streams]
+        if self._lost_a_producer:
+            self._lost_a_producer = False
+            logger.info(f"Job {self._job.name} starts again: a job it reads from has failed, and is tried again")
+        if self._reads_what_is_final and not await settled(producers):
+            raise ProducerRestartError
+        check_replaced(producers)
+        if record.attempts > 0:
+            await self._new_directory()
+        if (runtime := await self._scheduler.reach.runtime(self._job.name)) is None:
+            await self._run_without(record, producers)
+        else:
+            await self._run_under(runtime, record, producers)
+
+    async def _run_without(self, record: StreamingJob, producers: Producers) -> None:
+        """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
+        if (inputs := await place_inputs(self._inputs, producers, uses_capio=False)) is None:
+            raise ProducerRestartError
+        self._take(inputs)
+        attempt = record.begin(PurePosixPath(self._job.output_directory))
+        attempt.start()
+        try:
+            output = await self._command.execute(self._job)
+            if output.status is not Status.COMPLETED:
+                said = str(output.value or "").strip() or "its command has failed and said nothing"
+                raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{said}")
+            await self._deliver(await self._step.collect(self._job, output, self._connectors, {}), attempt)
+        finally:
+            attempt.end(False)
+
+    async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
+        capio = await self._begin_capio(runtime, producers)
+        if (inputs := await place_inputs(self._inputs, producers, capio is not None)) is None:
+            raise ProducerRestartError
+        self._take(inputs)
+        command = self._command
+        if command.initial_work_dir is not None:
+            # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
+            command = await prepare_work_dir(command, self._job)
+        globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
+        self._publisher.begin(globs)
+        spec = self._spec(runtime, [read for read in producers if read[0].source.runtime != "capio"], globs)
+        spec = spec.model_copy(update={"outputs": outputs_in_file_system(self._step, spec.outputs)})
+        node_job = await runtime.create_job(self._job.name)
+        directory = None if capio is None else capio.directory
+        attempt = record.begin(PurePosixPath(self._job.output_directory), node_job, directory)
+        follower = Following(self._step, self._job, self._scheduler, self._publisher, attempt, producers)
+        following = asyncio.gather(
+            follower.run(node_job),
+            self._give_way(node_job, attempt, producers),
+            *(self._end_with(node_job, *producer) for producer in producers),
+        )
+        try:
+            output = await self._execute_under(command, node_job, spec, capio, producers)
+            if capio is not None and capio.lost is not None:
+                raise CapioLostError(capio.lost)
+            with blaming(capio):
+                exit_event = await exit_of(self._job, node_job, output, producers)
+                self._scheduler.measured(self._job.name, exit_event)
+                await check_exit(self._job, exit_event, output, attempt, producers, byte_streams(self._inputs))
+            await following
+            if not await settled(producers):
+                raise ProducerRestartError
+            await check_read(attempt, producers)
+            with blaming(capio):
+                tokens = await self._collect(output)
+            await self._deliver(tokens, attempt)
+        except asyncio.TimeoutError as error:
+            raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(node_job.cancel())
+            attempt.end(False)
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _collect(self, output: CommandOutput) -> dict[str, Token]:
+        unchanged: Mapping[str, Token] = {}
+        if not isinstance(output, CWLOutputJSONCommandOutput):
+            unchanged = await self._publisher.unchanged()
+        return await self._step.collect(self._job, output, self._connectors, unchanged)
+
+    async def _deliver(self, tokens: Mapping[str, Token], attempt: Attempt) -> None:
+        """The attempt has succeeded: deliver its outputs."""
+        await self._publisher.commits.check(tokens, attempt)
+        await self._step.deliver_regular(self._job, tokens)
+        await self._publisher.finish(tokens)
+        attempt.end(True)
+
+    async def _producer(self, token: StreamToken, when_started: bool) -> Attempt:
+        """The attempt to read from.
+
+        :param when_started: wait until its command runs
+        :raises ProducerFailedError: if there will be none
+        """
+        job = self._scheduler.streaming_jobs.get(token.source.job)
+        attempt = await job.attempt()
+        while when_started and not attempt.has_started:
+            await attempt.started()
+            attempt = await job.attempt()
+        return attempt
+
+    async def _new_directory(self) -> None:
+        """Each attempt has an output directory of its own: others may still read what the last one committed."""
+        context = self._step.workflow.context
+        number = 2
+        while await (path := job_path(context, self._job, f"{self._first_directory}-{number}")).exists():
+            number += 1
+        await path.mkdir(mode=0o777, parents=True)
+        self._job.output_directory = str(path)
+        context.data_manager.register_path(
+            location=self._scheduler.get_locations(self._job.name)[0], path=str(path), relpath=str(path)
+        )
+
+    def _spec(self, runtime: NodeRuntime, producers: Producers, globs: Mapping[str, tuple[str, ...]]) -> JobSpec:
+        outputs = tuple(
+            output.watched(self._job.output_directory, globs[output.port]) for output in self._step.early_outputs
+        )
+        spec = job_spec(self._step, self._job).model_copy(
+            update={
+                "measure": self._scheduler.is_measured(self._job.name),
+                "outputs": outputs,
+                "inputs": tuple(
+                    input_stream(*read, runtime, self._scheduler.config.verify)
+                    for read in producers
+                    if read[0].source.gate is None
+                ),
+                "gates": tuple(gated_input(*read) for read in producers if read[0].source.gate is not None),
+            }
+        )
+        return self._scheduler.observed(spec, self._step, self._job)
+
+    async def _begin_capio(self, runtime: NodeRuntime, producers: Producers) -> CapioJob | None:
+        capio, server = self._scheduler.capio, None
+        # CAPIO serves what runs on the driver's node.
+        if capio is not None and isinstance(runtime, EmbeddedRuntime):
+            server = await capio.server(runtime)
+        return await begin_capio_job(self._step, capio, server, producers)
+
+    def _take(self, inputs: Mapping[str, Token]) -> None:
+        """The inputs of an attempt: what an InitialWorkDirRequirement changes of them is as it was for the next one."""
+        if self._command.initial_work_dir is not None:
+            inputs = {name: with_own_value(token) for name, token in inputs.items()}
+        self._job.inputs = dict(inputs)
+
+    async def _execute_under(
+        self,
+        command: CWLCommand,
+        node_job: NodeJob,
+        spec: JobSpec,
+        capio: CapioJob | None,
+        producers: Producers,
+    ) -> CommandOutput:
+        inner = self._scheduler.get_connector(self._job.name)
+        clock = partial(settled, producers) if producers else None
+        connector = JobConnector(inner, self._job.name, node_job, spec, capio, clock=clock)
+        read = [attempt for _, attempt in producers]
+        with self._scheduler.connected(self._job.name, connector):
+            execution = command.execute(self._job)
+            if capio is None:
+                return await execution
+            return await capio.follow(execution, node_job, self._publisher, self._job.output_directory, read)
+
+    async def _end_with(self, node_job: NodeJob, token: StreamToken, attempt: Attempt) -> None:
+        """End this job with one that it reads from.
+
+        Its `exec` does so by itself, but for an end that could not be written to the events, as on a full disk.
+        """
+        if not await attempt.settled(token.source.port, token.source.path):
+            if token.source.runtime == "embedded":
+                with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
+                    await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
+            await node_job.cancel()
+
+    async def _give_way(self, node_job: NodeJob, attempt: Attempt, producers: Producers) -> None:
+        """End this job if it has a node while one that it reads from waits for one, in the queue of a queue manager.
+
+        It may be the very node that the other needs. It starts again when the other runs; that is no failed attempt.
+        """
+        waited_for = [producer for _, producer in producers if not producer.has_started]
+        if not waited_for:
+            return
+        await attempt.started()
+        try:
+            await asyncio.wait_for(asyncio.gather(*(p.started() for p in waited_for)), _PATIENCE_SECONDS)
+        except asyncio.TimeoutError:
+            attempt.gave_way = True
+            await node_job.cancel()

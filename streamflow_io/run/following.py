@@ -1,0 +1,141 @@
+"""Following one attempt of a job: what the node runtime tells of it is delivered early."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from streamflow.core.workflow import Job
+
+from streamflow_io.graph.io_graph import OutputKind
+from streamflow_io.runtime import ExitEvent, NodeJob
+from streamflow_io.runtime.protocol import (
+    ChangedEvent,
+    ClosedEvent,
+    CommittedEvent,
+    CompleteEvent,
+    OpenedEvent,
+    StartedEvent,
+    StreamEvent,
+    WarningEvent,
+)
+
+from .attempts import Attempt
+from .outputs import relative
+from .parts import RewrittenError, check_parts
+from .publisher import Publisher
+from .replacing import ReplacedError, check_replaced
+from .tokens import StreamToken
+
+if TYPE_CHECKING:
+    from .scheduler import IOAwareScheduler
+    from .steps import StreamingExecuteStep
+
+_Commit = ChangedEvent | ClosedEvent | CommittedEvent | CompleteEvent
+# A job that streams from others, each with the attempt that it reads.
+Producers = list[tuple[StreamToken, Attempt]]
+
+
+class Following:
+    """Delivers early what the events of an attempt say; what is committed waits until its producers have succeeded."""
+
+    def __init__(
+        self,
+        step: StreamingExecuteStep,
+        job: Job,
+        scheduler: IOAwareScheduler,
+        publisher: Publisher,
+        attempt: Attempt,
+        producers: Producers,
+    ) -> None:
+        self._job = job
+        self._output_directory: str = job.output_directory
+        self._scheduler = scheduler
+        self._publisher = publisher
+        self._attempt = attempt
+        self._producers = producers
+        self._outputs = {output.port: output for output in step.early_outputs}
+
+    async def run(self, node_job: NodeJob) -> None:
+        """Returns when the attempt has ended, and all that can be is delivered.
+
+        :raises NodeRuntimeError: if the node runtime ends before it
+        """
+        commits: asyncio.Queue[_Commit | None] = asyncio.Queue()
+        committing = asyncio.create_task(self._commit(commits))
+        try:
+            if node_job.runtime.wrapper == "run":
+                await self._publisher.submitted()
+            async for event in node_job.events():
+                self._scheduler.happened(self._job.name, event)
+                if isinstance(event, OpenedEvent | _Commit) and event.port not in self._outputs:
+                    continue
+                if isinstance(event, StartedEvent):
+                    self._attempt.start()
+                    await self._publisher.started()
+                elif isinstance(event, OpenedEvent):
+                    await self._publisher.opened(event.port, event.path)
+                elif isinstance(event, _Commit):
+                    commits.put_nowait(event)
+                elif isinstance(event, StreamEvent) and event.part is not None:
+                    self._attempt.parts.append(event.part)
+                elif isinstance(event, WarningEvent):
+                    self._scheduler.warnings.tell(self._job.name, event)
+                elif isinstance(event, ExitEvent):
+                    commits.put_nowait(None)
+            await committing
+        finally:
+            committing.cancel()
+
+    async def _commit(self, commits: asyncio.Queue[_Commit | None]) -> None:
+        if not await settled(self._producers):
+            return
+        try:
+            await check_read(self._attempt, self._producers)
+        except (ReplacedError, RewrittenError):
+            return  # It starts again.
+        committed: dict[str, set[str]] = {port: set() for port in self._outputs}
+        while (event := await commits.get()) is not None:
+            output = self._outputs[event.port]
+            is_directory = output.kind is OutputKind.DIRECTORY
+            if isinstance(event, CompleteEvent):
+                if output.completes_early and output.kind is not OutputKind.FILE:
+                    await self._publisher.complete(event.port, committed[event.port])
+                    if is_directory:
+                        self._attempt.commit(event.port)
+                continue
+            file = relative(event.path, self._output_directory)
+            if isinstance(event, ChangedEvent):
+                self._publisher.commits.change(event.port, file, event.how)
+                continue
+            if isinstance(event, ClosedEvent):
+                # Of the files of a Directory it is not told here when they are committed: there may be many.
+                if file in committed[event.port] or (is_directory and output.closes_enough(file, event.closes - 1)):
+                    self._publisher.commits.close_again(event.port, file)
+                continue
+            committed[event.port].add(file)
+            if not is_directory and output.commits_early(file):
+                await self._publisher.committed(event.port, event.path)
+                self._attempt.commit(event.port, file)
+
+
+async def check_read(attempt: Attempt, producers: Producers) -> None:
+    """Return if all that an attempt has read of others is what is final.
+
+    What it has read to the end its node runtime has compared.
+
+    :raises ReplacedError: if an output is another file
+    :raises RewrittenError: if it has other bytes
+    """
+    check_replaced(producers)
+    parts = list(attempt.parts)
+    await check_parts(parts, producers)
+    attempt.parts = [part for part in attempt.parts if part not in parts]
+
+
+async def settled(producers: Producers) -> bool:
+    """The barrier: wait until all that is read is final. False: a producer failed."""
+    results = await asyncio.gather(
+        *(attempt.settled(token.source.port, token.source.path) for token, attempt in producers)
+    )
+    return all(results)

@@ -1,0 +1,124 @@
+"""Where the outputs of a job are found."""
+
+from __future__ import annotations
+
+import glob
+import posixpath
+from collections.abc import Iterable, MutableSequence
+from typing import Any
+
+from cwl_utils.types import CWLParameterContext
+from streamflow.core.processor import (
+    CommandOutputProcessor,
+    PopCommandOutputProcessor,
+    UnionCommandOutputProcessor,
+)
+from streamflow.core.workflow import Job
+from streamflow.cwl import utils
+from streamflow.cwl.processor import CWLCommandOutputProcessor
+from streamflow.cwl.step import CWLExecuteStep
+
+from streamflow_io.graph.io_graph import OutputKind
+from streamflow_io.hints.globs import matches
+
+
+def file_processor(processor: CommandOutputProcessor) -> CWLCommandOutputProcessor | None:
+    """The processor that collects the files of an output. None: it is no File, File[] or Directory."""
+    if isinstance(processor, UnionCommandOutputProcessor):
+        return next((p for p in processor.processors if isinstance(p, CWLCommandOutputProcessor)), None)
+    return processor if isinstance(processor, CWLCommandOutputProcessor) else None
+
+
+def kind_of(processor: CWLCommandOutputProcessor | None) -> OutputKind:
+    """What an output is, as far as rules differ.
+
+    :param processor: the one that collects its files, if there is one
+    """
+    if processor is None:
+        return OutputKind.OTHER
+    if processor.token_type == "File":
+        return OutputKind.FILE if processor.single else OutputKind.FILES
+    if processor.token_type == "Directory" and processor.single:
+        return OutputKind.DIRECTORY
+    return OutputKind.OTHER
+
+
+def collects_only_files(processor: CommandOutputProcessor) -> bool:
+    """Whether an output can be nothing but files; StreamFlow adds to each what reads it from `cwl.output.json`."""
+    processors = processor.processors if isinstance(processor, UnionCommandOutputProcessor) else [processor]
+    return all(isinstance(p, CWLCommandOutputProcessor | PopCommandOutputProcessor) for p in processors)
+
+
+def output_globs(step: CWLExecuteStep, job: Job, port: str) -> tuple[str, ...]:
+    """The globs of an output, with expressions evaluated, relative to the output directory of the job."""
+    processor = file_processor(step.output_processors[port])
+    assert processor is not None, "only outputs with files have globs"
+    context = _context(step, job)
+
+    def evaluate(glob: Any) -> list[str]:
+        value = (
+            utils.eval_expression(glob, context, full_js=processor.full_js, expression_lib=processor.expression_lib)
+            if utils.is_expression(glob)
+            else glob
+        )
+        return [str(v) for v in value] if isinstance(value, MutableSequence) else [str(value)]
+
+    globs = processor.glob if isinstance(processor.glob, MutableSequence) else [processor.glob]
+    return tuple(relative_glob(pattern, job.output_directory) for glob in globs for pattern in evaluate(glob))
+
+
+def with_format(step: CWLExecuteStep, job: Job, port: str, value: dict[str, Any]) -> dict[str, Any]:
+    """The value of a File or Directory with the format of its output: if that is an expression, mostly of an input.
+
+    Whatever an expression raises is raised.
+    """
+    processor = file_processor(step.output_processors[port])
+    if processor is None or not processor.file_format:
+        return value
+    options = {"full_js": processor.full_js, "expression_lib": processor.expression_lib}
+    context = {**_context(step, job), "self": value}
+    return {**value, "format": utils.eval_expression(processor.file_format, context, **options)}
+
+
+def _context(step: CWLExecuteStep, job: Job) -> CWLParameterContext:
+    context: CWLParameterContext = utils.build_context(
+        inputs=job.inputs,
+        output_directory=job.output_directory,
+        tmp_directory=job.tmp_directory,
+        hardware=step.workflow.context.scheduler.get_hardware(job.name),
+    )
+    return context
+
+
+def certain_path(processor: CommandOutputProcessor, globs: tuple[str, ...]) -> str | None:
+    """Where a File or Directory will be, if that is certain before it exists.
+
+    :param globs: its globs, relative to the output directory of the job
+    :return: relative to it; None if it may be elsewhere, or may not come at all
+    """
+    collector = file_processor(processor)
+    if collector is None or collector.optional or not collects_only_files(processor) or len(globs) != 1:
+        return None
+    (path,) = globs
+    return None if glob.has_magic(path) or path.split("/")[0] == ".." else path
+
+
+def directory_of(globs: Iterable[str], entry: str) -> str | None:
+    """The Directory that an entry belongs to.
+
+    :param globs: those of the Directory, relative to the output directory of the job
+    :param entry: the path of a file in it, relative to the same
+    """
+    parts = entry.split("/")
+    for pattern in globs:
+        depth = 0 if pattern == "." else pattern.count("/") + 1
+        path = "/".join(parts[:depth]) or "."
+        if depth < len(parts) and (depth == 0 or matches(pattern, path)):
+            return path
+    return None
+
+
+def relative_glob(pattern: str, directory: str) -> str:
+    """A glob as seen from the output directory of the job."""
+    pattern = posixpath.normpath(pattern)
+    return posixpath.relpath(pattern, directory) if posixpath.isabs(pattern) else pattern

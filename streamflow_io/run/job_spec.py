@@ -1,0 +1,84 @@
+"""What the node runtime is told of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableSequence
+from typing import Any, cast
+
+from streamflow.core.workflow import Job
+from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.step import CWLExecuteStep
+from streamflow.workflow.utils import get_token_value
+
+from streamflow_io.graph.io_graph import OutputKind
+from streamflow_io.hints.models import StreamingRule
+from streamflow_io.runtime import JobSpec
+from streamflow_io.runtime.protocol import ObservedInput, WatchedOutput
+
+from .globs import file_processor, kind_of, output_globs
+from .outputs import EarlyOutput
+from .tokens import stream_tokens
+
+
+def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
+    """A job of which nothing is watched."""
+    command = cast(CWLCommand, step.command)
+    codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
+    return JobSpec(name=job.name, success_codes=tuple(sorted(codes)))
+
+
+def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
+    """The same job, of which all outputs and inputs that are files are observed.
+
+    What is watched or streamed already stays as it is. The job does nothing else than without.
+    """
+    watched = {output.port for output in spec.outputs}
+    outputs = [output for port in step.output_processors if port not in watched for output in _watched(step, job, port)]
+    streamed = {token.value["path"] for value in job.inputs.values() for token in stream_tokens(value)}
+    inputs = {
+        ObservedInput(name=name, path=path): None
+        for name, token in job.inputs.items()
+        for path in _paths(get_token_value(token))
+        if path not in streamed
+    }
+    return spec.model_copy(update={"outputs": (*spec.outputs, *outputs), "observed": tuple(inputs), "measure": True})
+
+
+def _watched(step: CWLExecuteStep, job: Job, port: str) -> Iterator[WatchedOutput]:
+    processor = file_processor(step.output_processors[port])
+    kind = kind_of(processor)
+    if processor is None or processor.glob is None or processor.target is not None or kind is OutputKind.OTHER:
+        return
+    try:
+        globs = output_globs(step, job, port)
+    except Exception:
+        # Whatever an expression raises: it may need what the command makes. It is evaluated again at the end.
+        return
+    # What is outside is refused by the node runtime, and found by nobody.
+    globs = tuple(pattern for pattern in globs if pattern.split("/")[0] != "..")
+    if globs:
+        yield EarlyOutput(port=port, kind=kind, rules=(StreamingRule(port=port),)).watched(job.output_directory, globs)
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """The paths of all File and Directory objects in the value of an input, with secondary files."""
+    if isinstance(value, MutableSequence):
+        for element in value:
+            yield from _paths(element)
+    elif isinstance(value, Mapping):
+        if value.get("class") in ("File", "Directory"):
+            # Others cannot be told in JSON.
+            if isinstance(path := value.get("path"), str) and _is_text(path):
+                yield path
+            yield from _paths(value.get("secondaryFiles", []))
+        else:
+            for element in value.values():
+                yield from _paths(element)

@@ -1,0 +1,410 @@
+"""The adapter to StreamFlow's scheduler: admission of gang members and I/O tasks, the node runtime, connectors of jobs.
+
+StreamFlow imports every plugin in every run: what only our own runs need is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
+from contextvars import ContextVar
+from functools import cached_property, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamflow.core.config import BindingConfig
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Connector, Target
+from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.core.persistence import Database, DatabaseLoadingContext
+from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job, Status, Workflow
+from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import DefaultScheduler, JobContext
+from typing_extensions import Self
+
+from .attempts import StreamingJobs
+from .job_warnings import JobWarnings
+from .locked_database import explain_locked_database
+from .tokens import stream_tokens
+
+if TYPE_CHECKING:
+    from streamflow.cwl.step import CWLExecuteStep
+
+    from streamflow_io.graph.possible import PossibleRoute
+    from streamflow_io.hints import SchedulerConfig, StepAnnotations
+    from streamflow_io.runtime import ExitEvent, JobSpec, NodeRuntime, NodeRuntimes
+    from streamflow_io.runtime.capio import CapioRuntime
+    from streamflow_io.runtime.protocol import Event
+
+    from .context import HintedRun
+    from .coordination_record import CoordinationRecord
+    from .reach import Reach
+    from .storage_admission import StorageAdmission
+
+SCHEMA = "scheduler.schema.json"
+# For which target the methods are called that StreamFlow does not tell it; each target of a job has a task of its own.
+_target: ContextVar[Target] = ContextVar("target")
+
+
+class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
+    """StreamFlow's default scheduler, and two kinds of jobs that start even when no core is free.
+
+    A job that reads from a running job: what it uses is bounded by its stream, as in a shell pipe. With
+    `oversubscribe: never` it starts when a core is free: nothing is lost, for the file that it reads is on disk.
+    An I/O task: what it uses is bounded by the storage's bandwidth and by the I/O executors. Both keep their memory
+    requirement. Of several locations, the jobs of a gang get the same, as far as its cores allow.
+
+    :ivar streaming_jobs: the jobs that stream to others
+    :ivar warnings: what jobs are warned of
+    :ivar reach: where there are node runtimes, and which jobs can read the streams of which
+    :ivar capio: CAPIO, if it serves a part of this run
+    """
+
+    def __init__(self, context: StreamFlowContext, **config: Any) -> None:
+        self._parse_config = partial(_parse, config, context.config)
+        self._is_configured = bool(config)
+        # Mistakes in it end the run before anything starts; where nothing is written there are none.
+        super().__init__(context, self.config.retry_delay if self._is_configured else None)
+        explain_locked_database(context.config)
+        self.streaming_jobs = StreamingJobs()
+        self.warnings = JobWarnings()
+        self.capio: CapioRuntime | None = None
+        self._without_cores: dict[str, float] = {}
+        self._connectors: dict[str, Connector] = {}
+        self._runtimes: NodeRuntimes | None = None
+        self._run: HintedRun | None = None
+        self._waking: asyncio.Task[None] | None = None
+        # Steps all of whose jobs ask for the same, and can start.
+        self._roomy: set[tuple[str, bool]] = set()
+        self._told_of_memory: set[str] = set()
+
+    @cached_property
+    def config(self) -> SchedulerConfig:
+        """`config` of the scheduler in the StreamFlow file."""
+        return self._parse_config()
+
+    @property
+    def concerns_any_workflow(self) -> bool:
+        """Whether the StreamFlow file asks for something that holds for workflows without hints, too."""
+        return self._is_configured and (
+            self.config.annotations is not None or bool(self.config.storages) or self.config.observe
+        )
+
+    def annotations_path(self, workflow: str) -> Path | None:
+        """The annotations file of a workflow, which is written relative to the StreamFlow file."""
+        file = self.config.annotations_of(workflow)
+        return None if file is None else Path(self.context.config["path"]).parent / file
+
+    def streams_here(self, wanted: bool) -> bool:
+        """Whether files can be delivered early in this run.
+
+        :param wanted: whether anything is to be; if so and it cannot, one warning says why
+        """
+        from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
+
+        if not wanted or self.config.runtime == "off":
+            return False
+        try:
+            EmbeddedRuntime.check()
+        except NodeRuntimeError as error:
+            logger.warning(f"Nothing streams in this run, everything is as with plain StreamFlow: {error}")
+            return False
+        return True
+
+    @property
+    def learned_path(self) -> Path:
+        """The file with the learned limits; relative to the StreamFlow file."""
+        from streamflow_io.learned.store import default_path
+
+        if self.config.learned is None:
+            return default_path()
+        return Path(self.context.config["path"]).parent / self.config.learned
+
+    def begin(
+        self,
+        workflow: Workflow,
+        annotations: Mapping[str, StepAnnotations],
+        tools: Mapping[str, str],
+        streaming: Collection[str],
+        file: str,
+        coordination: CoordinationRecord,
+        routes: Iterable[PossibleRoute] = (),
+        gangs: Mapping[str, float] | None = None,
+    ) -> None:
+        """Serve the hints of a workflow that is about to run; see :class:`HintedRun`."""
+        from .context import HintedRun
+
+        self._run = HintedRun(self, workflow, annotations, tools, streaming, file, coordination, routes, gangs)
+
+    def is_measured(self, job_name: str) -> bool:
+        """Whether the time that a job spends in I/O is wanted."""
+        return self._storages_of(job_name) is not None
+
+    def measured(self, job_name: str, exit_event: ExitEvent) -> None:
+        """A job has run under the node runtime."""
+        if self._run is not None:
+            self._run.observer.measured(job_name, exit_event)
+
+    def observed(self, spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
+        """What the node runtime is told of a job that is about to run, with all that is observed of it, if it is."""
+        return spec if self._run is None else self._run.observer.observe(spec, step, job)
+
+    def fails(self, job_name: str, reason: str) -> None:
+        """A job of a streaming step is about to fail for good."""
+        if self._run is not None:
+            self._run.failure.explain(job_name, reason)
+
+    def keep_together(self, reader: str, producer: str) -> None:
+        """A job cannot read the stream of another from where it runs; further jobs are not put so."""
+        if self._run is not None:
+            self._run.gangs.keep_together(reader, producer)
+
+    def happened(self, job_name: str, event: Event) -> None:
+        """The node runtime tells something of a job of a streaming step."""
+        if self._run is not None:
+            self._run.observer.happened(job_name, event)
+
+    async def node_runtime(self, job_name: str) -> NodeRuntime:
+        """The node runtime of this run where a job runs that has been scheduled; started when first needed.
+
+        :raises NodeRuntimeError: if it cannot be started
+        """
+        from streamflow_io.runtime import NodeRuntimes
+
+        if self._runtimes is None:
+            self._runtimes = NodeRuntimes(self.context, self.config.tls)
+        return await self._runtimes.at(self.get_locations(job_name)[0], self.job_allocations[job_name].target.workdir)
+
+    @cached_property
+    def reach(self) -> Reach:
+        from .reach import Reach
+
+        return Reach(self)
+
+    async def close(self) -> None:
+        if self._waking is not None:
+            await asyncio.gather(self._waking, return_exceptions=True)
+        self.warnings.close()
+        if self._run is not None:
+            await self._run.close()
+        if self.capio is not None:
+            await self.capio.close()
+        if self._runtimes is not None:
+            await self._runtimes.close()
+        await super().close()
+
+    @contextlib.contextmanager
+    def connected(self, job_name: str, connector: Connector) -> Iterator[None]:
+        """Let the command of a job run through another connector."""
+        self._connectors[job_name] = connector
+        try:
+            yield
+        finally:
+            del self._connectors[job_name]
+
+    def get_connector(self, job_name: str) -> Connector:
+        if (connector := self._connectors.get(job_name)) is not None:
+            return connector
+        connector = super().get_connector(job_name)
+        return connector if self._run is None else self._run.observer.connector(job_name, connector)
+
+    def get_hardware(self, job_name: str) -> Hardware:
+        # A command sees the cores that its step declares (`runtime.cores`), however it was admitted.
+        hardware = super().get_hardware(job_name)
+        if job_name in self._without_cores:
+            return Hardware(self._without_cores[job_name], hardware.memory, hardware.storage)
+        return hardware
+
+    async def schedule(
+        self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
+    ) -> None:
+        if self._run is None:
+            await self._check_room(job, binding_config.targets, hardware_requirement, False)
+            await super().schedule(job, binding_config, hardware_requirement)
+            return
+        self._run.observer.submitted(job)
+        binding_config = self._run.gangs.ordered(job, binding_config)
+        try:
+            storages = self._storages_of(job.name)
+            coreless = self._is_member(job) or (storages is not None and storages.is_io_task(job.name))
+            await self._check_room(job, binding_config.targets, hardware_requirement, coreless)
+            if storages is None:
+                await self._schedule(job, binding_config, hardware_requirement, self._is_member(job))
+            else:
+                targets = list(binding_config.targets)
+                for binding_filter in (self._get_binding_filter(config) for config in binding_config.filters):
+                    targets = await binding_filter.get_targets(job, targets)
+                targets = list(await storages.admit(job, targets))
+                without_cores = storages.is_io_task(job.name) or self._is_member(job)
+                await self._schedule(job, BindingConfig(targets), hardware_requirement, without_cores)
+        except BaseException:
+            self._run.storages.release(job.name, None)
+            self._run.observer.abandoned(job.name)
+            self.wake()
+            raise
+
+    async def _check_room(
+        self, job: Job, targets: Iterable[Target], requirement: HardwareRequirement | None, coreless: bool
+    ) -> None:
+        """:raises WorkflowExecutionException: if a job asks for more than there is, for which it would wait for ever"""
+        from .capacity import check_room
+
+        await check_room(self.context, self._roomy, job, targets, requirement, coreless)
+
+    def wake(self) -> None:
+        """Let all jobs that wait look again whether they can start."""
+
+        async def notify() -> None:
+            async with self.wait_queue:
+                self.wait_queue.notify_all()
+
+        if self._waking is None or self._waking.done():
+            self._waking = asyncio.create_task(notify())
+
+    async def _schedule(
+        self, job: Job, binding_config: BindingConfig, requirement: HardwareRequirement | None, without_cores: bool
+    ) -> None:
+        self._without_cores.pop(job.name, None)
+        if requirement is not None and without_cores:
+            requirement = CorelessRequirement(requirement, self._without_cores)
+        await super().schedule(job, binding_config, requirement)
+
+    async def notify_status(self, job_name: str, status: Status) -> None:
+        if self._run is not None:
+            if status is Status.RUNNING:
+                await self._run.observer.started(job_name)
+            elif status is not Status.FIREABLE:
+                observation = await self._run.observer.ended(job_name, status)
+                self._run.storages.release(job_name, observation)
+                self._run.gangs.ended(job_name)
+                if status is Status.FAILED:
+                    self._run.failure.job_failed(job_name)
+        # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
+        await super().notify_status(job_name, status)
+
+    async def _process_target(
+        self, target: Target, job_context: JobContext, hardware_requirement: HardwareRequirement | None
+    ) -> None:
+        _target.set(target)
+        await super()._process_target(target, job_context, hardware_requirement)
+
+    def _is_valid(
+        self,
+        connector: Connector,
+        location: AvailableLocation,
+        hardware_requirements: MutableMapping[str, Hardware],
+        job_name: str,
+    ) -> bool:
+        free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
+        if not free and job_name in self._without_cores:
+            self._tell_of_memory(
+                job_name, location, hardware_requirements[f"{connector.deployment_name}/{location.name}"]
+            )
+        if (storages := self._storages_of(job_name)) is None:
+            return free
+        if not free:
+            storages.stand_down(job_name, _target.get(), location)
+            return False
+        return storages.may_start(job_name, _target.get(), location)
+
+    def _tell_of_memory(self, job_name: str, location: AvailableLocation, asked: Hardware) -> None:
+        """Say, once for each step, what a job waits for that needs no core."""
+        if location.hardware is None or (step := get_job_step_name(job_name)) in self._told_of_memory:
+            return
+        used = self.hardware_locations.get(location.name, Hardware())
+        free = location.hardware.memory - used.memory
+        if asked.memory > free:
+            self._told_of_memory.add(step)
+            logger.warning(
+                f"Job {job_name} needs no free core, and waits for memory on {location.name}: "
+                f"it asks for {asked.memory:,.0f} MiB, and {free:,.0f} of {location.hardware.memory:,.0f} MiB are free"
+            )
+
+    async def _get_locations(
+        self,
+        job: Job,
+        hardware_requirement: Hardware,
+        locations: int,
+        scheduling_policy: Policy,
+        available_locations: MutableMapping[str, AvailableLocation],
+    ) -> MutableSequence[AvailableLocation]:
+        if self._run is not None and locations == 1:
+            cores = self._without_cores.get(job.name, hardware_requirement.cores)
+            available_locations = self._run.gangs.narrow(job, cores, available_locations)
+        selected: MutableSequence[AvailableLocation] = await super()._get_locations(
+            job, hardware_requirement, locations, scheduling_policy, available_locations
+        )
+        # A policy may look at files: meanwhile others may have been given the bandwidth.
+        storages = self._storages_of(job.name)
+        if storages is not None and not all(storages.may_start(job.name, _target.get(), where) for where in selected):
+            return []
+        return selected
+
+    def _allocate_job(
+        self,
+        job: Job,
+        hardware: MutableMapping[str, Hardware],
+        connector: Connector,
+        selected_locations: MutableSequence[AvailableLocation],
+        target: Target,
+    ) -> None:
+        super()._allocate_job(job, hardware, connector, selected_locations, target)
+        if (storages := self._storages_of(job.name)) is not None:
+            storages.start(job.name, target, selected_locations)
+        is_io_task = storages is not None and storages.is_io_task(job.name)
+        if self._run is not None and job.name in self._without_cores and not is_io_task:
+            self._run.gangs.started(job.name, self._without_cores[job.name], selected_locations)
+
+    def _storages_of(self, job_name: str) -> StorageAdmission | None:
+        """The storages, if a job is to be admitted by them."""
+        return self._run.storages if self._run is not None and self._run.storages.concerns(job_name) else None
+
+    def _is_member(self, job: Job) -> bool:
+        """Whether a job reads from one that is running, and may start without cores for that."""
+        return self.config.oversubscribe == "gangs" and any(
+            self.streaming_jobs.is_running(token.source.job)
+            for value in job.inputs.values()
+            for token in stream_tokens(value)
+        )
+
+    @classmethod
+    def get_schema(cls) -> str:
+        # Generated by `python -m streamflow_io.hints.schemas`: StreamFlow asks for it in every run.
+        return files(__package__).joinpath(SCHEMA).read_text("utf-8")
+
+
+class CorelessRequirement(HardwareRequirement):  # type: ignore[misc]
+    """What a gang member or an I/O task needs: all that its step declares but cores.
+
+    :param cores: where the declared cores are noted, by the name of the job
+    """
+
+    def __init__(self, requirement: HardwareRequirement, cores: dict[str, float]) -> None:
+        self._requirement = requirement
+        self._cores = cores
+
+    def eval(self, job: Job) -> Hardware:
+        hardware = self._requirement.eval(job)
+        self._cores[job.name] = hardware.cores
+        return Hardware(0.0, hardware.memory, hardware.storage)
+
+    @classmethod
+    async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
+        raise NotImplementedError("made for one job, never saved")
+
+    async def _save_additional_params(self, database: Database) -> MutableMapping[str, Any]:
+        raise NotImplementedError("made for one job, never saved")
+
+
+def _parse(config: Mapping[str, Any], streamflow_config: Mapping[str, Any]) -> SchedulerConfig:
+    from streamflow_io.hints import HintErrors, parse_scheduler_config
+    from streamflow_io.hints.files import scheduler_config_source
+
+    try:
+        return parse_scheduler_config(config, scheduler_config_source(streamflow_config["path"]))
+    except HintErrors as error:
+        raise WorkflowDefinitionException(str(error)) from None

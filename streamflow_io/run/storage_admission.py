@@ -1,0 +1,327 @@
+"""Adapter: keeps the jobs of I/O tasks, and those with a storageBW, back until their storage has room for them.
+
+Decides nothing: `admission/` does. Translates StreamFlow's jobs, targets and locations, and wakes those who wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Target
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job
+from streamflow.log_handler import logger
+from streamflow.workflow.token import FileToken
+
+from streamflow_io.admission.admission import Admission
+from streamflow_io.admission.demand import Demand, Grant, Placement, Request
+from streamflow_io.admission.epochs import EpochEnded
+from streamflow_io.admission.learners import LearningEvent
+from streamflow_io.admission.observations import Observation
+from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import Direction
+from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochRecord
+from streamflow_io.translation.storage_checks import storage_for
+
+from .tokens import stream_tokens
+
+if TYPE_CHECKING:
+    from streamflow_io.learned.limits import RememberedLimits
+    from streamflow_io.telemetry.records import Record
+
+
+class StorageAdmission:
+    """The jobs of annotated steps on their way to StreamFlow's scheduler.
+
+    :param annotations: by step path
+    :param remembered: the limits of earlier runs
+    :param more_jobs: whether a step may get further jobs
+    :param arrived: how many jobs of a step have all their input
+    :param wake: lets StreamFlow ask again for the jobs that wait there
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        context: StreamFlowContext,
+        config: SchedulerConfig,
+        annotations: Mapping[str, StepAnnotations],
+        remembered: RememberedLimits,
+        more_jobs: Callable[[str], bool],
+        arrived: Callable[[str], int],
+        wake: Callable[[], None],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._context = context
+        self._config = config
+        self._annotations = annotations
+        self._remembered = remembered
+        self._more_jobs = more_jobs
+        self._arrived = arrived
+        self._wake = wake
+        self._submitted: dict[str, int] = {}
+        self._record = record
+        self._admission = Admission(config.io_executors, remembered.make_learner)
+        # By step, pool and working directory: targets on the same locations may differ in their storage.
+        self._placements: dict[tuple[str, str, str], Placement] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+        self._jobs: dict[str, Demand] = {}
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        # What I/O tasks were granted, until StreamFlow has a place for them.
+        self._granted: dict[str, Grant] = {}
+        self._told: set[str] = set()
+
+    def concerns(self, job_name: str) -> bool:
+        """Whether the hints of a job's step say something about storage."""
+        annotations = self._annotations.get(get_job_step_name(job_name))
+        return annotations is not None and (
+            annotations.io_task is not None or annotations.storage_bandwidth is not None
+        )
+
+    def is_io_task(self, job_name: str) -> bool:
+        return self._annotations[get_job_step_name(job_name)].io_task is not None
+
+    def direction(self, job_name: str) -> Direction:
+        """In which direction the bytes of a job count."""
+        bandwidth = self._annotations[get_job_step_name(job_name)].storage_bandwidth
+        return "write" if bandwidth is None else bandwidth.value.direction
+
+    async def admit(self, job: Job, targets: Sequence[Target]) -> Sequence[Target]:
+        """Let a job wait for its turn, if it is an I/O task; must be followed by :meth:`release` at some time.
+
+        :return: where it may run, first where it was granted to
+        """
+        pools = {_pool(target): await self._available(target) for target in targets}
+        for pool, locations in pools.items():
+            self._set_locations(pool, locations)
+        demand = self._demand(job, targets)
+        preferred = await self._preferred(job) if sum(map(len, pools.values())) > 1 else ()
+        demand = await self._remembered.load(demand, job)
+        self._jobs[job.name] = demand
+        # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
+        self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
+        self._admission.submit(Request(job.name, demand, preferred), time.time(), self._ready(demand.step))
+        if not demand.io_task:
+            return targets
+        self._waiting[job.name] = asyncio.get_running_loop().create_future()
+        try:
+            self.decide()
+            await self._waiting[job.name]
+        finally:
+            del self._waiting[job.name]
+        placement = self._granted[job.name].placement
+        return sorted(targets, key=lambda target: self._placement(job.name, target) != placement)
+
+    def may_start(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
+        """Whether a job for which StreamFlow has a free location may start there."""
+        if job_name not in self._jobs:
+            return False
+        if job_name in self._granted:
+            return self._is_granted(job_name, target, location)
+        return self._admission.could_start(job_name, _key(location), self._placement(job_name, target))
+
+    def stand_down(self, job_name: str, target: Target, location: AvailableLocation) -> None:
+        """StreamFlow has no place for a job on a location: what it holds there is for others."""
+        if job_name not in self._jobs:
+            return
+        if job_name not in self._granted:
+            if self._admission.stand_down(job_name, _key(location), self._placement(job_name, target)):
+                self.decide()
+        elif self._is_granted(job_name, target, location):
+            del self._granted[job_name]
+            self._admission.give_back(job_name, time.time())
+            self.decide()
+            # There may be a place for it on another location, or others may wait for what it held.
+            self._wake()
+
+    def start(self, job_name: str, target: Target, locations: Iterable[AvailableLocation]) -> None:
+        """StreamFlow has given a job its locations."""
+        now = time.time()
+        if (grant := self._granted.pop(job_name, None)) is None:
+            keys = [_key(location) for location in locations]
+            grant = self._admission.start(job_name, keys, now, self._placement(job_name, target))
+        self._admitted(grant, now)
+        self.decide()
+
+    def release(self, job_name: str, observation: Observation | None) -> None:
+        """A job has ended, or will not start; may be called again.
+
+        :param observation: none if it did not succeed
+        """
+        if self._jobs.pop(job_name, None) is not None:
+            self._granted.pop(job_name, None)
+            step = get_job_step_name(job_name)
+            no_more = not self._more_jobs(step)
+            self._admission.release(job_name, time.time(), observation, no_more, self._ready(step))
+            self.decide()
+
+    def decide(self) -> None:
+        """Wake those who may start."""
+        now = time.time()
+        for grant in self._admission.decide(now):
+            self._granted[grant.job] = grant
+            # It is missing if the job was cancelled just now: it will be released.
+            if (future := self._waiting.get(grant.job)) is not None and not future.done():
+                future.set_result(None)
+        for event in self._admission.drain():
+            self._tell(event, now)
+
+    def _is_granted(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
+        """Whether a location is one where an I/O task was granted to start."""
+        grant = self._granted[job_name]
+        return _key(location) in grant.locations and grant.placement == self._placement(job_name, target)
+
+    # What a job needs
+
+    def _ready(self, step: str) -> int:
+        """How many jobs have all their input, and wait until StreamFlow has started the one before them."""
+        return max(0, self._arrived(step) - self._submitted[step])
+
+    def _demand(self, job: Job, targets: Sequence[Target]) -> Demand:
+        step = get_job_step_name(job.name)
+        for target in targets:
+            if (key := _place(step, target)) not in self._placements:
+                self._placements[key] = Placement(_pool(target), self._storage(job, step, target))
+        annotations = self._annotations[step]
+        bandwidth = annotations.storage_bandwidth
+        return Demand(
+            step=step,
+            io_task=annotations.io_task is not None,
+            constraint=None if bandwidth is None else bandwidth.value.storage_bw,
+            direction="write" if bandwidth is None else bandwidth.value.direction,
+            placements=tuple(dict.fromkeys(self._placement(job.name, target) for target in targets)),
+            locations=targets[0].locations,
+        )
+
+    def _placement(self, job_name: str, target: Target) -> Placement:
+        return self._placements[_place(get_job_step_name(job_name), target)]
+
+    def _storage(self, job: Job, step: str, target: Target) -> StorageConfig | None:
+        bandwidth = self._annotations[step].storage_bandwidth
+        if bandwidth is None:
+            return None
+        path = job.output_directory or target.workdir
+        storage = storage_for(self._config.storages, bandwidth.value.storage, target, path)
+        if storage is None:
+            what = f"storage {bandwidth.value.storage!r}" if bandwidth.value.storage else f"a storage that holds {path}"
+            where = target.deployment.name
+            logger.warning(
+                f"The storageBW of {step} is not applied on {where}: the StreamFlow file has no {what} there"
+            )
+        return storage
+
+    async def _available(self, target: Target) -> Mapping[str, AvailableLocation]:
+        connector = self._context.deployment_manager.get_connector(target.deployment.name)
+        available: Mapping[str, AvailableLocation] = await connector.get_available_locations(service=target.service)
+        return available
+
+    def _set_locations(self, pool: str, available: Mapping[str, AvailableLocation]) -> None:
+        # They are asked for with each job; of thousands only the names are looked at, unless there are others.
+        if self._names.get(pool) == (names := tuple(available)):
+            return
+        self._names[pool] = names
+        locations = available.values()
+        cores = {_key(location): _cores(location) for location in locations}
+        slots = {_key(location): location.slots or 1 for location in locations if location.hardware is None}
+        self._admission.set_locations(pool, cores, slots)
+
+    async def _preferred(self, job: Job) -> tuple[str, ...]:
+        """The locations of those that a job streams with, then those that hold most of its input."""
+        partners = [
+            posixpath.join(location.deployment, location.name)
+            for value in job.inputs.values()
+            for token in stream_tokens(value)
+            for location in self._context.scheduler.get_locations(token.source.job)
+        ]
+        held: dict[str, int] = {}
+        for token in job.inputs.values():
+            if isinstance(token, FileToken):
+                weight = await token.get_weight(self._context)
+                for path in await token.get_paths(self._context):
+                    for location in self._context.data_manager.get_data_locations(path):
+                        key = posixpath.join(location.deployment, location.name)
+                        held[key] = held.get(key, 0) + weight
+        return (*partners, *sorted(held, key=lambda key: -held[key]))
+
+    # What is told
+
+    def _admitted(self, grant: Grant, now: float) -> None:
+        self._record(
+            AdmittedRecord(
+                time=now,
+                job=grant.job,
+                step=grant.step,
+                location=grant.locations[0],
+                storage=grant.placement.storage.name if grant.placement.storage is not None else None,
+                constraint=grant.constraint,
+                allocated=grant.allocated,
+                running=grant.running,
+            )
+        )
+
+    def _tell(self, learning: LearningEvent, now: float) -> None:
+        event = learning.event
+        if isinstance(event, EpochEnded):
+            self._record(
+                EpochRecord(
+                    time=now,
+                    step=learning.step,
+                    storage=learning.subject.storage.name,
+                    location=event.location or "",
+                    number=event.number,
+                    constraint=event.constraint,
+                    concurrency=event.concurrency,
+                    jobs=event.jobs,
+                    mean_seconds=event.mean_seconds,
+                    registered=event.registered,
+                    started=event.started,
+                )
+            )
+            if event.uneven and learning.step not in self._told:
+                self._told.add(learning.step)
+                logger.info(f"The jobs of {learning.step} differ in size: their times are compared per byte")
+            if event.registered:
+                # There may be too few jobs for the next epoch: the next run goes on from here.
+                self._remembered.learned(learning)
+            return
+        self._record(
+            ChoiceRecord(
+                time=now,
+                step=learning.step,
+                storage=learning.subject.storage.name,
+                constraint=event.constraint,
+                reason=event.reason,
+                outstanding=event.outstanding,
+                estimates={f"{constraint:g}": seconds for constraint, seconds in event.estimates.items()},
+            )
+        )
+        if event.reason in ("learned", "remembered", "contradicted", "drifted"):
+            what = f"storageBW of {learning.step} on {learning.subject.storage.name}"
+            logger.info(f"{what}: {event.constraint:g} MB/s ({event.reason})")
+        if event.reason == "learned":
+            self._remembered.learned(learning)
+
+
+def _pool(target: Target) -> str:
+    return posixpath.join(str(target.deployment.name), str(target.service or ""))
+
+
+def _place(step: str, target: Target) -> tuple[str, str, str]:
+    return step, _pool(target), str(target.workdir)
+
+
+def _key(location: AvailableLocation) -> str:
+    return posixpath.join(str(location.deployment), str(location.name))
+
+
+def _cores(location: AvailableLocation) -> float:
+    if location.hardware is not None:
+        return float(location.hardware.cores)
+    return float(location.slots or 1)

@@ -1,0 +1,90 @@
+"""The transfer of what is read before its producer has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from pathlib import PurePosixPath
+from typing import cast
+
+from streamflow.core.utils import random_name
+from streamflow.core.workflow import Job, Status, Token
+from streamflow.cwl.step import CWLTransferStep
+from streamflow.cwl.workflow import CWLWorkflow
+from streamflow.workflow.port import JobPort
+from streamflow.workflow.token import ListToken
+
+from .attempts import ProducerFailedError
+from .paths import job_path
+from .tokens import StreamToken, stream_tokens
+
+
+class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
+    """Gives what is read early its place in the job's input directory; the node runtime makes what is there.
+
+    A job that cannot read it early waits here until it is final, and gets it by StreamFlow's own transfer. It holds its
+    location meanwhile, and what it waits for has its own already, or is in the queue of a queue manager: no deadlock.
+    Others do not wait for it.
+    """
+
+    def __init__(
+        self, name: str, workflow: CWLWorkflow, job_port: JobPort, prefix_path: bool = True, writable: bool = False
+    ) -> None:
+        super().__init__(name, workflow, job_port, prefix_path, writable)
+        self._waiting: list[asyncio.Task[None]] = []
+
+    async def _run_transfer(self, job: Job, inputs: MutableMapping[str, Token], port_name: str, token: Token) -> None:
+        early = [await self._is_read_early(job, stream) for stream in stream_tokens(token)]
+        transfer = super()._run_transfer(job=job, inputs=inputs, port_name=port_name, token=token)
+        if all(early):
+            await transfer
+        else:
+            self._waiting.append(asyncio.create_task(transfer))
+
+    async def terminate(self, status: Status) -> None:
+        waiting, self._waiting = self._waiting, []
+        if status in (Status.FAILED, Status.CANCELLED):
+            for transfer in waiting:
+                transfer.cancel()
+        failed = [result for result in await asyncio.gather(*waiting, return_exceptions=True) if result is not None]
+        if waiting and status not in (Status.FAILED, Status.CANCELLED):
+            # Nothing had come out when the step was called skipped.
+            status = Status.FAILED if failed else Status.COMPLETED
+        await super().terminate(status)
+
+    async def transfer(self, job: Job, token: Token) -> Token:
+        if isinstance(token, StreamToken):
+            if token.source.runtime == "capio":
+                return token.update(dict(token.value))  # Each attempt has its own place: only the job knows it.
+            if await self._is_read_early(job, token) or (final := await self._final(token)) is None:
+                return await self._place(job, token)
+            return cast(Token, await super().transfer(job, final))
+        if isinstance(token, ListToken) and next(stream_tokens(token), None) is not None:
+            return token.update([await self.transfer(job, element) for element in token.value])
+        return cast(Token, await super().transfer(job, token))
+
+    async def _is_read_early(self, job: Job, token: StreamToken) -> bool:
+        if token.source.runtime == "capio":
+            return True
+        scheduler = self.workflow.context.scheduler
+        try:
+            producer = scheduler.streaming_jobs.get(token.source.job)
+        except ProducerFailedError:
+            return True  # The job itself will tell so.
+        return not producer.attempts or bool(await scheduler.reach.can_read(job.name, token, producer.latest))
+
+    async def _final(self, token: StreamToken) -> Token | None:
+        """The token of the file itself, when it is final; None: it never will be, as the job itself will tell."""
+        try:
+            producer = self.workflow.context.scheduler.streaming_jobs.get(token.source.job)
+            final = await producer.final(token.source.port, token.source.path)
+        except ProducerFailedError:
+            return None
+        return cast(Token, final.retag(token.tag))
+
+    async def _place(self, job: Job, token: StreamToken) -> StreamToken:
+        directory = job_path(self.workflow.context, job, f"{job.input_directory}/{random_name()}")
+        await directory.mkdir(mode=0o777, parents=True)
+        path = PurePosixPath(str(directory)) / token.value["basename"]
+        value = {**token.value, "path": str(path), "location": f"file://{path}"}
+        return token.update({**value, "dirname": str(directory)} if "dirname" in value else value)

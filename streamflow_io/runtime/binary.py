@@ -1,0 +1,164 @@
+"""Brings `sfio-node` to a location: the static binary, once, under a name that tells its content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from .access import Access
+from .node_runtime import NodeRuntimeError
+
+DIRECTORY = ".streamflow-io"
+# e_machine of an ELF file, and what `uname -m` says there.
+_MACHINES = {3: "i686", 22: "s390x", 21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+_SAID = re.compile(r"^sfio:(\w+)=(.*)$", re.MULTILINE)
+# Marked, because what starts a shell may print, too. `way` says why another user could put something of his into a
+# directory, as :mod:`streamflow_io.files`: before that nothing in there is run, and nothing of another content.
+_EXAMINE = """
+set -f; umask 022; LC_ALL=C; export LC_ALL
+say() {{ printf 'sfio:%s=%s\\n' "$1" "$2"; }}
+say system "$(uname -s)"; say machine "$(uname -m)"
+me=$(id -u); set -- $(ls -ldn /); top=$3
+way() {{
+    place=$1
+    while :; do
+        set -- $(ls -ldn "$place"); open="others may write to $place, which is not sticky"
+        case $3 in 0 | "$me" | "$top") ;; *) echo "$place belongs to user $3"; return ;; esac
+        case $1 in
+        ?????????[tT]*) ;;
+        ????????w*) echo "$open"; return ;;
+        ?????w*) test "$4 $(id -g)" = "$me $me" || {{ echo "$open"; return; }} ;;
+        esac
+        test "$place" != / || return 0
+        place=${{place%/*}}; place=${{place:-/}}
+    done
+}}
+for temporary in "${{TMPDIR:-/tmp}}" /tmp; do
+    temporary=$(cd "$temporary" && pwd -P) && why=$(way "$temporary") && test -z "$why" && break
+done
+test -z "$why" && say temporary "$temporary"; say open "$why"
+mkdir -p {workdir} && cd {workdir} || exit 1
+test -d {name} || mkdir -m 755 {name} 2>/dev/null || test -d {name} || mkdir -m 755 {name} || exit 1
+cd {name} || exit 1
+say directory "$(pwd -P)"
+why=$(way "$(pwd -P)"); test -n "$why" || test -O . || why="$(pwd -P) belongs to another user"
+if test -n "$why"; then say foreign "$why"; exit; fi
+if test -f {binary} && test -x {binary} && test -O {binary}; then
+    sum=$(sha256sum < {binary} 2>/dev/null)
+    if test "${{sum%% *}}" = {digest}; then say version "$(./{binary} --version 2>&1)"; fi
+fi
+""".strip()
+
+
+@dataclass(frozen=True)
+class Binary:
+    """`sfio-node` as it is here.
+
+    :ivar machine: what it runs on, as `uname -m` says it; None: unknown
+    :ivar path: its file, beside which those for other machines may lie; None: it has none
+    """
+
+    content: bytes
+    machine: str | None
+    path: Path | None = None
+
+    @classmethod
+    def load(cls, path: Path) -> Binary:
+        """:raises NodeRuntimeError: if it cannot be read"""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise NodeRuntimeError(f"{path} cannot be read: {error.strerror}") from None
+        is_elf = content[:4] == b"\x7fELF"
+        return cls(content, _MACHINES.get(int.from_bytes(content[18:20], "little")) if is_elf else None, path)
+
+    @property
+    def name(self) -> str:
+        """The name of its file elsewhere."""
+        return f"sfio-node-{self.digest[:16]}"
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of its content, in hexadecimal digits."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    def runs_on(self, machine: str) -> bool:
+        return self.machine in (None, machine)
+
+    def built_for(self, machine: str) -> Binary | None:
+        """That for another machine, from the file beside this one, as `sfio-node-aarch64`; None: there is none.
+
+        :raises NodeRuntimeError: if it cannot be read, or is for yet another machine
+        """
+        # What a machine calls itself becomes part of a path.
+        if self.path is None or machine not in _MACHINES.values():
+            return None
+        path = self.path.with_name(f"{self.path.name}-{machine}")
+        if not path.exists():
+            return None
+        other = Binary.load(path)
+        if not other.runs_on(machine):
+            raise NodeRuntimeError(f"{path} is for Linux {other.machine}")
+        return other
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """`sfio-node` at a location.
+
+    :ivar directory: ours in the work directory of the deployment; absolute, without links
+    :ivar temporary: the directory for temporary files there; absolute, without links
+    """
+
+    binary: PurePosixPath
+    directory: PurePosixPath
+    temporary: PurePosixPath
+
+
+async def deliver(access: Access, workdir: str, binary: Binary) -> Delivered:
+    """Bring the binary, or that for the machine there, to a location, if it is not there.
+
+    :param workdir: of the deployment; made if it is missing
+    :raises NodeRuntimeError: if it cannot be brought there, or does not run there, with one reason
+    """
+    binary, delivered, version = await _examine(access, workdir, binary)
+    if version is None:
+        # Two drivers may do this at once.
+        part = delivered.binary.with_name(f"{binary.name}.{os.urandom(4).hex()}")
+        await access.write(part, binary.content, executable=True)
+        await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
+        binary, delivered, version = await _examine(access, workdir, binary)
+    if version is None or not version.startswith("sfio-node "):
+        raise NodeRuntimeError(f"{access.name}: {delivered.binary} cannot be run: {version or 'it is not there'}")
+    return delivered
+
+
+async def _examine(access: Access, workdir: str, binary: Binary) -> tuple[Binary, Delivered, str | None]:
+    """The binary that is for there, where things are, and what `--version` prints if the binary is there."""
+    words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name, "digest": binary.digest}
+    text, code = await access.run(_EXAMINE.format(**{word: shlex.quote(value) for word, value in words.items()}))
+    said = dict(_SAID.findall(text))
+    machine = f"{said.get('system')} {said.get('machine')}"
+    if "machine" in said and (said["system"] != "Linux" or not binary.runs_on(said["machine"])):
+        other = binary.built_for(said["machine"]) if said["system"] == "Linux" else None
+        if other is not None:
+            return await _examine(access, workdir, other)
+        raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
+    if "foreign" in said:
+        raise NodeRuntimeError(
+            f"{access.name}: {workdir}: {said['foreign']}: another user could put a program of his there, take another "
+            "workdir"
+        )
+    if "open" in said and "temporary" not in said:
+        raise NodeRuntimeError(f"{access.name}: no directory for temporary files is safe: {said['open']}: set TMPDIR")
+    if code != 0 or not {"temporary", "directory"} <= said.keys():
+        why = "; ".join(line for line in text.splitlines() if not line.startswith("sfio:"))
+        raise NodeRuntimeError(f"{access.name}: {workdir} cannot be used: {why or f'exit code {code}'}")
+    directory = PurePosixPath(said["directory"])
+    where = Delivered(directory / binary.name, directory, PurePosixPath(said["temporary"]))
+    return binary, where, said.get("version")

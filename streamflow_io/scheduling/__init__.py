@@ -1,1 +1,0 @@
-"""The scheduler of type `io-aware`."""

@@ -1,1 +1,0 @@
-"""The adapter between the I/O graph and StreamFlow: rewiring of the workflow, its steps, tokens and commands."""

@@ -1,0 +1,148 @@
+"""What a job did with its files, put together from the events of the node runtime. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from streamflow_io.runtime import JobSpec
+from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, OpenedEvent, UsedEvent, readable
+
+from .records import InputRecord, OutputRecord
+
+# Of more files in one output or input there is one record for all of them.
+MOST_RECORDS = 100
+
+Origin = Callable[[str], tuple[str | None, str]]
+
+
+@dataclass(slots=True)
+class _Written:
+    opened: float | None = None
+    closes: list[float] = field(default_factory=list)
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose records these are."""
+
+    job: str
+    step: str
+
+
+class JobFiles:
+    """Follows the files of one attempt of a job.
+
+    What is kept of a file does not grow with the number of its closes.
+
+    :param spec: what the node runtime was told of it
+    """
+
+    def __init__(self, spec: JobSpec) -> None:
+        self._outputs = {output.port: output for output in spec.outputs}
+        self._observed = spec.observed or ()
+        self._written: dict[str, dict[str, _Written]] = defaultdict(dict)
+        self._number: dict[tuple[str, str], int] = {}
+        self._used: dict[str, list[UsedEvent]] = defaultdict(list)
+
+    def add(self, event: Event) -> None:
+        """Something happened; what is not about files does not count."""
+        if isinstance(event, UsedEvent):
+            self._used[event.name].append(event)
+        elif isinstance(event, OpenedEvent | ClosedEvent | CommittedEvent) and event.port in self._outputs:
+            file = self._written[event.port].setdefault(event.path, _Written())
+            if isinstance(event, OpenedEvent):
+                file.opened = event.time if file.opened is None else file.opened
+            elif isinstance(event, CommittedEvent):
+                file.size = event.size
+            else:
+                self._number[event.port, event.path] = event.closes
+                # The first and the last are all that is told of them.
+                file.closes[1:] = [event.time] if file.closes else []
+                file.closes = file.closes or [event.time]
+
+    def outputs(self, of: Identity, time: float, ended: float) -> Iterator[OutputRecord]:
+        """What it did with its outputs; of a Directory, and of more files than :data:`MOST_RECORDS`, one for all.
+
+        :param ended: when its command ended
+        """
+        for port, written in self._written.items():
+            output = self._outputs[port]
+            # What is not committed at the end of a job that succeeded was removed: it is no output.
+            files = {path: file for path, file in written.items() if file.size is not None} or written
+            together = output.kind == "directory" or len(files) > MOST_RECORDS
+            for group in [list(files)] if together else [[path] for path in files]:
+                yield self._output(of, port, group, time, ended)
+
+    def _output(self, of: Identity, port: str, paths: list[str], time: float, ended: float) -> OutputRecord:
+        files = [self._written[port][path] for path in paths]
+        numbers = [self._number.get((port, path), 0) for path in paths]
+        closes = [close for file in files for close in file.closes]
+        opened = [file.opened for file in files if file.opened is not None]
+        sizes = [file.size for file in files if file.size is not None]
+        root = self._outputs[port].root
+        return OutputRecord(
+            time=time,
+            job=of.job,
+            step=of.step,
+            port=port,
+            path=readable(posixpath.relpath(paths[0] if len(paths) == 1 else posixpath.commonpath(paths), root)),
+            files=len(paths),
+            opened=min(opened, default=None),
+            closes=min(numbers),
+            most_closes=max(numbers),
+            first_close=min(closes, default=None),
+            last_close=max(closes, default=None),
+            size=sum(sizes) if len(sizes) == len(files) else None,
+            ended=ended,
+        )
+
+    def inputs(self, of: Identity, time: float, origin: Origin) -> Iterator[InputRecord]:
+        """How it used its inputs; also those that it never opened.
+
+        :param origin: of an absolute path, the job whose output it is, and the path relative to its output directory;
+            none and the same path if there is none
+        """
+        paths: dict[str, list[str]] = defaultdict(list)
+        for observed in self._observed:
+            paths[observed.name].append(observed.path)
+        for name, observed_paths in paths.items():
+            together = len(observed_paths) > MOST_RECORDS
+            for group in [observed_paths] if together else [[path] for path in observed_paths]:
+                used = [event for event in self._used[name] if together or _is_within(event.path, group[0])]
+                yield self._input(of, name, group, used, time, origin)
+
+    def _input(
+        self, of: Identity, name: str, paths: list[str], used: list[UsedEvent], time: float, origin: Origin
+    ) -> InputRecord:
+        source, path = origin(paths[0]) if len(paths) == 1 else (None, posixpath.commonpath(paths))
+        files = [event for event in used if not event.directory]
+        reads = [event.read for event in files if event.read is not None]
+        return InputRecord(
+            time=time,
+            job=of.job,
+            step=of.step,
+            input=name,
+            path=readable(path),
+            source=source,
+            files=max(len(paths), len(files)),
+            opens=max((event.opens for event in used), default=0),
+            sequential=bool(files) and all(event.sequential for event in files),
+            reasons=_distinct(reason for event in used for reason in event.reasons),
+            first=min((event.first for event in used), default=None),
+            last=max((event.last for event in used), default=None),
+            touched=min((event.first if event.touched is None else event.touched for event in used), default=None),
+            read=max(reads) if reads and len(reads) == len(files) else None,
+            whole=bool(files) and all(event.whole for event in files),
+        )
+
+
+def _is_within(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _distinct(reasons: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(reasons)))

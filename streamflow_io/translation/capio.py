@@ -1,0 +1,119 @@
+"""What of a translated workflow CAPIO can serve."""
+
+from __future__ import annotations
+
+import glob
+import posixpath
+import shutil
+from collections.abc import MutableSequence, Sequence
+from functools import partial
+from pathlib import Path
+
+from streamflow.core.processor import CommandOutputProcessor
+from streamflow.core.workflow import Workflow
+from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.step import CWLExecuteStep
+from streamflow.cwl.utils import is_expression
+from streamflow.log_handler import logger
+
+from streamflow_io.capio_cl.supported import CapioOutput, CapioStep, capio_configuration, map_to_capio
+from streamflow_io.graph.io_graph import StreamEdge
+from streamflow_io.run.globs import file_processor
+from streamflow_io.run.outputs import is_early_port
+from streamflow_io.runtime.capio import CapioRuntime
+from streamflow_io.runtime.capio_check import check_capio
+from streamflow_io.runtime.capio_installation import CapioError, find_capio
+
+# Tried with CAPIO 1.0.0, all with exit code 0: `docs/capio-runtime.md` has what. That readers get other bytes of a file
+# that the server has as it should be is why a comparison of what it has would promise nothing.
+UNCHECKED = (
+    "what programs write and read through CAPIO's library can be compared with nothing. CAPIO 1.0.0 makes another file "
+    "of what is appended, written again, or written by several processes or threads, and gives other bytes of a right "
+    "file to programs that read it otherwise than front to back, or in several processes or threads. "
+    "`capioUnchecked: true` in the scheduler's config gives it to CAPIO all the same"
+)
+
+
+def choose_capio(
+    workflow: Workflow, edges: Sequence[StreamEdge], unchecked: bool
+) -> tuple[CapioRuntime | None, frozenset[tuple[str, str]]]:
+    """Decide what CAPIO does in a run, and warn of each edge that was to be early and that it does not serve.
+
+    Tries CAPIO when there is something for it, which takes about a second.
+
+    :param unchecked: CAPIO may have what nobody can compare
+    :return: CAPIO, and the outputs that it holds: step and port; none and nothing where it cannot be used
+    """
+    from .translator import edge_name
+
+    tools = {step.name: step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)}
+    mapping = map_to_capio(edges, {path: capio_step(step) for path, step in tools.items()})
+    if not unchecked:
+        if mapping.served:
+            logger.warning(f"`runtime: capio`: the embedded node runtime is used for all: {UNCHECKED}")
+        return None, frozenset()
+    try:
+        installation = find_capio()
+        for edge, reason in mapping.refused.items():
+            logger.warning(f"{edge_name(edge)} is served by the embedded node runtime: {reason}")
+        if not mapping.served:
+            return None, frozenset()
+        version = check_capio(installation)
+    except CapioError as error:
+        logger.warning(f"`runtime: capio`: the embedded node runtime is used for all: {error}")
+        return None, frozenset()
+    logger.info(f"CAPIO {version or 'of unknown version'} serves {', '.join(map(edge_name, mapping.served))}")
+    configure = partial(capio_configuration, mapping=mapping)
+    return CapioRuntime(installation, configure), mapping.outputs
+
+
+def capio_step(step: CWLExecuteStep) -> CapioStep:
+    """What matters of a step for CAPIO."""
+    command = step.command
+    if not isinstance(command, CWLCommand):
+        return CapioStep(obstacle=f"{step.name} is an ExpressionTool")
+    obstacle = f"{step.name} sets LD_PRELOAD itself" if "LD_PRELOAD" in command.environment else None
+    writing_obstacle = None
+    if command.initial_work_dir is not None:
+        writing_obstacle = (
+            f"{step.name} has an InitialWorkDirRequirement: CAPIO does not know what is put into the directory"
+        )
+    redirections = {stream for stream in (command.stdout, command.stderr) if stream is not None}
+    outputs = {
+        port: output
+        for port, processor in step.output_processors.items()
+        if not is_early_port(port) and (output := _capio_output(processor, redirections)) is not None
+    }
+    program = "sh" if command.is_shell_command else program_name(next(iter(command.base_command), None))
+    return CapioStep(program, obstacle, writing_obstacle, outputs)
+
+
+def program_name(word: object) -> str | None:
+    """The name of a program, or of the interpreter of a script; None if it is known only at run time."""
+    if not isinstance(word, str) or is_expression(word):
+        return None
+    try:
+        with Path(shutil.which(word) or word).open("rb") as file:
+            line = file.read(256).partition(b"\n")[0].decode(errors="replace")
+    except OSError:
+        line = ""
+    words = line.removeprefix("#!").split() if line.startswith("#!") else [word]
+    names = [posixpath.basename(word) for word in words if not word.startswith("-")]
+    return next((name for name in names if name != "env"), None)
+
+
+def _capio_output(processor: CommandOutputProcessor, redirections: set[str]) -> CapioOutput | None:
+    """None: it looks at no file."""
+    collector = file_processor(processor)
+    if collector is None:
+        return CapioOutput(None)  # It is not known what it looks at.
+    if collector.glob is None:
+        return None
+    if isinstance(collector.glob, str) and collector.glob in redirections:
+        return CapioOutput(collector.glob, redirected=True)
+    kinds = collector.token_type if isinstance(collector.token_type, MutableSequence) else [collector.token_type]
+    certain = (
+        isinstance(collector.glob, str) and not is_expression(collector.glob) and not glob.has_magic(collector.glob)
+    )
+    simple = "Directory" not in kinds and not collector.secondary_files and collector.target is None
+    return CapioOutput(posixpath.normpath(collector.glob) if certain and simple else None)

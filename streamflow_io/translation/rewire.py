@@ -1,0 +1,267 @@
+"""Rewiring of the translated workflow, so that files are delivered as the stream edges say.
+
+The regular output ports and the collection of workflow outputs are left as they are. A step of StreamFlow is replaced
+by one of ours of the same name, with the same ports; additional ports carry what comes early.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from streamflow.core.workflow import Port, Step, Workflow
+from streamflow.cwl.command import CWLCommand
+from streamflow.cwl.step import CWLBaseConditionalStep, CWLExecuteStep, CWLTransferStep
+from streamflow.workflow.step import GatherStep
+
+from streamflow_io.graph.io_graph import Delivery, HopKind, Route, StreamEdge
+from streamflow_io.run.collection import confirm_results
+from streamflow_io.run.defaults import pair_defaults_by_tag
+from streamflow_io.run.globs import file_processor
+from streamflow_io.run.outputs import EarlyOutput, early_port
+from streamflow_io.run.steps import ObservedExecuteStep, StreamingExecuteStep
+from streamflow_io.run.transfer import StreamingTransferStep
+
+from .elements import ElementWiring, leaves_by_element, take_ports
+from .inspect import COLLECTOR, TOKEN_TRANSFORMER, WorkflowGraph
+
+EMPTY_SCATTER = "-empty-scatter-condition"
+
+T = TypeVar("T", bound=CWLExecuteStep)
+
+
+def rewire(
+    workflow: Workflow,
+    graph: WorkflowGraph,
+    edges: Iterable[StreamEdge],
+    capio: Collection[tuple[str, str]] = (),
+) -> None:
+    """Change a translated workflow so that its files are delivered as the edges say.
+
+    :param graph: its I/O graph; not valid any more afterwards
+    :param edges: the edges to serve, also those of names; those that are as with plain StreamFlow change nothing
+    :param capio: the outputs that CAPIO holds: step and port
+    """
+    edges = [edge for edge in edges if not edge.is_plain]
+    _Rewiring(workflow, graph, edges, capio).run()
+
+
+def observe_jobs(workflow: Workflow) -> None:
+    """Let all tools of a translated workflow, rewired or not, run under the eyes of the scheduler's observer."""
+    for name, old in list(workflow.steps.items()):
+        if type(old) is CWLExecuteStep and isinstance(old.command, CWLCommand):
+            new = workflow.steps[name] = _same_tool(ObservedExecuteStep, old)
+            new.input_ports, new.output_ports = dict(old.input_ports), dict(old.output_ports)
+
+
+def _same_tool(cls: type[T], old: CWLExecuteStep) -> T:
+    """A step of another class that runs the same tool, without its ports."""
+    new: T = cls(
+        name=old.name,
+        workflow=old.workflow,
+        job_port=old.get_job_port(),
+        recoverable=old.recoverable,
+        expression_lib=old.expression_lib,
+        full_js=old.full_js,
+    )
+    new.command = old.command
+    new.command.step = new
+    new.output_connectors = old.output_connectors
+    new.output_processors = old.output_processors
+    return new
+
+
+class _Rewiring:
+    def __init__(
+        self,
+        workflow: Workflow,
+        graph: WorkflowGraph,
+        edges: Sequence[StreamEdge],
+        capio: Collection[tuple[str, str]],
+    ) -> None:
+        self._workflow = workflow
+        self._capio = capio
+        self._readers = graph.readers
+        self._routes = [*graph.routes, *graph.names]
+        self._edges = {edge.route: edge for edge in edges}
+
+    def run(self) -> None:
+        outputs: dict[tuple[str, str], list[StreamEdge]] = defaultdict(list)
+        for edge in self._edges.values():
+            outputs[edge.route.output.step, edge.route.output.port].append(edge)
+        early: dict[str, list[EarlyOutput]] = defaultdict(list)
+        for (step, port), edges in outputs.items():
+            if (output := _early_output(edges, (step, port) in self._capio)) is not None:
+                processor = file_processor(self._workflow.steps[step].output_processors[port])
+                secondary = tuple(file.pattern for file in processor.secondary_files) if processor else ()
+                early[step].append(output.model_copy(update={"secondary": secondary}))
+        consumers = {
+            c.step for e in self._edges.values() if e.delivery.joins and not e.route.by_name and (c := e.route.consumer)
+        }
+        for path in sorted({*early, *consumers}):
+            self._replace_tool(path, early.get(path, []))
+        for path in consumers:
+            self._replace_transfers(path)
+        elements = ElementWiring(self._workflow, self._readers)
+        elements.wire(self._edges.values())
+        for edges in outputs.values():
+            self._wire_output(edges)
+        elements.finish(self._edges.values())
+        confirm_results(self._workflow)
+        if self._edges:
+            pair_defaults_by_tag(self._workflow, self._readers)
+
+    def _replace_tool(self, path: str, outputs: list[EarlyOutput]) -> None:
+        old = self._workflow.steps[path]
+        assert isinstance(old, CWLExecuteStep)
+        new = _same_tool(StreamingExecuteStep, old)
+        take_ports(self._readers, old, new)
+        new.early_outputs = tuple(outputs)
+        for output in outputs:
+            for name in output.ports:
+                new.add_early_port(name, self._workflow.create_port())
+
+    def _replace_transfers(self, path: str) -> None:
+        prefix = posixpath.join(path, "__transfer__") + "/"
+        for old in [step for name, step in self._workflow.steps.items() if name.startswith(prefix)]:
+            assert isinstance(old, CWLTransferStep)
+            new = StreamingTransferStep(
+                old.name, old.workflow, old.get_input_port("__job__"), old.prefix_path, old.writable
+            )
+            take_ports(self._readers, old, new)
+
+    def _wire_output(self, edges: Sequence[StreamEdge]) -> None:
+        output = edges[0].route.output
+        step = self._workflow.steps[output.step]
+        regular = step.get_output_port(output.port)
+        ports = step.get_output_ports()
+        early = {d: ports[name] for d in Delivery if (name := early_port(d, output.port)) in ports}
+        self._wire(regular, early, [route for route in self._routes if route.output == output], 0)
+
+    def _wire(self, port: Port, early: Mapping[Delivery, Port], routes: Sequence[Route], depth: int) -> None:
+        """Let the readers of a port read what is early instead, as far as all behind them can.
+
+        :param early: the ports with the same, as it is delivered early
+        :param routes: the routes through this port
+        :param depth: how many hops they have behind them here
+        """
+        through: dict[tuple[str, str], list[Route]] = defaultdict(list)
+        for route in routes:
+            if (reader := self._reader(route, depth)) is not None:
+                through[reader].append(route)
+        chosen = {reader: self._choose(reader, early, behind, depth) for reader, behind in through.items()}
+        for step, name in list(self._readers[port.name]):
+            if step.name.endswith(COLLECTOR):
+                continue
+            if (step.name, name) in chosen:
+                delivery = chosen[step.name, name]
+            else:
+                delivery = _earliest(chosen, _owner(step.name), name)
+            if delivery is not None:
+                self._move(step, name, port, early[delivery])
+
+    def _reader(self, route: Route, depth: int) -> tuple[str, str] | None:
+        """The step that reads what has passed so many hops, and the name of its port; None: the workflow's output."""
+        if depth < len(route.hops):
+            hop = route.hops[depth]
+            if hop.kind is HopKind.SCATTER:
+                # It is reached through the step that looks whether its list is empty.
+                return _owner(hop.step) + EMPTY_SCATTER, hop.port
+            return hop.step, hop.port
+        if route.consumer is None:
+            return None
+        return posixpath.join(route.consumer.step, f"{route.consumer.port}{TOKEN_TRANSFORMER}"), route.consumer.port
+
+    def _choose(
+        self, reader: tuple[str, str], early: Mapping[Delivery, Port], behind: Sequence[Route], depth: int
+    ) -> Delivery | None:
+        """How a reader gets its token: early if all behind it can have it so. None: as with plain StreamFlow."""
+        deliveries = {self._list_delivery(route) for route in behind if route.consumer is not None}
+        joining = [delivery for delivery in early if delivery.joins and delivery in deliveries]
+        if len(deliveries) == len(joining) == 1 and all(route.consumer is not None for route in behind):
+            return joining[0]
+        gather = self._workflow.steps[reader[0]]
+        if isinstance(gather, GatherStep):
+            for delivery in joining:
+                self._clone_gather(gather, delivery, early[delivery], behind, depth)
+        return Delivery.COMMIT if Delivery.COMMIT in deliveries and Delivery.COMMIT in early else None
+
+    def _list_delivery(self, route: Route) -> Delivery:
+        """How a route is delivered as a whole: a list whose elements stream is itself delivered at commit."""
+        edge = self._edges.get(route)
+        if edge is None:
+            return Delivery.TERMINATION
+        if not edge.by_element:
+            return edge.delivery
+        # The list of a step that delivers elements comes with their order.
+        return Delivery.COMMIT if leaves_by_element(edge) else Delivery.TERMINATION
+
+    def _clone_gather(
+        self, gather: GatherStep, delivery: Delivery, early: Port, behind: Sequence[Route], depth: int
+    ) -> None:
+        """A gather whose list is delivered in several ways: a second one beside it gathers what is early."""
+        name = next(name for name in gather.input_ports if name != "__size__")
+        clone = self._workflow.create_step(
+            cls=type(gather),
+            name=f"{gather.name}-{delivery.value}",
+            size_port=gather.get_size_port(),
+            depth=gather.depth,
+        )
+        clone.add_input_port(name, early)
+        clone.add_output_port(next(iter(gather.output_ports)), self._workflow.create_port())
+        self._skip_also(gather, clone)
+        # Others behind it, which take what the gather itself makes, may share what comes next.
+        self._wire(gather.get_output_port(), {delivery: clone.get_output_port()}, behind, depth + 1)
+
+    def _skip_also(self, gather: GatherStep, clone: GatherStep) -> None:
+        """What puts a result where nothing is to be gathered, as for an empty list, puts it beside the second, too."""
+        port = gather.get_output_port().name
+        for step in self._workflow.steps.values():
+            if isinstance(step, CWLBaseConditionalStep) and port in step.skip_ports.values():
+                step.add_skip_port(clone.name, clone.get_output_port())
+
+    def _move(self, step: Step, name: str, old: Port, new: Port) -> None:
+        step.input_ports[name] = new.name
+        self._readers[old.name].remove((step, name))
+        self._readers[new.name].append((step, name))
+
+
+def _early_output(edges: Sequence[StreamEdge], in_capio: bool) -> EarlyOutput | None:
+    """What a step has to do for its edges; None if it delivers nothing early."""
+    output = edges[0].route.output
+    elements = [edge for edge in edges if leaves_by_element(edge)]
+    whole = [edge for edge in edges if edge not in elements]
+    deliveries = {edge.delivery for edge in whole}
+    if elements:
+        # The list itself, for what the scatter does when all of it is known.
+        deliveries.add(Delivery.COMMIT)
+    early = EarlyOutput(
+        port=output.port,
+        kind=output.kind,
+        rules=output.rules or (edges[0].rule,),
+        deliveries=tuple(d for d in Delivery if d in deliveries and d is not Delivery.TERMINATION),
+        elements=tuple(d for d in Delivery if any(edge.delivery is d for edge in elements)),
+        runtime="capio" if in_capio else "embedded",
+        fixed_name=any(edge.route.needs_name for edge in edges if edge.delivery.joins),
+    )
+    return early if early.deliveries else None
+
+
+def _earliest(chosen: Mapping[tuple[str, str], Delivery | None], owner: str, port: str) -> Delivery | None:
+    """For a reader that only waits for the token to know its tag: the earliest that others of its step get.
+
+    :param port: under which it reads; some name the input with its step
+    """
+    names = (port, posixpath.basename(port))
+    alike = {delivery for (step, name), delivery in chosen.items() if _owner(step) == owner and name in names}
+    return next((delivery for delivery in Delivery if delivery in alike), None)
+
+
+def _owner(name: str) -> str:
+    """The CWL step or process for which StreamFlow made a step of its own."""
+    for suffix in ("-when", EMPTY_SCATTER, "-scatter-combinator", "-scatter-size-transformer"):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return posixpath.dirname(name) or "/"

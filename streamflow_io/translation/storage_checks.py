@@ -1,0 +1,120 @@
+"""Adapter: the storages that the steps of a translated workflow will use, looked at before anything runs."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamflow.core.deployment import Target
+from streamflow.core.workflow import Workflow
+from streamflow.workflow.step import ScheduleStep
+
+from streamflow_io.admission.storages import storage_of
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.errors import HintError
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.rules import above_storage
+
+from .sites import deployment_name
+
+
+@dataclass(frozen=True)
+class StepStorage:
+    """The storage hints of a step, and what they come to on one of the deployments where it may run.
+
+    :ivar storage_bw: as written; none: it has no limit
+    :ivar storage: none: no storage is found for it
+    """
+
+    step: str
+    io_task: bool
+    storage_bw: str | None
+    direction: str | None
+    deployment: str
+    storage: str | None
+
+
+@dataclass(frozen=True)
+class StepStorages:
+    """What is found before a run.
+
+    :ivar errors: constraints above their storage
+    :ivar warnings: constraints without a storage, storages without a location
+    """
+
+    steps: tuple[StepStorage, ...]
+    errors: tuple[HintError, ...]
+    warnings: tuple[str, ...]
+
+
+def find_storages(
+    workflow: Workflow, annotations: Mapping[str, StepAnnotations], storages: Sequence[StorageConfig]
+) -> StepStorages:
+    """Compare the storage hints of steps with the storages where they will run."""
+    steps: list[StepStorage] = []
+    errors: list[HintError] = []
+    warnings: list[str] = []
+    deployments: set[str] = set()
+    local: set[str] = set()
+    for step, target, directory in _targets(workflow):
+        deployment = deployment_name(target.deployment)
+        deployments.add(deployment)
+        if target.deployment.type == "local":
+            local.add(deployment)
+        hints = annotations.get(step)
+        if hints is None or not (hints.io_task or hints.storage_bandwidth):
+            continue
+        bandwidth = hints.storage_bandwidth
+        storage = None
+        if bandwidth is not None:
+            wanted = bandwidth.value.storage
+            storage = storage_for(storages, wanted, target, directory)
+            if storage is not None:
+                errors += above_storage(bandwidth, storage)
+            else:
+                what = f"storage {wanted!r}" if wanted else f"storage that holds {directory}"
+                where = "the driver's node" if target.deployment.type == "local" else deployment
+                warnings.append(f"The storageBW of {step} is not applied: the StreamFlow file has no {what} on {where}")
+        steps.append(
+            StepStorage(
+                step=step,
+                io_task=hints.io_task is not None,
+                storage_bw=None if bandwidth is None else str(bandwidth.value.storage_bw),
+                direction=None if bandwidth is None else bandwidth.value.direction,
+                deployment=deployment,
+                storage=None if storage is None else storage.name,
+            )
+        )
+    for storage in storages:
+        held = {storage.deployment} if storage.deployment is not None else deployments
+        if held and held <= local and not os.path.exists(storage.path):
+            warnings.append(f"Storage {storage.name!r}: {storage.path} does not exist on the driver's node")
+        if storage.deployment is not None and storage.deployment not in deployments:
+            where = f"deployment {storage.deployment!r}, where no step runs"
+            warnings.append(f"Storage {storage.name!r} is on {where} (steps run on {', '.join(sorted(deployments))})")
+    return StepStorages(tuple(steps), tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(warnings)))
+
+
+def storage_for(
+    storages: Iterable[StorageConfig], name: str | None, target: Target, directory: str
+) -> StorageConfig | None:
+    """The storage that jobs use: the one that is named, if it is there, or that which holds their output directory."""
+    deployment = str(target.deployment.name)
+    here = [storage for storage in storages if storage.deployment in (None, deployment)]
+    if name is not None:
+        return next((storage for storage in here if storage.name == name), None)
+    if target.deployment.type != "local":
+        return storage_of(here, deployment, directory)
+    real = {storage.model_copy(update={"path": os.path.realpath(storage.path)}): storage for storage in here}
+    found = storage_of(real, deployment, os.path.realpath(directory))
+    return None if found is None else real[found]
+
+
+def _targets(workflow: Workflow) -> Iterator[tuple[str, Target, str]]:
+    """Where each step may run, with the directory in which it writes there."""
+    for step in workflow.steps.values():
+        if isinstance(step, ScheduleStep):
+            for target in step.binding_config.targets:
+                yield posixpath.dirname(step.name), target, str(step.output_directory or target.workdir)
