@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.errors import HintError
 from streamflow_io.hints.models import Direction
 
 from .ledger import Account
@@ -17,6 +19,35 @@ ONE_WAY: dict[Direction, tuple[Literal["read", "write"], ...]] = {
     "both": ("read", "write"),
 }
 _BYTES_PER_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class StepStorage:
+    """The storage hints of a step, and what they come to on one of the deployments where it may run.
+
+    :ivar storage_bw: as written; none: it has no limit
+    :ivar storage: none: no storage is found for it
+    """
+
+    step: str
+    io_task: bool
+    storage_bw: str | None
+    direction: str | None
+    deployment: str
+    storage: str | None
+
+
+@dataclass(frozen=True)
+class StepStorages:
+    """What is found before a run.
+
+    :ivar errors: constraints above their storage
+    :ivar warnings: constraints without a storage, storages without a location
+    """
+
+    steps: tuple[StepStorage, ...]
+    errors: tuple[HintError, ...]
+    warnings: tuple[str, ...]
 
 
 def bytes_per_second(megabytes: float) -> int:

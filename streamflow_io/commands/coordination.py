@@ -17,7 +17,7 @@ from streamflow_io.cli import Result
 from streamflow_io.files import write_atomically
 from streamflow_io.graph import StreamEdge
 from streamflow_io.hints import HintError, HintErrors
-from streamflow_io.translation.translator import Plan
+from streamflow_io.run.plan import Plan
 
 from .plan import plan_file, site_to_json
 

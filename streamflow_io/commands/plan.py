@@ -22,16 +22,17 @@ from streamflow.log_handler import logger
 from streamflow.main import build_context
 
 from streamflow_io._streamflow import cwl_files
+from streamflow_io.admission.storages import StepStorage
 from streamflow_io.errors import is_ours, said
 from streamflow_io.graph import Delivery, Site, SiteKind, Step, StreamEdge
 from streamflow_io.hints import HintError, HintErrors, SchedulerConfig, read_scheduler_config
 from streamflow_io.hints.cwl import UnreadableError, load
 from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_text import TooMuchError
+from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
-from streamflow_io.translation.storage_checks import StepStorage
-from streamflow_io.translation.translator import InvalidHintsException, IOAwareTranslator, Plan
+from streamflow_io.translation.translator import InvalidHintsException, IOAwareTranslator
 
 from .javascript import missing_engine
 from .streamflow_file import read_streamflow_file

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamflow.core.workflow import Port, Workflow
+from streamflow.core.workflow import Port
 from streamflow.log_handler import logger
 from streamflow.workflow.token import TerminationToken
 
-from streamflow_io.graph.possible import PossibleRoute
-from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.telemetry.records import EndRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
 from streamflow_io.telemetry.retention import remove_old_runs
@@ -24,6 +21,8 @@ from .coordination_record import CoordinationRecord
 from .failure import Failure
 from .gang_placement import GangPlacement
 from .observer import JobObserver
+from .plan import Plan
+from .steps import StreamingExecuteStep
 from .storage_admission import StorageAdmission
 
 if TYPE_CHECKING:
@@ -37,44 +36,23 @@ class HintedRun:
     :ivar storages: keeps jobs back until their storage has room
     :ivar gangs: lets the jobs of gangs meet
     :ivar failure: what is said if the run fails
-
-    :param annotations: of all its tools, by step path
-    :param tools: the digests of the tools whose limits are learned, by step path
-    :param streaming: the steps that run under the node runtime because they stream
-    :param file: the CWL file
-    :param coordination: its coordination configuration, kept with the telemetry
-    :param routes: what reaches what, if the run is observed
-    :param gangs: the cores of the whole gang of each step that is of one
     """
 
-    def __init__(
-        self,
-        scheduler: IOAwareScheduler,
-        workflow: Workflow,
-        annotations: Mapping[str, StepAnnotations],
-        tools: Mapping[str, str],
-        streaming: Collection[str],
-        file: str,
-        coordination: CoordinationRecord,
-        routes: Iterable[PossibleRoute] = (),
-        gangs: Mapping[str, float] | None = None,
-    ) -> None:
-        self._workflow = workflow
-        self._coordination = coordination
+    def __init__(self, scheduler: IOAwareScheduler, plan: Plan) -> None:
+        streaming = {name for name, step in plan.workflow.steps.items() if isinstance(step, StreamingExecuteStep)}
+        self._plan = plan
+        self._coordination = CoordinationRecord(plan)
         self._config = scheduler.config
-        self._annotations = annotations
-        self._file = file
-        self._routes = tuple(routes)
         self._directory: Path | None = None
         self._telemetry = TelemetryWriter(self._locate)
-        self._remembered = RememberedLimits(scheduler.learned_path, tools)
-        self.observer = JobObserver(scheduler, annotations, streaming, self._record)
-        self.gangs = GangPlacement(scheduler, gangs or {})
-        self.failure = Failure(workflow, scheduler.job_allocations)
+        self._remembered = RememberedLimits(scheduler.learned_path, plan.tools)
+        self.observer = JobObserver(scheduler, plan.annotations, streaming, self._record)
+        self.gangs = GangPlacement(scheduler, plan.gang_cores)
+        self.failure = Failure(plan.workflow, scheduler.job_allocations)
         self.storages = StorageAdmission(
             scheduler.context,
             scheduler.config,
-            annotations,
+            plan.annotations,
             self._remembered,
             self._more_jobs,
             self._arrived,
@@ -97,17 +75,17 @@ class HintedRun:
 
     def _more_jobs(self, step: str) -> bool:
         """Whether further jobs of a step may be scheduled."""
-        return not self._workflow.steps[posixpath.join(step, "__schedule__")].terminated
+        return not self._plan.workflow.steps[posixpath.join(step, "__schedule__")].terminated
 
     def _arrived(self, step: str) -> int:
         """How many jobs of a step have all their input."""
-        schedule = self._workflow.steps[posixpath.join(step, "__schedule__")]
+        schedule = self._plan.workflow.steps[posixpath.join(step, "__schedule__")]
         ports = [port for name, port in schedule.get_input_ports().items() if not name.startswith("__connector__")]
         return min(map(_count_tokens, ports), default=1)
 
     def _locate(self) -> Path:
         remove_old_runs()
-        self._directory = create_run_directory(self._workflow.name)
+        self._directory = create_run_directory(self._plan.workflow.name)
         self._coordination.write_planned(self._directory)
         return self._directory / TELEMETRY_FILE
 
@@ -123,13 +101,13 @@ class HintedRun:
         self._telemetry.write(
             RunRecord(
                 time=now,
-                name=self._workflow.name,
-                workflow=self._file,
+                name=self._plan.workflow.name,
+                workflow=self._plan.file,
                 storages=tuple(Storage(**storage.model_dump()) for storage in self._config.storages),
                 io_executors=self._config.io_executors,
             )
         )
-        for step, hints in self._annotations.items():
+        for step, hints in self._plan.annotations.items():
             bandwidth = hints.storage_bandwidth
             if hints.io_task is not None or bandwidth is not None:
                 self._telemetry.write(
@@ -141,7 +119,7 @@ class HintedRun:
                         direction="write" if bandwidth is None else bandwidth.value.direction,
                     )
                 )
-        for route in self._routes:
+        for route in self._plan.possible:
             self._telemetry.write(RouteRecord(time=now, **vars(route)))
 
 

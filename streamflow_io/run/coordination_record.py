@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from streamflow.core.utils import get_tag
@@ -12,55 +12,48 @@ from streamflow.core.workflow import Job, Token, Workflow
 from streamflow.log_handler import logger
 from streamflow.workflow.token import JobToken, ListToken
 
-from streamflow_io.capio_cl.configuration import Configuration
 from streamflow_io.capio_cl.known_jobs import KnownJobs
 from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.files import write_atomically
 from streamflow_io.graph.io_graph import Output
 from streamflow_io.telemetry.runs import COORDINATION_FILE
 
+from .plan import Plan
+
 
 class CoordinationRecord:
     """Keeps the coordination configuration of a run, in CAPIO-CL 1.1: planned when it starts, as it was when it ends.
 
-    :param outputs: all outputs of its steps
-    :param foreseen: what was known of its jobs before it started
-    :param configure: makes the configuration from what is known of the jobs
+    :param plan: of the run
     """
 
-    def __init__(
-        self,
-        workflow: Workflow,
-        outputs: Sequence[Output],
-        foreseen: KnownJobs,
-        configure: Callable[[KnownJobs], Configuration],
-    ) -> None:
-        self._workflow = workflow
-        self._outputs = outputs
-        self._foreseen = foreseen
-        self._configure = configure
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
 
     def write_planned(self, directory: Path) -> None:
         """Write what is planned. If that fails, the run goes on, with a warning."""
-        self._write(directory, self._foreseen)
+        self._write(directory, self._plan.jobs)
 
     def write_ran(self, directory: Path) -> None:
         """Write it again, with the jobs that ran and the files that they made; of others, what was planned."""
-        jobs = {output.step: tuple(_jobs(self._workflow, output.step)) for output in self._outputs}
+        workflow, outputs = self._plan.workflow, self._plan.outputs
+        jobs = {output.step: tuple(_jobs(workflow, output.step)) for output in outputs}
         tags = {step: tuple(get_tag([token]) for token in tokens) for step, tokens in jobs.items() if tokens}
         globs = {
             (output.step, output.port, tag): paths
-            for output in self._outputs
-            for tag, paths in _paths(self._workflow, output, {token.tag: token.value for token in jobs[output.step]})
+            for output in outputs
+            for tag, paths in _paths(
+                self._plan.workflow, output, {token.tag: token.value for token in jobs[output.step]}
+            )
         }
         self._write(
             directory,
-            KnownJobs({**self._foreseen.tags, **tags}, {**self._foreseen.globs, **globs}),
+            KnownJobs({**self._plan.jobs.tags, **tags}, {**self._plan.jobs.globs, **globs}),
         )
 
     def _write(self, directory: Path, jobs: KnownJobs) -> None:
         try:
-            document = write_capio_cl(self._configure(jobs), "1.1")
+            document = write_capio_cl(self._plan.configure(jobs), "1.1")
             write_atomically(directory / COORDINATION_FILE, json.dumps(document, indent=2) + "\n")
         except (OSError, ValueError) as error:
             logger.warning(f"The coordination configuration of this run is not kept, the run goes on: {error}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence
 from contextvars import ContextVar
 from functools import cached_property, partial
 from importlib.resources import files
@@ -21,7 +21,7 @@ from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequirement, Policy
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job, Status, Workflow
+from streamflow.core.workflow import Job, Status
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler, JobContext
 from typing_extensions import Self
@@ -34,14 +34,13 @@ from .tokens import stream_tokens
 if TYPE_CHECKING:
     from streamflow.cwl.step import CWLExecuteStep
 
-    from streamflow_io.graph.possible import PossibleRoute
-    from streamflow_io.hints import SchedulerConfig, StepAnnotations
+    from streamflow_io.hints import SchedulerConfig
     from streamflow_io.runtime import ExitEvent, JobSpec, NodeRuntime, NodeRuntimes
     from streamflow_io.runtime.capio import CapioRuntime
     from streamflow_io.runtime.protocol import Event
 
     from .context import HintedRun
-    from .coordination_record import CoordinationRecord
+    from .plan import Plan
     from .reach import Reach
     from .storage_admission import StorageAdmission
 
@@ -124,21 +123,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             return default_path()
         return Path(self.context.config["path"]).parent / self.config.learned
 
-    def begin(
-        self,
-        workflow: Workflow,
-        annotations: Mapping[str, StepAnnotations],
-        tools: Mapping[str, str],
-        streaming: Collection[str],
-        file: str,
-        coordination: CoordinationRecord,
-        routes: Iterable[PossibleRoute] = (),
-        gangs: Mapping[str, float] | None = None,
-    ) -> None:
+    def begin(self, plan: Plan) -> None:
         """Serve the hints of a workflow that is about to run; see :class:`HintedRun`."""
         from .context import HintedRun
 
-        self._run = HintedRun(self, workflow, annotations, tools, streaming, file, coordination, routes, gangs)
+        self._run = HintedRun(self, plan)
 
     def is_measured(self, job_name: str) -> bool:
         """Whether the time that a job spends in I/O is wanted."""

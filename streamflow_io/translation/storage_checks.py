@@ -5,48 +5,18 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from streamflow.core.deployment import Target
 from streamflow.core.workflow import Workflow
 from streamflow.workflow.step import ScheduleStep
 
-from streamflow_io.admission.storages import storage_of
+from streamflow_io.admission.storages import StepStorage, StepStorages, storage_of
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintError
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.rules import above_storage
 
 from .sites import deployment_name
-
-
-@dataclass(frozen=True)
-class StepStorage:
-    """The storage hints of a step, and what they come to on one of the deployments where it may run.
-
-    :ivar storage_bw: as written; none: it has no limit
-    :ivar storage: none: no storage is found for it
-    """
-
-    step: str
-    io_task: bool
-    storage_bw: str | None
-    direction: str | None
-    deployment: str
-    storage: str | None
-
-
-@dataclass(frozen=True)
-class StepStorages:
-    """What is found before a run.
-
-    :ivar errors: constraints above their storage
-    :ivar warnings: constraints without a storage, storages without a location
-    """
-
-    steps: tuple[StepStorage, ...]
-    errors: tuple[HintError, ...]
-    warnings: tuple[str, ...]
 
 
 def find_storages(

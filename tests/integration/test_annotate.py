@@ -16,7 +16,7 @@ from streamflow_io.commands.validate import validate
 from streamflow_io.hints import AnnotationsFile, StreamingRule, read_annotations
 from streamflow_io.hints.annotations_text import annotations_text
 from streamflow_io.hints.files import parse, plain
-from streamflow_io.translation.translator import Plan
+from streamflow_io.run.plan import Plan
 from tests.coordination_support import (
     Document,
     Run,

@@ -16,7 +16,7 @@ from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.commands.coordination import plan_workflow
 from streamflow_io.commands.coordination_check import check
 from streamflow_io.hints import HintErrors
-from streamflow_io.translation.translator import Plan
+from streamflow_io.run.plan import Plan
 from tests.coordination_support import (
     Document,
     Run,

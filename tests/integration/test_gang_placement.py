@@ -17,11 +17,9 @@ from streamflow.ext.utils import load_extensions
 from streamflow.main import build_context
 from typing_extensions import Self
 
-from streamflow_io.admission.gang_placement import gang_cores
-from streamflow_io.capio_cl import Configuration, KnownJobs
 from streamflow_io.graph import Gang, Step
 from streamflow_io.hints import StepAnnotations
-from streamflow_io.run.coordination_record import CoordinationRecord
+from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 
@@ -86,8 +84,7 @@ class Cluster:
         assert isinstance(scheduler, IOAwareScheduler)
         self.scheduler = scheduler
         workflow = Workflow(self.context, {}, "main")
-        record = CoordinationRecord(workflow, (), KnownJobs(), lambda _: Configuration("main", (), ()))
-        scheduler.begin(workflow, annotations or {}, {}, (), "", record, (), gang_cores([gang], STEPS))
+        scheduler.begin(Plan(workflow, STEPS, annotations=annotations or {}, gangs=(gang,), streams=True))
         self.targets = []
         for name, hosts in deployments.items():
             self.context.deployment_manager.deployments_map[name] = Hosts(name, hosts)

@@ -1,0 +1,72 @@
+"""What will be done with a workflow: all that is decided before its run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from streamflow.core.workflow import Workflow
+
+from streamflow_io.admission.gang_placement import gang_cores
+from streamflow_io.admission.storages import StepStorages
+from streamflow_io.capio_cl import Configuration, KnownJobs, configure, stricter_than_served
+from streamflow_io.graph import Gang, PossibleRoute, StreamEdge
+from streamflow_io.graph.io_graph import Output, Route, Step
+from streamflow_io.hints import StepAnnotations
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done with a workflow.
+
+    :ivar workflow: as StreamFlow translates it; rewired when the plan is applied
+    :ivar file: the CWL file
+    :ivar annotations: the hints that hold, by step path
+    :ivar tools: the digests of the tools whose limits are learned, by step path
+    :ivar steps: all tools, by step path
+    :ivar edges: all stream edges, also those that fell back
+    :ivar streams: whether files are delivered early in this run
+    :ivar outputs: of all tools
+    :ivar routes: how they reach inputs and workflow outputs
+    :ivar possible: how they could be delivered, if the run is observed
+    :ivar jobs: what is known of the jobs before the run
+    :ivar storages: the steps that say something about storage, and which one they use; none if none does
+    :ivar impossible: steps of which no job can start, and why
+    :ivar apart: the gangs whose steps do not all run at the same time, by their number, and why
+    """
+
+    workflow: Workflow
+    steps: Mapping[str, Step]
+    file: str = ""
+    annotations: Mapping[str, StepAnnotations] = field(default_factory=dict)
+    tools: Mapping[str, str] = field(default_factory=dict)
+    edges: tuple[StreamEdge, ...] = ()
+    gangs: tuple[Gang, ...] = ()
+    streams: bool = False
+    outputs: tuple[Output, ...] = ()
+    routes: tuple[Route, ...] = ()
+    possible: tuple[PossibleRoute, ...] = ()
+    jobs: KnownJobs = field(default_factory=KnownJobs)
+    storages: StepStorages | None = None
+    impossible: Mapping[str, str] = field(default_factory=dict)
+    apart: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def gang_cores(self) -> dict[str, float]:
+        """The cores of the whole gang of each step that is of one, as far as gangs run."""
+        return gang_cores(self.gangs, self.steps) if self.streams else {}
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        """The coordination configuration, as far as it is known before the run."""
+        return self.configure(self.jobs)
+
+    def configure(self, jobs: KnownJobs) -> Configuration:
+        """The coordination configuration, with what is known of the jobs."""
+        return configure(self.workflow.name, self.steps, self.outputs, self.routes, self.edges, jobs)
+
+    @property
+    def stricter(self) -> dict[str, str]:
+        """Outputs that are delivered to some earlier than the configuration says, and why."""
+        return stricter_than_served(self.routes, self.edges)
