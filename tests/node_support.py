@@ -109,6 +109,10 @@ class Job:
         wait_for(lambda: self.named(event), f"{event} of {self.name}: {self.events()}", timeout)
         return self.named(event)[0]
 
+    def cancel(self) -> None:
+        """Cancels the job, as the driver does."""
+        (self.directory / "cancel").touch()
+
     def command_pid(self) -> int:
         """Returns the main process of the job."""
         pid = self.wait_for("started")["command_pid"]
@@ -228,12 +232,6 @@ class Node:
         where: dict[str, object] = {"stdin": True} if target is None else {"fifo": str(target)}
         link = {"address": address, "job": source, "key": str(self.run / "key")}
         return {"name": name, "port": port, "path": str(path), "link": link, "target": where}
-
-    def request(self, text: str) -> None:
-        """Sends a line to serve."""
-        assert self.server.stdin is not None
-        self.server.stdin.write(text.encode() + b"\n")
-        self.server.stdin.flush()
 
     def leave(self) -> int:
         """Ends serve as the driver does, and returns its exit code, when all that it printed has been read."""

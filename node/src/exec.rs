@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,59 +12,22 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::resource::{setrlimit, Resource};
-use nix::sys::signal::{kill, SigSet, SigmaskHow, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use crate::event::{now, Event, EventLog, Exit, Reason};
+use crate::exit::{End, CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND, UNFINISHED};
+use crate::fd_store::Client;
 use crate::feed::{Feeder, Known};
 use crate::gate::{Entrance, Gates};
 use crate::job::Job;
-use crate::keep::Keep;
-use crate::supervise::{Ended, Supervisor, Token};
+use crate::supervise::{Ended, Supervisor, Surroundings, Token};
 use crate::watch::Watcher;
-use crate::{retire, sys, usage};
-
-/// Exit code of a job whose command could not go on to its end: EX_TEMPFAIL of sysexits.h.
-pub const UNFINISHED: i32 = 75;
-/// Exit codes of env(1): the job could not be set up; the command cannot be run; it does not exist.
-pub const CANNOT_SET_UP: i32 = 125;
-pub const CANNOT_RUN: i32 = 126;
-pub const NOT_FOUND: i32 = 127;
+use crate::{signals, sys, usage};
 
 /// How long a killed `serve` may hold its lock.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
-
-/// By this signal `serve` says that there is a cancel file. Whoever does not know of it ignores it.
-pub const CANCEL_NOTICE: Signal = Signal::SIGURG;
-
-/// `si_code` of a signal that the kernel made, as the terminal's.
-pub const SI_KERNEL: i32 = 0x80;
-
-/// Signals that are passed to the command only.
-const PASSED_ON: [Signal; 7] = [
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGQUIT,
-    Signal::SIGCONT,
-    Signal::SIGWINCH,
-    Signal::SIGALRM,
-    Signal::SIGXCPU,
-];
-
-/// The job as `exec` finds it.
-pub struct Surroundings {
-    pub directory: PathBuf,
-    /// The end of this FIFO says that `serve` is gone.
-    pub alive: File,
-    pub signals: SignalFd,
-    /// The signal mask that the command gets.
-    pub inherited: SigSet,
-    /// How long after a successful end a signal still cancels the job.
-    pub grace: Duration,
-}
 
 /// A failure before the command ran: the exit code, and a message.
 struct CannotStart {
@@ -93,15 +56,13 @@ pub fn run(job: &Path, command: &[OsString], grace: Duration) -> i32 {
         }
     };
     let run_directory = directory.ancestors().nth(2).unwrap_or(&directory).to_owned();
-    let lock = File::open(&run_directory).ok().and_then(|file| Flock::lock(file, FlockArg::LockSharedNonblock).ok());
-    let keep = lock.as_ref().and_then(|run| Keep::new(run, directory.file_name()?).ok());
-    if let Some(keep) = &keep {
-        keep.begin();
-    }
+    let opened = File::open(&run_directory).ok();
+    let store = opened.as_ref().and_then(|run| Client::new(run, directory.file_name()?).ok()).map(Rc::new);
+    let lock = opened.and_then(|run| Flock::lock(run, FlockArg::LockSharedNonblock).ok());
+    store.iter().for_each(|store| store.begin());
     let mut watcher = None;
-    let result = run_in(directory, command, grace, &mut events, &mut watcher);
-    let (exit, end) = match result {
-        Ok((exit, end)) => (exit, end),
+    let (exit, end) = match run_in(directory, command, grace, store.clone(), &mut events, &mut watcher) {
+        Ok(ended) => ended,
         Err(failure) => {
             eprintln!("sfio-node: {}", failure.message);
             let reason = Reason::Error.name();
@@ -116,13 +77,11 @@ pub fn run(job: &Path, command: &[OsString], grace: Duration) -> i32 {
         }
     };
     let driver_gone = exit.reason == Reason::Driver.name();
-    if let Some(keep) = &keep {
-        keep.end();
-    }
+    store.iter().for_each(|store| store.end());
     let _ = events.conclude(exit);
-    if let (Some(watcher), Some(lock)) = (&mut watcher, &lock) {
+    if let (Some(watcher), Some(store)) = (&mut watcher, &store) {
         watcher.forget(|_| true);
-        retire::hand_over(watcher, lock);
+        store.close(watcher);
     }
     if let (true, Some(lock)) = (driver_gone, &lock) {
         remove_abandoned(&run_directory, lock);
@@ -147,14 +106,15 @@ fn run_in(
     directory: PathBuf,
     command: &[OsString],
     grace: Duration,
+    store: Option<Rc<Client>>,
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(Exit, End), CannotStart> {
     let alive = open_alive(&directory).map_err(cannot_set_up)?;
     let job = Job::load(&directory.join("job.json")).map_err(cannot_set_up)?;
-    let (signals, inherited) = take_signals().map_err(|error| cannot_set_up(format!("signals: {}", error.desc())))?;
+    let (signals, inherited) = signals::take().map_err(|error| cannot_set_up(format!("signals: {}", error.desc())))?;
     let _ = set_child_subreaper(true);
-    let surroundings = Surroundings { directory, alive, signals, inherited, grace };
+    let surroundings = Surroundings { directory, alive, signals, inherited, grace, store };
     let mut feeders = Vec::new();
     if !job.outputs.is_empty() || !job.inputs.is_empty() || !job.gates.is_empty() {
         *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();
@@ -178,9 +138,8 @@ fn run_job(
 ) -> Result<(Exit, End), CannotStart> {
     let entrance = gates.purpose().map(Entrance::new).transpose().map_err(at_entrance)?;
     let mut streamed_stdin = None;
-    let keep = surroundings.keep(job);
     for (number, input) in (0..).zip(&job.inputs) {
-        let known = Known { number, keep: keep.clone(), streams: Arc::clone(gates.streams()) };
+        let known = Known { number, store: surroundings.store.clone(), streams: Arc::clone(gates.streams()) };
         let (feeder, reader) = Feeder::new(input.clone(), known).map_err(cannot_set_up)?;
         feeders.push(feeder);
         streamed_stdin = streamed_stdin.or(reader);
@@ -220,21 +179,6 @@ fn open_alive(directory: &Path) -> Result<File, String> {
         Err(nix::errno::Errno::EAGAIN) => Ok(alive),
         _ => Err(gone("nobody holds it")),
     }
-}
-
-/// Blocks the signals that are handled. Those that this process was told to ignore stay ignored.
-pub fn take_signals() -> nix::Result<(SignalFd, SigSet)> {
-    // Where it is ignored, nobody learns how a child ended.
-    sys::set_default(Signal::SIGCHLD);
-    let mut handled = SigSet::empty();
-    let cancelling = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
-    for signal in cancelling.into_iter().chain(PASSED_ON).filter(|signal| !sys::is_ignored(*signal)) {
-        handled.add(signal);
-    }
-    handled.add(Signal::SIGCHLD);
-    handled.add(CANCEL_NOTICE);
-    let inherited = handled.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-    Ok((SignalFd::with_flags(&handled, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?, inherited))
 }
 
 fn at(path: &Path) -> impl Fn(std::io::Error) -> CannotStart + '_ {
@@ -307,43 +251,4 @@ fn conclude(ended: Ended, started: f64, usage: crate::event::Usage) -> (Exit, En
         usage,
     };
     (exit, end)
-}
-
-/// How this process ends.
-pub enum End {
-    Code(i32),
-    Signal(Signal),
-}
-
-impl End {
-    pub fn follow(self) -> i32 {
-        match self {
-            Self::Code(code) => code,
-            Self::Signal(signal) => {
-                // The command has left a core file already, if it was to leave one.
-                let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-                sys::set_default(signal);
-                let mut set = SigSet::empty();
-                set.add(signal);
-                let _ = set.thread_unblock();
-                let _ = kill(Pid::this(), signal);
-                128 + signal as i32
-            }
-        }
-    }
-}
-
-impl Surroundings {
-    /// Where the write ends of streams are kept; without it they end when this process is killed.
-    fn keep(&self, job: &Job) -> Option<Rc<Keep>> {
-        if job.inputs.is_empty() {
-            return None;
-        }
-        let run_directory = File::open(self.directory.join("../..")).ok()?;
-        Keep::new(&run_directory, self.directory.file_name()?).ok().map(Rc::new)
-    }
-
-    pub fn descriptors(&self) -> [std::os::fd::BorrowedFd<'_>; 2] {
-        [self.signals.as_fd(), self.alive.as_fd()]
-    }
 }

@@ -20,11 +20,11 @@ use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
 use self::origin::Origin;
-pub use self::whole::Whole;
+use self::whole::Whole;
 use crate::event::{now, Event};
+use crate::fd_store::Client;
 use crate::gate::{self, Streams};
-use crate::job::{Access, Input, Target};
-use crate::keep::Keep;
+use crate::job::{Access, Input, Job, Target};
 use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, remove_fifo, remove_link, widen};
 use crate::source::{Failure, Step};
 use crate::sys::bytes_in_pipe;
@@ -70,7 +70,7 @@ pub enum Need {
 pub struct Known {
     pub number: u32,
     /// Where `serve` has the write end of it, too.
-    pub keep: Option<Rc<Keep>>,
+    pub store: Option<Rc<Client>>,
     pub streams: Arc<Streams>,
 }
 
@@ -137,7 +137,7 @@ impl Feeder {
             }
         };
         let origin = Origin::new(&input).map_err(at)?;
-        known.keep = known.keep.filter(|keep| keep.keep(known.number, &sink).is_ok());
+        known.store = known.store.filter(|store| store.keep(known.number, &sink).is_ok());
         fifo.iter().for_each(|fifo| known.add(fifo));
         // Refused beyond the system's limits; the pipe then stays smaller.
         let wide = widen(&sink);
@@ -387,8 +387,8 @@ impl Feeder {
         }
         // Dropping the old sink, and the one that is kept, is the end of file.
         self.sink = guard;
-        if let Some(keep) = self.known.keep.take() {
-            keep.release(self.known.number);
+        if let Some(store) = self.known.store.take() {
+            store.release(self.known.number);
         }
     }
 
@@ -446,4 +446,15 @@ impl Feeder {
 
 fn reopened(fifo: &Path) -> Failure {
     Failure::Reopened(format!("{} was opened again: a byte stream can be read only once", fifo.display()))
+}
+
+/// Removes the FIFOs of a job, given by its directory, when its `exec` can no longer do it.
+pub fn remove_fifos(job: &Path) {
+    let Ok(job) = Job::load(&job.join("job.json")) else { return };
+    for input in job.inputs {
+        if let Target::Fifo(path) = &input.target {
+            remove_fifo(path);
+            Whole::of(path).remove(path, &input.access);
+        }
+    }
 }

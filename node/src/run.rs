@@ -20,11 +20,12 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 
 use self::driver::{Driver, Word};
-pub use self::local::own_program;
 use self::local::Local;
 use self::mirror::Mirror;
 use crate::event::{now, Exit, Reason};
-use crate::exec::{take_signals, End, CANCEL_NOTICE, CANNOT_SET_UP, SI_KERNEL, UNFINISHED};
+use crate::exit::{End, CANNOT_SET_UP, UNFINISHED};
+use crate::program::own_program;
+use crate::signals::{self, CANCELLING, CANCEL_NOTICE, SI_KERNEL};
 use crate::{fresh, sys};
 
 /// How often the events are looked at, which come at once otherwise, but for those that `serve` does not print.
@@ -87,7 +88,7 @@ impl<'a> Run<'a> {
         mirror: &'a mut Mirror,
         driver: &'a mut Driver,
     ) -> Result<Self, String> {
-        let (signals, inherited) = take_signals().map_err(|error| format!("signals: {}", error.desc()))?;
+        let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
         let local = Local::start(shared)?;
         mirror.follow(&local.job.join("events.jsonl"));
         let mut exec = own_program();
@@ -151,7 +152,7 @@ impl<'a> Run<'a> {
                 // The terminal has sent it to our whole process group.
                 _ if info.ssi_code == SI_KERNEL => {}
                 // It would end an `exec` that has not come to take it.
-                Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP if !self.mirror.has_started() => self.cancel(),
+                _ if CANCELLING.contains(&signal) && !self.mirror.has_started() => self.cancel(),
                 _ => self.early.push(signal),
             }
         }

@@ -1,47 +1,29 @@
 //! `sfio-node serve`: stands for the driver on this machine.
 
-mod here;
+mod jobs;
 mod lifeline;
+mod output;
 mod remote;
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use nix::sys::inotify::AddWatchFlags;
-use nix::sys::signal::{kill, SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{umask, Mode};
-use nix::unistd::Pid;
 
+use self::jobs::Jobs;
 use self::lifeline::Lifeline;
+use self::output::Output;
 use self::remote::Remote;
-use crate::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
-use crate::feed::Whole;
-use crate::follow::Follower;
-use crate::fresh;
-use crate::job::{Job, Target};
 use crate::json::Writer;
-use crate::pipe::remove_fifo;
-use crate::watch::Watcher;
-use crate::{link, ownership, sys, tree};
-
-/// How often files are looked at that notify nobody.
-const LOOK: Duration = Duration::from_millis(250);
-/// The same in the first moments after somebody has closed the events of a job.
-const SOON: Duration = Duration::from_millis(5);
-const MOMENT: Duration = Duration::from_millis(100);
-/// How long jobs may take to end when the driver is gone.
-const FAREWELL: Duration = Duration::from_secs(10);
+use crate::{link, ownership, sys};
 
 /// Where the driver is, and the jobs are.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,81 +38,11 @@ pub struct Options<'a> {
     pub tls: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
-    Run,
-    Jobs,
-    Job(OsString),
-}
-
-/// A job that has not ended.
-#[derive(Debug)]
-struct Running {
-    events: Follower,
-    /// Its `exec`, valid as long as the events are open for writing.
-    pid: Option<i32>,
-    /// What may be its last event: it is when nobody writes any more, and nothing follows.
-    exit: Option<Vec<u8>>,
-    /// All events that are there were read.
-    has_all: bool,
-    /// There is something among them that was written by somebody else.
-    foreign: bool,
-}
-
-impl Running {
-    fn new(events: PathBuf) -> Self {
-        Self { events: Follower::new(events), pid: None, exit: None, has_all: false, foreign: false }
-    }
-
-    /// Some new events as they are printed, but for an `exit`, which is kept.
-    fn news(&mut self, id: &OsStr) -> String {
-        let lines = self.events.lines();
-        self.has_all = lines.is_empty();
-        let mut text = String::new();
-        for line in lines {
-            // An `exit` after which something comes was written by somebody else, too.
-            self.foreign |= self.exit.take().is_some();
-            let Some(seen) = Seen::parse(&line).filter(|seen| !seen.names_job) else {
-                self.foreign |= !line.is_empty();
-                continue;
-            };
-            if seen.event == ENTRY {
-                continue;
-            }
-            self.pid = self.pid.or(seen.pid);
-            if seen.event == "exit" {
-                self.exit = Some(line);
-            } else {
-                text.push_str(&printed(id, &line));
-            }
-        }
-        text
-    }
-}
-
-struct Server {
-    directory: PathBuf,
-    jobs: PathBuf,
-    /// None: the jobs are on other machines.
-    lifeline: Option<Lifeline>,
-    /// None: the driver is on this machine.
-    remote: Option<Remote>,
-    watcher: Watcher<Token>,
-    running: HashMap<OsString, Running>,
-    /// Those of which all was printed.
-    ended: HashSet<OsString>,
-    /// Somebody has closed their events, who may be their `exec`: a process that dies closes before it unlocks.
-    doubtful: HashMap<OsString, Instant>,
-    requests: Vec<u8>,
-    /// The driver reads what is printed.
-    heard: bool,
-}
-
 /// Serves until the driver is gone.
 pub fn run(directory: &Path, options: Options) -> i32 {
     // All that is made here is the user's alone, also what others may see of the files that he makes himself.
     umask(Mode::from_bits_truncate(0o077));
-    match take_signals().and_then(|signals| Server::new(directory, options)?.serve(&signals, options)) {
+    match take_signals().and_then(|signals| serve(directory, &signals, options)) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("sfio-node: serve {}: {error}", directory.display());
@@ -143,241 +55,52 @@ pub fn run(directory: &Path, options: Options) -> i32 {
 fn take_signals() -> io::Result<SignalFd> {
     sys::ignore(Signal::SIGINT);
     sys::ignore(Signal::SIGHUP);
-    let mut handled = SigSet::empty();
-    handled.add(Signal::SIGTERM);
+    let handled = SigSet::from(Signal::SIGTERM);
     handled.thread_block()?;
     Ok(SignalFd::with_flags(&handled, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }
 
-impl Server {
-    fn new(directory: &Path, options: Options) -> io::Result<Self> {
-        // What jobs are told, and what is told of them, lies there.
-        let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if let Some(why) = ownership::stranger(&parent.canonicalize()?)? {
-            return Err(io::Error::new(ErrorKind::PermissionDenied, format!("another user could replace it: {why}")));
-        }
-        DirBuilder::new().mode(0o700).create(directory)?;
-        let directory = directory.canonicalize()?;
-        let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };
-        let jobs = directory.join("jobs");
-        DirBuilder::new().mode(0o700).create(&jobs)?;
-        // Such as with too many instances of this user.
-        let mut watcher = Watcher::new().or_else(|_| Watcher::blind())?;
-        let appears = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
-        watcher.watch(&jobs, appears, Token::Jobs)?;
-        let remote = options.remote.then(|| Remote::new(&directory, options.shared));
-        if remote.is_some() {
-            watcher.watch(&directory, appears, Token::Run)?;
-        }
-        let (running, ended, requests) = (HashMap::new(), HashSet::new(), Vec::new());
-        let doubtful = HashMap::new();
-        Ok(Self { directory, jobs, lifeline, remote, watcher, running, ended, doubtful, requests, heard: true })
+fn serve(directory: &Path, signals: &SignalFd, options: Options) -> io::Result<()> {
+    // What jobs are told, and what is told of them, lies there.
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Some(why) = ownership::stranger(&parent.canonicalize()?)? {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, format!("another user could replace it: {why}")));
     }
-
-    fn serve(mut self, signals: &SignalFd, options: Options) -> io::Result<()> {
-        let ready = ready(options.listen.map(|address| link::listen(address, &self.directory, options.tls)));
-        self.print(&ready);
-        if self.remote.is_some() {
-            self.serve_remotely(signals);
-        } else {
-            self.serve_here(signals);
-        }
-        if let Some(lifeline) = &mut self.lifeline {
-            lifeline.let_go();
-            self.take_leave();
-        } else {
-            self.cancel_all();
-        }
-        self.finish()
+    DirBuilder::new().mode(0o700).create(directory)?;
+    let directory = directory.canonicalize()?;
+    let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };
+    let mut jobs = Jobs::new(&directory, lifeline, Output::new(options.remote))?;
+    if options.remote {
+        jobs.watch_run_directory(&directory)?;
     }
-
-    fn finish(mut self) -> io::Result<()> {
-        match &mut self.remote {
-            Some(remote) => remote.finish(self.heard),
-            None => fs::remove_dir_all(&self.directory),
-        }
+    jobs.output.print(&ready(options.listen.map(|address| link::listen(address, &directory, options.tls))));
+    if options.remote {
+        return Remote::new(&directory, options.shared).serve(jobs, signals);
     }
+    serve_here(&mut jobs, signals);
+    jobs.end(|_| false);
+    fs::remove_dir_all(&directory)
+}
 
-    /// Waits for the jobs to end, and then ends those that did not.
-    fn take_leave(&mut self) {
-        let deadline = Instant::now() + FAREWELL;
-        while !self.running.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let left = self.tick().map_or(left, |tick| left.min(tick));
-            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-            let _ = poll(&mut [PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN)], timeout);
-            self.take_notices();
-        }
-        for running in self.running.values() {
-            if let Some(pid) = running.pid {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
-        }
-        if !self.running.is_empty() {
-            // What jobs that have succeeded left behind goes on, as without us.
-            let jobs: HashSet<PathBuf> = self.running.keys().map(|id| self.jobs.join(id)).collect();
-            tree::sweep("SFIO_JOB", |job| jobs.contains(job));
-        }
-        for id in self.running.keys() {
-            remove_fifos(&self.jobs.join(id));
-        }
-    }
-
-    fn print(&mut self, text: &str) {
-        if text.is_empty() || !self.heard {
+/// Serves a driver on this machine, until the standard input has ended.
+fn serve_here(jobs: &mut Jobs, signals: &SignalFd) {
+    let stdin = io::stdin();
+    while jobs.output.is_heard() {
+        let mut descriptors =
+            [stdin.as_fd(), jobs.notices(), signals.as_fd()].map(|news| PollFd::new(news, PollFlags::POLLIN));
+        let timeout = jobs.tick().and_then(|tick| PollTimeout::try_from(tick).ok());
+        let _ = poll(&mut descriptors, timeout);
+        let [input, _, terminated] = descriptors.map(|descriptor| descriptor.any().unwrap_or(false));
+        jobs.take_notices();
+        if terminated || (input && has_ended(&stdin)) {
             return;
         }
-        self.heard = match &mut self.remote {
-            Some(remote) => remote.outlet.print(text),
-            None => {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
-            }
-        };
-    }
-
-    /// When to look at what nobody tells.
-    fn tick(&self) -> Option<Duration> {
-        let doubt = self.doubtful.values().map(|since| if since.elapsed() < MOMENT { SOON } else { LOOK }).min();
-        doubt.or(self.watcher.is_blind().then_some(LOOK))
-    }
-
-    fn take_notices(&mut self) {
-        let (notices, lost) = self.watcher.read();
-        let mut changed: Vec<OsString> = Vec::new();
-        for notice in notices {
-            match (notice.token, notice.name) {
-                (Token::Jobs, Some(name)) => self.welcome(name),
-                (Token::Job(id), Some(name)) if name == "events.jsonl" => {
-                    if notice.mask.contains(AddWatchFlags::IN_CLOSE_WRITE) {
-                        self.doubtful.insert(id.clone(), Instant::now());
-                    }
-                    if !changed.contains(&id) {
-                        changed.push(id);
-                    }
-                }
-                _ => {}
-            }
-        }
-        if lost {
-            self.welcome_all();
-            changed = self.running.keys().cloned().collect();
-            self.doubtful.extend(changed.iter().map(|id| (id.clone(), Instant::now())));
-        }
-        let doubtful: Vec<OsString> = self.doubtful.keys().filter(|id| !changed.contains(id)).cloned().collect();
-        for id in changed.into_iter().chain(doubtful) {
-            // Asked before the events are read: what is read then is all.
-            let closed = self.doubtful.contains_key(&id) && self.is_closed(&id);
-            self.pass_on(&id, closed);
-        }
-    }
-
-    fn welcome_all(&mut self) {
-        for entry in fs::read_dir(&self.jobs).into_iter().flatten().flatten() {
-            self.welcome(entry.file_name());
-        }
-    }
-
-    /// A job has appeared; its events may be there already.
-    fn welcome(&mut self, id: OsString) {
-        if self.ended.contains(&id) {
-            return;
-        }
-        let directory = self.jobs.join(&id);
-        let mask = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
-        let watched = self.watcher.watch(&directory, mask | AddWatchFlags::IN_ONLYDIR, Token::Job(id.clone()));
-        // Where others write, there are notices of little, and it is looked at anyway.
-        let known = watched.is_ok() || self.lifeline.is_none();
-        if known && fresh::exists(&directory.join("events.jsonl")) {
-            let closed = self.is_closed(&id);
-            self.pass_on(&id, closed);
-        }
-    }
-
-    /// Whether nobody writes the events of a job any more. Of jobs on other machines that is not known.
-    fn is_closed(&self, id: &OsStr) -> bool {
-        let Some(lifeline) = &self.lifeline else { return false };
-        let known = self.running.get(id).and_then(|running| running.events.is_locked());
-        let has_ended = || lifeline.keeper.has_ended(id) == Some(true);
-        !known.unwrap_or_else(|| is_written(&self.jobs.join(id)) && !has_ended())
-    }
-
-    /// Prints new events of a job. `closed`: its exec has closed them, which it does only when it ends.
-    ///
-    /// As long as it has not, an `exit` is not its own.
-    fn pass_on(&mut self, id: &OsStr, closed: bool) {
-        if self.ended.contains(id) {
-            self.doubtful.remove(id);
-            return;
-        }
-        let path = self.jobs.join(id).join("events.jsonl");
-        let mut running = self.running.remove(id).unwrap_or_else(|| Running::new(path.clone()));
-        loop {
-            let text = running.news(id);
-            self.print(&text);
-            if running.has_all {
-                break;
-            }
-        }
-        // Of jobs on other machines it is not known who wrote it.
-        let is_own = |lifeline: &Lifeline| closed && lifeline.keeper.has_ended(id).unwrap_or(true);
-        let is_own = self.lifeline.as_ref().is_none_or(is_own);
-        running.foreign |= closed && !is_own && running.exit.is_some();
-        let exit = running.exit.take_if(|_| is_own);
-        let last = match exit {
-            Some(exit) => Some(exit),
-            None if closed => Some(self.bury(id, &path, &running)),
-            None => None,
-        };
-        if let Some(last) = last {
-            if let Some(lifeline) = &self.lifeline {
-                lifeline.keeper.forget(id);
-            }
-            self.watcher.forget(|token| matches!(token, Token::Job(other) if other == id));
-            self.ended.insert(id.to_owned());
-            self.doubtful.remove(id);
-            self.print(&printed(id, &last));
-        } else {
-            self.running.insert(id.to_owned(), running);
-        }
-    }
-
-    /// Ends what is left of a job whose `exec` was killed, and gives its last event.
-    fn bury(&self, id: &OsStr, path: &Path, running: &Running) -> Vec<u8> {
-        self.kill_processes(id);
-        let changed = running.foreign || running.events.is_cut() || !fresh::exists(path);
-        let (reason, message) = match changed {
-            true => (Reason::Error, Some(FOREIGN.to_owned())),
-            false => (Reason::Lost, None),
-        };
-        let exit = Exit { success: false, reason: reason.name(), message, ended: now(), ..Exit::default() };
-        let line = Event::Exit(exit).line();
-        let separator = if running.events.is_torn() { "\n" } else { "" };
-        let append = OpenOptions::new().append(true).open(path);
-        // Jobs that read from this one learn it there.
-        let _ = append.and_then(|mut file| file.write_all(format!("{separator}{line}").as_bytes()));
-        line.into_bytes()
-    }
-
-    fn kill_processes(&self, id: &OsStr) {
-        let directory = self.jobs.join(id);
-        tree::sweep("SFIO_JOB", |job| job == directory);
-        remove_fifos(&directory);
     }
 }
 
-/// Does what the exec of a job can no longer do.
-pub fn remove_fifos(job: &Path) {
-    let Ok(job) = Job::load(&job.join("job.json")) else { return };
-    for input in job.inputs {
-        if let Target::Fifo(path) = &input.target {
-            remove_fifo(path);
-            Whole::of(path).remove(path, &input.access);
-        }
-    }
+/// Whether the driver is gone. It writes nothing.
+fn has_ended(stdin: &impl AsFd) -> bool {
+    !matches!(nix::unistd::read(stdin, &mut [0; 4096]), Ok(1..) | Err(Errno::EINTR | Errno::EAGAIN))
 }
 
 /// The first line that is printed; `listening` is where links are, or why they cannot be.
@@ -390,19 +113,4 @@ fn ready(listening: Option<Result<SocketAddr, String>>) -> String {
         None => &mut writer,
     };
     writer.finish() + "\n"
-}
-
-/// The line that is printed for a job's event.
-fn printed(id: &OsStr, line: &[u8]) -> String {
-    let event = String::from_utf8_lossy(line);
-    let mut text = Writer::new().text("job", id.as_bytes()).members(event.trim_end()).finish();
-    text.push('\n');
-    text
-}
-
-/// Whether the exec of this job lives. It locks the events before it writes the first one.
-fn is_written(directory: &Path) -> bool {
-    let Ok(file) = File::open(directory.join("events.jsonl")) else { return true };
-    let empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
-    empty || Flock::lock(file, FlockArg::LockSharedNonblock).is_err()
 }

@@ -8,13 +8,17 @@ mod files;
 mod leftovers;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::poll::{ppoll, PollFd, PollFlags};
 use nix::sys::inotify::AddWatchFlags;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeSpec;
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
@@ -25,7 +29,7 @@ use self::ending::Ending;
 use self::leftovers::Leftovers;
 use crate::commit::{Decision, Fact, Tracker};
 use crate::event::{Event, EventLog, Reason, FOREIGN};
-use crate::exec::Surroundings;
+use crate::fd_store::Client;
 use crate::feed::{Feeder, Need, Wait, PAUSE};
 use crate::gate::{Entrance, Gates};
 use crate::hold::{Holder, ProcessId};
@@ -43,6 +47,27 @@ const ENDING_TICK: Duration = Duration::from_millis(10);
 const FALLBACK_TICK: Duration = Duration::from_millis(100);
 /// The same for the cancel file of a job that watches nothing.
 const CANCEL_TICK: Duration = Duration::from_millis(250);
+
+/// The job as `exec` finds it.
+pub struct Surroundings {
+    pub directory: PathBuf,
+    /// The end of this FIFO says that `serve` is gone.
+    pub alive: File,
+    pub signals: SignalFd,
+    /// The signal mask that the command gets.
+    pub inherited: SigSet,
+    /// How long after a successful end a signal still cancels the job.
+    pub grace: Duration,
+    /// Where `serve` keeps descriptors for the job.
+    pub store: Option<Rc<Client>>,
+}
+
+impl Surroundings {
+    /// What is readable when there is news of the tree, or none of the driver any more.
+    fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.signals.as_fd(), self.alive.as_fd()]
+    }
+}
 
 /// What a watch is for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -39,12 +39,11 @@ def test_exit_by_signal(runtime: Node, name: str) -> None:
 def test_what_it_keeps_is_for_its_user_alone(runtime: Node) -> None:
     job = runtime.shell("j", "umask; sleep 60", stdout=subprocess.PIPE)
     job.wait_for("started")
-    runtime.request(json.dumps({"cancel": "j"}))
-    wait_for((job.directory / "cancel").exists, "the cancellation")
+    job.cancel()
     job.wait()
-    written_by_us = (job.directory, job.directory / "job.json")
+    written_by_us = (job.directory, job.directory / "job.json", job.directory / "cancel")
     paths = {path for path in (runtime.run, *runtime.run.rglob("*")) if path not in written_by_us}
-    assert {path.name for path in paths} >= {"alive", "kept", "retired", "events.jsonl", "cancel"}
+    assert {path.name for path in paths} >= {"alive", "descriptors", "events.jsonl"}
     assert {path: oct(path.lstat().st_mode) for path in paths if path.lstat().st_mode & 0o077} == {}
     assert job.process.stdout is not None
     assert int(job.process.stdout.readline(), 8) == current_umask()  # that of the command is his
@@ -163,8 +162,7 @@ def program(pid: int) -> str:
 
 
 @pytest.mark.parametrize("outputs", [True, False], ids=["watching", "plain"])
-@pytest.mark.parametrize("way", ["request", "file"])
-def test_cancel(runtime: Node, way: str, outputs: bool) -> None:
+def test_cancel(runtime: Node, outputs: bool) -> None:
     ready = runtime.base / "ready"
     watched = [output(runtime.base / "out", "*")] if outputs else []
     job = runtime.shell("j", TREE.format(ready), outputs=watched)
@@ -172,10 +170,7 @@ def test_cancel(runtime: Node, way: str, outputs: bool) -> None:
     # One that is forked just then gets no signal but the last.
     wait_for(lambda: list(map(program, job.processes())).count("sleep") == 4, "all of the tree")
     began = time.monotonic()
-    if way == "request":
-        runtime.request('{"cancel":"j"}')
-    else:
-        (job.directory / "cancel").touch()
+    job.cancel()
     assert job.wait() == -signal.SIGTERM
     assert time.monotonic() - began < 1
     assert (job.exit()["reason"], job.exit()["signal"]) == ("cancelled", signal.SIGTERM)
@@ -187,7 +182,7 @@ def test_cancel_is_one_signal(runtime: Node) -> None:
     script = f"trap 'echo t >> {log}' TERM; touch {ready}; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.05; done"
     job = runtime.shell("j", script, outputs=[output(runtime.base / "out", "*")])
     wait_for(ready.exists, "the trap")
-    runtime.request('{"cancel":"j"}')
+    job.cancel()
     assert job.wait() == 75
     assert log.read_text() == "t\n"
 
@@ -197,7 +192,7 @@ def test_cancel_kills_who_does_not_listen(runtime: Node) -> None:
     job = runtime.shell("j", f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done")
     wait_for(ready.exists, "the trap")
     began = time.monotonic()
-    runtime.request('{"cancel":"j"}')
+    job.cancel()
     assert job.wait() == -signal.SIGKILL
     assert 1.9 < time.monotonic() - began < 4
 
@@ -207,17 +202,9 @@ def test_a_cancelled_job_is_no_success(runtime: Node) -> None:
     script = f"trap 'exit 0' TERM; echo x > {runtime.base}/out/a; touch {ready}; while :; do sleep 0.02; done"
     job = runtime.shell("j", script, outputs=[output(runtime.base / "out", "a")])
     wait_for(ready.exists, "the trap")
-    runtime.request('{"cancel":"j"}')
+    job.cancel()
     assert job.wait() == 75
     assert (job.exit()["code"], job.exit()["success"], job.committed()) == (0, False, [])
-
-
-def test_nonsense_is_refused_and_serve_goes_on(runtime: Node) -> None:
-    for line in ("nonsense", '{"cancel":"../.."}', '{"cancel":"unknown"}', "[]"):
-        runtime.request(line)
-    job = runtime.shell("j", "true")
-    assert job.wait() == 0
-    wait_for(lambda: [event["event"] for event in job.served()] == ["started", "exit"], "its events")
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
@@ -272,7 +259,7 @@ def test_who_is_waited_for_can_be_cancelled(runtime: Node) -> None:
     job = runtime.shell("j", "sleep 60 & exit 0", stdout=subprocess.PIPE)
     pid = job.command_pid()
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the command")
-    runtime.request('{"cancel":"j"}')
+    job.cancel()
     assert job.wait() == 75
     assert (job.exit()["reason"], job.processes()) == ("cancelled", [])
 
@@ -423,8 +410,7 @@ def test_finished_jobs_cost_serve_nothing(runtime: Node) -> None:
 def test_cancelled_before_it_starts(runtime: Node) -> None:
     directory = runtime.run / "jobs" / "j"
     directory.mkdir()
-    runtime.request('{"cancel":"j"}')
-    wait_for((directory / "cancel").exists, "the cancel file")
+    (directory / "cancel").touch()
     job = runtime.shell("j", "sleep 60")
     assert job.wait() == -signal.SIGTERM
     assert job.exit()["reason"] == "cancelled"
@@ -445,7 +431,7 @@ def test_without_inotify_everything_is_only_later(runtime: Node) -> None:
     consumer = runtime.shell("c", f"cat {fifo} > {base}/copy", inputs=inputs, wrapper=NO_INOTIFY)
     cancelled = runtime.shell("x", "sleep 60", outputs=outputs, wrapper=NO_INOTIFY)
     cancelled.wait_for("started")
-    (cancelled.directory / "cancel").touch()
+    cancelled.cancel()
     assert (producer.wait(), consumer.wait(), cancelled.wait()) == (0, 0, -signal.SIGTERM)
     assert "inotify" in str(producer.named("warning")[0]["message"])
     assert producer.committed() == ["p"]

@@ -130,7 +130,7 @@ def test_signals_and_standard_input(host: RemoteNode) -> None:
 def test_cancel_on_a_host(host: RemoteNode) -> None:
     job = shell(host, "j", "sleep 60")
     job.wait_for("started")
-    (job.directory / "cancel").touch()
+    job.cancel()
     assert job.wait(5) == -signal.SIGTERM
     wait_for(lambda: job.served()[-1].get("reason") == "cancelled", "exit printed")
 
@@ -287,5 +287,5 @@ def test_waiting_takes_no_cpu_and_there_are_signs_of_life(shared: RemoteNode) ->
     assert used() - before < 0.05 * (time.monotonic() - began)
     assert 3 <= len(heartbeats) <= 5
     for job in jobs:
-        (job.directory / "cancel").touch()
+        job.cancel()
     assert [job.wait() for job in jobs] == [-signal.SIGTERM] * 2

@@ -173,7 +173,7 @@ def test_cancel_file(shared: RemoteNode) -> None:
     ready = shared.base / "ready"
     job = shell(shared, "j", TREE.format(ready))
     wait_for(ready.exists, "the tree")
-    (job.directory / "cancel").touch()
+    job.cancel()
     assert job.wait(5) == -signal.SIGTERM
     assert (job.exit()["reason"], job.exit()["signal"]) == ("cancelled", signal.SIGTERM)
     has_left_nothing(job)

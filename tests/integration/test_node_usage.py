@@ -188,8 +188,7 @@ def test_measuring_is_cheap(runtime: Node) -> None:
 def test_a_measured_job_is_cancelled_at_once(runtime: Node) -> None:
     job = runtime.shell("j", "sleep 60", measure=True)
     job.wait_for("started")
-    (job.directory / "cancel").touch()
-    runtime.request('{"cancel":"j"}')
+    job.cancel()
     assert job.wait() < 0
     wait_for(lambda: job.exit()["reason"] == "cancelled", "its end")
     assert 0 <= job.exit()["usage"]["io"] < 5  # type: ignore[index]

@@ -14,7 +14,7 @@ use nix::sys::pthread::pthread_kill;
 use nix::sys::signal::Signal;
 
 use super::{has_callers, Desk, Gates};
-use crate::run::own_program;
+use crate::program::own_program;
 use crate::sys;
 use crate::sys::seccomp::{self, Answer};
 

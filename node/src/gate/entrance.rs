@@ -15,7 +15,7 @@ use nix::unistd::{execvp, Pid};
 
 use super::filter::{self, Purpose};
 use super::memory;
-use crate::exec::{CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
+use crate::exit::{CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
 use crate::rights;
 use crate::sys::{self, seccomp};
 

@@ -7,12 +7,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-use crate::{fresh, ownership, serve, tree};
+use crate::feed::remove_fifos;
+use crate::program::own_program;
+use crate::{fresh, ownership, tree};
 
 /// How long `serve` may take to start, and to end, which it does within 10 s.
 const START: Duration = Duration::from_secs(10);
@@ -26,13 +28,6 @@ pub struct Local {
     /// Ends with its standard input, which ends with this process, however that ends.
     serve: Child,
     news: Option<ChildStdout>,
-}
-
-/// This program, also when its file has been replaced.
-pub fn own_program() -> Command {
-    let mut program = Command::new("/proc/self/exe");
-    program.arg0("sfio-node");
-    program
 }
 
 impl Local {
@@ -121,7 +116,7 @@ impl Local {
             let _ = self.serve.kill();
             let _ = self.serve.wait();
             tree::sweep("SFIO_JOB", |job| job == self.job);
-            serve::remove_fifos(&self.job);
+            remove_fifos(&self.job);
             let _ = fs::remove_dir_all(&self.directory);
         }
     }

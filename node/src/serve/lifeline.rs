@@ -9,23 +9,21 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::keep::Keeper;
-use crate::retire;
+use crate::fd_store::FdStore;
 
 pub struct Lifeline {
     /// The write end of the FIFO that tells each exec that this process lives.
     alive: Option<File>,
     /// Tells the last exec whether it has to remove the run directory.
     _lock: Flock<File>,
-    pub keeper: Keeper,
+    pub store: FdStore,
 }
 
 impl Lifeline {
     pub fn new(run_directory: &Path) -> io::Result<Self> {
         let lock = File::open(run_directory)?;
         let lock = Flock::lock(lock, FlockArg::LockSharedNonblock).map_err(|(_, error)| error)?;
-        retire::accept(&lock)?;
-        let keeper = Keeper::accept(&lock)?;
+        let store = FdStore::accept(&lock)?;
         let alive = run_directory.join("alive");
         mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR)?;
         // A write end alone cannot be opened before there is a reader.
@@ -33,7 +31,7 @@ impl Lifeline {
         let both = open(true)?;
         let alive = open(false)?;
         drop(both);
-        Ok(Self { alive: Some(alive), _lock: lock, keeper })
+        Ok(Self { alive: Some(alive), _lock: lock, store })
     }
 
     /// Each exec sees the end of the FIFO and cancels its job.

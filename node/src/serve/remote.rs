@@ -1,18 +1,16 @@
 //! `serve --remote`: the driver is on another machine, and reads the standard output. With `--shared` the jobs are on
 //! others still, and the file system is all that is known of them.
 
-use std::fs::{self, File};
-use std::io::{self, Stdout};
+use std::fs;
+use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::libc::PIPE_BUF;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signalfd::SignalFd;
 
-use super::{Server, LOOK};
+use super::jobs::{Jobs, LOOK};
 use crate::fresh;
 
 /// How often both sides of a connection are told that it is there.
@@ -52,51 +50,8 @@ impl Periodic {
     }
 }
 
-/// The standard output: a reader that is slow stops nothing but the printing.
-#[derive(Debug)]
-pub struct Outlet {
-    stdout: Stdout,
-    unsent: Vec<u8>,
-}
-
-impl Outlet {
-    /// Prints what the reader takes now, and keeps the rest; false: nobody reads.
-    pub fn print(&mut self, text: &str) -> bool {
-        self.unsent.extend(text.as_bytes());
-        self.flush(Duration::ZERO)
-    }
-
-    /// Prints what is left, as long as the reader takes something within `patience`.
-    fn flush(&mut self, patience: Duration) -> bool {
-        while !self.unsent.is_empty() {
-            let mut descriptors = [PollFd::new(self.stdout.as_fd(), PollFlags::POLLOUT)];
-            let _ = poll(&mut descriptors, PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO));
-            let state = descriptors[0].revents().unwrap_or(PollFlags::empty());
-            if is_broken(state) {
-                return false;
-            }
-            if !state.contains(PollFlags::POLLOUT) {
-                return true;
-            }
-            // A pipe that has space takes so much without waiting, pipe(7).
-            let piece = &self.unsent[..self.unsent.len().min(PIPE_BUF)];
-            match nix::unistd::write(&self.stdout, piece) {
-                Ok(count) => drop(self.unsent.drain(..count)),
-                Err(Errno::EINTR | Errno::EAGAIN) => {}
-                Err(_) => return false,
-            }
-        }
-        true
-    }
-}
-
-fn is_broken(state: PollFlags) -> bool {
-    state.intersects(PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL)
-}
-
 pub struct Remote {
     directory: PathBuf,
-    pub outlet: Outlet,
     alive: Periodic,
     /// When to look at files of which there are no notices.
     look: Periodic,
@@ -111,17 +66,57 @@ struct Heart {
 }
 
 impl Remote {
+    /// # Arguments
+    /// * `shared` - the jobs are on other machines
     pub fn new(directory: &Path, shared: bool) -> Self {
         let now = Instant::now();
         let heart = shared.then(|| Heart { beat: Periodic::new(BEAT, now), count: 0 });
-        let outlet = Outlet { stdout: io::stdout(), unsent: Vec::new() };
         let (alive, look) = (Periodic::new(ALIVE, now + ALIVE), Periodic::new(LOOK, now));
-        Self { directory: directory.to_owned(), outlet, alive, look, heart }
+        Self { directory: directory.to_owned(), alive, look, heart }
+    }
+
+    /// Serves until the driver has said that this is the end, or nobody reads what is printed; then ends the jobs and
+    /// removes the run directory.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn serve(mut self, mut jobs: Jobs, signals: &SignalFd) -> io::Result<()> {
+        while jobs.output.is_heard() && !self.is_over() && !self.wait(&mut jobs, signals) {
+            self.turn(&mut jobs);
+        }
+        let deadline = Instant::now() + FAREWELL;
+        jobs.end(|jobs| {
+            std::thread::sleep(LOOK / 5);
+            self.take_news(jobs);
+            Instant::now() < deadline
+        });
+        jobs.output.flush(LAST_WORDS);
+        self.remove()
     }
 
     /// Whether the driver has said that this is the end, or somebody has removed the run directory.
     fn is_over(&self) -> bool {
         fresh::exists(&self.directory.join("end")) || fresh::is_missing(&self.directory.join("jobs"))
+    }
+
+    /// Waits until there is something to do; true: for the end, since it was terminated.
+    fn wait(&self, jobs: &mut Jobs, signals: &SignalFd) -> bool {
+        let waits = jobs.output.is_full();
+        let writable = if waits { PollFlags::POLLOUT } else { PollFlags::empty() };
+        let mut descriptors = [
+            PollFd::new(jobs.output.as_fd(), writable),
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(jobs.notices(), PollFlags::POLLIN),
+        ];
+        // What cannot be printed now waits in its files.
+        let all = if waits { 2 } else { 3 };
+        let tick = jobs.tick().filter(|_| !waits).and_then(|tick| PollTimeout::try_from(tick).ok());
+        let timeout = self.timeout(jobs.have_to_be_looked_at(), waits);
+        let _ = poll(&mut descriptors[..all], tick.map_or(timeout, |tick| timeout.min(tick)));
+        let terminated = descriptors[1].any() == Some(true);
+        let state = descriptors[0].revents().unwrap_or(PollFlags::empty());
+        jobs.output.look(state);
+        terminated
     }
 
     /// # Arguments
@@ -150,14 +145,8 @@ impl Remote {
         }
     }
 
-    /// Prints what the reader still takes, and removes the run directory.
-    ///
-    /// # Errors
-    /// When it cannot be removed.
-    pub fn finish(&mut self, heard: bool) -> io::Result<()> {
-        if heard {
-            self.outlet.flush(LAST_WORDS);
-        }
+    /// Removes the run directory.
+    fn remove(&self) -> io::Result<()> {
         let deadline = Instant::now() + LAST_FILES;
         loop {
             match fs::remove_dir_all(&self.directory) {
@@ -167,87 +156,41 @@ impl Remote {
             }
         }
     }
-}
 
-impl Server {
-    /// Serves until the driver has said that this is the end, or nobody reads what is printed.
-    pub(super) fn serve_remotely(&mut self, signals: &SignalFd) {
-        while self.heard && !self.remote.as_ref().is_none_or(Remote::is_over) {
-            let Some(remote) = &self.remote else { return };
-            let waits = !remote.outlet.unsent.is_empty();
-            let writable = if waits { PollFlags::POLLOUT } else { PollFlags::empty() };
-            let mut descriptors = [
-                PollFd::new(remote.outlet.stdout.as_fd(), writable),
-                PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN),
-            ];
-            // What cannot be printed now waits in its files.
-            let all = if waits { 2 } else { 3 };
-            let tick = self.tick().filter(|_| !waits).and_then(|tick| PollTimeout::try_from(tick).ok());
-            let timeout = remote.timeout(self.looks(), waits);
-            let _ = poll(&mut descriptors[..all], tick.map_or(timeout, |tick| timeout.min(tick)));
-            if descriptors[1].any() == Some(true) {
-                return;
-            }
-            self.heard = !descriptors[0].revents().is_some_and(is_broken);
-            self.turn(waits);
-        }
-    }
-
-    fn turn(&mut self, waits: bool) {
-        let Some(remote) = &mut self.remote else { return };
-        remote.beat();
-        if waits {
-            self.heard = self.heard && remote.outlet.flush(Duration::ZERO);
+    fn turn(&mut self, jobs: &mut Jobs) {
+        self.beat();
+        if jobs.output.is_full() {
+            jobs.output.flush(Duration::ZERO);
         } else {
-            if remote.alive.take(Instant::now()) {
-                self.print("{\"event\":\"alive\"}\n");
+            if self.alive.take(Instant::now()) {
+                jobs.output.print("{\"event\":\"alive\"}\n");
             }
-            self.take_news();
+            self.take_news(jobs);
         }
     }
 
-    fn take_news(&mut self) {
-        if !self.watcher.is_blind() {
-            self.take_notices();
+    fn take_news(&mut self, jobs: &mut Jobs) {
+        if jobs.are_noticed() {
+            jobs.take_notices();
         }
-        if self.looks() {
-            self.look_around();
+        if jobs.have_to_be_looked_at() {
+            self.look_around(jobs);
         }
-    }
-
-    /// Whether files are looked at: other machines write them, or there are no notices.
-    fn looks(&self) -> bool {
-        self.lifeline.is_none() || self.watcher.is_blind()
     }
 
     /// Looks at all files, when it is time to.
-    fn look_around(&mut self) {
+    fn look_around(&mut self, jobs: &mut Jobs) {
         let began = Instant::now();
-        if !self.remote.as_mut().is_some_and(|remote| remote.look.take(began)) {
+        if !self.look.take(began) {
             return;
         }
-        if self.watcher.is_blind() {
-            self.take_notices();
+        if jobs.are_noticed() {
+            jobs.welcome_all();
         } else {
-            self.welcome_all();
+            jobs.take_notices();
         }
         let (now, took) = (Instant::now(), began.elapsed());
-        if let Some(remote) = &mut self.remote {
-            remote.look.due = remote.look.due.max(now + took * EFFORT);
-        }
-    }
-
-    /// Cancels jobs on other machines, and waits for them to end. They end, too, when the run directory is gone.
-    pub(super) fn cancel_all(&mut self) {
-        for id in self.running.keys() {
-            let _ = File::create(self.jobs.join(id).join("cancel"));
-        }
-        let deadline = Instant::now() + FAREWELL;
-        while !self.running.is_empty() && Instant::now() < deadline {
-            std::thread::sleep(LOOK / 5);
-            self.take_news();
-        }
+        self.look.due = self.look.due.max(now + took * EFFORT);
     }
 }
 

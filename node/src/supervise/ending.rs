@@ -9,7 +9,7 @@ use nix::unistd::getpgrp;
 
 use super::Supervisor;
 use crate::event::Reason;
-use crate::exec::{CANCEL_NOTICE, SI_KERNEL};
+use crate::signals::{CANCELLING, CANCEL_NOTICE, SI_KERNEL};
 use crate::tree::{self, Process};
 
 /// From the first signal to SIGKILL, and the same when the driver is gone.
@@ -33,9 +33,7 @@ impl Supervisor<'_> {
             match signal {
                 Signal::SIGCHLD => {}
                 CANCEL_NOTICE => self.look_for_cancel(),
-                Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP => {
-                    self.end(Reason::Cancelled, None, signal, received)
-                }
+                _ if CANCELLING.contains(&signal) => self.end(Reason::Cancelled, None, signal, received),
                 _ => {
                     if self.status.is_none() && !(received && tree::read(self.main.as_raw()).is_some_and(in_own_group))
                     {

@@ -1,11 +1,11 @@
-//! The write ends of byte streams, kept twice: the end of a stream must not come from the death of who feeds it.
+//! Descriptors that each `exec` leaves with `serve`, and what it says of itself: as systemd's file descriptor store.
 //!
-//! A FIFO, or a pipe, is at its end when its last write end is closed, and the kernel closes those of a process that is
-//! killed. So `serve` has one, too, until the feeder says that the stream has ended, or until `serve` itself has ended
-//! the job's processes.
-//!
-//! By the same way each `exec` says that it begins, and that it ends its job. The kernel says who sends, so that no job can
-//! say this for its `exec`.
+//! - The write ends of byte streams. A FIFO, or a pipe, is at its end when its last write end is closed, and the kernel
+//!   closes those of a process that is killed. So `serve` has one, too, until the feeder says that the stream has ended, or
+//!   until `serve` itself has ended the job's processes: the end of a stream never comes from the death of who feeds it.
+//! - The inotify instance, to close it. The kernel takes some 10 ms to end one with watches (it waits for an SRCU grace
+//!   period), and a process that has one cannot exit before. A thread of `serve` can wait.
+//! - That it begins, and that it ends its job. The kernel says who sends, so that no job can say this for its `exec`.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -14,7 +14,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixDatagram;
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
@@ -22,26 +24,30 @@ use nix::sys::socket::{setsockopt, sockopt, MsgFlags};
 
 use crate::rights::{self, Received};
 
-/// The stack of the thread: it calls few functions.
+/// The stacks of the threads: they call few functions.
 const STACK: usize = 128 << 10;
 /// A name of a job is a file name.
 const LONGEST: usize = 512;
+/// How long the sender of a descriptor that is to be closed may take to close its own.
+const DELAY: Duration = Duration::from_millis(20);
 
-/// In the place of the number of an input: `exec` begins, before its command; and the command's tree has ended.
+/// In the place of the number of an input: `exec` begins, before its command; the command's tree has ended; and here is a
+/// descriptor to close.
 const BEGIN: u32 = u32::MAX;
 const END: u32 = u32::MAX - 1;
+const CLOSE: u32 = u32::MAX - 2;
 
 /// The name of the socket in the run directory.
-const SOCKET: &str = "kept";
+const SOCKET: &str = "descriptors";
 
-/// Where a job leaves its write ends.
+/// The side of a job.
 #[derive(Debug)]
-pub struct Keep {
+pub struct Client {
     peer: UnixDatagram,
     job: OsString,
 }
 
-impl Keep {
+impl Client {
     /// # Errors
     /// When `serve` does not answer.
     pub fn new(run_directory: &File, job: &OsStr) -> io::Result<Self> {
@@ -52,28 +58,33 @@ impl Keep {
 
     /// Nothing of the job runs yet.
     pub fn begin(&self) {
-        let _ = self.send(BEGIN, None);
+        let _ = self.send(BEGIN, None, MsgFlags::empty());
     }
 
     /// Nothing of the job runs any more; its last event follows.
     pub fn end(&self) {
-        let _ = self.send(END, None);
+        let _ = self.send(END, None, MsgFlags::empty());
     }
 
     /// Leaves the write end of a stream with `serve`; `number` is that of the input.
     pub fn keep(&self, number: u32, sink: &impl AsFd) -> nix::Result<()> {
-        self.send(number, Some(sink.as_fd()))
+        self.send(number, Some(sink.as_fd()), MsgFlags::empty())
     }
 
     /// The stream has ended.
     pub fn release(&self, number: u32) {
         // Where `serve` is gone, so is what it kept.
-        let _ = self.send(number, None);
+        let _ = self.send(number, None, MsgFlags::empty());
     }
 
-    fn send(&self, number: u32, sink: Option<BorrowedFd>) -> nix::Result<()> {
+    /// Leaves a descriptor that takes long to close. Where that is not possible the caller's own exit takes longer.
+    pub fn close(&self, slow: &impl AsFd) {
+        let _ = self.send(CLOSE, Some(slow.as_fd()), MsgFlags::MSG_DONTWAIT);
+    }
+
+    fn send(&self, number: u32, descriptor: Option<BorrowedFd>, flags: MsgFlags) -> nix::Result<()> {
         let message = [&number.to_ne_bytes(), self.job.as_bytes()].concat();
-        rights::send(&self.peer, &message, sink, MsgFlags::empty())
+        rights::send(&self.peer, &message, descriptor, flags)
     }
 }
 
@@ -88,11 +99,12 @@ struct Left {
 
 type Jobs = HashMap<OsString, Left>;
 
-/// The write ends that jobs have left.
+/// The side of `serve`.
 #[derive(Clone, Debug)]
-pub struct Keeper {
+pub struct FdStore {
     own: Arc<UnixDatagram>,
-    kept: Arc<Mutex<Jobs>>,
+    left: Arc<Mutex<Jobs>>,
+    slow: Sender<OwnedFd>,
 }
 
 impl Left {
@@ -108,19 +120,22 @@ impl Left {
     }
 }
 
-impl Keeper {
-    /// Keeps what is left here, in a thread that ends with this process: `serve` may wait for its driver.
+impl FdStore {
+    /// Keeps what is left here, in threads that end with this process: `serve` may wait for its driver.
     pub fn accept(run_directory: &File) -> io::Result<Self> {
         let own = Arc::new(UnixDatagram::bind(rights::socket(run_directory, SOCKET))?);
         setsockopt(&own, sockopt::PassCred, &true)?;
-        let keeper = Self { own, kept: Arc::default() };
-        let thread = keeper.clone();
+        let (slow, to_close) = channel();
+        let store = Self { own, left: Arc::default(), slow };
+        let own = store.clone();
         let take_all = move || loop {
-            let _ = poll(&mut [PollFd::new(thread.own.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
-            drop(thread.take_all());
+            let _ = poll(&mut [PollFd::new(own.own.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+            drop(own.take_all());
         };
-        std::thread::Builder::new().name("keeper".into()).stack_size(STACK).spawn(take_all)?;
-        Ok(keeper)
+        let thread = |name: &str| std::thread::Builder::new().name(name.into()).stack_size(STACK);
+        thread("store").spawn(take_all)?;
+        thread("close").spawn(move || close_all(&to_close))?;
+        Ok(store)
     }
 
     /// No process of the job is left.
@@ -136,13 +151,15 @@ impl Keeper {
     }
 
     fn take_all(&self) -> MutexGuard<'_, Jobs> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match self.receive() {
-                Ok((number, job, message)) => kept.entry(job).or_default().take(number, message),
+                // The one who closes last has to wait, and that shall be nobody who is waited for.
+                Ok((CLOSE, _, message)) => message.file.into_iter().for_each(|slow| drop(self.slow.send(slow))),
+                Ok((number, job, message)) => left.entry(job).or_default().take(number, message),
                 // Not by one of ours.
                 Err(Errno::EBADMSG) => {}
-                Err(_) => return kept,
+                Err(_) => return left,
             }
         }
     }
@@ -155,6 +172,15 @@ impl Keeper {
     }
 }
 
+/// Closes what takes long, after those that have left it.
+fn close_all(slow: &Receiver<OwnedFd>) {
+    while let Ok(first) = slow.recv() {
+        let all: Vec<OwnedFd> = std::iter::once(first).chain(slow.try_iter()).collect();
+        std::thread::sleep(DELAY);
+        drop(all);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,21 +190,21 @@ mod tests {
     fn a_stream_ends_when_both_let_go() {
         let directory = tempfile::tempdir().unwrap();
         let run = File::open(directory.path()).unwrap();
-        let keeper = Keeper::accept(&run).unwrap();
+        let store = FdStore::accept(&run).unwrap();
         for released in [true, false] {
-            let keep = Keep::new(&run, OsStr::new("job")).unwrap();
+            let client = Client::new(&run, OsStr::new("job")).unwrap();
             let (reader, sink) = nix::unistd::pipe2(nix::fcntl::OFlag::O_NONBLOCK).unwrap();
-            keep.keep(7, &sink).unwrap();
+            client.keep(7, &sink).unwrap();
             drop(sink);
             let mut reader = File::from(reader);
-            while keeper.take_all().get(OsStr::new("job")).is_none_or(|left| left.sinks.is_empty()) {
+            while store.take_all().get(OsStr::new("job")).is_none_or(|left| left.sinks.is_empty()) {
                 std::thread::yield_now();
             }
             assert!(reader.read(&mut [0]).is_err(), "it looks like the end");
             if released {
-                keep.release(7);
+                client.release(7);
             } else {
-                keeper.forget(OsStr::new("job"));
+                store.forget(OsStr::new("job"));
             }
             while reader.read(&mut [0]).is_err() {
                 std::thread::yield_now();
@@ -198,14 +224,14 @@ mod tests {
         }
         let directory = tempfile::tempdir().unwrap();
         let run = File::open(directory.path()).unwrap();
-        let keeper = Keeper::accept(&run).unwrap();
-        let (job, keep) = (OsStr::new("job"), Keep::new(&run, OsStr::new("job")).unwrap());
-        assert_eq!(keeper.has_ended(job), None);
-        keep.begin();
-        assert_eq!(keeper.has_ended(job), Some(false));
-        keep.end();
-        assert_eq!(keeper.has_ended(job), Some(true));
-        keeper.forget(job);
-        assert_eq!(keeper.has_ended(job), None);
+        let store = FdStore::accept(&run).unwrap();
+        let (job, client) = (OsStr::new("job"), Client::new(&run, OsStr::new("job")).unwrap());
+        assert_eq!(store.has_ended(job), None);
+        client.begin();
+        assert_eq!(store.has_ended(job), Some(false));
+        client.end();
+        assert_eq!(store.has_ended(job), Some(true));
+        store.forget(job);
+        assert_eq!(store.has_ended(job), None);
     }
 }

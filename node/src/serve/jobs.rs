@@ -1,0 +1,332 @@
+//! The jobs of a run directory: what happens in them is printed, and what is left of those that were killed is ended.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::inotify::AddWatchFlags;
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+use super::lifeline::Lifeline;
+use super::output::Output;
+use crate::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
+use crate::feed::remove_fifos;
+use crate::follow::Follower;
+use crate::json::Writer;
+use crate::watch::Watcher;
+use crate::{fresh, tree};
+
+/// How often files are looked at that notify nobody.
+pub const LOOK: Duration = Duration::from_millis(250);
+/// The same in the first moments after somebody has closed the events of a job.
+const SOON: Duration = Duration::from_millis(5);
+const MOMENT: Duration = Duration::from_millis(100);
+/// How long jobs may take to end when the driver is gone.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+const APPEARS: AddWatchFlags = AddWatchFlags::IN_CREATE.union(AddWatchFlags::IN_MOVED_TO);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Run,
+    Jobs,
+    Job(OsString),
+}
+
+/// A job that has not ended.
+#[derive(Debug)]
+struct Running {
+    events: Follower,
+    /// Its `exec`, valid as long as the events are open for writing.
+    pid: Option<i32>,
+    /// What may be its last event: it is when nobody writes any more, and nothing follows.
+    exit: Option<Vec<u8>>,
+    /// All events that are there were read.
+    has_all: bool,
+    /// There is something among them that was written by somebody else.
+    foreign: bool,
+}
+
+impl Running {
+    fn new(events: PathBuf) -> Self {
+        Self { events: Follower::new(events), pid: None, exit: None, has_all: false, foreign: false }
+    }
+
+    /// Some new events as they are printed, but for an `exit`, which is kept.
+    fn news(&mut self, id: &OsStr) -> String {
+        let lines = self.events.lines();
+        self.has_all = lines.is_empty();
+        let mut text = String::new();
+        for line in lines {
+            // An `exit` after which something comes was written by somebody else, too.
+            self.foreign |= self.exit.take().is_some();
+            let Some(seen) = Seen::parse(&line).filter(|seen| !seen.names_job) else {
+                self.foreign |= !line.is_empty();
+                continue;
+            };
+            if seen.event == ENTRY {
+                continue;
+            }
+            self.pid = self.pid.or(seen.pid);
+            if seen.event == "exit" {
+                self.exit = Some(line);
+            } else {
+                text.push_str(&printed(id, &line));
+            }
+        }
+        text
+    }
+}
+
+/// All jobs, and where is printed what happens in them.
+pub struct Jobs {
+    directory: PathBuf,
+    /// None: the jobs are on other machines.
+    lifeline: Option<Lifeline>,
+    watcher: Watcher<Token>,
+    running: HashMap<OsString, Running>,
+    /// Those of which all was printed.
+    ended: HashSet<OsString>,
+    /// Somebody has closed their events, who may be their `exec`: a process that dies closes before it unlocks.
+    doubtful: HashMap<OsString, Instant>,
+    pub output: Output,
+}
+
+impl Jobs {
+    /// Makes the directory of the jobs in a run directory.
+    ///
+    /// # Arguments
+    /// * `lifeline` - None: the jobs are on other machines
+    pub fn new(run_directory: &Path, lifeline: Option<Lifeline>, output: Output) -> io::Result<Self> {
+        let directory = run_directory.join("jobs");
+        DirBuilder::new().mode(0o700).create(&directory)?;
+        // Such as with too many instances of this user.
+        let mut watcher = Watcher::new().or_else(|_| Watcher::blind())?;
+        watcher.watch(&directory, APPEARS, Token::Jobs)?;
+        let (running, ended, doubtful) = (HashMap::new(), HashSet::new(), HashMap::new());
+        Ok(Self { directory, lifeline, watcher, running, ended, doubtful, output })
+    }
+
+    /// Lets what appears in the run directory be noticed, too.
+    pub fn watch_run_directory(&mut self, run_directory: &Path) -> nix::Result<()> {
+        self.watcher.watch(run_directory, APPEARS, Token::Run)
+    }
+
+    /// Readable when something has happened.
+    pub fn notices(&self) -> BorrowedFd<'_> {
+        self.watcher.as_fd()
+    }
+
+    /// Whether files have to be looked at: other machines write them, or there are no notices.
+    pub fn have_to_be_looked_at(&self) -> bool {
+        self.lifeline.is_none() || self.watcher.is_blind()
+    }
+
+    pub fn are_noticed(&self) -> bool {
+        !self.watcher.is_blind()
+    }
+
+    /// Ends all jobs: those on this machine, and what is left of them, for certain.
+    ///
+    /// # Arguments
+    /// * `wait` - waits a moment for jobs on other machines, and looks at them; false: not any longer
+    pub fn end(&mut self, wait: impl FnMut(&mut Self) -> bool) {
+        if let Some(lifeline) = &mut self.lifeline {
+            lifeline.let_go();
+            self.take_leave();
+        } else {
+            self.cancel_all(wait);
+        }
+    }
+
+    /// Cancels jobs on other machines, and waits for them to end. They end, too, when the run directory is gone.
+    fn cancel_all(&mut self, mut wait: impl FnMut(&mut Self) -> bool) {
+        for id in self.running.keys() {
+            let _ = File::create(self.directory.join(id).join("cancel"));
+        }
+        while !self.running.is_empty() && wait(self) {}
+    }
+
+    /// Waits for the jobs to end, and then ends those that did not.
+    fn take_leave(&mut self) {
+        let deadline = Instant::now() + FAREWELL;
+        while !self.running.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let left = self.tick().map_or(left, |tick| left.min(tick));
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+            let _ = poll(&mut [PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN)], timeout);
+            self.take_notices();
+        }
+        for running in self.running.values() {
+            if let Some(pid) = running.pid {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+        if !self.running.is_empty() {
+            // What jobs that have succeeded left behind goes on, as without us.
+            let jobs: HashSet<PathBuf> = self.running.keys().map(|id| self.directory.join(id)).collect();
+            tree::sweep("SFIO_JOB", |job| jobs.contains(job));
+        }
+        for id in self.running.keys() {
+            remove_fifos(&self.directory.join(id));
+        }
+    }
+
+    /// When to look at what nobody tells.
+    pub fn tick(&self) -> Option<Duration> {
+        let doubt = self.doubtful.values().map(|since| if since.elapsed() < MOMENT { SOON } else { LOOK }).min();
+        doubt.or(self.watcher.is_blind().then_some(LOOK))
+    }
+
+    /// Prints what has happened.
+    pub fn take_notices(&mut self) {
+        let (notices, lost) = self.watcher.read();
+        let mut changed: Vec<OsString> = Vec::new();
+        for notice in notices {
+            match (notice.token, notice.name) {
+                (Token::Jobs, Some(name)) => self.welcome(name),
+                (Token::Job(id), Some(name)) if name == "events.jsonl" => {
+                    if notice.mask.contains(AddWatchFlags::IN_CLOSE_WRITE) {
+                        self.doubtful.insert(id.clone(), Instant::now());
+                    }
+                    if !changed.contains(&id) {
+                        changed.push(id);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if lost {
+            self.welcome_all();
+            changed = self.running.keys().cloned().collect();
+            self.doubtful.extend(changed.iter().map(|id| (id.clone(), Instant::now())));
+        }
+        let doubtful: Vec<OsString> = self.doubtful.keys().filter(|id| !changed.contains(id)).cloned().collect();
+        for id in changed.into_iter().chain(doubtful) {
+            // Asked before the events are read: what is read then is all.
+            let closed = self.doubtful.contains_key(&id) && self.is_closed(&id);
+            self.pass_on(&id, closed);
+        }
+    }
+
+    /// Looks for jobs, and for what has happened in them.
+    pub fn welcome_all(&mut self) {
+        for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
+            self.welcome(entry.file_name());
+        }
+    }
+
+    /// A job has appeared; its events may be there already.
+    fn welcome(&mut self, id: OsString) {
+        if self.ended.contains(&id) {
+            return;
+        }
+        let directory = self.directory.join(&id);
+        let mask = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
+        let watched = self.watcher.watch(&directory, mask | AddWatchFlags::IN_ONLYDIR, Token::Job(id.clone()));
+        // Where others write, there are notices of little, and it is looked at anyway.
+        let known = watched.is_ok() || self.lifeline.is_none();
+        if known && fresh::exists(&directory.join("events.jsonl")) {
+            let closed = self.is_closed(&id);
+            self.pass_on(&id, closed);
+        }
+    }
+
+    /// Whether nobody writes the events of a job any more. Of jobs on other machines that is not known.
+    fn is_closed(&self, id: &OsStr) -> bool {
+        let Some(lifeline) = &self.lifeline else { return false };
+        let known = self.running.get(id).and_then(|running| running.events.is_locked());
+        let has_ended = || lifeline.store.has_ended(id) == Some(true);
+        !known.unwrap_or_else(|| is_written(&self.directory.join(id)) && !has_ended())
+    }
+
+    /// Prints new events of a job. `closed`: its exec has closed them, which it does only when it ends.
+    ///
+    /// As long as it has not, an `exit` is not its own.
+    fn pass_on(&mut self, id: &OsStr, closed: bool) {
+        if self.ended.contains(id) {
+            self.doubtful.remove(id);
+            return;
+        }
+        let path = self.directory.join(id).join("events.jsonl");
+        let mut running = self.running.remove(id).unwrap_or_else(|| Running::new(path.clone()));
+        loop {
+            let text = running.news(id);
+            self.output.print(&text);
+            if running.has_all {
+                break;
+            }
+        }
+        // Of jobs on other machines it is not known who wrote it.
+        let is_own = |lifeline: &Lifeline| closed && lifeline.store.has_ended(id).unwrap_or(true);
+        let is_own = self.lifeline.as_ref().is_none_or(is_own);
+        running.foreign |= closed && !is_own && running.exit.is_some();
+        let exit = running.exit.take_if(|_| is_own);
+        let last = match exit {
+            Some(exit) => Some(exit),
+            None if closed => Some(self.bury(id, &path, &running)),
+            None => None,
+        };
+        if let Some(last) = last {
+            if let Some(lifeline) = &self.lifeline {
+                lifeline.store.forget(id);
+            }
+            self.watcher.forget(|token| matches!(token, Token::Job(other) if other == id));
+            self.ended.insert(id.to_owned());
+            self.doubtful.remove(id);
+            self.output.print(&printed(id, &last));
+        } else {
+            self.running.insert(id.to_owned(), running);
+        }
+    }
+
+    /// Ends what is left of a job whose `exec` was killed, and gives its last event.
+    fn bury(&self, id: &OsStr, path: &Path, running: &Running) -> Vec<u8> {
+        self.kill_processes(id);
+        let changed = running.foreign || running.events.is_cut() || !fresh::exists(path);
+        let (reason, message) = match changed {
+            true => (Reason::Error, Some(FOREIGN.to_owned())),
+            false => (Reason::Lost, None),
+        };
+        let exit = Exit { success: false, reason: reason.name(), message, ended: now(), ..Exit::default() };
+        let line = Event::Exit(exit).line();
+        let separator = if running.events.is_torn() { "\n" } else { "" };
+        let append = OpenOptions::new().append(true).open(path);
+        // Jobs that read from this one learn it there.
+        let _ = append.and_then(|mut file| file.write_all(format!("{separator}{line}").as_bytes()));
+        line.into_bytes()
+    }
+
+    fn kill_processes(&self, id: &OsStr) {
+        let directory = self.directory.join(id);
+        tree::sweep("SFIO_JOB", |job| job == directory);
+        remove_fifos(&directory);
+    }
+}
+
+/// The line that is printed for a job's event.
+fn printed(id: &OsStr, line: &[u8]) -> String {
+    let event = String::from_utf8_lossy(line);
+    let mut text = Writer::new().text("job", id.as_bytes()).members(event.trim_end()).finish();
+    text.push('\n');
+    text
+}
+
+/// Whether the exec of this job lives. It locks the events before it writes the first one.
+fn is_written(directory: &Path) -> bool {
+    let Ok(file) = File::open(directory.join("events.jsonl")) else { return true };
+    let empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+    empty || Flock::lock(file, FlockArg::LockSharedNonblock).is_err()
+}
