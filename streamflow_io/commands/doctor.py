@@ -122,7 +122,8 @@ async def _examine(workdir: str) -> list[Finding]:
         with tempfile.TemporaryDirectory(prefix="streamflow-io-doctor-", dir=workdir) as directory:
             runtime = await EmbeddedRuntime.start()
             try:
-                place = ThisMachine(runtime, PurePosixPath(os.path.realpath(directory)), _SECONDS)
+                real = await asyncio.to_thread(os.path.realpath, directory)
+                place = ThisMachine(runtime, PurePosixPath(real), _SECONDS)
                 return [*await examine(place), _links(Path(directory))]
             finally:
                 await runtime.close()

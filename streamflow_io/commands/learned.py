@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import aiofiles.os
 from rich.console import Console
 from rich.table import Table
 
@@ -114,7 +115,7 @@ def run(arguments: argparse.Namespace) -> Result:
 
 async def _run(arguments: argparse.Namespace, path: Path) -> Result:
     # Opening would create it.
-    if not path.exists():
+    if not await aiofiles.os.path.exists(path):
         return _act(arguments, path, ())
     limits = await LearnedLimits.open(path)
     try:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import aiofiles.os
 from streamflow.core.workflow import Job, Token
 from streamflow.log_handler import logger
 from streamflow.workflow.token import FileToken, ListToken, ObjectToken
@@ -105,7 +106,7 @@ class RememberedLimits:
 
     async def _read(self, key: LearnedKey) -> ConstraintRegistry | None:
         try:
-            if self._failed or (self._limits is None and not self._path.exists()):
+            if self._failed or (self._limits is None and not await aiofiles.os.path.exists(self._path)):
                 return None
             limits = await self._open()
             by_class = await limits.load(key.tool, key.storage)

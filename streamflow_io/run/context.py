@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import time
 from pathlib import Path
@@ -70,7 +71,7 @@ class HintedRun:
             self._telemetry.write(EndRecord(time=time.time()))
             self._telemetry.close()
         if self._directory is not None:
-            self._coordination.write_ran(self._directory)
+            await asyncio.to_thread(self._coordination.write_ran, self._directory)
             logger.info(f"Telemetry of this run is in {self._directory}: streamflow-io report {self._directory.name}")
 
     def _more_jobs(self, step: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
@@ -145,7 +146,7 @@ async def _examine(access: Access, workdir: str, binary: Binary) -> tuple[Binary
     said = dict(_SAID.findall(text))
     machine = f"{said.get('system')} {said.get('machine')}"
     if "machine" in said and (said["system"] != "Linux" or not binary.runs_on(said["machine"])):
-        other = binary.built_for(said["machine"]) if said["system"] == "Linux" else None
+        other = await asyncio.to_thread(binary.built_for, said["machine"]) if said["system"] == "Linux" else None
         if other is not None:
             return await _examine(access, workdir, other)
         raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import aiofiles.os
+
 from streamflow_io.capio_cl.configuration import Configuration
 from streamflow_io.capio_cl.supported import job_directory
 
@@ -127,10 +129,11 @@ class CapioServer:
         name = f"{_PREFIX}-{os.getpid()}-{os.urandom(4).hex()}"
         job = await runtime.create_job("capio")
         server = cls(installation, runtime, name, job)
-        server.directory.mkdir()
+        await aiofiles.os.mkdir(server.directory)
         configuration = Path(job.directory) / "capio-cl.json"
         document = write_capio_cl(configure(name, str(server.directory)), "1.0")
-        configuration.write_text(json.dumps(document, indent=1), encoding="utf-8")
+        async with aiofiles.open(configuration, "w", encoding="utf-8") as file:
+            await file.write(json.dumps(document, indent=1))
         command = ["/bin/sh", "-c", _SUPERVISOR, "capio", name, str(installation.server), "-c", str(configuration)]
         spec = JobSpec(name="capio_server", stdout=str(server._log), stderr=str(server._log))
         await _spawn(job, spec, command, {**os.environ, **server._environment()}, Path(job.directory))
@@ -176,7 +179,7 @@ class CapioServer:
             )
         await self.client("make", str(directory), application=application)
         # For the kernel, as the directory that the command is started in.
-        directory.mkdir(exist_ok=True)
+        await aiofiles.os.makedirs(directory, exist_ok=True)
         return directory
 
     async def client(self, *arguments: str, application: str, seconds: float | None = _CLIENT_SECONDS) -> None:
@@ -217,24 +220,26 @@ class CapioServer:
         if not job.exit.done():
             raise CapioError(self.why_ended() if self.has_ended else f"CAPIO does not answer ({what})")
         if not (event := job.exit.result()).success:
-            said = Path(job.directory) / "said"
-            text = said.read_text(errors="replace").strip() if said.exists() else ""
+            text = (await _read(Path(job.directory, "said"))).strip()
             raise CapioError(f"with CAPIO's library, `{what}` fails: {text[-500:] or event}")
 
     async def close(self) -> None:
         """End the server; nothing of it is left in shared memory, nor its directory. May be called twice."""
         await self._job.cancel()
+        await asyncio.to_thread(self._remove)
+
+    def _remove(self) -> None:
         for entry in _SHARED_MEMORY.glob(f"*{self.name}*"):
             _unlink(entry)
         _remove_snapshots()
-        await asyncio.to_thread(shutil.rmtree, self.directory, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def _environment(self) -> dict[str, str]:
         return {"CAPIO_DIR": str(self.directory), "CAPIO_WORKFLOW_NAME": self.name}
 
     async def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while _STARTED not in (text := self._text()):
+        while _STARTED not in (text := await _read(self._log)):
             if self.has_ended:
                 raise _EndedError(self.why_ended())
             if time.monotonic() > deadline:
@@ -329,6 +334,14 @@ async def _spawn(
         stderr=asyncio.subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+async def _read(path: Path) -> str:
+    try:
+        async with aiofiles.open(path, encoding="utf-8", errors="replace") as file:
+            return await file.read()
+    except OSError:
+        return ""
 
 
 def _unlink(path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import aiofiles.os
+
 from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.capio_cl.supported import COMMIT_CLOSES, job_directory
 from streamflow_io.hints.commit import CommitRule
@@ -73,7 +75,9 @@ async def _try(installation: Installation) -> str | None:
             "collect", str(COMMIT_CLOSES), file, str(copy), file + "-none", str(none), application=_WRITER
         )
         await server.finish_client(reader, "show")
-        if copy.read_text() != text or seen.read_text() != text or none.exists():
+        async with aiofiles.open(copy) as copied, aiofiles.open(seen) as shown:
+            are_whole = await copied.read() == text == await shown.read()
+        if not are_whole or await aiofiles.os.path.exists(none):
             raise CapioError("what is read is not what was written")
         return server.version
     finally:

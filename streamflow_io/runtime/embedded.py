@@ -11,7 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePath
+
+import aiofiles.os
 
 from streamflow_io.files import stranger
 
@@ -85,7 +87,7 @@ class EmbeddedRuntime(NodeRuntime):
         binary = find_sfio_node()
         _watch_children_by_pidfd()
         name = f"streamflow-io-{os.getpid()}-{os.urandom(4).hex()}"
-        directory = Path(parent or tempfile.gettempdir()).resolve() / name
+        directory = (await asyncio.to_thread(Path(parent or tempfile.gettempdir()).resolve)) / name
         process = await asyncio.create_subprocess_exec(
             str(binary), "serve", "--directory", str(directory),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -108,23 +110,24 @@ class EmbeddedRuntime(NodeRuntime):
         if self._process.returncode is not None:
             raise NodeRuntimeError(ENDED)
         job = await super().create_job(name)
-        Path(job.directory).mkdir(mode=0o700)
+        # In place: to change threads takes longer than this one call, and every job waits for it.
+        os.mkdir(job.directory, 0o700)
         return job
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
-        file = Path(job.directory, "job.json")
-        file.touch(mode=0o600)
-        file.write_text(text, encoding="utf-8")
+        # In one go: aiofiles changes threads for each of its operations, and every job waits for this.
+        await asyncio.to_thread(_write_new, job.directory / "job.json", text)
 
     async def has_events(self, job: NodeJob) -> bool:
-        if not Path(job.directory).exists():
+        if not await aiofiles.os.path.exists(job.directory):
             raise NodeRuntimeError(ENDED)
-        return Path(job.events_path).exists()
+        return await aiofiles.os.path.exists(job.events_path)
 
     async def request_cancel(self, job: NodeJob) -> None:
         try:
             # Found by a wrapper that is about to start, too.
-            Path(job.directory, "cancel").touch()
+            async with aiofiles.open(job.directory / "cancel", "w"):
+                pass
         except OSError:
             # No space, or the run directory is gone.
             if job.pid is not None:
@@ -161,7 +164,7 @@ class EmbeddedRuntime(NodeRuntime):
                 self._process.kill()
             await self._process.wait()
         await asyncio.gather(self._readers, return_exceptions=True)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, self.directory, ignore_errors=True)
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
@@ -180,6 +183,11 @@ class EmbeddedRuntime(NodeRuntime):
         assert self._process.stderr is not None
         async for line in self._process.stderr:
             logger.warning(f"sfio-node: {line.decode(errors='replace').rstrip()}")
+
+
+def _write_new(path: PurePath, text: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _watch_children_by_pidfd() -> None:

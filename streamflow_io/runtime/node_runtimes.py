@@ -63,7 +63,7 @@ class NodeRuntimes:
         if self._deployments is None:
             self._deployments = Deployments(self._context)
         manner = self._deployments.manner(location)
-        binary = Binary.load(find_sfio_node())
+        binary = await asyncio.to_thread(Binary.load, find_sfio_node())
         self._deployments.hold(location)
         return await RemoteRuntime.start(
             self._deployments.access(location),

@@ -7,8 +7,10 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+import aiofiles.os
 
 from . import (
     GatedInput,
@@ -82,7 +84,7 @@ class ThisMachine(Place):
 
     async def make(self, name: str) -> PurePosixPath:
         directory = self.directory / name
-        Path(directory).mkdir()
+        await aiofiles.os.mkdir(directory)
         return directory
 
     async def run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:
@@ -95,7 +97,8 @@ class ThisMachine(Place):
             raise BrokenError(errors.decode(errors="replace").strip() or f"exit code {process.returncode}")
 
     async def read(self, path: PurePosixPath) -> str:
-        return Path(path).read_text(encoding="utf-8")
+        async with aiofiles.open(path, encoding="utf-8") as file:
+            return await file.read()
 
 
 class Elsewhere(Place):
