@@ -1,6 +1,6 @@
 """The coordination configuration of a workflow: who writes and reads which files, and by which rules. Pure.
 
-What CAPIO-CL says in JSON (`capio_cl.py`), as plain data, with no default left implicit.
+What CAPIO-CL says in JSON (`language.py`), as plain data, with no default left implicit.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ class CoordinatedFile:
     excluded: bool = False
     in_memory: bool | None = None
     home_node: HomeNode | None = None
+
+    @property
+    def rule(self) -> tuple[object, ...]:
+        """All that decides when it is complete, and when its bytes may be read."""
+        return self.is_directory, self.committed, self.mode, self.file_deps, self.n_files
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from streamflow_io.hints.files import plain, source_of
 from streamflow_io.hints.yaml_text import parse
 
 from .configuration import Configuration
-from .language import read_capio_cl
+from .reading import read_capio_cl
 
 _ALLOWED = "a CAPIO-CL file, in JSON"
 
 
 def load_capio_cl(path: str | os.PathLike[str]) -> Configuration:
-    """Read a CAPIO-CL file; see :func:`read_capio_cl`.
+    """Read a CAPIO-CL file; see :func:`streamflow_io.capio_cl.reading.read_capio_cl`.
 
     :raises HintErrors: with all mistakes in it; also if it cannot be read or is no JSON
     """

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.capio_cl.files import load_capio_cl
-from streamflow_io.capio_cl.language import Version, read_capio_cl, write_capio_cl
+from streamflow_io.capio_cl.language import Version, write_capio_cl
+from streamflow_io.capio_cl.reading import read_capio_cl
 from streamflow_io.hints import CommitRule, HintErrors
 
 VERSIONS: tuple[Version, ...] = ("1.0", "1.1")
@@ -155,57 +156,10 @@ def test_what_is_written_is_read(version: Version, configuration: Configuration)
     assert read_capio_cl(document, "capio.json") == configuration
 
 
-PAPER = """\
-{
-  "name": "wf",
-  "aliases": [{"group_name": "parts", "files": ["p0", "p1"]}],
-  "IO_Graph": [
-    {"name": "writer", "output_stream":
-       ["a", "b", "c", "dir", "other", {"group_name": "g", "files": ["d", "e"]}, "parts"],
-     "streaming": [
-       {"name": "a", "committed": "on_close:2", "mode": "append"},
-       {"name": "b", "committed": "on_termination", "mode": "noupdate", "batch_size": 10},
-       {"name": ["c", "parts"], "committed": "on_file:a"},
-       {"name": "dir", "n_files": 10, "committed": "on_n_files"},
-       {"dirname": ["other"], "committed": "n_files:1000", "mode": "no_update"},
-       {"name": ["d"], "committed": "on_file", "files_deps": ["a", "b"]}
-     ]},
-    {"name": "reader", "input_stream": ["a", "dir"]}
-  ],
-  "permanent": ["parts"],
-  "home_node_policy": {"manual": [{"name": ["a"], "app_node": "writer:0"}]}
-}
-"""
-
-
 def read(text: str, tmp_path: Path) -> Configuration:
     path = tmp_path / "capio.json"
     path.write_text(text)
     return load_capio_cl(path)
-
-
-def test_the_json_of_the_paper_is_read(tmp_path: Path) -> None:
-    configuration = read(PAPER, tmp_path)
-    assert (configuration.name, configuration.applications) == ("wf", ("writer", "reader"))
-    files = {file.path: file for file in configuration.files}
-    written = {"a", "b", "c", "d", "dir", "e", "other", "p0", "p1"}
-    assert {path for path, file in files.items() if file.producers == ("writer",)} == set(files) == written
-    assert {path for path, file in files.items() if file.consumers} == {"a", "dir"}
-    assert {path: (str(file.committed), file.mode) for path, file in files.items()} == {
-        "a": ("on_close:2", "no_update"),
-        "b": ("on_termination", "no_update"),
-        "c": ("on_file", "update"),
-        "d": ("on_file", "update"),
-        "dir": ("on_n_files", "update"),
-        "e": ("on_termination", "update"),
-        "other": ("on_n_files", "no_update"),
-        "p0": ("on_file", "update"),
-        "p1": ("on_file", "update"),
-    }
-    assert {path: file.n_files for path, file in files.items() if file.is_directory} == {"dir": 10, "other": 1000}
-    assert (files["c"].file_deps, files["d"].file_deps) == (("a",), ("a", "b"))
-    assert [path for path, file in files.items() if file.permanent] == ["p0", "p1"]
-    assert files["a"].home_node == HomeNode("manual", "writer:0")
 
 
 def application(**fields: object) -> dict[str, object]:
@@ -254,6 +208,16 @@ def test_groups_become_their_files(tmp_path: Path) -> None:
         (document(version=1.2), 11, "version: 1.2 is no version that can be read; allowed: 1.1; or no version"),
         (document(version=True), 11, "version: True is no version that can be read"),
         (document({"name": ["x"], "mode": "append_"}), 13, "mode: 'append_' is not allowed; allowed: 'update'"),
+        (document({"name": ["x"], "mode": "append"}), 13, "mode: 'append' is not allowed; allowed: 'update'"),
+        (document({"name": "x"}), 10, "name: 'x' is not allowed; allowed: a list of files or groups"),
+        (
+            document({"name": ["x"], "batch_size": 1}),
+            13,
+            "batch_size: unknown field; allowed: name, dirname",
+        ),
+        (document({"name": ["x"], "committed": "n_files:3"}), 13, "committed: 'n_files:3' is no commit rule; allowed:"),
+        (document(IO_Graph=[{"name": "a", "output_stream": []}]), 4, "input_stream: missing; allowed: a list of files"),
+        (document(home_node_policy={}), 11, "home_node_policy: unknown field; allowed: version, configuration, name"),
         (document({"name": ["x"], "committed": "on_exit"}), 13, "committed: 'on_exit' is no commit rule; allowed:"),
         (document({"name": ["x"], "committed": "on_close:0"}), 13, "committed: '0' is no number of closes"),
         (document({"name": ["x"], "committed": "on_n_files", "n_files": 2}), 9, "committed: on_n_files with name"),

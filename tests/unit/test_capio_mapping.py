@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamflow_io.capio_cl.language import read_capio_cl, write_capio_cl
+from streamflow_io.capio_cl.language import write_capio_cl
+from streamflow_io.capio_cl.reading import read_capio_cl
 from streamflow_io.capio_cl.supported import (
     COMMIT_CLOSES,
     CapioOutput,

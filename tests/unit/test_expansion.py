@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from streamflow_io.capio_cl import Configuration, CoordinatedFile, KnownJobs, configure, stricter_than_served
 from streamflow_io.capio_cl.dot import write_dot
 from streamflow_io.capio_cl.known_jobs import MOST_INSTANCES
-from streamflow_io.capio_cl.language import read_capio_cl, write_capio_cl
+from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.capio_cl.names import application_name, step_of
+from streamflow_io.capio_cl.reading import read_capio_cl
 from streamflow_io.graph import Gang, Hop, HopKind, Input, Output, OutputKind, Route, plan_edges
 from streamflow_io.hints import CommitRule, StreamingRule
 from tests.unit.test_capio_cl import as_read_officially, as_written, officially
