@@ -49,9 +49,14 @@ class Laboratory:
     pid: int
 
     @property
+    def network(self) -> Path:
+        """The network of its namespaces."""
+        return Path(f"/proc/{self.pid}/ns/net")
+
+    @property
     def prefix(self) -> tuple[str, ...]:
         """What is put before a command that is to run in its network, and not longer than we do."""
-        return ("setpriv", "--pdeathsig", "KILL", "nsenter", f"--net=/proc/{self.pid}/ns/net", "--")
+        return ("setpriv", "--pdeathsig", "KILL", "nsenter", f"--net={self.network}", "--")
 
     def login(self, address: str, command: str) -> tuple[str, ...]:
         """The words, without the prefix, that run a shell's command where one logs in by SSH."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -164,11 +165,13 @@ class Bench:
 
     :ivar prefix: what is put before the command `streamflow`
     :ivar environment: more of its environment
+    :ivar network: of a process, in `/proc`: where it runs
     """
 
     directory: Path
     prefix: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    network: Path | None = None
     count: int = field(default=0, init=False)
 
     @property
@@ -216,15 +219,20 @@ class Bench:
         path.write_text(json.dumps(streamflow))
         return path
 
-    def start(self, path: Path, **environment: str) -> subprocess.Popen[str]:
+    def start(self, path: Path, **environment: str) -> forked.Driver:
         """Start `streamflow run` in a session of its own."""
         place = path.parent
+        added = {**self.environment, **environment}
+        variables = {**os.environ, "TMPDIR": str(place / "tmp"), "XDG_DATA_HOME": str(self.data), **added}
+        # These are for an interpreter that starts.
+        if not self.prefix and not any(name.startswith(("PYTHON", "LD_")) for name in added):
+            return forked.start("streamflow", self._arguments(path), place, variables, network=self.network)
         return subprocess.Popen(
             [*self.prefix, str(STREAMFLOW), *self._arguments(path)],
             stdout=(place / "stdout").open("w"),
             stderr=(place / "stderr").open("w"),
             stdin=subprocess.DEVNULL,
-            env={**self._environment(place), **environment},
+            env=variables,
             cwd=place,
             start_new_session=True,
             text=True,
@@ -233,22 +241,13 @@ class Bench:
     def _arguments(self, path: Path) -> list[str]:
         return ["run", str(path), "--outdir", str(path.parent / "out")]
 
-    def _environment(self, place: Path) -> dict[str, str]:
-        return {
-            **os.environ,
-            "TMPDIR": str(place / "tmp"),
-            "XDG_DATA_HOME": str(self.data),
-            **self.environment,
-        }
-
-    def finish(self, process: subprocess.Popen[str] | forked.Forked, path: Path, seconds: float = 60) -> Run:
+    def finish(self, process: forked.Driver, path: Path, seconds: float = 60) -> Run:
         """Wait for a run; one that takes too long is killed, and fails the test."""
         place = path.parent
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            kill_group(process)
             log = (place / "stderr").read_text()
             raise AssertionError(f"streamflow run takes longer than {seconds} s:\n{log}") from None
         out = place / "out"
@@ -277,16 +276,22 @@ class Bench:
     ) -> Run:
         """Run a workflow to its end."""
         path = self.write(document, job or {}, io, **settings)
-        if self.prefix or any(name.startswith(("PYTHON", "LD_")) for name in self.environment):
-            return self.finish(self.start(path), path, seconds)
-        process = forked.start(self._arguments(path), path.parent, self._environment(path.parent))
-        return self.finish(process, path, seconds)
+        return self.finish(self.start(path), path, seconds)
 
-    def run_both(self, document: Document, job: Mapping[str, Any] | None = None, **settings: Any) -> tuple[Run, Run]:
-        """Run a workflow with plain StreamFlow and with ours; the results must be the same, and nothing be left."""
-        plain = self.run(document, job, io=False)
+    def run_both(
+        self, document: Document, job: Mapping[str, Any] | None = None, *, seconds: float = 60, **settings: Any
+    ) -> tuple[Run, Run]:
+        """Run a workflow with plain StreamFlow and with ours; the results must be the same, and nothing be left.
+
+        Both run at the same time: most workflows of tests sleep more than they compute.
+        """
+        paths = [self.write(document, job or {}, io=False), self.write(document, job or {}, io=True, **settings)]
+        with contextlib.ExitStack() as ending:
+            processes = [self.start(path) for path in paths]
+            for process in processes:
+                ending.callback(kill_group, process)
+            plain, ours = (self.finish(*started, seconds) for started in zip(processes, paths, strict=True))
         assert plain.ok, plain.errors
-        ours = self.run(document, job, io=True, **settings)
         assert ours.ok, ours.errors
         assert ours.results == plain.results
         assert self.leftovers() == []
@@ -315,6 +320,13 @@ class Bench:
                 continue
             if str(self.directory).encode() in text and state != "Z":
                 yield int(entry.name), command.replace(b"\0", b" ").decode(errors="replace")
+
+
+def kill_group(process: forked.Driver) -> None:
+    """Kill a driver that still runs, and what it has in its group."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _without_places(value: Any) -> Any:

@@ -17,6 +17,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from tests import forked
+
 WORKFLOWS = Path(__file__).resolve().parents[1] / "workflows"
 BIN = Path(sys.executable).parent
 
@@ -83,11 +85,11 @@ class Template:
             workflow["config"]["settings"] = settings
             with (self.directory / file).open("w") as stream:
                 YAML().dump(document, stream)
-        return self._results(file, BIN / "streamflow", "run", file, "--outdir")
+        return self._results(file, "streamflow", "run", "--outdir", file)
 
     def cwltool(self, *arguments: object) -> Path:
         """Run it with cwltool; return the directory of results."""
-        return self._results("cwltool", BIN / "cwltool", "--quiet", *arguments, after_outdir=True)
+        return self._results("cwltool", "cwltool", "--quiet", "--outdir", *arguments)
 
     def jobs(self, database: str) -> dict[str, int]:
         """How many jobs each step had, by step path, in all StreamFlow runs with that database."""
@@ -95,14 +97,20 @@ class Template:
         with closing(sqlite3.connect(self.directory / "run" / database)) as connection:
             return dict(connection.execute(query))
 
-    def _results(self, name: str, *command: object, after_outdir: bool = False) -> Path:
+    def _results(self, name: str, program: str, word: str, option: str, *arguments: object) -> Path:
         place = self.directory.parent
         results = place / f"{name}.results"
-        words = [*command[:2], "--outdir", results, *command[2:]] if after_outdir else [*command, results]
         environment = {"TMPDIR": str(place / "tmp"), "XDG_DATA_HOME": str(place / "data")}
-        finished = run(*words, cwd=self.directory, environment=environment)
+        finished = self.run(program, word, option, results, *arguments, environment=environment)
         assert finished.returncode == 0, finished.stderr
         return results
+
+    def run(
+        self, program: str, *arguments: object, environment: Mapping[str, str], network: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of the programs of :mod:`tests.forked` in its directory."""
+        variables = {"PATH": f"{BIN}:{os.environ['PATH']}", **environment}
+        return forked.run(program, *arguments, cwd=self.directory, environment=variables, network=network)
 
 
 def check_checkpoint_hints(tool: Path, streamflow_file: Path, storage_bw: str) -> None:

@@ -1,8 +1,7 @@
 """Uses the node runtimes of a deployment, in the network of a laboratory, and prints what happened as JSON.
 
-    python -m tests.e2e.runtime_driver FILE DEPLOYMENT [killed]
-
-FILE has the deployments, as a StreamFlow file. With `killed` it kills itself while jobs run.
+Its arguments are `FILE DEPLOYMENT [killed]`: FILE has the deployments, as a StreamFlow file; with `killed` it kills
+itself while jobs run.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import json
 import os
 import shlex
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,5 +107,6 @@ async def run(
     return result
 
 
-if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(sys.argv[1], sys.argv[2], "killed" in sys.argv[3:]))))
+def command(arguments: list[str]) -> None:
+    """Print what :func:`main` has seen."""
+    print(json.dumps(asyncio.run(main(arguments[0], arguments[1], "killed" in arguments[2:]))))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,10 +14,9 @@ from laboratories.deployments import slurm_deployment, slurm_environment, ssh_de
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory
 from laboratories.slurm import LOGIN
+from tests import forked
 from tests.cwl import Bench, Document, Run
-from tests.template_support import BIN, Template, contents, load, run
-
-COMMAND = (sys.executable, "-m", "streamflow_io.cli")
+from tests.template_support import Template, contents, load
 
 
 @dataclass
@@ -100,7 +98,7 @@ class Site(Bench):
 
     def streamflow_io(self, *arguments: str) -> Any:
         """What a `streamflow-io` command prints for programs; it must succeed."""
-        finished = run(*COMMAND, *arguments, "--json", cwd=self.directory, environment=self._user)
+        finished = forked.run("streamflow-io", *arguments, "--json", cwd=self.directory, environment=self._user)
         assert finished.returncode == 0, finished.stdout + finished.stderr
         return json.loads(finished.stdout)
 
@@ -113,9 +111,9 @@ class Site(Bench):
         with (template.directory / file).open("w") as stream:
             YAML().dump(document, stream)
         results = self.directory / f"{file}.results"
-        command = [*self.prefix, BIN / "streamflow", "run", "--outdir", results, file]
         environment = {"TMPDIR": str(self.directory), **self._user, **self.environment}
-        finished = run(*command, cwd=template.directory, environment=environment)
+        words = ("streamflow", "run", "--outdir", results, file)
+        finished = template.run(*words, environment=environment, network=self.network)
         assert finished.returncode == 0, finished.stderr
         return contents(results), finished.stderr + finished.stdout
 
@@ -129,8 +127,8 @@ def slurm_site(laboratory: Laboratory, directory: Path) -> Site:
     (directory / "work").mkdir()
     return Site(
         directory,
-        laboratory.prefix,
-        slurm_environment(laboratory),
+        environment=slurm_environment(laboratory),
+        network=laboratory.network,
         laboratory=laboratory,
         name="hpc",
         deployment=slurm_deployment(directory / "work"),
@@ -150,7 +148,7 @@ def hosts_site(laboratory: Laboratory, directory: Path) -> Site:
     """Two SSH hosts with file systems of their own."""
     return Site(
         directory,
-        laboratory.prefix,
+        network=laboratory.network,
         laboratory=laboratory,
         name="hosts",
         deployment={**ssh_deployment(laboratory, *ADDRESSES), "workdir": "/scratch"},

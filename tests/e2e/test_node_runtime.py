@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,32 +12,23 @@ from typing import Any
 import pytest
 
 from laboratories.hosts import ADDRESSES
+from tests import forked
 from tests.cwl import Document
-from tests.e2e.support import COMMAND, Site
+from tests.e2e.support import Site
 from tests.e2e.test_laboratory import login as log_in
 
-REPOSITORY = Path(__file__).parents[2]
 
-
-def start(site: Site, *words: object, config: Document | None = None) -> subprocess.CompletedProcess[str]:
-    """Run Python in the network of the laboratory."""
+def start(site: Site, program: str, *words: str, config: Document | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program in the network of the laboratory."""
     file = site.directory / "streamflow.yml"
     scheduling = {} if config is None else {"scheduling": {"scheduler": {"type": "io-aware", "config": config}}}
     file.write_text(json.dumps({"version": "v1.0", "workflows": {}, **scheduling, **site.settings}))
-    environment = {**os.environ, **site.environment, "PYTHONPATH": f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"}
-    return subprocess.run(
-        [*site.prefix, sys.executable, "-m", *map(str, words)],
-        env={**environment, "TMPDIR": str(site.directory), "XDG_DATA_HOME": str(site.directory)},
-        cwd=site.directory,
-        capture_output=True,
-        timeout=90,
-        text=True,
-        check=False,
-    )
+    environment = {**site.environment, "TMPDIR": str(site.directory), "XDG_DATA_HOME": str(site.directory)}
+    return forked.run(program, *words, cwd=site.directory, environment=environment, network=site.network, seconds=90)
 
 
 def drive(site: Site, *options: str) -> tuple[int, list[Document]]:
-    ended = start(site, "tests.e2e.runtime_driver", "streamflow.yml", site.name, *options)
+    ended = start(site, "runtime driver", "streamflow.yml", site.name, *options)
     assert ended.stdout, ended.stderr
     return ended.returncode, json.loads(ended.stdout)
 
@@ -83,7 +72,7 @@ def test_the_driver_is_killed(request: pytest.FixtureRequest, name: str) -> None
 
 def found_by_doctor(site: Site, config: Document | None = None) -> dict[str, Any]:
     words = ("doctor", "--json", "--location", site.name, "streamflow.yml")
-    ended = start(site, COMMAND[-1], *words, config=config)
+    ended = start(site, "streamflow-io", *words, config=config)
     assert ended.stdout, ended.stderr
     return {finding["name"]: finding for finding in json.loads(ended.stdout)["findings"]}
 

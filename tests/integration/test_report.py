@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.telemetry.reader import read_records
+from tests import forked
 from tests.telemetry import learning_run, write
 
 COMMAND = (sys.executable, "-m", "streamflow_io.cli", "report")
@@ -21,8 +22,10 @@ REPOSITORY = Path(__file__).parents[2]
 
 def report(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command there, with the runs of its directory `data`."""
-    paths = os.pathsep.join(filter(None, (environment.pop("PYTHONPATH", ""), str(REPOSITORY))))
-    environment = {**os.environ, "XDG_DATA_HOME": str(directory / "data"), "PYTHONPATH": paths, **environment}
+    environment["XDG_DATA_HOME"] = str(directory / "data")
+    if "PYTHONPATH" not in environment:
+        return forked.run("streamflow-io", "report", *arguments, cwd=directory, environment=environment)
+    environment = {**os.environ, **environment, "PYTHONPATH": f"{environment['PYTHONPATH']}{os.pathsep}{REPOSITORY}"}
     return subprocess.run(
         (*COMMAND, *arguments), cwd=directory, env=environment, capture_output=True, text=True, check=False
     )

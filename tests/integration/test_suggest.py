@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests import forked
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from tests.genomes_support import TEMPLATE
 
@@ -44,9 +44,7 @@ def python(script: str) -> str:
 
 
 def suggest(bench: Bench, *arguments: str) -> Any:
-    command = [PYTHON, "-m", "streamflow_io.cli", "suggest", "last", *arguments]
-    environment = {**os.environ, "XDG_DATA_HOME": str(bench.data)}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    result = forked.run("streamflow-io", "suggest", "last", *arguments, environment={"XDG_DATA_HOME": str(bench.data)})
     assert result.returncode == 0, result.stdout + result.stderr
     return json.loads(result.stdout) if "--json" in arguments else result.stdout
 
@@ -95,11 +93,9 @@ def test_what_is_proposed_is_right_and_helps(bench: Bench) -> None:
     file = bench.directory / "annotations.yml"
     suggest(bench, "--output", str(file))
     cwl = bench.directory / "run1" / "main.cwl"
-    validate = [PYTHON, "-m", "streamflow_io.cli", "validate", str(cwl), "--annotations", str(file)]
-    assert subprocess.run(validate, capture_output=True, timeout=60, check=False).returncode == 0
+    assert forked.run("streamflow-io", "validate", cwl, "--annotations", file).returncode == 0
     path = bench.write(known(), {}, True, {"annotations": str(file)})
-    plan = [PYTHON, "-m", "streamflow_io.cli", "plan", str(path), "--json"]
-    planned = json.loads(subprocess.run(plan, capture_output=True, timeout=60, check=True).stdout)
+    planned = json.loads(forked.run("streamflow-io", "plan", path, "--json").stdout)
     edges = planned["workflows"]["main"]["edges"]
     deliveries = {edge["input"]: edge["delivery"] for edge in edges}
     assert deliveries == {"/map/first": "commit", "/read/table": "stream", "/save/out": "stream"}
@@ -311,7 +307,7 @@ def test_the_1000_genomes_template(tmp_path: Path) -> None:
     for file in (work / "tools").glob("*.cwl"):
         file.write_text(json.dumps(without_hints(YAML(typ="safe").load(file))))
     bench = Bench(tmp_path / "bench")
-    environment = {**os.environ, "XDG_DATA_HOME": str(bench.data)}
+    environment = {"XDG_DATA_HOME": str(bench.data)}
     config: dict[str, Any] = {
         "version": "v1.0",
         "workflows": {"main": {"type": "cwl", "config": {"file": "main.cwl", "settings": "generated/small/job.yml"}}},
@@ -321,10 +317,8 @@ def test_the_1000_genomes_template(tmp_path: Path) -> None:
         config["database"] = {"type": "default", "config": {"connection": str(tmp_path / f"{name}.db")}}
         file = work / f"{name}.yml"
         file.write_text(json.dumps({**config, **({"scheduling": {"scheduler": scheduler}} if scheduler else {})}))
-        command = [str(BIN / "streamflow"), "run", "--outdir", str(tmp_path / name), str(file)]
-        run = subprocess.run(
-            command, cwd=work, env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
+        command = ("streamflow", "run", "--outdir", tmp_path / name, file)
+        run = forked.run(*command, cwd=work, environment=environment, seconds=120)
         assert run.returncode == 0, run.stderr
         results[name] = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
     assert results["plain"] == results["observed"]

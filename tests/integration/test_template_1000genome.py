@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.genomes_support import (
     MEMBERS,
     SCRIPTS,
@@ -278,8 +279,8 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_cwltool_and_streamflow_agree(tmp_path: Path, preset: str) -> None:
     work = generate(tmp_path / "template", preset)
     job = f"generated/{preset}/job.yml"
-    command = [str(BIN / "cwltool"), "--quiet", "--outdir", str(tmp_path / "cwltool"), "main.cwl", job]
-    subprocess.run(command, cwd=work, check=True, timeout=140, stdout=subprocess.DEVNULL)
+    ran = forked.run("cwltool", "--quiet", "--outdir", tmp_path / "cwltool", "main.cwl", job, cwd=work, seconds=140)
+    assert ran.returncode == 0, ran.stderr
     run_streamflow(work, "streamflow.yml", job, tmp_path / "streamflow")
     results = contents(tmp_path / "cwltool")
     assert len(results) == {"small": 2 * (2 + 2 * 5), "real": 2 + 3 * 5}[preset]
@@ -290,8 +291,7 @@ def run_streamflow(work: Path, file: str, job: str, outdir: Path) -> str:
     """Run the workflow on another job with one of the template's StreamFlow files; return what was logged."""
     configuration = work / file
     configuration.write_text(configuration.read_text().replace("generated/demo/job.yml", job))
-    command = [str(BIN / "streamflow"), "run", "--outdir", str(outdir), str(configuration)]
-    result = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=110, check=False)
+    result = forked.run("streamflow", "run", "--outdir", outdir, configuration, cwd=work, seconds=110)
     assert result.returncode == 0, result.stderr
     return result.stdout + result.stderr
 

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import pytest
 from ruamel.yaml import YAML
 
+from tests import forked
+
 TEMPLATE = Path(__file__).resolve().parents[2] / "workflows" / "variant-calling"
 BIN = Path(sys.executable).parent
 PAIRS = 4000
@@ -98,7 +100,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plain(template: Path) -> PlainRun:
     """The demo job, run as the README says."""
     results = template.parent / "plain"
-    finished = run(BIN / "streamflow", "run", "streamflow.yml", "--outdir", results, cwd=template)
+    finished = forked.run("streamflow", "run", "streamflow.yml", "--outdir", results, cwd=template)
     assert finished.returncode == 0, finished.stderr
     with sqlite3.connect(template / "run" / "streamflow.db") as database:
         rows = database.execute(
@@ -226,8 +228,8 @@ def test_the_job_files_fit_the_workflow_and_the_prepared_input(template: Path, j
 @needs_tools
 def test_cwltool_gives_the_results_of_plain_streamflow(plain: PlainRun) -> None:
     results = plain.template.parent / "cwltool"
-    command = (BIN / "cwltool", "--quiet", "--outdir", results)
-    finished = run(*command, plain.template / "variant-calling.cwl", plain.template / "job-demo.yml")
+    command = ("cwltool", "--quiet", "--outdir", results)
+    finished = forked.run(*command, plain.template / "variant-calling.cwl", plain.template / "job-demo.yml")
     assert finished.returncode == 0, finished.stderr
     assert compare(results, plain.results) == (0, "identical: marked.bam, variants.vcf\n")
 

@@ -5,10 +5,8 @@ At the end: the same mistakes in `plan` and `run`.
 
 import io
 import json
-import os
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from streamflow.workflow.step import ExecuteStep
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import run_cwltool, validate
 from streamflow_io.hints import HintErrors, resolve
+from tests import forked
 from tests.cwl import Bench, Document, bomb, found, streaming, tool, workflow
 
 VERSIONS = ["v1.0", "v1.1", "v1.2"]
@@ -118,9 +117,7 @@ def _pack(directory: Path, version: str = "v1.2") -> str:
 
 
 def _command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "streamflow_io.cli", "validate", *arguments]
-    environment = {**os.environ, "COLUMNS": "200", **environment}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    return forked.run("streamflow-io", "validate", *arguments, environment={"COLUMNS": "200", **environment})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
