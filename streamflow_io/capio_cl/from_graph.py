@@ -18,8 +18,8 @@ from streamflow_io.hints.globs import is_pattern, matches, overlap
 from streamflow_io.hints.inheritance import within
 from streamflow_io.hints.models import StreamingRule
 
+from .applications import KnownJobs, applications, instance, reached
 from .configuration import Configuration, CoordinatedFile, HomeNode
-from .known_jobs import KnownJobs, applications, instance, reached
 from .names import application_name
 
 _ON_TERMINATION = CommitRule()

@@ -17,9 +17,9 @@ from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import AnnotationsFile, Streaming
 
+from .applications import KnownJobs, instance
 from .claims import Claim, Covered, FindDependency, claim, covers, dependency_glob, in_job
 from .configuration import Configuration, CoordinatedFile
-from .known_jobs import KnownJobs, instance
 from .matching import Relation, StepNames, components, fit, includes
 from .merging import AnnotatedRule, Unexpressed, merge
 

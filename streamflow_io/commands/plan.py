@@ -30,9 +30,9 @@ from streamflow_io.hints.cwl import UnreadableError, load
 from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.run.plan import Plan
-from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
-from streamflow_io.translation.translator import InvalidHintsException, IOAwareTranslator
+from streamflow_io.translation.planning import InvalidHintsException
+from streamflow_io.translation.translator import IOAwareTranslator
 
 from .javascript import missing_engine
 from .streamflow_file import read_streamflow_file
@@ -219,7 +219,7 @@ def _translated(
         inputs = cwl_utils.parser.utils.load_inputfile_by_uri(
             version=definition.cwlVersion, path=inputs_path, loadingOptions=definition.loadingOptions
         )
-    translator = _Planner(
+    translator = IOAwareTranslator(
         context=context,
         name=workflow.name,
         output_directory=str(path.parent),
@@ -229,8 +229,8 @@ def _translated(
         workflow_config=workflow,
     )
     scripts = missing_engine(definition)  # Before StreamFlow changes the document.
-    translator.translate()
-    return translator.plan, _warnings(translator.plan, scripts)
+    plan = translator.plan(evaluate_globs=True)
+    return plan, _warnings(plan, scripts)
 
 
 def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
@@ -241,15 +241,6 @@ def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
     ]
     told = [*check_both_ends(plan.annotations, edges), *scripts]
     return tuple(error.message for error in told) + (plan.storages.warnings if plan.storages else ())
-
-
-class _Planner(IOAwareTranslator):
-    """Plans also what has no hints."""
-
-    only_plans = True
-
-    def may_have_hints(self, scheduler: IOAwareScheduler) -> bool:
-        return True
 
 
 def site_to_json(site: Site) -> dict[str, Any]:
@@ -285,10 +276,9 @@ def _edges(edges: tuple[StreamEdge, ...]) -> Table:
     for column in ("edge", "committed", "mode", "delivered", "why not as asked"):
         table.add_column(column, overflow="fold", no_wrap=column == "edge")
     for edge in edges:
-        consumer = edge.route.consumer
         element = ", by element" if edge.by_element else ""
         table.add_row(
-            f"{edge.route.output.name}\n-> {consumer.name if consumer else ''}",
+            edge.name.replace(" -> ", "\n-> "),
             str(edge.rule.committed),
             edge.rule.mode,
             _DELIVERY[edge.delivery] + element,

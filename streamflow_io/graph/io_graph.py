@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import StreamingRule
 
 from .sites import DRIVERS_NODE, Site
@@ -100,7 +101,7 @@ class Output:
 
     @property
     def name(self) -> str:
-        return f"{self.step.rstrip('/')}/{self.port}"
+        return port_path(self.step, self.port)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Input:
 
     @property
     def name(self) -> str:
-        return f"{self.step.rstrip('/')}/{self.port}"
+        return port_path(self.step, self.port)
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,28 @@ class StreamEdge:
     fallback: str | None = None
 
     @property
+    def name(self) -> str:
+        """For people: `/a/output -> /b/input`."""
+        consumer = self.route.consumer
+        return f"{self.route.output.name} -> {consumer.name if consumer else 'workflow output'}"
+
+    @property
     def is_plain(self) -> bool:
         """Whether nothing about it differs from plain StreamFlow."""
         return self.delivery is Delivery.TERMINATION and not self.by_element
+
+
+@dataclass(frozen=True)
+class IOGraph:
+    """The I/O graph of a workflow.
+
+    :ivar steps: the tools, by step path
+    :ivar outputs: what they make
+    :ivar routes: how their outputs reach inputs and workflow outputs
+    :ivar names: how the names of their outputs do, as part of other values, where no file arrives
+    """
+
+    steps: dict[str, Step]
+    outputs: tuple[Output, ...]
+    routes: tuple[Route, ...]
+    names: tuple[Route, ...] = ()

@@ -12,7 +12,7 @@ from streamflow.core.workflow import Job, Token, Workflow
 from streamflow.log_handler import logger
 from streamflow.workflow.token import JobToken, ListToken
 
-from streamflow_io.capio_cl.known_jobs import KnownJobs
+from streamflow_io.capio_cl.applications import KnownJobs
 from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.files import write_atomically
 from streamflow_io.graph.io_graph import Output

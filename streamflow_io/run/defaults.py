@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import MutableMapping, MutableSequence
 
 from streamflow.core.utils import get_tag
-from streamflow.core.workflow import Port, Status, Step, Token
+from streamflow.core.workflow import Port, Status, Token
 from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.cwl.workflow import CWLWorkflow
 from streamflow.workflow.token import TerminationToken
-
-from streamflow_io.translation.elements import Readers, take_ports
-
-_UNBOUND = "/__empty_unbound_inputs__"
 
 
 class DefaultByTagTransformer(DefaultRetagTransformer):  # type: ignore[misc]
@@ -56,13 +52,3 @@ class DefaultByTagTransformer(DefaultRetagTransformer):  # type: ignore[misc]
             self._end = token.value
         else:
             self._came[token.tag] = token
-
-
-def pair_defaults_by_tag(workflow: CWLWorkflow, readers: Readers) -> None:
-    """Let no step of a workflow whose files are delivered early pair an input with others by their order."""
-    writers: dict[str, Step] = {port: step for step in workflow.steps.values() for port in step.output_ports.values()}
-    for old in [step for step in workflow.steps.values() if type(step) is DefaultRetagTransformer]:
-        writer = writers.get(old.input_ports[old.primary_port])
-        # What nobody gives has one token for all. What is alone has no others to be paired with.
-        if len(old.input_ports) > 1 and writer is not None and not writer.name.startswith(_UNBOUND):
-            take_ports(readers, old, DefaultByTagTransformer(old.name, workflow, old.default_port, old.primary_port))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -26,9 +26,12 @@ class Plan:
     :ivar tools: the digests of the tools whose limits are learned, by step path
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
+    :ivar delivered: those of files and of names, as they are served
     :ivar streams: whether files are delivered early in this run
+    :ivar unavailable: why they are not, though some are to be
     :ivar outputs: of all tools
     :ivar routes: how they reach inputs and workflow outputs
+    :ivar names: how the names of their files do, as part of other values, where no file arrives
     :ivar possible: how they could be delivered, if the run is observed
     :ivar jobs: what is known of the jobs before the run
     :ivar storages: the steps that say something about storage, and which one they use; none if none does
@@ -42,15 +45,31 @@ class Plan:
     annotations: Mapping[str, StepAnnotations] = field(default_factory=dict)
     tools: Mapping[str, str] = field(default_factory=dict)
     edges: tuple[StreamEdge, ...] = ()
+    delivered: tuple[StreamEdge, ...] = ()
     gangs: tuple[Gang, ...] = ()
     streams: bool = False
+    unavailable: str | None = None
     outputs: tuple[Output, ...] = ()
     routes: tuple[Route, ...] = ()
+    names: tuple[Route, ...] = ()
     possible: tuple[PossibleRoute, ...] = ()
     jobs: KnownJobs = field(default_factory=KnownJobs)
     storages: StepStorages | None = None
     impossible: Mapping[str, str] = field(default_factory=dict)
     apart: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What is to be said before the run."""
+        if self.storages is not None:
+            yield from self.storages.warnings
+        for path, why in self.impossible.items():
+            yield f"No job of {path} can start: {why}"
+        for edge in self.edges:
+            if edge.fallback is not None:
+                yield f"{edge.name} is delivered at {edge.delivery.value}: {edge.fallback}"
+        if self.unavailable is not None:
+            yield f"Nothing streams in this run, everything is as with plain StreamFlow: {self.unavailable}"
 
     @property
     def gang_cores(self) -> dict[str, float]:

@@ -98,22 +98,6 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         file = self.config.annotations_of(workflow)
         return None if file is None else Path(self.context.config["path"]).parent / file
 
-    def streams_here(self, wanted: bool) -> bool:
-        """Whether files can be delivered early in this run.
-
-        :param wanted: whether anything is to be; if so and it cannot, one warning says why
-        """
-        from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
-
-        if not wanted or self.config.runtime == "off":
-            return False
-        try:
-            EmbeddedRuntime.check()
-        except NodeRuntimeError as error:
-            logger.warning(f"Nothing streams in this run, everything is as with plain StreamFlow: {error}")
-            return False
-        return True
-
     @property
     def learned_path(self) -> Path:
         """The file with the learned limits; relative to the StreamFlow file."""

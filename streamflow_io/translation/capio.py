@@ -44,8 +44,6 @@ def choose_capio(
     :param unchecked: CAPIO may have what nobody can compare
     :return: CAPIO, and the outputs that it holds: step and port; none and nothing where it cannot be used
     """
-    from .translator import edge_name
-
     tools = {step.name: step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)}
     mapping = map_to_capio(edges, {path: capio_step(step) for path, step in tools.items()})
     if not unchecked:
@@ -55,14 +53,14 @@ def choose_capio(
     try:
         installation = find_capio()
         for edge, reason in mapping.refused.items():
-            logger.warning(f"{edge_name(edge)} is served by the embedded node runtime: {reason}")
+            logger.warning(f"{edge.name} is served by the embedded node runtime: {reason}")
         if not mapping.served:
             return None, frozenset()
         version = check_capio(installation)
     except CapioError as error:
         logger.warning(f"`runtime: capio`: the embedded node runtime is used for all: {error}")
         return None, frozenset()
-    logger.info(f"CAPIO {version or 'of unknown version'} serves {', '.join(map(edge_name, mapping.served))}")
+    logger.info(f"CAPIO {version or 'of unknown version'} serves {', '.join(edge.name for edge in mapping.served)}")
     configure = partial(capio_configuration, mapping=mapping)
     return CapioRuntime(installation, configure), mapping.outputs
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
-from streamflow.core.workflow import Port, Step, Workflow
+from streamflow.core.workflow import Port, Workflow
 from streamflow.cwl.step import CWLEmptyScatterConditionalStep
 from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.workflow.step import GatherStep, ScatterStep
@@ -15,17 +14,7 @@ from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, OutputKind, Str
 from streamflow_io.run.lists import ELEMENTS, ORDER, WHOLE, ListBeginsStep, OrderedGatherStep, StreamingScatterStep
 from streamflow_io.run.outputs import early_port, element_port, order_port
 
-Readers = dict[str, list[tuple[Step, str]]]
-S = TypeVar("S", bound=Step)
-
-
-def take_ports(readers: Readers, old: S, new: S) -> None:
-    """Put a step in the place of another."""
-    new.input_ports = dict(old.input_ports)
-    new.output_ports = dict(old.output_ports)
-    new.workflow.steps[old.name] = new
-    for port in new.input_ports.values():
-        readers[port] = [(new if s is old else s, name) for s, name in readers[port]]
+from .ports import Readers, replace_step
 
 
 def leaves_by_element(edge: StreamEdge) -> bool:
@@ -81,7 +70,7 @@ class ElementWiring:
         if isinstance(old, StreamingScatterStep):
             return
         new = StreamingScatterStep(old.name, old.workflow, old.get_size_port())
-        take_ports(self._readers, old, new)
+        replace_step(self._readers, old, new)
         for name, port in ports.items():
             new.add_input_port(name, port)
 
@@ -90,7 +79,7 @@ class ElementWiring:
         assert isinstance(scatter, ScatterStep)
         for old, name in list(self._readers[scatter.get_size_port().name]):
             if isinstance(old, GatherStep) and name == "__size__" and not isinstance(old, OrderedGatherStep):
-                take_ports(
+                replace_step(
                     self._readers, old, OrderedGatherStep(old.name, old.workflow, old.get_size_port(), old.depth)
                 )
 

@@ -15,7 +15,7 @@ from streamflow.cwl import utils
 from streamflow.cwl.processor import CWLCommandOutputProcessor
 from streamflow.cwl.step import CWLExecuteStep
 
-from streamflow_io.capio_cl.known_jobs import MOST_INSTANCES, KnownJobs
+from streamflow_io.capio_cl.applications import MOST_INSTANCES, KnownJobs
 from streamflow_io.graph.io_graph import Output
 from streamflow_io.run.globs import file_processor, relative_glob
 
@@ -42,10 +42,10 @@ def known_globs(step: CWLExecuteStep, processor: CWLCommandOutputProcessor | Non
     )
 
 
-def foresee(workflow: Workflow, outputs: Iterable[Output], evaluate: bool) -> KnownJobs:
-    """Look what is known of the jobs of a workflow before it runs.
+def known_jobs(workflow: Workflow, outputs: Iterable[Output], evaluate_globs: bool) -> KnownJobs:
+    """What is known of the jobs of a workflow before it runs.
 
-    :param evaluate: evaluate the globs that are expressions, too; with JavaScript a process is started for it
+    :param evaluate_globs: also those that are expressions; with JavaScript a process is started for it
     """
     tokens = KnownTokens()
     tags = {
@@ -54,7 +54,7 @@ def foresee(workflow: Workflow, outputs: Iterable[Output], evaluate: bool) -> Kn
         if isinstance(step, CWLExecuteStep)
     }
     globs = {}
-    for output in outputs if evaluate else ():
+    for output in outputs if evaluate_globs else ():
         step = workflow.steps[output.step]
         processor = file_processor(step.output_processors[output.port])
         if not any(utils.is_expression(glob) for glob in _globs(processor)):

@@ -8,44 +8,40 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from streamflow.core.workflow import Port, Step, Workflow
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLBaseConditionalStep, CWLExecuteStep, CWLTransferStep
+from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.workflow.step import GatherStep
 
 from streamflow_io.graph.io_graph import Delivery, HopKind, Route, StreamEdge
 from streamflow_io.run.collection import confirm_results
-from streamflow_io.run.defaults import pair_defaults_by_tag
+from streamflow_io.run.defaults import DefaultByTagTransformer
 from streamflow_io.run.globs import file_processor
 from streamflow_io.run.outputs import EarlyOutput, early_port
+from streamflow_io.run.plan import Plan
 from streamflow_io.run.steps import ObservedExecuteStep, StreamingExecuteStep
 from streamflow_io.run.transfer import StreamingTransferStep
 
-from .elements import ElementWiring, leaves_by_element, take_ports
-from .inspect import COLLECTOR, TOKEN_TRANSFORMER, WorkflowGraph
+from .elements import ElementWiring, leaves_by_element
+from .inspect import COLLECTOR, TOKEN_TRANSFORMER
+from .ports import Readers, readers_of, replace_step
 
 EMPTY_SCATTER = "-empty-scatter-condition"
+_UNBOUND = "/__empty_unbound_inputs__"
 
 T = TypeVar("T", bound=CWLExecuteStep)
 
 
-def rewire(
-    workflow: Workflow,
-    graph: WorkflowGraph,
-    edges: Iterable[StreamEdge],
-    capio: Collection[tuple[str, str]] = (),
-) -> None:
-    """Change a translated workflow so that its files are delivered as the edges say.
+def rewire(plan: Plan, capio: Collection[tuple[str, str]] = ()) -> None:
+    """Change the workflow of a plan so that its files are delivered as the edges say.
 
-    :param graph: its I/O graph; not valid any more afterwards
-    :param edges: the edges to serve, also those of names; those that are as with plain StreamFlow change nothing
     :param capio: the outputs that CAPIO holds: step and port
     """
-    edges = [edge for edge in edges if not edge.is_plain]
-    _Rewiring(workflow, graph, edges, capio).run()
+    _Rewiring(plan, capio).run()
 
 
 def observe_jobs(workflow: Workflow) -> None:
@@ -74,18 +70,12 @@ def _same_tool(cls: type[T], old: CWLExecuteStep) -> T:
 
 
 class _Rewiring:
-    def __init__(
-        self,
-        workflow: Workflow,
-        graph: WorkflowGraph,
-        edges: Sequence[StreamEdge],
-        capio: Collection[tuple[str, str]],
-    ) -> None:
-        self._workflow = workflow
+    def __init__(self, plan: Plan, capio: Collection[tuple[str, str]]) -> None:
+        self._workflow = plan.workflow
         self._capio = capio
-        self._readers = graph.readers
-        self._routes = [*graph.routes, *graph.names]
-        self._edges = {edge.route: edge for edge in edges}
+        self._readers = readers_of(plan.workflow)
+        self._routes = [*plan.routes, *plan.names]
+        self._edges = {edge.route: edge for edge in plan.delivered if not edge.is_plain}
 
     def run(self) -> None:
         outputs: dict[tuple[str, str], list[StreamEdge]] = defaultdict(list)
@@ -111,13 +101,13 @@ class _Rewiring:
         elements.finish(self._edges.values())
         confirm_results(self._workflow)
         if self._edges:
-            pair_defaults_by_tag(self._workflow, self._readers)
+            _pair_defaults_by_tag(self._workflow, self._readers)
 
     def _replace_tool(self, path: str, outputs: list[EarlyOutput]) -> None:
         old = self._workflow.steps[path]
         assert isinstance(old, CWLExecuteStep)
         new = _same_tool(StreamingExecuteStep, old)
-        take_ports(self._readers, old, new)
+        replace_step(self._readers, old, new)
         new.early_outputs = tuple(outputs)
         for output in outputs:
             for name in output.ports:
@@ -130,7 +120,7 @@ class _Rewiring:
             new = StreamingTransferStep(
                 old.name, old.workflow, old.get_input_port("__job__"), old.prefix_path, old.writable
             )
-            take_ports(self._readers, old, new)
+            replace_step(self._readers, old, new)
 
     def _wire_output(self, edges: Sequence[StreamEdge]) -> None:
         output = edges[0].route.output
@@ -265,3 +255,13 @@ def _owner(name: str) -> str:
         if name.endswith(suffix):
             return name.removesuffix(suffix)
     return posixpath.dirname(name) or "/"
+
+
+def _pair_defaults_by_tag(workflow: Workflow, readers: Readers) -> None:
+    """Let no step of a workflow whose files are delivered early pair an input with others by their order."""
+    writers: dict[str, Step] = {port: step for step in workflow.steps.values() for port in step.output_ports.values()}
+    for old in [step for step in workflow.steps.values() if type(step) is DefaultRetagTransformer]:
+        writer = writers.get(old.input_ports[old.primary_port])
+        # What nobody gives has one token for all. What is alone has no others to be paired with.
+        if len(old.input_ports) > 1 and writer is not None and not writer.name.startswith(_UNBOUND):
+            replace_step(readers, old, DefaultByTagTransformer(old.name, workflow, old.default_port, old.primary_port))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.capio_cl import Configuration, CoordinatedFile, configure
-from streamflow_io.capio_cl.known_jobs import KnownJobs
+from streamflow_io.capio_cl.applications import KnownJobs
 from streamflow_io.capio_cl.to_hints import Annotation, annotate
 from streamflow_io.graph import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge

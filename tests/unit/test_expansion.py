@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.capio_cl import Configuration, CoordinatedFile, KnownJobs, configure, stricter_than_served
+from streamflow_io.capio_cl.applications import MOST_INSTANCES
 from streamflow_io.capio_cl.dot import write_dot
-from streamflow_io.capio_cl.known_jobs import MOST_INSTANCES
 from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.capio_cl.names import application_name, step_of
 from streamflow_io.capio_cl.reading import read_capio_cl

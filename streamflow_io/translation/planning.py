@@ -1,0 +1,128 @@
+"""What will be done with a workflow, decided before it runs. Nothing is changed, started or said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.core.workflow import Workflow
+
+from streamflow_io.admission.storages import StepStorages
+from streamflow_io.capio_cl import KnownJobs
+from streamflow_io.graph import find_gangs, name_edges, plan_edges, possible_routes
+from streamflow_io.graph.capacity import never_start, not_together
+from streamflow_io.hints import (
+    HintErrors,
+    SchedulerConfig,
+    StepAnnotations,
+    check_storages,
+    resolve,
+    tool_digests,
+)
+from streamflow_io.hints.files import check_annotations_file, check_annotations_names, of_several_workflows
+from streamflow_io.run.plan import Plan
+from streamflow_io.run.scheduler import IOAwareScheduler
+from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
+
+from .inspect import io_graph, standard_outputs
+from .known_jobs import known_jobs
+from .sites import room_here
+from .storage_checks import find_storages
+
+
+class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
+    """Hints have mistakes; the message names each.
+
+    :ivar mistakes: the mistakes
+    """
+
+    def __init__(self, mistakes: HintErrors) -> None:
+        super().__init__(str(mistakes))
+        self.mistakes = mistakes
+
+
+def make_plan(
+    document: Any,
+    name: str,
+    scheduler: IOAwareScheduler,
+    translate: Callable[[], Workflow],
+    *,
+    evaluate_globs: bool = False,
+) -> Plan:
+    """Plan the run of a workflow.
+
+    :param document: as loaded by `cwl_utils.parser`
+    :param name: of the workflow in the StreamFlow file
+    :param scheduler: its config, and the StreamFlow file
+    :param translate: translates the document, and may change it
+    :param evaluate_globs: also those that are expressions; with JavaScript a process is started for it
+    :raises InvalidHintsException: if a hint is wrong, or a storage too slow for it
+    """
+    config = scheduler.config
+    annotations = _annotations(document, name, scheduler)
+    hinted = any(annotations.values())
+    tools = tool_digests(document, [path for path, hints in annotations.items() if hints.is_learned])
+    workflow = translate()
+    graph = io_graph(workflow, annotations, all_obstacles=config.observe)
+    storages = _storages(workflow, annotations, config) if config.storages or hinted else None
+    edges = plan_edges(graph.routes) if hinted else ()
+    delivered = (*edges, *name_edges(graph.names, edges))
+    gangs = find_gangs(edges, graph.steps)
+    wanted = config.runtime != "off" and any(not edge.is_plain for edge in delivered)
+    unavailable = _unavailable() if wanted else None
+    io_tasks = [path for path, hints in annotations.items() if hints.io_task is not None]
+    here = room_here()
+    return Plan(
+        workflow,
+        graph.steps,
+        file=str(document.loadingOptions.fileuri or ""),
+        annotations=annotations,
+        tools=tools,
+        edges=edges,
+        delivered=delivered,
+        gangs=gangs,
+        streams=wanted and unavailable is None,
+        unavailable=unavailable,
+        outputs=graph.outputs,
+        routes=graph.routes,
+        names=graph.names,
+        possible=possible_routes(graph.routes, edges, standard_outputs(workflow)) if config.observe else (),
+        jobs=known_jobs(workflow, graph.outputs, evaluate_globs) if hinted or evaluate_globs else KnownJobs(),
+        storages=storages,
+        impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe == "gangs" else (), here),
+        apart={number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))},
+    )
+
+
+def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> dict[str, StepAnnotations]:
+    config, streamflow_config = scheduler.config, scheduler.context.config
+    streamflow_file, workflows = streamflow_config["path"], streamflow_config.get("workflows", {})
+    try:
+        check_annotations_names(config, workflows, streamflow_file)
+        if (path := scheduler.annotations_path(name)) is not None:
+            check_annotations_file(path, streamflow_file)
+        with of_several_workflows(config, workflows):
+            annotations = resolve(document, path)
+        if errors := check_storages(annotations, config.storages):
+            raise HintErrors(errors)
+    except HintErrors as error:
+        # Not `from error`: StreamFlow prints all that an exception comes from.
+        raise InvalidHintsException(error) from None
+    return annotations
+
+
+def _storages(workflow: Workflow, annotations: Mapping[str, StepAnnotations], config: SchedulerConfig) -> StepStorages:
+    found = find_storages(workflow, annotations, config.storages)
+    if found.errors:
+        raise InvalidHintsException(HintErrors(found.errors))
+    return found
+
+
+def _unavailable() -> str | None:
+    """Why the node runtime cannot work here, if so."""
+    try:
+        EmbeddedRuntime.check()
+    except NodeRuntimeError as error:
+        return str(error)
+    return None
