@@ -13,10 +13,11 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from rich.console import Console
 
+from streamflow_io.commands.console import Command, Result, show_errors
 from streamflow_io.hints.errors import HintError, HintErrors
 
 # Name, module, help. Modules are imported when needed, so that no command waits for another's imports.
@@ -37,33 +38,6 @@ COMMANDS = (
 )
 
 
-class Result(Protocol):
-    """What a subcommand found out."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether all is well: the exit code is 0 then, and only then."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The result for programs; `ok` is added."""
-
-    def show(self, console: Console) -> None:
-        """The result for people."""
-
-
-class Command(Protocol):
-    """A module that implements a subcommand."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments; `--json` is there already."""
-
-    def run(self, arguments: argparse.Namespace) -> Result:
-        """Do the work.
-
-        :raises HintErrors: if hints have mistakes; they are shown, and the exit code is 1
-        """
-
-
 class Mistakes:
     """The result of a subcommand that was stopped by mistakes in hints."""
 
@@ -77,16 +51,6 @@ class Mistakes:
 
     def show(self, console: Console) -> None:
         show_errors(console, self.errors)
-
-
-def show_errors(console: Console, errors: Sequence[HintError]) -> None:
-    """Print mistakes for people, each with its place first so that a terminal or an editor can go there."""
-    for error in errors:
-        file = os.path.relpath(error.file) if os.path.isabs(error.file) else error.file
-        place = file if error.line is None else f"{file}:{error.line}"
-        console.print(f"{place}: {error.field}", style="bold red", markup=False, highlight=False, soft_wrap=True)
-        for line in (error.message, f"allowed: {error.allowed}"):
-            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with _quiet_when_closed():
         namespace = parser.parse_args(argv)
     try:
-        result = modules[namespace.command].run(namespace)
+        result: Result = modules[namespace.command].run(namespace)
     except HintErrors as mistakes:
         result = Mistakes(mistakes.errors)
     with _quiet_when_closed():

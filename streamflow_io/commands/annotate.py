@@ -16,6 +16,9 @@ from streamflow_io.files import write_atomically
 from streamflow_io.hints import HintError, HintErrors, read_scheduler_config
 from streamflow_io.hints.annotations_text import annotations_text
 
+from .console import say
+from .plan import plan_workflow
+
 
 @dataclass(frozen=True)
 class Annotated:
@@ -51,13 +54,13 @@ class Annotated:
             console.file.write(self.text)
             return
         for each in self.annotation.unexpressed:
-            _warn(console, f"not expressed: {each.subject}: {each.reason}")
+            say(console, f"not expressed: {each.subject}: {each.reason}", "yellow")
         for port in self.annotation.streamable:
-            _warn(console, f"{port} is now `streamable`: its tool must read it front to back, once")
+            say(console, f"{port} is now `streamable`: its tool must read it front to back, once", "yellow")
         steps = self.annotation.rules
         rules = sum(map(len, steps.values()))
         text = f"{os.path.relpath(self.output)}: rules: {rules}, steps: {len(steps)}"
-        console.print(text, style="bold", markup=False, highlight=False, soft_wrap=True)
+        say(console, text, "bold")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,8 +78,6 @@ def run(arguments: argparse.Namespace) -> Annotated:
         raise _output_error(output, "exists", "another file, or --force to overwrite it")
     streamflow_file = Path(arguments.streamflow_file)
     configuration = load_capio_cl(arguments.source)
-    from .coordination import plan_workflow  # StreamFlow takes long to import
-
     plan = plan_workflow(streamflow_file, arguments.workflow)
     annotation = annotate(configuration, plan.steps, plan.outputs, plan.routes, plan.jobs)
     text = annotations_text(annotation, arguments.source.name, _notes(streamflow_file))
@@ -99,7 +100,3 @@ def _notes(streamflow_file: Path) -> tuple[str, ...]:
 
 def _output_error(output: Path, message: str, allowed: str) -> HintErrors:
     return HintErrors([HintError(str(output), None, "--output", message, allowed)])
-
-
-def _warn(console: Console, text: str) -> None:
-    console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -13,13 +13,14 @@ from rich.console import Console
 from streamflow_io.capio_cl import Configuration
 from streamflow_io.capio_cl.dot import write_dot
 from streamflow_io.capio_cl.language import Version, write_capio_cl
-from streamflow_io.cli import Result
 from streamflow_io.files import write_atomically
 from streamflow_io.graph import StreamEdge
 from streamflow_io.hints import HintError, HintErrors
 from streamflow_io.run.plan import Plan
 
-from .plan import plan_file, site_to_json
+from .console import Result
+from .coordination_check import check
+from .plan import plan_workflow, site_to_json
 
 _CAPIO_CL = "capio-cl-"
 FORMATS = (*(f"{_CAPIO_CL}{version}" for version in reversed(get_args(Version))), "dot", "json")
@@ -66,8 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Result:
     """:raises HintErrors: if the file, a workflow or a hint has mistakes, or the output cannot be written"""
     if arguments.check is not None:
-        from .coordination_check import check
-
         return check(Path(arguments.streamflow_file), arguments.check, arguments.workflow)
     plan = plan_workflow(Path(arguments.streamflow_file), arguments.workflow)
     text = _document(plan, arguments.format)
@@ -80,22 +79,6 @@ def run(arguments: argparse.Namespace) -> Result:
                 [HintError(str(arguments.output), None, "--output", message, "a file that can be written")]
             ) from None
     return Coordination(plan, text, arguments.output)
-
-
-def plan_workflow(streamflow_file: Path, name: str | None) -> Plan:
-    """The plan of one workflow of a StreamFlow file.
-
-    :param name: which; None: the only one
-    :raises HintErrors: if there are mistakes in it, or if it has not this one workflow
-    """
-    plans = plan_file(streamflow_file).plans
-    if name is None and len(plans) == 1:
-        return next(iter(plans.values()))
-    if name is not None and name in plans:
-        return plans[name]
-    message = f"unknown workflow {name!r}" if name is not None else f"{len(plans)} CWL workflows"
-    allowed = f"--workflow with one of {', '.join(sorted(plans))}" if plans else "a StreamFlow file with a CWL workflow"
-    raise HintErrors([HintError(str(streamflow_file), None, "workflows", message, allowed)])
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:

@@ -14,6 +14,9 @@ from rich.text import Text
 from streamflow_io.capio_cl.comparison import Finding, compare
 from streamflow_io.capio_cl.files import load_capio_cl
 
+from .console import say
+from .plan import plan_workflow
+
 _MOST_PATHS = 5
 
 
@@ -38,7 +41,7 @@ class Check:
         counted = f"{_several(self._count('error'), 'error')}, {_several(self._count('warning'), 'warning')}"
         verdict = counted if self.findings else f"says what the workflow {self.workflow} and its hints say"
         text = f"{os.path.relpath(self.file)}: {verdict}"
-        console.print(text, style="bold", markup=False, highlight=False, soft_wrap=True)
+        say(console, text, "bold")
 
     def _count(self, severity: str) -> int:
         return sum(finding.severity == severity for finding in self.findings)
@@ -50,8 +53,6 @@ def check(streamflow_file: Path, file: Path, workflow: str | None = None) -> Che
     :param workflow: its name, if the StreamFlow file has several
     :raises HintErrors: if one of the files, the workflow or a hint has mistakes
     """
-    from .coordination import plan_workflow
-
     theirs = load_capio_cl(file)
     plan = plan_workflow(streamflow_file, workflow)
     ours = plan.configuration

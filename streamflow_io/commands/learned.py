@@ -17,6 +17,8 @@ from rich.table import Table
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.learned.store import LearnedLimit, LearnedLimits, LearnedLimitsError, default_path, size_range
 
+from .console import say
+
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
 
@@ -36,7 +38,7 @@ class LimitList:
         if self.limits:
             console.print(_table(self.limits))
         else:
-            _print(console, f"Nothing is learned yet: {self.path}")
+            say(console, f"Nothing is learned yet: {self.path}")
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class LimitDetails:
             "learned": f"{_date(limit)}, with {limit.facts.executors} I/O executors{_unfinished(limit)}",
             "used in": _runs(limit),
         }.items():
-            _print(console, f"{name + ':':13}{value}")
+            say(console, f"{name + ':':13}{value}")
         console.print(_registry(limit))
 
 
@@ -77,9 +79,9 @@ class ForgottenLimits:
     def show(self, console: Console) -> None:
         for limit in self.limits:
             what = f"{limit.facts.step} on {limit.facts.storage}, {_size_range(limit)}"
-            _print(console, f"Forgotten: {limit.key.digest[:_SHORT_KEY]} {what}")
+            say(console, f"Forgotten: {limit.key.digest[:_SHORT_KEY]} {what}")
         if not self.limits:
-            _print(console, "There is nothing to forget")
+            say(console, "There is nothing to forget")
 
 
 Result = LimitList | LimitDetails | ForgottenLimits
@@ -257,7 +259,3 @@ def _unfinished(limit: LearnedLimit) -> str:
 
 def _runs(limit: LearnedLimit) -> str:
     return "1 run" if limit.used == 1 else f"{limit.used} runs"
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -31,12 +31,13 @@ from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.run.plan import Plan
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
+from streamflow_io.translation.capio import UNCHECKED
 from streamflow_io.translation.planning import InvalidHintsException
 from streamflow_io.translation.translator import IOAwareTranslator
 
+from .console import say
 from .javascript import missing_engine
 from .streamflow_file import read_streamflow_file
-from .validate import run_cwltool
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,15 @@ class Plans:
             if plan.gangs:
                 console.print(_gangs(plan))
             for step, why in plan.impossible.items():
-                console.print(f"No job of {step} can start: {why}", style="red", markup=False, soft_wrap=True)
+                say(console, f"No job of {step} can start: {why}", "red")
             if plan.storages is not None and plan.storages.steps:
                 console.print(_storages(plan.storages.steps))
             for warning in self.warnings.get(name, ()):
-                console.print(warning, style="yellow", markup=False, highlight=False, soft_wrap=True)
+                say(console, warning, "yellow")
         if self.capio is not None:
-            console.print(f"`runtime: capio`: {self.capio}", markup=False, style="yellow")
+            say(console, f"`runtime: capio`: {self.capio}", "yellow")
         if self.inactive is not None:
-            console.print(f"Nothing of this will be done: {self.inactive}", markup=False, style="yellow")
+            say(console, f"Nothing of this will be done: {self.inactive}", "yellow")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +139,22 @@ def plan_file(path: Path) -> Plans:
         logger.disabled = False
 
 
+def plan_workflow(streamflow_file: Path, name: str | None) -> Plan:
+    """The plan of one workflow of a StreamFlow file.
+
+    :param name: which; None: the only one
+    :raises HintErrors: if there are mistakes in it, or if it has not this one workflow
+    """
+    plans = plan_file(streamflow_file).plans
+    if name is None and len(plans) == 1:
+        return next(iter(plans.values()))
+    if name is not None and name in plans:
+        return plans[name]
+    message = f"unknown workflow {name!r}" if name is not None else f"{len(plans)} CWL workflows"
+    allowed = f"--workflow with one of {', '.join(sorted(plans))}" if plans else "a StreamFlow file with a CWL workflow"
+    raise HintErrors([HintError(str(streamflow_file), None, "workflows", message, allowed)])
+
+
 def _inactive(scheduler: SchedulerConfig | None) -> str | None:
     if scheduler is None:
         return (
@@ -154,8 +171,6 @@ def _inactive(scheduler: SchedulerConfig | None) -> str | None:
 
 
 def _capio(scheduler: SchedulerConfig | None) -> str | None:
-    from streamflow_io.translation.capio import UNCHECKED
-
     if scheduler is None or scheduler.runtime != "capio":
         return None
     if not scheduler.capio_unchecked:
@@ -200,6 +215,9 @@ def _refusal(error: Exception, file: str, inputs_path: str | None) -> HintError:
 
     :raises Exception: the error itself, if it is our own
     """
+    # Imported for the few that need it: cwltool takes long.
+    from .cwltool_validation import run_cwltool
+
     valid, messages = True, tuple[str, ...]()
     if not isinstance(error, OSError | GraphTargetMissingException) and "://" not in file:  # It knows no more of these.
         valid, messages = run_cwltool(file, inputs_path, with_our_schema=False)

@@ -20,6 +20,8 @@ from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.results import RunResult, run_results
 from streamflow_io.telemetry.runs import find_run, run_label
 
+from .console import say
+
 DEFAULT_OUTPUT = "io-report.html"
 # A terminal has no room for the others.
 _COLUMNS = tuple(map(STEP_HEADER.index, ("step", "kind", "storageBW", "jobs", "mean time (s)", "mean wait (s)")))
@@ -48,7 +50,7 @@ class Report:
             what = f"{number(run.seconds)} s, {run.jobs:,} jobs"
             if run.throughput is not None:
                 what += f", {megabytes(run.throughput.bytes)} MB by I/O tasks, {number(run.throughput.mean)} MB/s"
-            console.print(f"{run.run}: {what}", markup=False, highlight=False, soft_wrap=True)
+            say(console, f"{run.run}: {what}")
             table = Table()
             for index in _COLUMNS:
                 table.add_column(STEP_HEADER[index], overflow="fold", justify="left" if index < 3 else "right")
@@ -56,9 +58,9 @@ class Report:
                 table.add_row(*(row[index] for index in _COLUMNS))
             console.print(table)
             for note in notes(run):
-                console.print(note, markup=False, highlight=False, soft_wrap=True, style="yellow")
+                say(console, note, "yellow")
         if self.file is not None:
-            console.print(f"Figures: {self.file.absolute()}", markup=False, highlight=False, soft_wrap=True)
+            say(console, f"Figures: {self.file.absolute()}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

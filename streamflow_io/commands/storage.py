@@ -32,6 +32,8 @@ from streamflow_io.storage.evaluation import (
 )
 from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, StorageProbeError, Task, measure
 
+from .console import say
+
 _PLAIN = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
 _ACCESS = {
     "direct": "direct I/O, without the page cache",
@@ -67,19 +69,14 @@ class Probe:
     def show(self, console: Console) -> None:
         measurement = self.measurement
         entry = storage_entry(measurement)
-        console.print(
-            f"{measurement.path}: {measurement.mount.file_system} mounted on {measurement.mount.point}; "
-            f"{_ACCESS[measurement.access]}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        mount = f"{measurement.mount.file_system} mounted on {measurement.mount.point}"
+        say(console, f"{measurement.path}: {mount}; {_ACCESS[measurement.access]}")
         console.print(_table(measurement))
         for warning in warnings(measurement):
-            console.print(f"Warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-        console.print("For `config` of the scheduler `io-aware` in the StreamFlow file:", highlight=False)
-        console.print(f"\n{entry_yaml(entry)}", markup=False, highlight=False, soft_wrap=True)
-        console.print(meaning(entry), markup=False, highlight=False, soft_wrap=True)
+            say(console, f"Warning: {warning}", "yellow")
+        say(console, "For `config` of the scheduler `io-aware` in the StreamFlow file:")
+        say(console, f"\n{entry_yaml(entry)}")
+        say(console, meaning(entry))
 
 
 @dataclass(frozen=True)
@@ -94,8 +91,8 @@ class Refusal:
         return {"error": {"message": self.error.message, "allowed": self.error.allowed}}
 
     def show(self, console: Console) -> None:
-        console.print(self.error.message, style="bold red", markup=False, highlight=False, soft_wrap=True)
-        console.print(f"  allowed: {self.error.allowed}", markup=False, highlight=False, soft_wrap=True)
+        say(console, self.error.message, "bold red")
+        say(console, f"  allowed: {self.error.allowed}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,8 @@ from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.runs import find_run, run_label
 
+from .console import say
+
 
 @dataclass(frozen=True)
 class Result:
@@ -67,7 +69,7 @@ class Result:
             for refusal in found.refusals:
                 table.add_row(f"[bold]{_edge(refusal.subject)}[/bold]\n{escape(refusal.reason)}", escape(refusal.what))
             console.print(table)
-        _print(console, self._verdict())
+        say(console, self._verdict())
 
     def _verdict(self) -> str:
         found = self.suggestions
@@ -139,7 +141,3 @@ def _error(file: str, field: str, message: str, allowed: str) -> HintErrors:
 
 def _edge(subject: str) -> str:
     return escape(subject.replace(" -> ", "\n-> "))
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import argparse
 import gc
-import io
-import logging
 import os
-import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urldefrag
 
 from rich.console import Console
 from rich.table import Table
 
 from streamflow_io import hints
-from streamflow_io.cli import show_errors
 from streamflow_io.errors import is_ours, said
 from streamflow_io.hints import HintError, HintErrors, Located, StepAnnotations
+from streamflow_io.hints.cwl import CWLObject, UnreadableError, file_of, load, name_of
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.rules import check_both_ends, check_streamable
-from streamflow_io.hints.schemas import SALAD_URI, add_hint_classes, salad_schema
 from streamflow_io.hints.yaml_text import TooMuchError
 
+from .console import say, show_errors
+from .cwltool_validation import run_cwltool
 from .javascript import missing_engine
 
-# cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
-CWLObject = Any
 # Step path, `in` or `out`, name.
 Port = tuple[str, str, str]
 
@@ -68,17 +62,17 @@ class Validation:
 
     def show(self, console: Console) -> None:
         for message in self.messages:
-            console.print(message, markup=False, highlight=False, soft_wrap=True)
+            say(console, message)
         show_errors(console, self.errors)
         for warning in self.warnings:
-            place = "" if warning.line is None else f":{warning.line}"
-            text = f"{os.path.relpath(warning.file)}{place}: {warning.field}\n  warning: {warning.message}"
-            console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+            line = "" if warning.line is None else f":{warning.line}"
+            text = f"{os.path.relpath(warning.file)}{line}: {warning.field}\n  warning: {warning.message}"
+            say(console, text, "yellow")
         if self.ok and any(self.steps.values()):
             console.print(_table(self.steps))
         hinted = sum(1 for step in self.steps.values() if step)
         verdict = f"valid: {len(self.steps)} steps, {hinted} with hints" if self.ok else "not valid"
-        console.print(f"{self.workflow}: {verdict}", style="bold", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"{self.workflow}: {verdict}", "bold")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,8 +97,6 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
     :param annotations: the path of an annotations file
     :return: all mistakes; never an exception for a mistake of the user
     """
-    from streamflow_io.hints.cwl import UnreadableError, load
-
     document = None
     try:
         document = load(workflow)
@@ -154,8 +146,6 @@ def _edges(
 
 def _connect(process: CWLObject, path: str, next_ports: dict[Port, list[Port]]) -> None:
     """Note which ports get what others have, in a workflow and in those that it runs."""
-    from streamflow_io.hints.cwl import name_of
-
     if not hasattr(process, "steps"):
         return
     ports: dict[str, Port] = {parameter.id: (path, "in", name_of(parameter)) for parameter in process.inputs}
@@ -175,8 +165,6 @@ def _connect(process: CWLObject, path: str, next_ports: dict[Port, list[Port]]) 
 
 def _run_by(step: CWLObject) -> CWLObject:
     """The process that a step runs; None if it is not on this machine."""
-    from streamflow_io.hints.cwl import file_of, load
-
     if not isinstance(step.run, str):
         return step.run
     options = step.loadingOptions
@@ -204,102 +192,6 @@ def step_to_json(step: StepAnnotations) -> dict[str, Any]:
 
 def _located(hint: Located[object], content: dict[str, Any]) -> dict[str, Any]:
     return content | {"file": hint.file, "line": hint.line, "level": hint.level.value}
-
-
-# What cwltool says of every URN (our own rules check the classes that it does not know), and traces of its loader.
-_NOISE = re.compile(r"scheme 'urn'|prefix 'urn'|^failed$|^loader is \d+$")
-_SORRY = "I'm sorry, I couldn't load this CWL file.\nThe error was: "
-# schema-salad wraps its messages into a column to the right of the path, however long that is.
-_CONTINUED = re.compile(r"\n {12,}")
-
-
-class _Collector(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage().replace(", try again with --debug for more information", "").rstrip()
-        message = _CONTINUED.sub(" ", message).removeprefix(_SORRY)
-        if record.levelno >= logging.WARNING and _NOISE.search(message) is None:
-            self.messages.append(message)
-
-
-def run_cwltool(
-    workflow: str, job: str | None, version: str = "v1.2", *, with_our_schema: bool = True
-) -> tuple[bool, tuple[str, ...]]:
-    """Run `cwltool --validate`.
-
-    :param version: of the CWL
-    :param with_our_schema: check the names and types of the fields of our hints
-    :return: whether all is valid; errors and warnings
-    """
-    from cwltool.argparser import arg_parser
-    from cwltool.context import LoadingContext
-    from cwltool.main import main
-
-    from streamflow_io.hints.cwl import Fetcher
-
-    options = ["--validate", "--quiet", "--skip-schemas", "--disable-color"]
-    collector = _Collector()
-    # cwltool makes directories for a job that it does not run, and leaves them.
-    with tempfile.TemporaryDirectory() as directory:
-        options += ["--tmpdir-prefix", f"{directory}/", "--tmp-outdir-prefix", f"{directory}/"]
-        arguments = arg_parser().parse_args([*options, workflow, *([job] if job is not None else [])])
-        context = LoadingContext(vars(arguments))
-        context.fetcher_constructor = Fetcher
-        try:
-            code = main(
-                args=arguments,
-                stdout=io.StringIO(),
-                logger_handler=collector,
-                loadingContext=context,
-                custom_schema_callback=lambda: _use_schema(version, with_our_schema),
-            )
-        except Exception as error:  # Of its own: it means to catch all.
-            code = 1
-            collector.messages.append(f"{workflow}: {said(error)}")
-    return code == 0, tuple(dict.fromkeys(collector.messages))
-
-
-def _use_schema(version: str, ours: bool) -> None:
-    from cwl_utils.types import CWLObjectType
-    from cwltool import process
-    from cwltool.update import ALLUPDATES
-
-    # All versions: cwltool updates a document to a version of its own before it loads what `run` names.
-    for each in ALLUPDATES:
-        schema = _schema(each, ours)
-        if process.custom_schemas.get(each) == schema:
-            continue
-        if schema is None:
-            process.use_standard_schema(each)
-        else:
-            process.use_custom_schema(each, *schema)
-    # cwltool would parse the whole schema of v1.0 for these three types, for a third of its time.
-    types = process.get_schema(version)[3].idx
-    process.SCHEMA_ANY = cast(CWLObjectType, types["https://w3id.org/cwl/salad#Any"])
-    process.SCHEMA_FILE = cast(CWLObjectType, types["https://w3id.org/cwl/cwl#File"])
-    process.SCHEMA_DIR = cast(CWLObjectType, types["https://w3id.org/cwl/cwl#Directory"])
-
-
-@cache
-def _schema(version: str, ours: bool) -> tuple[str, str] | None:
-    """The name and the text of the schema of a CWL version, with cwltool's own extensions; None: the standard."""
-    name, text = _extensions().get(version, ("", None))
-    if ours:
-        return SALAD_URI, salad_schema() if text is None else add_hint_classes(text)
-    return None if text is None else (name, text)
-
-
-@cache
-def _extensions() -> dict[str, tuple[str, str]]:
-    """The schemas that cwltool uses with `--enable-ext`, by CWL version."""
-    from cwltool import process
-    from cwltool.main import setup_schema
-
-    setup_schema(argparse.Namespace(enable_ext=True), None)
-    return dict(process.custom_schemas)
 
 
 def _table(steps: Mapping[str, StepAnnotations]) -> Table:

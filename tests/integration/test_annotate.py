@@ -11,7 +11,7 @@ import pytest
 from streamflow_io.capio_cl.files import load_capio_cl
 from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.capio_cl.to_hints import annotate
-from streamflow_io.commands.coordination import plan_workflow
+from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.commands.validate import validate
 from streamflow_io.hints import AnnotationsFile, StreamingRule, read_annotations
 from streamflow_io.hints.annotations_text import annotations_text

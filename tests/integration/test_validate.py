@@ -20,8 +20,9 @@ from streamflow.cwl.translator import CWLTranslator
 from streamflow.main import build_context
 from streamflow.workflow.step import ExecuteStep
 
+from streamflow_io.commands.cwltool_validation import run_cwltool
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.commands.validate import run_cwltool, validate
+from streamflow_io.commands.validate import validate
 from streamflow_io.hints import HintErrors, resolve
 from tests import forked
 from tests.cwl import Bench, Document, bomb, found, streaming, tool, workflow

@@ -1,0 +1,104 @@
+"""cwltool's own validation of a CWL document and its inputs, with its extensions and the schema of our hints."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import re
+import tempfile
+from functools import cache
+from typing import cast
+
+from cwl_utils.types import CWLObjectType
+from cwltool import process
+from cwltool.argparser import arg_parser
+from cwltool.context import LoadingContext
+from cwltool.main import main, setup_schema
+from cwltool.update import ALLUPDATES
+
+from streamflow_io.errors import said
+from streamflow_io.hints.cwl import Fetcher
+from streamflow_io.hints.schemas import SALAD_URI, add_hint_classes, salad_schema
+
+# What cwltool says of every URN (our own rules check the classes that it does not know), and traces of its loader.
+_NOISE = re.compile(r"scheme 'urn'|prefix 'urn'|^failed$|^loader is \d+$")
+_SORRY = "I'm sorry, I couldn't load this CWL file.\nThe error was: "
+# schema-salad wraps its messages into a column to the right of the path, however long that is.
+_CONTINUED = re.compile(r"\n {12,}")
+
+
+class _Collector(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage().replace(", try again with --debug for more information", "").rstrip()
+        message = _CONTINUED.sub(" ", message).removeprefix(_SORRY)
+        if record.levelno >= logging.WARNING and _NOISE.search(message) is None:
+            self.messages.append(message)
+
+
+def run_cwltool(
+    workflow: str, job: str | None, version: str = "v1.2", *, with_our_schema: bool = True
+) -> tuple[bool, tuple[str, ...]]:
+    """Run `cwltool --validate`.
+
+    :param version: of the CWL
+    :param with_our_schema: check the names and types of the fields of our hints
+    :return: whether all is valid; errors and warnings
+    """
+    options = ["--validate", "--quiet", "--skip-schemas", "--disable-color"]
+    collector = _Collector()
+    # cwltool makes directories for a job that it does not run, and leaves them.
+    with tempfile.TemporaryDirectory() as directory:
+        options += ["--tmpdir-prefix", f"{directory}/", "--tmp-outdir-prefix", f"{directory}/"]
+        arguments = arg_parser().parse_args([*options, workflow, *([job] if job is not None else [])])
+        context = LoadingContext(vars(arguments))
+        context.fetcher_constructor = Fetcher
+        try:
+            code = main(
+                args=arguments,
+                stdout=io.StringIO(),
+                logger_handler=collector,
+                loadingContext=context,
+                custom_schema_callback=lambda: _use_schema(version, with_our_schema),
+            )
+        except Exception as error:  # Of its own: it means to catch all.
+            code = 1
+            collector.messages.append(f"{workflow}: {said(error)}")
+    return code == 0, tuple(dict.fromkeys(collector.messages))
+
+
+def _use_schema(version: str, ours: bool) -> None:
+    # All versions: cwltool updates a document to a version of its own before it loads what `run` names.
+    for each in ALLUPDATES:
+        schema = _schema(each, ours)
+        if process.custom_schemas.get(each) == schema:
+            continue
+        if schema is None:
+            process.use_standard_schema(each)
+        else:
+            process.use_custom_schema(each, *schema)
+    # cwltool would parse the whole schema of v1.0 for these three types, for a third of its time.
+    types = process.get_schema(version)[3].idx
+    process.SCHEMA_ANY = cast(CWLObjectType, types["https://w3id.org/cwl/salad#Any"])
+    process.SCHEMA_FILE = cast(CWLObjectType, types["https://w3id.org/cwl/cwl#File"])
+    process.SCHEMA_DIR = cast(CWLObjectType, types["https://w3id.org/cwl/cwl#Directory"])
+
+
+@cache
+def _schema(version: str, ours: bool) -> tuple[str, str] | None:
+    """The name and the text of the schema of a CWL version, with cwltool's own extensions; None: the standard."""
+    name, text = _extensions().get(version, ("", None))
+    if ours:
+        return SALAD_URI, salad_schema() if text is None else add_hint_classes(text)
+    return None if text is None else (name, text)
+
+
+@cache
+def _extensions() -> dict[str, tuple[str, str]]:
+    """The schemas that cwltool uses with `--enable-ext`, by CWL version."""
+    setup_schema(argparse.Namespace(enable_ext=True), None)
+    return dict(process.custom_schemas)
