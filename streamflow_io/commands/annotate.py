@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
+from streamflow_io.capio_cl.annotations import annotation_text
 from streamflow_io.capio_cl.files import load_capio_cl
 from streamflow_io.capio_cl.to_hints import Annotation, annotate
 from streamflow_io.files import write_atomically
 from streamflow_io.hints import HintError, HintErrors, read_scheduler_config
-from streamflow_io.hints.annotations_text import annotations_text
 
 from .console import say
 from .plan import plan_workflow
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> Annotated:
     configuration = load_capio_cl(arguments.source)
     plan = plan_workflow(streamflow_file, arguments.workflow)
     annotation = annotate(configuration, plan.steps, plan.outputs, plan.routes, plan.jobs)
-    text = annotations_text(annotation, arguments.source.name, _notes(streamflow_file))
+    text = annotation_text(annotation, arguments.source.name, _notes(streamflow_file))
     if output is not None:
         try:
             write_atomically(output, text)

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from streamflow_io.hints.errors import HintError, HintErrors
-from streamflow_io.suggestions.annotations import annotations_content, annotations_text
+from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.suggestions.evidence import Proposal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
 from streamflow_io.telemetry.history import read_history
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> Result:
         )
     suggestions = suggest(history)
     if output is not None and suggestions.proposals:
-        _write(output, annotations_text(history.label, suggestions))
+        _write(output, suggestions_text(history.label, suggestions))
         return Result(history.label, suggestions, output)
     return Result(history.label, suggestions, None)
 

@@ -2,81 +2,93 @@
 
 from __future__ import annotations
 
-import io
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString
-
-from streamflow_io.capio_cl.merging import AnnotatedRule
-from streamflow_io.capio_cl.to_hints import Annotation
-
-from .models import StreamingRule
-
-_PLAIN = re.compile(r"[A-Za-z0-9_/][A-Za-z0-9_./-]*")
-_MOST_PATHS = 3
-_FRONT_TO_BACK = "the tool must read it front to back, once"
+Scalar = str | int | bool
+# Plain for every reader of YAML, also in a list on one line.
+_PLAIN = re.compile(r"[A-Za-z_/](?:[A-Za-z0-9_./:-]*[A-Za-z0-9_./-])?")
+_WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n"))
 
 
-def annotations_text(annotation: Annotation, origin: str, notes: tuple[str, ...] = ()) -> str:
-    """Write the hints as an annotations file.
+@dataclass(frozen=True)
+class Commented:
+    """The fields of a rule, and what to say before it."""
 
-    :param origin: the name of the file that they were made from
-    :param notes: more to say at the beginning
-    :return: YAML; without its comments, it is :attr:`Annotation.file`
+    comments: Sequence[str]
+    fields: Mapping[str, Scalar | Sequence[str]]
+
+
+def annotations_text(
+    start: Iterable[str],
+    rules: Mapping[str, Sequence[Commented]],
+    streamable: Mapping[str, Sequence[str]],
+    io_tasks: Mapping[str, Sequence[str]] | None = None,
+    end: Iterable[str] = (),
+) -> str:
+    """Write hints as an annotations file.
+
+    :param start: comments at its beginning
+    :param rules: of `sfio:Streaming`, by step path
+    :param streamable: the ports that are, as `/step/port`, each with comments
+    :param io_tasks: the steps that are I/O tasks, by step path, each with comments
+    :param end: comments at its end; they follow `#` without a space, which may be taken out where they are YAML
+    :return: YAML
     """
-    root = CommentedMap()
-    lines = [f"Hints from {origin}.", *notes]
-    if annotation.unexpressed:
-        lines += ["Not expressed:", *(f"- {each.subject}: {each.reason}" for each in annotation.unexpressed)]
-    root.yaml_set_start_comment("\n".join(map(_printable, lines)))
-    root["steps"] = CommentedMap((_scalar(step), _hints(rules)) for step, rules in annotation.rules.items())
-    if annotation.streamable:
-        ports = CommentedSeq(map(_scalar, annotation.streamable))
-        for index, paths in enumerate(annotation.streamable.values()):
-            before = _printable(f"reads {_first(paths)} as it is written: {_FRONT_TO_BACK}")
-            ports.yaml_set_comment_before_after_key(index, before=before, indent=2)
-        root["streamable"] = ports
-    yaml = YAML()
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.width = 4096
-    stream = io.StringIO()
-    yaml.dump(root, stream)
-    return stream.getvalue()
+    io_tasks = io_tasks or {}
+    lines = [*_comments(start), *_steps(rules, io_tasks), *_streamable(streamable), *_comments(end, space="")]
+    if not (rules or io_tasks or streamable):
+        lines.append("steps: {}")
+    return "\n".join(lines) + "\n"
 
 
-def _hints(rules: tuple[AnnotatedRule, ...]) -> CommentedSeq:
-    listed = CommentedSeq(_rule(each.rule) for each in rules)
-    for index, each in enumerate(rules):
-        before = _printable(f"from {_first(each.origins)}")
-        listed.yaml_set_comment_before_after_key(index, before=before, indent=8)
-    return CommentedSeq([CommentedMap([("class", "sfio:Streaming"), ("rules", listed)])])
+def _steps(rules: Mapping[str, Sequence[Commented]], io_tasks: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    steps = dict.fromkeys((*rules, *io_tasks))
+    if steps:
+        yield "steps:"
+    for step in steps:
+        yield f"  {scalar(step)}:"
+        if rules.get(step):
+            yield "    - class: sfio:Streaming"
+            yield "      rules:"
+        for rule in rules.get(step, ()):
+            yield from _comments(rule.comments, 8)
+            for index, (key, value) in enumerate(rule.fields.items()):
+                yield f"        {'  ' if index else '- '}{key}: {_value(value)}"
+        if step in io_tasks:
+            yield from _comments(io_tasks[step], 4)
+            yield "    - class: sfio:IOTask"
 
 
-def _rule(rule: StreamingRule) -> CommentedMap:
-    """A rule with its commit and firing rule, also where they are the default, and what else was given."""
-    written = rule.model_dump(by_alias=True, mode="json", exclude_defaults=True, exclude={"start"})
-    if rule.start != ("producer" if rule.mode == "no_update" else "commit"):
-        written["start"] = rule.start
-    written = {"port": rule.port, "committed": str(rule.committed), "mode": rule.mode, **written}
-    for key, value in written.items():
-        if isinstance(value, list):
-            written[key] = CommentedSeq(map(_scalar, value))
-            written[key].fa.set_flow_style()
-    return CommentedMap(written)
+def _streamable(ports: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    if ports:
+        yield "streamable:"
+    for port, comments in ports.items():
+        yield from _comments(comments, 2)
+        yield f"  - {scalar(port)}"
 
 
-def _scalar(text: str) -> str:
-    # In other styles ruamel.yaml writes some texts that it does not read again, as `?.txt` in a list.
-    return text if _PLAIN.fullmatch(text) else DoubleQuotedScalarString(text)
+def _comments(lines: Iterable[str], indent: int = 0, space: str = " ") -> Iterator[str]:
+    for line in lines:
+        text = line if line.isprintable() else line.encode("unicode_escape").decode("ascii")
+        yield f"{' ' * indent}#{space}{text}"
 
 
-def _first(paths: tuple[str, ...]) -> str:
-    """Some paths: those of the instances of one step differ only in their numbers."""
-    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
-    return ", ".join(paths[:_MOST_PATHS]) + more
+def _value(value: Scalar | Sequence[str]) -> str:
+    return scalar(value) if isinstance(value, Scalar) else f"[{', '.join(map(scalar, value))}]"
 
 
-def _printable(text: str) -> str:
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+def scalar(value: Scalar) -> str:
+    """A value as YAML: in quotes, unless there is certainly no need."""
+    if not isinstance(value, str):
+        return str(value).lower()
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return '"' + "".join(map(_quoted, value)) + '"'
+
+
+def _quoted(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    return char if char.isprintable() else f"\\U{ord(char):08x}"

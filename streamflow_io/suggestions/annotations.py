@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from streamflow_io.hints.annotations_text import Commented, annotations_text, scalar
 
 from .evidence import Proposal
 from .proposals import Suggestions, by_step
 from .simulation import CommitHint, GateHint, IOTaskHint, StreamHint
-
-_PLAIN = re.compile(r"/?[A-Za-z_][A-Za-z0-9_./-]*")
 
 
 def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
@@ -25,19 +23,29 @@ def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
     return {**({"steps": steps} if steps else {}), **({"streamable": list(ports)} if ports else {})}
 
 
-def annotations_text(run: str, suggestions: Suggestions) -> str:
+def suggestions_text(run: str, suggestions: Suggestions) -> str:
     """The same as YAML, with the evidence as comments; what is to be tried is a comment itself."""
     sure = [proposal for proposal in suggestions.proposals if proposal.is_sure]
-    lines = [
-        f"# Proposed by `streamflow-io suggest` from what was seen in the run {run}, which took "
-        f"{suggestions.seconds:.1f} s.",
-        f"# With all of it the run would have been {_saved(suggestions.saved)}.",
-        "# Read the evidence, and take out what may not hold for other inputs.",
-        *_steps_text(sure),
-        *_streamable_text(suggestions.proposals),
-        *(() if sure else ("steps: {}",)),
-    ]
-    return "\n".join(" ".join(line.splitlines()) for line in lines) + "\n"
+    steps = by_step(sure)
+    return annotations_text(
+        (
+            f"Proposed by `streamflow-io suggest` from what was seen in the run {run}, which took "
+            f"{suggestions.seconds:.1f} s.",
+            f"With all of it the run would have been {_saved(suggestions.saved)}.",
+            "Read the evidence, and take out what may not hold for other inputs.",
+        ),
+        {
+            step: [Commented(list(map(_comment, behind)), rule) for behind, rule in _rules(found, sure)]
+            for step, found in steps.items()
+        },
+        _evidence_by_port(sure),
+        {
+            step: [_comment(one) for one in found if isinstance(one.hint, IOTaskHint)]
+            for step, found in steps.items()
+            if any(isinstance(one.hint, IOTaskHint) for one in found)
+        },
+        _tried(suggestions.proposals),
+    )
 
 
 def _rules(found: Sequence[Proposal], sure: Sequence[Proposal]) -> Iterator[tuple[list[Proposal], dict[str, Any]]]:
@@ -85,44 +93,28 @@ def _streamable(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
     return ports
 
 
-def _steps_text(sure: Sequence[Proposal]) -> Iterator[str]:
-    steps = by_step(sure)
-    if steps:
-        yield "steps:"
-    for step, found in steps.items():
-        yield f"  {_scalar(step)}:"
-        rules = list(_rules(found, sure))
-        if rules:
-            yield "    - class: sfio:Streaming"
-            yield "      rules:"
-        for behind, rule in rules:
-            yield from (f"        # {_comment(proposal)}" for proposal in behind)
-            yield f"        - {_mapping(rule)}"
-        for proposal in found:
-            if isinstance(proposal.hint, IOTaskHint):
-                yield f"    # {_comment(proposal)}"
-                yield "    - class: sfio:IOTask"
-
-
-def _streamable_text(proposals: Sequence[Proposal]) -> Iterator[str]:
-    sure = _streamable(proposal for proposal in proposals if proposal.is_sure)
-    tried = [proposal for proposal in proposals if not proposal.is_sure]
-    if sure:
-        yield "streamable:"
+def _evidence_by_port(sure: Iterable[Proposal]) -> dict[str, list[str]]:
+    """The ports that are to be `streamable`; what speaks for an edge is said once."""
     told: set[str] = set()
-    for port, behind in sure.items():
-        for proposal in behind:
-            if proposal.subject not in told:
-                told.add(proposal.subject)
-                yield f"  # {proposal.subject}: {_comment(proposal)}"
-        yield f"  - {_scalar(port)}"
-    if tried:
-        yield "# To be tried, as how it is written was not seen: only what is written front to back can be streamed."
-        for proposal in tried:
-            yield f"# {proposal.subject}: {_comment(proposal)}"
-        if not sure:
-            yield "#streamable:"
-        yield from (f"#  - {_scalar(port)}" for port in _streamable(tried) if port not in sure)
+    ports: dict[str, list[str]] = {}
+    for port, behind in _streamable(sure).items():
+        ports[port] = [f"{one.subject}: {_comment(one)}" for one in behind if one.subject not in told]
+        told |= {one.subject for one in behind}
+    return ports
+
+
+def _tried(proposals: Sequence[Proposal]) -> Iterator[str]:
+    """What is to be tried: lines that can be taken over by taking out what makes them comments."""
+    tried = [proposal for proposal in proposals if not proposal.is_sure]
+    if not tried:
+        return
+    yield " To be tried, as how it is written was not seen: only what is written front to back can be streamed."
+    for proposal in tried:
+        yield f" {proposal.subject}: {_comment(proposal)}"
+    sure = _streamable(proposal for proposal in proposals if proposal.is_sure)
+    if not sure:
+        yield "streamable:"
+    yield from (f"  - {scalar(port)}" for port in _streamable(tried) if port not in sure)
 
 
 def _comment(proposal: Proposal) -> str:
@@ -131,16 +123,3 @@ def _comment(proposal: Proposal) -> str:
 
 def _saved(seconds: float) -> str:
     return f"{seconds:.1f} s shorter" if seconds >= 0.05 else "not shorter"
-
-
-def _mapping(fields: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{key}: {_scalar(value)}" for key, value in fields.items()) + "}"
-
-
-def _scalar(value: str | int) -> str:
-    """A YAML scalar: quoted as in JSON, which is YAML, unless there is certainly no need."""
-    is_plain = isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS
-    return str(value) if is_plain else json.dumps(value)
-
-
-_WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n"))

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.capio_cl.annotations import annotation_text
 from streamflow_io.capio_cl.files import load_capio_cl
 from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.capio_cl.to_hints import annotate
 from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.commands.validate import validate
 from streamflow_io.hints import AnnotationsFile, StreamingRule, read_annotations
-from streamflow_io.hints.annotations_text import annotations_text
 from streamflow_io.hints.files import parse, plain
 from streamflow_io.run.plan import Plan
 from tests.coordination_support import (
@@ -50,7 +50,7 @@ def annotations(plan: Plan, document: Document, place: Path) -> Path:
     configuration = load_capio_cl(write(place / "capio.json", document))
     annotation = annotate(configuration, plan.steps, plan.outputs, plan.routes, plan.jobs)
     file = place / "annotations.yml"
-    file.write_text(annotations_text(annotation, "capio.json"))
+    file.write_text(annotation_text(annotation, "capio.json"))
     assert AnnotationsFile.model_validate(plain(parse(file.read_text()))) == annotation.file
     return file
 

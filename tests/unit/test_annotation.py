@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from streamflow_io.capio_cl.annotations import annotation_text
 from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.capio_cl.to_hints import Annotation, annotate
 from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
 from streamflow_io.hints import AnnotationsFile, StreamingRule, parse_commit_rule
-from streamflow_io.hints.annotations_text import annotations_text
 from streamflow_io.hints.files import parse, plain
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter
@@ -266,6 +266,6 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6
 def test_the_text_is_the_annotations_file(name: str, dep: str) -> None:
     given = file(f"all/{name}", "on_file", file_deps=(f"x/{dep}",), producers=("make", name), in_memory=True)
     annotation = annotated(given, file("log.txt", mode="no_update"))
-    text = annotations_text(annotation, f"{name}.json", (f"a note: {dep}",))
+    text = annotation_text(annotation, f"{name}.json", (f"a note: {dep}",))
     assert AnnotationsFile.model_validate(plain(parse(text))) == annotation.file
     assert all(each.subject.isprintable() is False or each.subject in text for each in annotation.unexpressed)

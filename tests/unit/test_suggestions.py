@@ -17,7 +17,7 @@ from streamflow_io import cli
 from streamflow_io.commands.suggest import Result
 from streamflow_io.hints import read_annotations
 from streamflow_io.hints.files import parse, plain
-from streamflow_io.suggestions.annotations import annotations_content, annotations_text
+from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.suggestions.evidence import Proposal, Refusal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
 from streamflow_io.telemetry.history import read_history
@@ -376,7 +376,7 @@ def everything() -> list[Record]:
 def test_the_file_is_an_annotations_file(tmp_path: Path) -> None:
     found = suggest(read_history("a run", everything()))
     file = tmp_path / "annotations.yml"
-    file.write_text(annotations_text("a run", found), encoding="utf-8")
+    file.write_text(suggestions_text("a run", found), encoding="utf-8")
     read_back = read_annotations(file)
     assert [scope.path for scope in read_back.scopes] == ["/a"]
     expected = annotations_content(found.proposals)
@@ -391,7 +391,7 @@ def test_the_file_is_an_annotations_file(tmp_path: Path) -> None:
 def test_nothing_sure_is_an_empty_annotations_file(tmp_path: Path) -> None:
     found = suggestions(route(), ran("/a/0", 0, 10, wrote("/a/0", 10, opened=1)), ran("/b/0", 10, 14, read("/b/0")))
     file = tmp_path / "annotations.yml"
-    file.write_text(annotations_text("run", found), encoding="utf-8")
+    file.write_text(suggestions_text("run", found), encoding="utf-8")
     assert not read_annotations(file).scopes
     assert "#  - /a/out" in file.read_text(encoding="utf-8")
 
@@ -436,7 +436,7 @@ def test_whatever_was_recorded(records: list[Record]) -> None:
     assert -1e-9 <= max((one.saved for one in sure), default=0.0) <= found.saved + 1e-9 <= found.saved_at_most + 2e-9
     assert found.saved_at_most <= found.seconds + 1e-9
     assert all(0 <= proposal.earlier <= found.seconds for proposal in found.proposals)
-    text = annotations_text("run", found)
+    text = suggestions_text("run", found)
     assert plain(parse(text)) == (annotations_content(found.proposals) or {"steps": {}})
 
 
