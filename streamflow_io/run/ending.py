@@ -12,9 +12,8 @@ from streamflow.core.workflow import CommandOutput, Job, Status
 from streamflow_io.runtime import ExitEvent, NodeJob
 
 from .attempts import Attempt
+from .barrier import Producers, RewrittenError
 from .connector import EXIT_SECONDS
-from .following import Producers
-from .parts import RewrittenError
 from .replacing import check_replaced
 
 

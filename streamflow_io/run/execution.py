@@ -20,14 +20,14 @@ from streamflow_io._streamflow import prepare_work_dir, retry_policy
 from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, readable
 
 from .attempts import Attempt, ProducerFailedError, StreamingJob
+from .barrier import Producers, RewrittenError, check_read, settled
 from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, outputs_in_file_system, place_inputs
 from .connector import JobConnector
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, check_exit, exit_of
-from .following import Following, Producers, check_read, settled
+from .following import Following
 from .globs import output_globs
 from .inputs import byte_streams, gated_input, input_stream
 from .job_spec import job_spec
-from .parts import RewrittenError
 from .paths import job_path
 from .publisher import Publisher
 from .replacing import ReplacedError, check_replaced, with_replacements

@@ -21,19 +21,16 @@ from streamflow_io.runtime.protocol import (
 )
 
 from .attempts import Attempt
+from .barrier import Producers, RewrittenError, check_read, settled
 from .outputs import relative
-from .parts import RewrittenError, check_parts
 from .publisher import Publisher
-from .replacing import ReplacedError, check_replaced
-from .tokens import StreamToken
+from .replacing import ReplacedError
 
 if TYPE_CHECKING:
     from .scheduler import IOAwareScheduler
     from .steps import StreamingExecuteStep
 
 _Commit = ChangedEvent | ClosedEvent | CommittedEvent | CompleteEvent
-# A job that streams from others, each with the attempt that it reads.
-Producers = list[tuple[StreamToken, Attempt]]
 
 
 class Following:
@@ -117,25 +114,3 @@ class Following:
             if not is_directory and output.commits_early(file):
                 await self._publisher.committed(event.port, event.path)
                 self._attempt.commit(event.port, file)
-
-
-async def check_read(attempt: Attempt, producers: Producers) -> None:
-    """Return if all that an attempt has read of others is what is final.
-
-    What it has read to the end its node runtime has compared.
-
-    :raises ReplacedError: if an output is another file
-    :raises RewrittenError: if it has other bytes
-    """
-    check_replaced(producers)
-    parts = list(attempt.parts)
-    await check_parts(parts, producers)
-    attempt.parts = [part for part in attempt.parts if part not in parts]
-
-
-async def settled(producers: Producers) -> bool:
-    """The barrier: wait until all that is read is final. False: a producer failed."""
-    results = await asyncio.gather(
-        *(attempt.settled(token.source.port, token.source.path) for token, attempt in producers)
-    )
-    return all(results)

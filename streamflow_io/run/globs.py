@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import posixpath
-from collections.abc import Iterable, MutableSequence
+from collections.abc import MutableSequence
 from typing import Any
 
 from cwl_utils.types import CWLParameterContext
@@ -19,7 +19,6 @@ from streamflow.cwl.processor import CWLCommandOutputProcessor
 from streamflow.cwl.step import CWLExecuteStep
 
 from streamflow_io.graph.io_graph import OutputKind
-from streamflow_io.hints.globs import matches
 
 
 def file_processor(processor: CommandOutputProcessor) -> CWLCommandOutputProcessor | None:
@@ -101,21 +100,6 @@ def certain_path(processor: CommandOutputProcessor, globs: tuple[str, ...]) -> s
         return None
     (path,) = globs
     return None if glob.has_magic(path) or path.split("/")[0] == ".." else path
-
-
-def directory_of(globs: Iterable[str], entry: str) -> str | None:
-    """The Directory that an entry belongs to.
-
-    :param globs: those of the Directory, relative to the output directory of the job
-    :param entry: the path of a file in it, relative to the same
-    """
-    parts = entry.split("/")
-    for pattern in globs:
-        depth = 0 if pattern == "." else pattern.count("/") + 1
-        path = "/".join(parts[:depth]) or "."
-        if depth < len(parts) and (depth == 0 or matches(pattern, path)):
-            return path
-    return None
 
 
 def relative_glob(pattern: str, directory: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -145,6 +146,21 @@ def _beside(path: str, pattern: str) -> str:
     while pattern.startswith("^"):
         path, pattern = posixpath.splitext(path)[0], pattern[1:]
     return path + pattern
+
+
+def directory_of(globs: Iterable[str], entry: str) -> str | None:
+    """The Directory that an entry belongs to.
+
+    :param globs: those of the Directory, relative to the output directory of the job
+    :param entry: the path of a file in it, relative to the same
+    """
+    parts = entry.split("/")
+    for pattern in globs:
+        depth = 0 if pattern == "." else pattern.count("/") + 1
+        path = "/".join(parts[:depth]) or "."
+        if depth < len(parts) and (depth == 0 or matches(pattern, path)):
+            return path
+    return None
 
 
 def relative(path: str, directory: str) -> str:

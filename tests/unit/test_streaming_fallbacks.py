@@ -18,9 +18,9 @@ from streamflow.workflow.step import BaseStep, TransferStep
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.run import connector, ending, execution
 from streamflow_io.run.attempts import Attempt, ProducerFailedError, StreamingJob
+from streamflow_io.run.barrier import RewrittenError, check_parts
 from streamflow_io.run.connector import JobConnector
 from streamflow_io.run.inputs import gated_input, input_stream
-from streamflow_io.run.parts import RewrittenError, check_parts
 from streamflow_io.run.reach import Reach
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.run.transfer import StreamingTransferStep

@@ -1,13 +1,18 @@
-"""Streams that were not read to their end: what was read is compared with the file when that is final."""
+"""The barrier before what a job makes is handed on: all that it has read of others is final, and the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable
 
 from streamflow_io.runtime.protocol import StreamPart
 
 from .attempts import Attempt
+from .replacing import check_replaced
 from .tokens import StreamToken
+
+# A job that streams from others, each with the attempt that it reads.
+Producers = list[tuple[StreamToken, Attempt]]
 
 
 class RewrittenError(Exception):
@@ -20,7 +25,7 @@ class RewrittenError(Exception):
         )
 
 
-async def check_parts(parts: Iterable[StreamPart], producers: Sequence[tuple[StreamToken, Attempt]]) -> None:
+async def check_parts(parts: Iterable[StreamPart], producers: Producers) -> None:
     """Return if what was read of streams is in their files, which are final now. Reads these parts.
 
     :param parts: of streams that were not read to their end
@@ -36,3 +41,25 @@ async def check_parts(parts: Iterable[StreamPart], producers: Sequence[tuple[Str
                 how = f"{part.path} was written again after {part.bytes} bytes of it had been streamed"
                 raise RewrittenError(token.source.job, how)
             break
+
+
+async def check_read(attempt: Attempt, producers: Producers) -> None:
+    """Return if all that an attempt has read of others is what is final.
+
+    What it has read to the end its node runtime has compared.
+
+    :raises ReplacedError: if an output is another file
+    :raises RewrittenError: if it has other bytes
+    """
+    check_replaced(producers)
+    parts = list(attempt.parts)
+    await check_parts(parts, producers)
+    attempt.parts = [part for part in attempt.parts if part not in parts]
+
+
+async def settled(producers: Producers) -> bool:
+    """The barrier: wait until all that is read is final. False: a producer failed."""
+    results = await asyncio.gather(
+        *(attempt.settled(token.source.port, token.source.path) for token, attempt in producers)
+    )
+    return all(results)
