@@ -43,8 +43,8 @@ class FakeRuntime(NodeRuntime):
         self.ran: list[list[str]] = []
         self.answer = ("", 0)
 
-    async def create_job(self, name: str) -> NodeJob:
-        self.jobs.append(await super().create_job(name))
+    async def create_job(self, name: str, *options: Any) -> NodeJob:
+        self.jobs.append(await super().create_job(name, *options))
         return self.jobs[-1]
 
     async def obstacle(self, other: NodeRuntime) -> str | None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path, PurePath
 
 import aiofiles.os
@@ -106,10 +107,10 @@ class EmbeddedRuntime(NodeRuntime):
             raise NodeRuntimeError(f"{binary} serve does not start: {message or 'it says nothing'}")
         return cls(binary, directory, process)
 
-    async def create_job(self, name: str) -> NodeJob:
+    def _add(self, name: str, make: Callable[[str], NodeJob]) -> NodeJob:
         if self._process.returncode is not None:
             raise NodeRuntimeError(ENDED)
-        job = await super().create_job(name)
+        job = super()._add(name, make)
         # In place: to change threads takes longer than this one call, and every job waits for it.
         os.mkdir(job.directory, 0o700)
         return job

@@ -7,7 +7,8 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from asyncio import FIRST_COMPLETED
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from functools import partial
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, cast
 
@@ -22,9 +23,24 @@ _SLOWEST = 10_000_000
 # Bytes of a line that a message shows.
 _SHOWN = 1000
 
+Waiting = Callable[[], Awaitable[object]]
+
 
 class NodeRuntimeError(Exception):
     """The node runtime cannot be used; says why."""
+
+
+class InVainError(NodeRuntimeError):
+    """A job was in vain because of what its runtime did for it, which it will not do again; says why.
+
+    The same attempt is to be made once more: the job has not failed.
+
+    :ivar without: what it will be done without
+    """
+
+    def __init__(self, without: str, reason: str) -> None:
+        super().__init__(reason)
+        self.without = without
 
 
 class NodeJob:
@@ -72,8 +88,25 @@ class NodeJob:
             tls=True if self.runtime.tls or consumer.tls else None,
         )
 
+    def held(self, port: str, path: str) -> PurePosixPath | None:
+        """Where an output is held until the job has succeeded, and then is in its output directory, too.
+
+        Only a job that :meth:`sees` it can read it there.
+
+        :param path: relative to the output directory
+        :return: None: it is nowhere but in the output directory, as it is written
+        """
+        return None
+
+    def sees(self, path: PurePosixPath) -> bool:
+        """Whether a path is one where others hold what they write, and the command of this job can read it.
+
+        Nobody else can open it.
+        """
+        return False
+
     async def wrap(self, spec: JobSpec) -> list[str]:
-        """Write `job.json` and give the words to put before the command that shall run as this job.
+        """Write `job.json` and give the words to put before the command that shall run as this job, for a shell.
 
         :raises NodeRuntimeError: if it cannot be written
         """
@@ -100,6 +133,15 @@ class NodeJob:
         :raises NodeRuntimeError: if the node runtime has ended, and what tells is gone
         """
         return self._has_spoken or await self.runtime.has_events(self)
+
+    async def collected(self) -> None:
+        """Wait until what a command has written that has ended well is in its output directory, if it can be."""
+
+    def blame(self, failure: str) -> None:
+        """The job has failed; return if its runtime has no part in that.
+
+        :raises InVainError: if it may have
+        """
 
     def abandon(self) -> None:
         """Its command has ended without the wrapper, or will never be started."""
@@ -144,9 +186,8 @@ class NodeJob:
             self._trouble = reason
             self._ending = asyncio.ensure_future(self.cancel())
 
-    def lose(self, reason: str) -> None:
+    def lose(self, error: NodeRuntimeError) -> None:
         """Nothing more will be told of it."""
-        error = NodeRuntimeError(reason)
         self._events.put_nowait(error)
         if not self.exit.done():
             self.exit.set_exception(error)
@@ -185,18 +226,26 @@ class NodeRuntime(ABC):
         """The file with the key of the run; there is one where there is an address."""
         return PurePosixPath(self.directory, "key")
 
-    async def create_job(self, name: str) -> NodeJob:
+    async def create_job(
+        self, name: str, reads: Collection[PurePosixPath] = (), waiting: Waiting | None = None
+    ) -> NodeJob:
         """Begin a new job.
 
-        :param name: for people who read it; need not be unique
+        :param name: that of the job in the workflow, or another for people who read it; need not be unique
+        :param reads: where others hold what it is to read, if it can: see :meth:`NodeJob.held`
+        :param waiting: returns when nothing that it reads is missing any more; None: nothing ever is
         :raises NodeRuntimeError: if the runtime has ended
         """
+        return self._add(name, partial(NodeJob, self))
+
+    def _add(self, name: str, make: Callable[[str], NodeJob]) -> NodeJob:
+        """A new job, by its identifier."""
         if self._lost is not None:
             raise NodeRuntimeError(self._lost)
         self._count += 1
         readable = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80]
         identifier = f"{self._count:06d}-{readable}"
-        job = self._jobs[identifier] = NodeJob(self, identifier)
+        job = self._jobs[identifier] = make(identifier)
         return job
 
     async def obstacle(self, other: NodeRuntime) -> str | None:
@@ -271,5 +320,5 @@ class NodeRuntime(ABC):
         if self._lost is None:
             self._lost = reason
         for job in self._jobs.values():
-            job.lose(reason)
+            job.lose(NodeRuntimeError(reason))
         self._jobs.clear()
