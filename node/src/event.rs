@@ -1,34 +1,97 @@
 //! What happened: the lines of `events.jsonl`.
 
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{Flock, FlockArg};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::job::Input;
-use crate::json::{Json, Writer};
+use crate::json::{self, bytes, optional_path};
 use crate::observe::Verdict;
 use crate::verify::Part;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
-    Started { pid: i32, command_pid: i32 },
-    Opened { port: &'a str, path: &'a Path },
-    Closed { port: &'a str, path: &'a Path, closes: u32 },
-    Committed { port: &'a str, path: &'a Path, size: u64 },
-    Entry { port: &'a str, path: &'a Path, size: u64 },
-    Complete { port: &'a str },
-    Changed { port: &'a str, path: &'a Path, how: &'a str },
-    Unmet { port: &'a str, why: &'a str },
-    Stream { name: &'a str, bytes: u64, first: f64, last: f64, part: Option<(&'a Path, Part)> },
-    Used(&'a Verdict),
-    Warning { message: &'a str, input: Option<&'a Input> },
+    Started {
+        pid: i32,
+        command_pid: i32,
+    },
+    Opened {
+        port: &'a str,
+        #[serde(with = "bytes")]
+        path: &'a Path,
+    },
+    Closed {
+        port: &'a str,
+        #[serde(with = "bytes")]
+        path: &'a Path,
+        closes: u32,
+    },
+    Committed {
+        port: &'a str,
+        #[serde(with = "bytes")]
+        path: &'a Path,
+        size: u64,
+    },
+    Entry {
+        port: &'a str,
+        #[serde(with = "bytes")]
+        path: &'a Path,
+        size: u64,
+    },
+    Complete {
+        port: &'a str,
+    },
+    Changed {
+        port: &'a str,
+        #[serde(with = "bytes")]
+        path: &'a Path,
+        how: &'a str,
+    },
+    Stream {
+        name: &'a str,
+        bytes: u64,
+        seconds: f64,
+        first: f64,
+        last: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        part: Option<StreamPart<'a>>,
+    },
+    Used {
+        sequential: bool,
+        #[serde(flatten)]
+        verdict: &'a Verdict,
+    },
+    Warning {
+        message: Cow<'a, str>,
+        #[serde(flatten)]
+        about: Option<About<'a>>,
+    },
     Exit(Exit),
+}
+
+/// The input that a warning is about.
+#[derive(Debug, Serialize)]
+pub struct About<'a> {
+    input: &'a str,
+    port: &'a str,
+}
+
+/// What is still to be compared of a stream with the file `path`.
+#[derive(Debug, Serialize)]
+pub struct StreamPart<'a> {
+    #[serde(with = "bytes")]
+    pub path: &'a Path,
+    #[serde(flatten)]
+    pub part: Part,
 }
 
 /// Why a job has ended.
@@ -43,20 +106,24 @@ pub enum Reason {
     Error,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Exit {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     pub success: bool,
     pub reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     pub started: Option<f64>,
     pub ended: f64,
     pub usage: Usage,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Usage {
     pub rchar: u64,
     pub wchar: u64,
@@ -68,6 +135,7 @@ pub struct Usage {
     pub streamed: u64,
     pub wrapper_cpu: f64,
     /// Seconds; None where it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<f64>,
 }
 
@@ -96,34 +164,28 @@ impl Reason {
 pub const ENTRY: &str = "entry";
 
 /// What a reader needs of an event that somebody else has written.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub struct Seen {
     pub event: String,
     pub port: Option<String>,
+    #[serde(default, deserialize_with = "optional_path")]
     pub path: Option<PathBuf>,
     pub size: Option<u64>,
+    #[serde(default)]
     pub success: bool,
     pub pid: Option<i32>,
-    /// It names a job, as `serve` does when it passes an event on, and `exec` never.
-    pub names_job: bool,
+    job: Option<IgnoredAny>,
 }
 
 impl Seen {
     /// Reads a line; None when it is no event.
     pub fn parse(line: &[u8]) -> Option<Self> {
-        let json = Json::parse(line).ok()?;
-        let text = |name: &str| json.get(name).and_then(Json::text);
-        let string = |name: &str| text(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        let integer = |name: &str| json.get(name).and_then(Json::integer);
-        Some(Self {
-            event: string("event")?,
-            port: string("port"),
-            path: text("path").map(|bytes| std::ffi::OsStr::from_bytes(bytes).into()),
-            size: integer("size").and_then(|size| size.try_into().ok()),
-            success: json.get("success") == Some(&Json::Bool(true)),
-            pid: integer("pid").and_then(|pid| pid.try_into().ok()),
-            names_job: json.get("job").is_some(),
-        })
+        serde_json::from_slice(line).ok()
+    }
+
+    /// It names a job, as `serve` does when it passes an event on, and `exec` never.
+    pub fn names_job(&self) -> bool {
+        self.job.is_some()
     }
 }
 
@@ -132,123 +194,25 @@ pub fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-impl Event<'_> {
+impl<'a> Event<'a> {
+    pub fn warning(message: impl Into<Cow<'a, str>>, input: Option<&'a Input>) -> Self {
+        let about = input.map(|Input { name, port, .. }| About { input: name, port });
+        Self::Warning { message: message.into(), about }
+    }
+
+    pub fn used(verdict: &'a Verdict) -> Self {
+        Self::Used { sequential: verdict.reasons.is_empty(), verdict }
+    }
+
     /// The event's line, with its newline.
     pub fn line(&self) -> String {
-        let mut writer = Writer::new();
-        let path = |path: &Path| path.as_os_str().as_bytes().to_vec();
-        match self {
-            Self::Started { pid, command_pid } => {
-                writer.text("event", b"started").plain("pid", pid).plain("command_pid", command_pid)
-            }
-            Self::Opened { port, path: file } => {
-                writer.text("event", b"opened").text("port", port.as_bytes()).text("path", &path(file))
-            }
-            Self::Closed { port, path: file, closes } => writer
-                .text("event", b"closed")
-                .text("port", port.as_bytes())
-                .text("path", &path(file))
-                .plain("closes", closes),
-            Self::Committed { port, path: file, size } => writer
-                .text("event", b"committed")
-                .text("port", port.as_bytes())
-                .text("path", &path(file))
-                .plain("size", size),
-            Self::Entry { port, path: file, size } => writer
-                .text("event", ENTRY.as_bytes())
-                .text("port", port.as_bytes())
-                .text("path", &path(file))
-                .plain("size", size),
-            Self::Complete { port } => writer.text("event", b"complete").text("port", port.as_bytes()),
-            Self::Changed { port, path: file, how } => writer
-                .text("event", b"changed")
-                .text("port", port.as_bytes())
-                .text("path", &path(file))
-                .text("how", how.as_bytes()),
-            Self::Unmet { port, why } => writer
-                .text("event", b"warning")
-                .text("message", format!("output {port}: {why}: committed only now").as_bytes()),
-            Self::Stream { name, bytes, first, last, part } => {
-                writer
-                    .text("event", b"stream")
-                    .text("name", name.as_bytes())
-                    .plain("bytes", bytes)
-                    .plain("seconds", last - first)
-                    .plain("first", first)
-                    .plain("last", last);
-                match part {
-                    Some((file, part)) => {
-                        writer.plain("part", part.write(Writer::new().text("path", &path(file))).finish())
-                    }
-                    None => &mut writer,
-                }
-            }
-            Self::Used(verdict) => writer
-                .text("event", b"used")
-                .text("name", verdict.name.as_bytes())
-                .text("path", &path(&verdict.path))
-                .plain("opens", verdict.opens)
-                .plain("sequential", verdict.reasons.is_empty())
-                .plain("reasons", format_args!("{:?}", verdict.reasons))
-                .plain("first", verdict.first)
-                .plain("last", verdict.last)
-                .plain("touched", verdict.touched)
-                .plain("read", verdict.read.map_or("null".into(), |read| read.to_string()))
-                .plain("whole", verdict.whole)
-                .plain("directory", verdict.directory),
-            Self::Warning { message, input } => {
-                let writer = writer.text("event", b"warning").text("message", message.as_bytes());
-                match input {
-                    Some(input) => writer.text("input", input.name.as_bytes()).text("port", input.port.as_bytes()),
-                    None => writer,
-                }
-            }
-            Self::Exit(exit) => exit.write(writer.text("event", b"exit")),
-        };
-        let mut line = writer.plain("time", now()).finish();
-        line.push('\n');
-        line
-    }
-}
-
-impl Exit {
-    fn write<'w>(&self, writer: &'w mut Writer) -> &'w mut Writer {
-        for (name, value) in [("code", self.code), ("signal", self.signal)] {
-            if let Some(value) = value {
-                writer.plain(name, value);
-            }
+        #[derive(Serialize)]
+        struct Line<'a> {
+            #[serde(flatten)]
+            event: &'a Event<'a>,
+            time: f64,
         }
-        writer.plain("success", self.success).text("reason", self.reason.as_bytes());
-        for (name, value) in [("input", &self.input), ("message", &self.message)] {
-            if let Some(value) = value {
-                writer.text(name, value.as_bytes());
-            }
-        }
-        match self.started {
-            Some(started) => writer.plain("started", started),
-            None => writer.plain("started", "null"),
-        };
-        writer.plain("ended", self.ended).plain("usage", self.usage.object())
-    }
-}
-
-impl Usage {
-    fn object(&self) -> String {
-        let mut writer = Writer::new();
-        writer
-            .plain("rchar", self.rchar)
-            .plain("wchar", self.wchar)
-            .plain("read_bytes", self.read_bytes)
-            .plain("write_bytes", self.write_bytes)
-            .plain("user", self.user)
-            .plain("system", self.system)
-            .plain("max_rss", self.max_rss)
-            .plain("streamed", self.streamed)
-            .plain("wrapper_cpu", self.wrapper_cpu);
-        if let Some(io) = self.io {
-            writer.plain("io", io);
-        }
-        writer.finish()
+        json::write(&Line { event: self, time: now() }) + "\n"
     }
 }
 
@@ -345,11 +309,8 @@ mod tests {
         assert_eq!((seen.event.as_str(), seen.path, seen.size), ("committed", Some("/o/a b\n".into()), Some(3)));
         let text = Event::Changed { port: "p", path: Path::new("/o/a"), how: "removed" }.line();
         assert!(text.starts_with(r#"{"event":"changed","port":"p","path":"/o/a","how":"removed","time":"#), "{text}");
-        let text = Event::Unmet { port: "p", why: "on_n_files promised 3 files, 2 are there at the end" }.line();
-        assert!(
-            text.starts_with(r#"{"event":"warning","message":"output p: on_n_files promised 3 files, 2 "#),
-            "{text}"
-        );
+        let text = Event::warning("m", None).line();
+        assert!(text.starts_with(r#"{"event":"warning","message":"m","time":"#), "{text}");
         let mut verdict = Verdict {
             name: "r".into(),
             path: "/i/r".into(),
@@ -362,23 +323,23 @@ mod tests {
             whole: false,
             directory: false,
         };
-        let start = r#"{"event":"used","name":"r","path":"/i/r","opens":2,"sequential":"#;
-        for (sequential, reasons) in [("false", r#"["mapped", "opened again"]"#), ("true", "[]")] {
-            let text = Event::Used(&verdict).line();
+        for (sequential, reasons) in [("false", r#"["mapped","opened again"]"#), ("true", "[]")] {
+            let text = Event::used(&verdict).line();
+            let start = format!(r#"{{"event":"used","sequential":{sequential},"name":"r","path":"/i/r","opens":2,"#);
             let read = verdict.read.map_or("null", |_| "4.5");
-            let times = format!(r#""first":1.5,"last":2,"touched":1,"read":{read},"whole":false,"directory":false,"#);
-            let expected = format!(r#"{start}{sequential},"reasons":{reasons},{times}"time":"#);
+            let times =
+                format!(r#""first":1.5,"last":2.0,"touched":1.0,"read":{read},"whole":false,"directory":false,"#);
+            let expected = format!(r#"{start}"reasons":{reasons},{times}"time":"#);
             assert!(text.starts_with(&expected), "{text}");
             verdict.reasons.clear();
             verdict.read = Some(4.5);
         }
         let exit = Exit { code: Some(0), success: true, reason: Reason::Exited.name(), ..Exit::default() };
         let text = Event::Exit(exit).line();
-        let start =
-            r#"{"event":"exit","code":0,"success":true,"reason":"exited","started":null,"ended":0,"usage":{"rchar":0,"#;
+        let start = r#"{"event":"exit","code":0,"success":true,"reason":"exited","started":null,"ended":0.0,"usage":{"rchar":0,"#;
         assert!(text.starts_with(start), "{text}");
-        assert!(Seen::parse(text.as_bytes()).is_some_and(|seen| seen.success && !seen.names_job));
-        assert!(Seen::parse(b"{\"event\":\"exit\",\"job\":\"b\"}").is_some_and(|seen| seen.names_job));
+        assert!(Seen::parse(text.as_bytes()).is_some_and(|seen| seen.success && !seen.names_job()));
+        assert!(Seen::parse(b"{\"event\":\"exit\",\"job\":\"b\"}").is_some_and(|seen| seen.names_job()));
     }
 
     #[test]

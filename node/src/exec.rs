@@ -165,7 +165,7 @@ fn at_entrance(error: nix::Error) -> CannotStart {
 /// Without inotify, such as with too many instances of this user, all that is lost is time.
 fn warn(events: &mut EventLog, error: nix::Error) {
     let message = format!("no inotify ({}): outputs are committed when the job ends", error.desc());
-    let _ = events.append(&[Event::Warning { message: &message, input: None }]);
+    let _ = events.append(&[Event::warning(message, None)]);
 }
 
 /// Opens the FIFO whose writer is `serve`.

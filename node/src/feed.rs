@@ -21,7 +21,7 @@ use nix::unistd::pipe2;
 
 use self::origin::Origin;
 use self::whole::Whole;
-use crate::event::{now, Event};
+use crate::event::{now, Event, StreamPart};
 use crate::fd_store::Client;
 use crate::gate::{self, Streams};
 use crate::job::{Access, Input, Job, Target};
@@ -418,8 +418,9 @@ impl Feeder {
         }
         self.reported = true;
         let (first, last) = if self.streamed() == 0 { (now(), now()) } else { (self.first, self.last) };
-        let part = part.map(|part| (self.input.path.as_path(), part));
-        Ok(Some(Event::Stream { name: &self.input.name, bytes: self.streamed(), first, last, part }))
+        let part = part.map(|part| StreamPart { path: &self.input.path, part });
+        let (name, bytes, seconds) = (&self.input.name, self.streamed(), last - first);
+        Ok(Some(Event::Stream { name, bytes, seconds, first, last, part }))
     }
 
     /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The command may

@@ -214,8 +214,8 @@ impl Gates {
 fn stage(spec: &job::Gate, board: &Board) -> io::Result<Place> {
     staging::clear(&spec.target)?;
     if spec.kind == Kind::Directory && staging::same_file_system(&spec.path, &spec.target) {
-        let (tree, root) = Tree::new(&spec.path, &spec.target, spec.delivers)?;
-        let number = board.hold_tree(spec.delivers);
+        let (tree, root) = Tree::new(&spec.path, &spec.target, spec.delivers())?;
+        let number = board.hold_tree(spec.delivers());
         arrive(board, number, root);
         return Ok(Place::Tree { number, tree });
     }

@@ -1,349 +1,169 @@
-//! JSON (RFC 8259) whose strings are bytes, so that a path survives whatever its bytes are.
+//! JSON in which a string can be any bytes, as a path can.
 //!
 //! A byte that is not UTF-8 is written as the lone surrogate `\udc80`..`\udcff`, as Python's `surrogateescape` does
 //! (PEP 383): `json.loads` and `os.fsencode` give the same bytes back.
 
-use std::fmt::Write;
+use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Formatter};
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
-/// Values nested deeper than this are refused.
-const DEPTH: usize = 64;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::ser::{Serialize, Serializer};
 
-#[derive(Clone, Debug, PartialEq)]
-pub enum Json {
-    Null,
-    Bool(bool),
-    Number(f64),
-    Text(Vec<u8>),
-    List(Vec<Json>),
-    Object(Vec<(String, Json)>),
-}
+/// A string that need not be UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ByteString<T>(pub T);
 
-impl Json {
-    /// # Errors
-    /// A message with line and column.
-    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let mut parser = Parser { bytes, at: 0 };
-        let value = parser.value(0).and_then(|value| {
-            parser.skip_space();
-            if parser.at == bytes.len() {
-                Ok(value)
-            } else {
-                Err("nothing more")
-            }
-        });
-        value.map_err(|expected| {
-            let before = &bytes[..parser.at.min(bytes.len())];
-            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-            let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
-            format!("line {line}, column {column}: expected {expected}")
-        })
-    }
-
-    pub fn get(&self, name: &str) -> Option<&Json> {
-        let Json::Object(members) = self else { return None };
-        // Of members with the same name the last one holds, as in Python.
-        members.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value)
-    }
-
-    pub fn text(&self) -> Option<&[u8]> {
-        if let Json::Text(text) = self {
-            Some(text)
-        } else {
-            None
-        }
-    }
-
-    pub fn integer(&self) -> Option<i64> {
-        match self {
-            Json::Number(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(*number as i64),
-            _ => None,
-        }
+impl<T: AsRef<OsStr>> Serialize for ByteString<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0.as_ref().as_bytes())
     }
 }
 
-struct Parser<'a> {
-    bytes: &'a [u8],
-    at: usize,
+impl<'de, T: From<OsString>> Deserialize<'de> for ByteString<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_bytes(Bytes).map(|bytes| Self(OsString::from_vec(bytes).into()))
+    }
 }
 
-type Parsed<T> = Result<T, &'static str>;
+struct Bytes;
 
-impl Parser<'_> {
-    fn skip_space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
+impl Visitor<'_> for Bytes {
+    type Value = Vec<u8>;
+
+    fn expecting(&self, formatter: &mut Formatter) -> fmt::Result {
+        formatter.write_str("a string")
     }
 
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
-    }
-
-    fn take(&mut self, byte: u8) -> bool {
-        let there = self.peek() == Some(byte);
-        self.at += usize::from(there);
-        there
-    }
-
-    fn value(&mut self, depth: usize) -> Parsed<Json> {
-        if depth > DEPTH {
-            return Err("fewer levels");
-        }
-        self.skip_space();
-        match self.peek() {
-            Some(b'{') => self.object(depth),
-            Some(b'[') => self.list(depth),
-            Some(b'"') => self.string().map(Json::Text),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            _ => {
-                for (word, value) in [("null", Json::Null), ("true", Json::Bool(true)), ("false", Json::Bool(false))] {
-                    if self.bytes[self.at..].starts_with(word.as_bytes()) {
-                        self.at += word.len();
-                        return Ok(value);
-                    }
-                }
-                Err("a value")
-            }
-        }
-    }
-
-    fn object(&mut self, depth: usize) -> Parsed<Json> {
-        let mut members = Vec::new();
-        self.at += 1;
-        self.skip_space();
-        if self.take(b'}') {
-            return Ok(Json::Object(members));
-        }
+    /// The parser gives lone surrogates as three bytes, as UTF-8 would have them if they were characters.
+    fn visit_bytes<E: Error>(self, mut text: &[u8]) -> Result<Vec<u8>, E> {
+        let mut bytes = Vec::with_capacity(text.len());
         loop {
-            self.skip_space();
-            let name = String::from_utf8_lossy(&self.string()?).into_owned();
-            self.skip_space();
-            if !self.take(b':') {
-                return Err("\":\"");
-            }
-            members.push((name, self.value(depth + 1)?));
-            self.skip_space();
-            if self.take(b'}') {
-                return Ok(Json::Object(members));
-            }
-            if !self.take(b',') {
-                return Err("\",\" or \"}\"");
-            }
-        }
-    }
-
-    fn list(&mut self, depth: usize) -> Parsed<Json> {
-        let mut items = Vec::new();
-        self.at += 1;
-        self.skip_space();
-        if self.take(b']') {
-            return Ok(Json::List(items));
-        }
-        loop {
-            items.push(self.value(depth + 1)?);
-            self.skip_space();
-            if self.take(b']') {
-                return Ok(Json::List(items));
-            }
-            if !self.take(b',') {
-                return Err("\",\" or \"]\"");
-            }
-        }
-    }
-
-    fn number(&mut self) -> Parsed<Json> {
-        let rest = &self.bytes[self.at..];
-        let part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
-        let length = rest.iter().take_while(|byte| part(byte)).count();
-        let number = std::str::from_utf8(&rest[..length]).ok().and_then(|text| text.parse().ok()).ok_or("a number")?;
-        self.at += length;
-        Ok(Json::Number(number))
-    }
-
-    fn string(&mut self) -> Parsed<Vec<u8>> {
-        if !self.take(b'"') {
-            return Err("a string");
-        }
-        let mut text = Vec::new();
-        loop {
-            match self.peek().ok_or("the end of the string")? {
-                b'"' => {
-                    self.at += 1;
-                    return Ok(text);
+            (text, _) = match text {
+                [] => return Ok(bytes),
+                [0xED, high @ (0xB2 | 0xB3), low @ 0x80..=0xBF, rest @ ..] => {
+                    (rest, bytes.push(high << 6 | low & 0x3F))
                 }
-                b'\\' => self.escape(&mut text)?,
-                0..=0x1F => return Err("no control character"),
-                byte => {
-                    text.push(byte);
-                    self.at += 1;
-                }
+                [0xED, 0xA0..=0xBF, ..] => return Err(E::custom("a surrogate stands for no byte")),
+                [byte, rest @ ..] => (rest, bytes.push(*byte)),
             }
         }
-    }
-
-    fn escape(&mut self, text: &mut Vec<u8>) -> Parsed<()> {
-        let escaped = self.bytes.get(self.at + 1).copied().ok_or("an escape")?;
-        let plain = match escaped {
-            b'"' | b'\\' | b'/' => escaped,
-            b'b' => 8,
-            b'f' => 12,
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            b'u' => return self.code_point(text),
-            _ => return Err("an escape"),
-        };
-        text.push(plain);
-        self.at += 2;
-        Ok(())
-    }
-
-    fn code_point(&mut self, text: &mut Vec<u8>) -> Parsed<()> {
-        let first = self.unit()?;
-        let code = match first {
-            0xDC80..=0xDCFF => {
-                text.push((first & 0xFF) as u8);
-                return Ok(());
-            }
-            0xD800..=0xDBFF => {
-                let second = self.unit()?;
-                if !(0xDC00..=0xDFFF).contains(&second) {
-                    return Err("the second half of a surrogate pair");
-                }
-                0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00)
-            }
-            _ => first,
-        };
-        let character = char::from_u32(code).ok_or("a Unicode character")?;
-        text.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
-        Ok(())
-    }
-
-    fn unit(&mut self) -> Parsed<u32> {
-        let escape = self.bytes.get(self.at..self.at + 6).filter(|escape| escape.starts_with(b"\\u"));
-        let digits = escape.map(|escape| &escape[2..]).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let unit = digits.and_then(|digits| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        self.at += 6;
-        unit.ok_or("four hexadecimal digits")
     }
 }
 
-/// Writes an object, member by member.
-#[derive(Debug)]
-pub struct Writer(String);
+/// For `#[serde(with)]` of a path, or of another string that need not be UTF-8.
+pub mod bytes {
+    use super::*;
 
-impl Writer {
-    pub fn new() -> Self {
-        Self("{".into())
+    pub fn serialize<T: AsRef<OsStr>, S: Serializer>(text: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        ByteString(text).serialize(serializer)
     }
 
-    fn name(&mut self, name: &str) -> &mut String {
-        if self.0.len() > 1 {
-            self.0.push(',');
-        }
-        quote(&mut self.0, name.as_bytes());
-        self.0.push(':');
-        &mut self.0
-    }
-
-    pub fn text(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
-        quote(self.name(name), bytes);
-        self
-    }
-
-    /// A number or a truth value.
-    pub fn plain(&mut self, name: &str, value: impl std::fmt::Display) -> &mut Self {
-        let _ = write!(self.name(name), "{value}");
-        self
-    }
-
-    /// The members of an object in JSON.
-    pub fn members(&mut self, object: &str) -> &mut Self {
-        let inner = object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or("").trim();
-        if !inner.is_empty() {
-            let comma = if self.0.len() > 1 { "," } else { "" };
-            let _ = write!(self.0, "{comma}{inner}");
-        }
-        self
-    }
-
-    pub fn finish(&mut self) -> String {
-        let mut text = std::mem::take(&mut self.0);
-        text.push('}');
-        text
+    pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        ByteString::deserialize(deserializer).map(|text| text.0)
     }
 }
 
-fn quote(text: &mut String, bytes: &[u8]) {
-    text.push('"');
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '"' => text.push_str("\\\""),
-                '\\' => text.push_str("\\\\"),
-                '\n' => text.push_str("\\n"),
-                '\0'..='\x1F' | '\x7F' => {
-                    let _ = write!(text, "\\u{:04x}", u32::from(character));
-                }
-                _ => text.push(character),
-            }
+/// Reads a path or null.
+pub fn optional_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    Ok(Option::<ByteString<_>>::deserialize(deserializer)?.map(|text| text.0))
+}
+
+/// Reads a value, of which null is the default one.
+pub fn or_default<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Reads a value.
+///
+/// # Errors
+/// A message that says where in the value the mistake is, and where in the text.
+pub fn read<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, String> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| error.to_string())?;
+    deserializer.end().map_err(|error| error.to_string())?;
+    Ok(value)
+}
+
+/// Writes a value as one line, without its newline.
+pub fn write(value: &impl Serialize) -> String {
+    let mut text = Vec::new();
+    // What is written into memory, and has names that are strings, cannot fail.
+    let written = value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, Surrogates));
+    debug_assert!(written.is_ok());
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// Writes bytes as a string.
+struct Surrogates;
+
+impl serde_json::ser::Formatter for Surrogates {
+    fn write_byte_array<W: ?Sized + Write>(&mut self, writer: &mut W, bytes: &[u8]) -> io::Result<()> {
+        writer.write_all(b"\"")?;
+        for chunk in bytes.utf8_chunks() {
+            let quoted = serde_json::to_string(chunk.valid())?;
+            writer.write_all(&quoted.as_bytes()[1..quoted.len() - 1])?;
+            chunk.invalid().iter().try_for_each(|byte| write!(writer, "\\udc{byte:02x}"))?;
         }
-        for byte in chunk.invalid() {
-            let _ = write!(text, "\\udc{byte:02x}");
-        }
+        writer.write_all(b"\"")
     }
-    text.push('"');
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read_bytes(text: &[u8]) -> Result<Vec<u8>, String> {
+        read::<ByteString<OsString>>(text).map(|text| text.0.into_vec())
+    }
+
     #[test]
     fn every_name_survives() {
         for name in [
             &b"plain"[..],
-            b"two words\n\t\"\\\x01",
-            "caf\u{e9} \u{1F9EC}".as_bytes(),
+            b"two words\n\t\"\\\x01\x7f/",
+            "caf\u{e9} \u{1F9EC} \u{d7ff}\u{e000}".as_bytes(),
             b"\xff\x80a\xc3",
-            b"\xed\xb2\x80",
+            b"\xed\xb2\x80\xed\xa0\x80\xed\xb3\xbf",
+            &(0..=255).collect::<Vec<u8>>(),
         ] {
-            let line = Writer::new().text("path", name).finish();
-            assert!(!line.contains('\n'));
-            let back = Json::parse(line.as_bytes()).unwrap();
-            assert_eq!(back.get("path").and_then(Json::text), Some(name), "{line}");
+            let text = write(&ByteString(OsStr::from_bytes(name)));
+            assert!(!text.contains('\n'));
+            assert_eq!(read_bytes(text.as_bytes()).as_deref(), Ok(name), "{text}");
         }
-        assert_eq!(Writer::new().text("p", b"a\xffb").finish(), r#"{"p":"a\udcffb"}"#);
+        assert_eq!(write(&ByteString(OsStr::from_bytes(b"a\xffb\x80\n"))), r#""a\udcffb\udc80\n""#);
     }
 
+    /// `json.dumps` writes all but ASCII as escapes.
     #[test]
-    fn values() {
-        let value =
-            Json::parse(br#" {"a": [1, -2.5e1, null, true, "\u00e9\ud83e\uddec\/"], "b": {}, "b": 3} "#).unwrap();
-        let text = Json::Text("\u{e9}\u{1F9EC}/".as_bytes().to_vec());
-        let list = vec![Json::Number(1.0), Json::Number(-25.0), Json::Null, Json::Bool(true), text];
-        assert_eq!(value.get("a"), Some(&Json::List(list)));
-        assert_eq!(value.get("b").and_then(Json::integer), Some(3));
+    fn python_is_understood() {
+        for (text, name) in [
+            (r#""\u00e9\ud83e\uddec\/""#, "\u{e9}\u{1F9EC}/".as_bytes()),
+            (r#""\udc80\udcbf\udcc0\udcff""#, b"\x80\xbf\xc0\xff"),
+            (r#""\udcc3\u00a9""#, b"\xc3\xc2\xa9"),
+            (r#""\udced\udcb2\udc80""#, b"\xed\xb2\x80"),
+        ] {
+            assert_eq!(read_bytes(text.as_bytes()).as_deref(), Ok(name), "{text}");
+        }
     }
 
     #[test]
     fn mistakes_have_a_place() {
         for (text, message) in [
-            ("{\n \"a\" 1}", "line 2, column 6: expected \":\""),
-            ("[1,", "line 1, column 4: expected a value"),
-            ("[1] 2", "line 1, column 5: expected nothing more"),
-            ("\"\\ud800x\"", "expected four hexadecimal digits"),
-            ("", "line 1, column 1: expected a value"),
+            ("\n \"a", "line 2 column 3"),
+            ("\"a\" 2", "trailing characters at line 1 column 5"),
+            (r#""\ud800x""#, "a surrogate stands for no byte"),
+            (r#""\udc7f""#, "a surrogate stands for no byte"),
+            (r#""\ud83e""#, "a surrogate stands for no byte"),
+            ("7", "invalid type: integer `7`, expected a string"),
+            ("[7]", "invalid type: sequence, expected a string"),
+            ("", "line 1 column 0"),
         ] {
-            let error = Json::parse(text.as_bytes()).unwrap_err();
+            let error = read_bytes(text.as_bytes()).unwrap_err();
             assert!(error.contains(message), "{text}: {error}");
         }
-        assert!(Json::parse("[".repeat(100_000).as_bytes()).is_err());
-    }
-
-    #[test]
-    fn members_join() {
-        assert_eq!(Writer::new().text("job", b"j").members("{\"a\":1}").finish(), r#"{"job":"j","a":1}"#);
-        assert_eq!(Writer::new().members("{}").plain("x", 1.5).finish(), r#"{"x":1.5}"#);
+        assert!(read::<serde::de::IgnoredAny>("[".repeat(100_000).as_bytes()).is_err());
     }
 }

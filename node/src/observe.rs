@@ -3,6 +3,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
+use serde::Serialize;
+
+use crate::json::bytes;
+
 /// The reader went to another place: for good, or only where it could.
 const SOUGHT: &str = "sought";
 const PROBED: &str = "probed";
@@ -75,10 +79,11 @@ pub struct InputFile {
 }
 
 /// How a file was read.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// Of the input that the file is, or is in.
     pub name: String,
+    #[serde(with = "bytes")]
     pub path: PathBuf,
     /// Openings for reading.
     pub opens: u32,

@@ -17,13 +17,13 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{umask, Mode};
+use serde::Serialize;
 
 use self::jobs::Jobs;
 use self::lifeline::Lifeline;
 use self::output::Output;
 use self::remote::Remote;
-use crate::json::Writer;
-use crate::{link, ownership, sys};
+use crate::{json, link, ownership, sys};
 
 /// Where the driver is, and the jobs are.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,12 +105,18 @@ fn has_ended(stdin: &impl AsFd) -> bool {
 
 /// The first line that is printed; `listening` is where links are, or why they cannot be.
 fn ready(listening: Option<Result<SocketAddr, String>>) -> String {
-    let mut writer = Writer::new();
-    writer.text("event", b"ready");
-    match listening {
-        Some(Ok(address)) => writer.text("address", address.to_string().as_bytes()),
-        Some(Err(message)) => writer.text("message", message.as_bytes()),
-        None => &mut writer,
+    #[derive(Serialize)]
+    struct Ready {
+        event: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        address: Option<SocketAddr>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    }
+    let (address, message) = match listening {
+        Some(Ok(address)) => (Some(address), None),
+        Some(Err(message)) => (None, Some(message)),
+        None => (None, None),
     };
-    writer.finish() + "\n"
+    json::write(&Ready { event: "ready", address, message }) + "\n"
 }

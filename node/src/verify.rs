@@ -11,30 +11,20 @@ mod spots;
 use std::fmt;
 use std::fs::File;
 
+use serde::{Deserialize, Serialize};
+
 use self::digests::Digests;
 pub use self::part::{compare, Part};
 use self::spots::Spots;
 
 /// How much of a stream is compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verify {
     #[default]
     Full,
     /// Evenly spread blocks of what is large.
     Samples,
-}
-
-impl Verify {
-    /// As it is written.
-    pub const NAMES: [(&'static str, Self); 2] = [("full", Self::Full), ("samples", Self::Samples)];
-
-    pub fn parse(text: &[u8]) -> Option<Self> {
-        Self::NAMES.iter().find(|(name, _)| name.as_bytes() == text).map(|&(_, verify)| verify)
-    }
-
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
-    }
 }
 
 /// The first bytes that are not what they were.

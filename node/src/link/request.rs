@@ -1,29 +1,35 @@
 //! What a reader wants, and what a sender tells of a failure: the records that are JSON.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Trouble;
 use crate::job::name_of_job;
-use crate::json::{Json, Writer};
+use crate::json::{self, bytes};
 use crate::source::Failure;
 use crate::verify::{Part, Verify};
 
 /// A stream: one reader's one reading of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Wanted {
     /// Chosen by the reader, the same in all of its connections.
+    #[serde(deserialize_with = "name_of_stream")]
     pub stream: String,
     /// The producer.
+    #[serde(serialize_with = "bytes::serialize", deserialize_with = "name_of_job")]
     pub job: OsString,
     pub port: String,
+    #[serde(with = "bytes")]
     pub path: PathBuf,
     pub verify: Verify,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Request {
+    #[serde(flatten)]
     pub wanted: Wanted,
     /// So many bytes have arrived.
     pub offset: u64,
@@ -34,73 +40,70 @@ pub struct Request {
 /// The most characters of the name of a stream.
 const LONGEST_NAME: usize = 64;
 
+fn name_of_stream<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    if name.len() > LONGEST_NAME {
+        return Err(D::Error::custom("a name that is too long"));
+    }
+    Ok(name)
+}
+
+fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, Trouble> {
+    serde_json::from_slice(bytes).map_err(|error| Trouble::Broken(format!("a bad {what}: {error}")))
+}
+
 impl Request {
     pub fn encode(&self) -> Vec<u8> {
-        let Wanted { stream, job, port, path, verify } = &self.wanted;
-        let mut writer = Writer::new();
-        writer.text("stream", stream.as_bytes()).text("job", job.as_bytes()).text("port", port.as_bytes());
-        writer.text("path", path.as_os_str().as_bytes()).plain("offset", self.offset);
-        writer.text("verify", verify.name().as_bytes()).plain("part", self.part);
-        writer.finish().into_bytes()
+        json::write(self).into_bytes()
     }
 
     /// # Errors
     /// When it is none.
     pub fn decode(bytes: &[u8]) -> Result<Self, Trouble> {
-        let bad = |what: &str| Trouble::Broken(format!("a bad request: {what}"));
-        let json = Json::parse(bytes).map_err(|message| bad(&message))?;
-        let text = |name: &str| json.get(name).and_then(Json::text).ok_or_else(|| bad(name));
-        let string = |name| text(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        let path_of = |name| text(name).map(|bytes| Path::new(OsStr::from_bytes(bytes)));
-        let offset = json.get("offset").and_then(Json::integer).and_then(|offset| u64::try_from(offset).ok());
-        let wanted = Wanted {
-            stream: string("stream")?,
-            job: name_of_job(path_of("job")?).ok_or_else(|| bad("job"))?.to_owned(),
-            port: string("port")?,
-            path: path_of("path")?.to_owned(),
-            verify: Verify::parse(text("verify")?).ok_or_else(|| bad("verify"))?,
-        };
-        if wanted.stream.len() > LONGEST_NAME {
-            return Err(bad("stream"));
+        #[derive(Deserialize)]
+        struct Rest {
+            offset: u64,
+            #[serde(default)]
+            part: bool,
         }
-        let part = json.get("part") == Some(&Json::Bool(true));
-        Ok(Self { wanted, offset: offset.ok_or_else(|| bad("offset"))?, part })
+        // Read twice, because what serde flattens cannot have strings of bytes.
+        let Rest { offset, part } = decode("request", bytes)?;
+        Ok(Self { wanted: decode("request", bytes)?, offset, part })
     }
 }
 
-pub fn encode_failure(failure: &Failure) -> Vec<u8> {
-    let (reason, message) = match failure {
-        Failure::Rewritten(message) => ("rewritten", message),
-        Failure::Producer(message) | Failure::Reopened(message) => ("producer", message),
-    };
-    Writer::new().text("reason", reason.as_bytes()).text("message", message.as_bytes()).finish().into_bytes()
-}
-
 pub fn encode_part(part: Option<&Part>) -> Vec<u8> {
-    let mut writer = Writer::new();
-    part.into_iter().for_each(|part| {
-        part.write(&mut writer);
-    });
-    writer.finish().into_bytes()
+    part.map_or("{}".into(), json::write).into_bytes()
 }
 
 /// # Errors
 /// When it is none.
 pub fn decode_part(bytes: &[u8]) -> Result<Option<Part>, Trouble> {
-    let bad = || Trouble::Broken("a bad part".into());
-    let json = Json::parse(bytes).map_err(|_| bad())?;
-    if json.get("bytes").is_none() {
+    if bytes == b"{}" {
         return Ok(None);
     }
-    Part::read(&json).map(Some).ok_or_else(bad)
+    decode("part", bytes).map(Some)
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Failed {
+    reason: String,
+    message: String,
+}
+
+pub fn encode_failure(failure: &Failure) -> Vec<u8> {
+    let (reason, message) = match failure.clone() {
+        Failure::Rewritten(message) => ("rewritten", message),
+        Failure::Producer(message) | Failure::Reopened(message) => ("producer", message),
+    };
+    json::write(&Failed { reason: reason.into(), message }).into_bytes()
 }
 
 /// Whatever it is, it is a failure.
 pub fn decode_failure(bytes: &[u8]) -> Failure {
-    let json = Json::parse(bytes).unwrap_or(Json::Null);
-    let text = |name: &str| json.get(name).and_then(Json::text).unwrap_or_default();
-    let message = String::from_utf8_lossy(text("message")).into_owned();
-    if text("reason") == b"rewritten" {
+    let Failed { reason, message } = serde_json::from_slice(bytes).unwrap_or_default();
+    if reason == "rewritten" {
         Failure::Rewritten(message)
     } else {
         Failure::Producer(message)
@@ -110,6 +113,8 @@ pub fn decode_failure(bytes: &[u8]) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
 
     fn request(job: &[u8], path: &[u8], offset: u64) -> Request {
         let (job, path) = (OsStr::from_bytes(job).to_owned(), OsStr::from_bytes(path).into());

@@ -5,7 +5,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,7 +20,7 @@ use super::output::Output;
 use crate::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
 use crate::feed::remove_fifos;
 use crate::follow::Follower;
-use crate::json::Writer;
+use crate::json::{self, ByteString};
 use crate::watch::Watcher;
 use crate::{fresh, tree};
 
@@ -69,7 +68,7 @@ impl Running {
         for line in lines {
             // An `exit` after which something comes was written by somebody else, too.
             self.foreign |= self.exit.take().is_some();
-            let Some(seen) = Seen::parse(&line).filter(|seen| !seen.names_job) else {
+            let Some(seen) = Seen::parse(&line).filter(|seen| !seen.names_job()) else {
                 self.foreign |= !line.is_empty();
                 continue;
             };
@@ -319,9 +318,8 @@ impl Jobs {
 /// The line that is printed for a job's event.
 fn printed(id: &OsStr, line: &[u8]) -> String {
     let event = String::from_utf8_lossy(line);
-    let mut text = Writer::new().text("job", id.as_bytes()).members(event.trim_end()).finish();
-    text.push('\n');
-    text
+    let members = event.trim_ascii().trim_start_matches('{');
+    format!("{{\"job\":{},{members}\n", json::write(&ByteString(id)))
 }
 
 /// Whether the exec of this job lives. It locks the events before it writes the first one.

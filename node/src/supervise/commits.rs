@@ -62,7 +62,9 @@ impl Commits {
                 vec![if is_entry { Event::Entry { port, path, size } } else { Event::Committed { port, path, size } }]
             }
             Decision::Complete { port: index } => vec![Event::Complete { port: port(*index) }],
-            Decision::Unmet { port: index, why } => vec![Event::Unmet { port: port(*index), why }],
+            Decision::Unmet { port: index, why } => {
+                vec![Event::warning(format!("output {}: {why}: committed only now", port(*index)), None)]
+            }
         }
     }
 

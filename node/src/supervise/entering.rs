@@ -29,7 +29,7 @@ impl Supervisor<'_> {
                 _ => "the command starts when all that it reads is committed, and how it reads is not observed",
             };
             let message = format!("no gate ({reason}): {effect}");
-            self.note(&[Event::Warning { message: &message, input: None }]);
+            self.note(&[Event::warning(message, None)]);
             self.gates.lose_sight();
             // It might ask for the size of a stream, and find none.
             self.gates.streams().want_all();
@@ -59,7 +59,7 @@ impl Supervisor<'_> {
                 let asks = "the command asks by path for more than the bytes of";
                 let message =
                     format!("input {}: {asks} {file} (stat, access...), and waits for the whole file", input.name);
-                self.note(&[Event::Warning { message: &message, input: Some(&input) }]);
+                self.note(&[Event::warning(message, Some(&input))]);
             }
             match self.feeders[number].bring_whole() {
                 Ok(true) => {

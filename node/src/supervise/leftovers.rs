@@ -133,7 +133,7 @@ impl Supervisor<'_> {
             }
             Fate::Leave | Fate::End => {
                 let message = "processes that the command left running are ended: they cannot go on without sfio-node";
-                self.note(&[Event::Warning { message, input: None }]);
+                self.note(&[Event::warning(message, None)]);
                 self.signal_tree(Signal::SIGTERM, PATIENCE, false);
             }
         }

@@ -4,38 +4,22 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use serde::de::{Error, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::{Noted, Verify};
 use crate::fresh;
-use crate::json::{Json, Writer};
 
 /// The first bytes of a file, as they were when they were noted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     pub bytes: u64,
+    #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
     pub digest: u64,
     pub verify: Verify,
 }
 
 impl Part {
-    /// As members of an object in JSON.
-    pub fn write<'w>(&self, writer: &'w mut Writer) -> &'w mut Writer {
-        let digest = format!("{:016x}", self.digest);
-        writer
-            .plain("bytes", self.bytes)
-            .text("digest", digest.as_bytes())
-            .text("verify", self.verify.name().as_bytes())
-    }
-
-    /// None: it is none.
-    pub fn read(json: &Json) -> Option<Self> {
-        let text = |name| json.get(name).and_then(Json::text);
-        Some(Self {
-            bytes: json.get("bytes")?.integer()?.try_into().ok()?,
-            digest: u64::from_str_radix(std::str::from_utf8(text("digest")?).ok()?, 16).ok()?,
-            verify: Verify::parse(text("verify")?)?,
-        })
-    }
-
     /// Whether `file` begins with these bytes, as far as they are compared. Reads them.
     pub fn is_of(&self, file: &File) -> io::Result<bool> {
         if file.metadata()?.len() < self.bytes {
@@ -47,6 +31,16 @@ impl Part {
     }
 }
 
+fn write_digest<S: Serializer>(digest: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{digest:016x}"))
+}
+
+fn read_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let digits = String::deserialize(deserializer)?;
+    let bad = |_| D::Error::invalid_value(Unexpected::Str(&digits), &"hexadecimal digits");
+    u64::from_str_radix(&digits, 16).map_err(bad)
+}
+
 /// Exit codes of `sfio-node compare`.
 const SAME: i32 = 0;
 const DIFFERENT: i32 = 1;
@@ -54,9 +48,12 @@ const UNKNOWN: i32 = 2;
 
 /// `sfio-node compare`: whether the file `path` begins with the bytes of which `part` tells, in JSON.
 pub fn compare(path: &Path, part: &str) -> i32 {
-    let Some(part) = Json::parse(part.as_bytes()).ok().as_ref().and_then(Part::read) else {
-        eprintln!("sfio-node: {part}: has to be an object with bytes, digest and verify");
-        return UNKNOWN;
+    let part: Part = match serde_json::from_str(part) {
+        Ok(part) => part,
+        Err(error) => {
+            eprintln!("sfio-node: {part}: has to be an object with bytes, digest and verify: {error}");
+            return UNKNOWN;
+        }
     };
     let found = fresh::open(path).and_then(|file| {
         fresh::refresh(&file, path);
@@ -76,6 +73,7 @@ pub fn compare(path: &Path, part: &str) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json;
     use std::os::unix::fs::FileExt;
 
     /// What is known of the first `bytes` of `file`, which were noted in pieces.
@@ -96,22 +94,20 @@ mod tests {
         let size = 9 << 20;
         let content: Vec<u8> = (0..size).map(|place: u64| (place / 1000) as u8).collect();
         file.write_all_at(&content, 0).unwrap();
-        for (_, verify) in Verify::NAMES {
+        for verify in [Verify::Full, Verify::Samples] {
             for (bytes, piece) in
                 [(0, 1), (1, 1), (4097, 100), (100_000, 65_537), (8 << 20, 1_000_003), (size, 1 << 20)]
             {
                 let part = part_of(&file, bytes, piece, verify);
                 assert!(part.is_of(&file).unwrap(), "{part:?}");
-                let mut writer = Writer::new();
-                let text = part.write(&mut writer).finish();
-                assert_eq!(Part::read(&Json::parse(text.as_bytes()).unwrap()), Some(part));
+                assert_eq!(serde_json::from_str::<Part>(&json::write(&part)).unwrap(), part);
             }
         }
     }
 
     #[test]
     fn another_byte_and_a_shorter_file_are_not_the_same() {
-        for (_, verify) in Verify::NAMES {
+        for verify in [Verify::Full, Verify::Samples] {
             let file = tempfile::tempfile().unwrap();
             file.write_all_at(&[7; 10_000], 0).unwrap();
             let part = part_of(&file, 9_000, 700, verify);

@@ -1,0 +1,165 @@
+//! What a job reads.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use super::{absolute_path, path, Kind};
+use crate::json::{bytes, optional_path, or_default};
+use crate::verify::Verify;
+
+/// A byte stream into the command.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "InputFields")]
+pub struct Input {
+    pub name: String,
+    pub port: String,
+    /// Where the producer has the file.
+    pub path: PathBuf,
+    pub access: Access,
+    pub target: Target,
+    /// How much of it is compared with the file at the commit.
+    pub verify: Verify,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InputFields {
+    name: String,
+    port: String,
+    #[serde(deserialize_with = "path")]
+    path: PathBuf,
+    #[serde(default, deserialize_with = "optional_path")]
+    events: Option<PathBuf>,
+    link: Option<Link>,
+    target: Target,
+    #[serde(default, deserialize_with = "or_default")]
+    verify: Verify,
+}
+
+impl TryFrom<InputFields> for Input {
+    type Error = &'static str;
+
+    fn try_from(fields: InputFields) -> Result<Self, &'static str> {
+        let InputFields { name, port, path, events, link, target, verify } = fields;
+        let access = match (events, link) {
+            (Some(events), None) => Access::Events(events),
+            (None, Some(link)) => Access::Link(link),
+            _ => return Err("exactly one of \"events\" and \"link\""),
+        };
+        Ok(Self { name, port, path, access, target, verify })
+    }
+}
+
+/// How the file of a producer, and what is told of it, are reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The producer runs here: these are its events.
+    Events(PathBuf),
+    Link(Link),
+}
+
+/// The `serve` of the machine where a producer runs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    pub address: SocketAddr,
+    /// The producer's job there.
+    #[serde(deserialize_with = "name_of_job")]
+    pub job: OsString,
+    /// The file of the key.
+    #[serde(deserialize_with = "path")]
+    pub key: PathBuf,
+    /// It speaks TLS, and so shall we.
+    #[serde(default, deserialize_with = "or_default")]
+    pub tls: bool,
+}
+
+/// Reads the name of a job's directory.
+pub fn name_of_job<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OsString, D::Error> {
+    let name: OsString = bytes::deserialize(deserializer)?;
+    if Path::new(&name).file_name() == Some(&name) {
+        Ok(name)
+    } else {
+        Err(D::Error::custom("has to be the name of a job"))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "TargetFields")]
+pub enum Target {
+    Fifo(PathBuf),
+    Stdin,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TargetFields {
+    #[serde(default, deserialize_with = "optional_path")]
+    fifo: Option<PathBuf>,
+    stdin: Option<bool>,
+}
+
+impl TryFrom<TargetFields> for Target {
+    type Error = &'static str;
+
+    fn try_from(fields: TargetFields) -> Result<Self, &'static str> {
+        match (fields.fifo, fields.stdin) {
+            (Some(path), None) => Ok(Self::Fifo(path)),
+            (None, Some(true)) => Ok(Self::Stdin),
+            _ => Err("has to be {\"fifo\": PATH} or {\"stdin\": true}"),
+        }
+    }
+}
+
+/// An input at which the command is held until it is committed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    pub name: String,
+    pub port: String,
+    #[serde(deserialize_with = "path")]
+    pub path: PathBuf,
+    #[serde(deserialize_with = "path")]
+    pub events: PathBuf,
+    #[serde(deserialize_with = "absolute_path")]
+    pub target: PathBuf,
+    /// A file or a directory.
+    pub kind: Kind,
+    mode: Option<Mode>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    Update,
+    NoUpdate,
+}
+
+impl Gate {
+    /// A listing of the directory delivers entries as they are committed.
+    pub fn delivers(&self) -> bool {
+        self.mode == Some(Mode::NoUpdate)
+    }
+
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        match self.kind {
+            Kind::Files => Err("kind: has to be file or directory"),
+            Kind::File if self.delivers() => Err("mode: has to be update, or no_update with the kind directory"),
+            _ if self.target.file_name().is_none() => Err("target: has to be an absolute path"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An input file or directory of which is told how it is read.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Observed {
+    pub name: String,
+    #[serde(deserialize_with = "absolute_path")]
+    pub path: PathBuf,
+}
