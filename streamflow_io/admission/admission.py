@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from streamflow_io.hints.bandwidth import StaticConstraint
 
 from .demand import Demand, Grant, Placement, Request
-from .learner import Turn
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
 from .observations import Observation
 from .resources import Resources
 from .storages import bytes_per_second
+from .workload import Turn
 
 _MEGABYTE = 1_000_000
 

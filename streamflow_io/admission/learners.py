@@ -11,10 +11,11 @@ from streamflow_io.hints.models import Direction
 
 from .demand import Demand, Placement
 from .epochs import Epoch, EpochEnded
-from .learner import Chosen, Learner, Turn
+from .learner import Learner
 from .observations import Observation
 from .registry import ConstraintRegistry
 from .resources import Resources
+from .workload import Chosen, Turn
 
 
 @dataclass(frozen=True)
