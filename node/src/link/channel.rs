@@ -7,9 +7,9 @@ use std::time::Duration;
 use nix::errno::Errno;
 use rustls::Connection;
 
+use super::error::LinkError;
 use super::frame::Timed;
 use super::tls::Identity;
-use super::Trouble;
 
 /// Bytes that are encrypted, or decrypted, at once.
 pub const PIECE: usize = 1 << 16;
@@ -24,13 +24,13 @@ impl Channel {
     ///
     /// # Arguments
     /// * `identity` - of this side, for TLS, whose keys are agreed on within `limit`; None: plain
-    pub fn reader(socket: TcpStream, identity: Option<Identity>, limit: Duration) -> Result<Self, Trouble> {
+    pub fn reader(socket: TcpStream, identity: Option<Identity>, limit: Duration) -> Result<Self, LinkError> {
         let address = socket.peer_addr()?.ip();
         Self::new(socket, identity.map(|identity| identity.reader(address)), limit)
     }
 
     /// The sender's side; as `reader`.
-    pub fn sender(socket: TcpStream, identity: Option<Identity>, limit: Duration) -> Result<Self, Trouble> {
+    pub fn sender(socket: TcpStream, identity: Option<Identity>, limit: Duration) -> Result<Self, LinkError> {
         Self::new(socket, identity.map(Identity::sender), limit)
     }
 
@@ -38,8 +38,8 @@ impl Channel {
         socket: TcpStream,
         tls: Option<Result<Connection, rustls::Error>>,
         limit: Duration,
-    ) -> Result<Self, Trouble> {
-        let mut tls = tls.transpose().map_err(|error| Trouble::Refused(format!("TLS: {error}")))?.map(Box::new);
+    ) -> Result<Self, LinkError> {
+        let mut tls = tls.transpose().map_err(|error| LinkError::Refused(format!("TLS: {error}")))?.map(Box::new);
         if let Some(tls) = &mut tls {
             // It never holds more than what is pushed when it is empty.
             tls.set_buffer_limit(None);

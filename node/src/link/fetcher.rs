@@ -14,9 +14,10 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::unistd::write;
 
 use super::channel::{Channel, PIECE};
+use super::error::LinkError;
 use super::frame::{read_header, read_payload, record, Kind};
+use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
-use super::{greeting, Trouble};
 use crate::job::Link;
 use crate::pipe::{has_reader, has_space};
 use crate::source::Failure;
@@ -103,8 +104,8 @@ impl Fetcher {
                 Ok(Brought::End(end)) => return end,
                 Ok(Brought::Unread) if self.leave.is_taken() => continue,
                 Ok(Brought::Unread) => return Ok(None),
-                Err(Trouble::Refused(message)) => return Err(self.unreachable(&message)),
-                Err(Trouble::Broken(message)) => message,
+                Err(LinkError::Refused(message)) => return Err(self.unreachable(&message)),
+                Err(LinkError::Broken(message)) => message,
             };
             if progress {
                 (pause, last_progress) = (shortest, Instant::now());
@@ -122,14 +123,14 @@ impl Fetcher {
         Failure::Producer(format!("cannot read {path} from {address}: {message}"))
     }
 
-    fn connect_and_fetch(&mut self, progress: &mut bool) -> Result<Brought, Trouble> {
+    fn connect_and_fetch(&mut self, progress: &mut bool) -> Result<Brought, LinkError> {
         self.request.part = !has_reader(&self.sink);
         if self.request.part && !self.leave.is_taken() {
             return Ok(Brought::Unread);
         }
-        let mut channel = greeting::connect(&self.link.address, &self.link.key, self.link.tls)?;
+        let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls)?;
         self.leave.connected(&channel.socket)?;
-        greeting::ask(&mut channel, &self.request)?;
+        handshake::ask(&mut channel, &self.request)?;
         channel.socket.set_read_timeout(Some(self.times.quiet))?;
         if !channel.is_plain() {
             // The pipe is written to as it is spliced into: what it takes, and no waiting but with an eye on the socket.
@@ -142,7 +143,7 @@ impl Fetcher {
         Ok(brought)
     }
 
-    fn bring(&mut self, channel: &mut Channel, progress: &mut bool) -> Result<Brought, Trouble> {
+    fn bring(&mut self, channel: &mut Channel, progress: &mut bool) -> Result<Brought, LinkError> {
         loop {
             if !self.request.part && !has_reader(&self.sink) {
                 return Ok(Brought::Unread);
@@ -167,7 +168,7 @@ impl Fetcher {
                     let failure = decode_failure(&read_payload(&mut channel.stream(), header)?);
                     return Ok(Brought::End(Err(failure)));
                 }
-                other => return Err(Trouble::Broken(format!("{other:?} came instead of data"))),
+                other => return Err(LinkError::Broken(format!("{other:?} came instead of data"))),
             }
         }
     }
@@ -181,7 +182,7 @@ impl Fetcher {
     }
 
     /// Brings the payload of a record into the pipe; false: nobody takes it.
-    fn receive(&mut self, channel: &mut Channel, length: usize, progress: &mut bool) -> Result<bool, Trouble> {
+    fn receive(&mut self, channel: &mut Channel, length: usize, progress: &mut bool) -> Result<bool, LinkError> {
         if channel.is_plain() {
             return self.move_payload(&channel.socket, length, progress);
         }
@@ -202,7 +203,7 @@ impl Fetcher {
     }
 
     /// Writes bytes that have come by `stream` into the pipe; false: nobody takes them.
-    fn put(&mut self, mut bytes: &[u8], stream: &TcpStream, progress: &mut bool) -> Result<bool, Trouble> {
+    fn put(&mut self, mut bytes: &[u8], stream: &TcpStream, progress: &mut bool) -> Result<bool, LinkError> {
         while !bytes.is_empty() {
             match write(&self.sink, bytes) {
                 Ok(count) => {
@@ -226,7 +227,7 @@ impl Fetcher {
     }
 
     /// Moves the payload of a record from the socket into the pipe, without copying it; false: nobody takes it.
-    fn move_payload(&mut self, stream: &TcpStream, length: usize, progress: &mut bool) -> Result<bool, Trouble> {
+    fn move_payload(&mut self, stream: &TcpStream, length: usize, progress: &mut bool) -> Result<bool, LinkError> {
         let mut left = length;
         while left > 0 {
             // It is the command that has to go on.
@@ -251,7 +252,7 @@ impl Fetcher {
     }
 
     /// However slow the command is. False: nobody takes it.
-    fn wait_for_space(&self, stream: &TcpStream) -> Result<bool, Trouble> {
+    fn wait_for_space(&self, stream: &TcpStream) -> Result<bool, LinkError> {
         // A connection that was reset says so also to one who does not read.
         let mut descriptors =
             [PollFd::new(self.sink.as_fd(), PollFlags::POLLOUT), PollFd::new(stream.as_fd(), PollFlags::empty())];
@@ -262,7 +263,7 @@ impl Fetcher {
                 return Ok(false);
             }
             if !socket.is_empty() {
-                return Err(Trouble::Broken("the connection was reset".into()));
+                return Err(LinkError::Broken("the connection was reset".into()));
             }
             if sink.contains(PollFlags::POLLOUT) {
                 return Ok(true);

@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
+use super::error::LinkError;
 use super::secret::SIZE;
-use super::Trouble;
 
 /// How a connection begins; the last byte is the version of the protocol.
 pub const MAGIC: [u8; 8] = *b"sfiolnk\x02";
@@ -85,11 +85,11 @@ pub struct Header {
 impl Header {
     /// # Errors
     /// When there is no such kind, or it cannot be so long.
-    pub fn parse(bytes: [u8; HEADER]) -> Result<Self, Trouble> {
+    pub fn parse(bytes: [u8; HEADER]) -> Result<Self, LinkError> {
         let [kind, length @ ..] = bytes;
         let length = u32::from_be_bytes(length);
         let known = KINDS.into_iter().find(|known| *known as u8 == kind && known.lengths().contains(&length));
-        let bad = || Trouble::Broken(format!("a record of kind {kind} and {length} bytes is not of this protocol"));
+        let bad = || LinkError::Broken(format!("a record of kind {kind} and {length} bytes is not of this protocol"));
         Ok(Self { kind: known.ok_or_else(bad)?, length })
     }
 
@@ -104,25 +104,25 @@ pub fn record(kind: Kind, payload: &[u8]) -> Vec<u8> {
     [&Header { kind, length: payload.len() as u32 }.bytes(), payload].concat()
 }
 
-pub fn read_header(from: &mut impl Read) -> Result<Header, Trouble> {
+pub fn read_header(from: &mut impl Read) -> Result<Header, LinkError> {
     let mut bytes = [0; HEADER];
     from.read_exact(&mut bytes)?;
     Header::parse(bytes)
 }
 
-pub fn read_payload(from: &mut impl Read, header: Header) -> Result<Vec<u8>, Trouble> {
+pub fn read_payload(from: &mut impl Read, header: Header) -> Result<Vec<u8>, LinkError> {
     let mut payload = vec![0; header.length as usize];
     from.read_exact(&mut payload)?;
     Ok(payload)
 }
 
 /// Reads a record that has to be of this kind: nothing is allotted for another one.
-pub fn expect(from: &mut impl Read, kind: Kind) -> Result<Vec<u8>, Trouble> {
+pub fn expect(from: &mut impl Read, kind: Kind) -> Result<Vec<u8>, LinkError> {
     let header = read_header(from)?;
     if header.kind == kind {
         read_payload(from, header)
     } else {
-        Err(Trouble::Broken(format!("{:?} came instead of {kind:?}", header.kind)))
+        Err(LinkError::Broken(format!("{:?} came instead of {kind:?}", header.kind)))
     }
 }
 

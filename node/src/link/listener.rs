@@ -11,21 +11,21 @@ use nix::libc::linger;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::socket::{setsockopt, sockopt, Backlog};
 
+use super::authentication::{Authenticated, Authenticator, Hello};
 use super::channel::Channel;
-use super::hello::{Guard, Hello, Known};
-use super::notifier::{Bell, Notifier};
-use super::request::{Request, Wanted};
-use super::strangers::Strangers;
-use super::streams::Streams;
+use super::error::LinkError;
+use super::handshake;
+use super::pending::PendingConnections;
+use super::request::Request;
+use super::sender::{self, Shared};
+use super::threads::spawn;
 use super::tls::Identity;
-use super::{greeting, sender, Trouble};
-use crate::source::Source;
 use crate::sys::defer_accept;
 
 /// The most connections, and those where it is not known how many there can be.
 const MOST: usize = 1024;
 const FEWEST: usize = 64;
-/// Open files of a connection: its socket, twice, its bell, the events, the file, and one to spare.
+/// Open files of a connection: its socket, twice, its waker, the events, the file, and one to spare.
 const FILES_EACH: u64 = 6;
 /// How often abandoned streams are looked for.
 const TIDY: Duration = Duration::from_secs(30);
@@ -33,16 +33,11 @@ const TIDY: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 /// The kernel keeps to itself for so many seconds who says nothing.
 const DEFERRED: i32 = 1;
-/// The stack of a thread: blocks of 16 KiB are the largest that lies there.
-const STACK: usize = 256 << 10;
 
-/// What all connections need.
-pub struct Listener {
-    jobs: PathBuf,
+struct Listener {
     key: PathBuf,
     tls: bool,
-    notifier: Option<Notifier>,
-    pub streams: Streams,
+    shared: Shared,
     most: usize,
     connections: AtomicUsize,
 }
@@ -66,18 +61,15 @@ pub fn listen(address: &str, run_directory: &Path, tls: bool) -> Result<SocketAd
     // Nothing is left of a connection that is closed, unless it is of one who was admitted: it is his, too.
     let _ = setsockopt(&socket, sockopt::Linger, &linger { l_onoff: 1, l_linger: 0 });
     let most = affordable();
-    let strangers = Strangers::new(socket, most).map_err(|error| cannot(error.into()))?;
+    let pending = PendingConnections::new(socket, most).map_err(|error| cannot(error.into()))?;
     let listener = Arc::new(Listener {
-        jobs: run_directory.join("jobs"),
         key: run_directory.join("key"),
         tls,
-        // Without it all that is lost is time.
-        notifier: Notifier::new().ok(),
-        streams: Streams::default(),
+        shared: Shared::new(run_directory.join("jobs")),
         most,
         connections: AtomicUsize::new(0),
     });
-    spawn("listener", move || listener.let_in(strangers)).map_err(cannot)?;
+    spawn("listener", move || listener.run(pending)).map_err(cannot)?;
     Ok(bound)
 }
 
@@ -98,19 +90,16 @@ fn affordable() -> usize {
     MOST.min((allowed / 2 / FILES_EACH) as usize)
 }
 
-pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    thread::Builder::new().name(name.into()).stack_size(STACK).spawn(work).map(drop)
-}
-
 impl Listener {
-    fn let_in(self: &Arc<Self>, mut strangers: Strangers) {
-        let mut guard = Guard::new(&self.key);
+    fn run(self: &Arc<Self>, mut pending: PendingConnections) {
+        let mut authenticator = Authenticator::new(&self.key);
         loop {
-            self.streams.forget_abandoned();
-            let (heard, more) = strangers.hear(TIDY);
+            self.shared.streams.forget_abandoned();
+            let (heard, more) = pending.wait(TIDY);
             let mut turned_away = false;
             for one in heard {
-                turned_away |= one.and_then(|(socket, hello)| self.judge(&mut guard, socket, &hello)).is_err();
+                turned_away |=
+                    one.and_then(|(socket, hello)| self.authenticate(&mut authenticator, socket, &hello)).is_err();
             }
             if turned_away && !more {
                 thread::sleep(PAUSE);
@@ -118,53 +107,49 @@ impl Listener {
         }
     }
 
-    fn judge(self: &Arc<Self>, guard: &mut Guard, socket: TcpStream, hello: &Hello) -> Result<(), Trouble> {
-        let judged = guard.know(hello);
-        if matches!(judged, Err(Trouble::Refused(_))) {
-            greeting::refuse(&socket);
+    fn authenticate(
+        self: &Arc<Self>,
+        authenticator: &mut Authenticator,
+        socket: TcpStream,
+        hello: &Hello,
+    ) -> Result<(), LinkError> {
+        let judged = authenticator.authenticate(hello);
+        if matches!(judged, Err(LinkError::Refused(_))) {
+            handshake::refuse(&socket);
         }
         judged.map(|reader| self.admit(socket, reader))
     }
 
-    fn admit(self: &Arc<Self>, socket: TcpStream, reader: Known) {
-        let Some(place) = Place::take(self) else { return };
+    fn admit(self: &Arc<Self>, socket: TcpStream, reader: Authenticated) {
+        let Some(slot) = Slot::take(self) else { return };
         let _ = setsockopt(&socket, sockopt::Linger, &linger { l_onoff: 0, l_linger: 0 });
         let listener = self.clone();
         let _ = spawn("link", move || {
-            if let Ok((channel, request)) = listener.greet(socket, &reader) {
-                sender::serve(&listener, channel, request);
+            if let Ok((channel, request)) = listener.handshake(socket, &reader) {
+                sender::serve(&listener.shared, channel, request);
             }
-            drop(place);
+            drop(slot);
         });
     }
 
-    fn greet(&self, socket: TcpStream, reader: &Known) -> Result<(Channel, Request), Trouble> {
-        let identity = self.tls.then(|| Identity::load(&self.key)).transpose().map_err(Trouble::Broken)?;
-        greeting::admit(socket, reader, identity)
-    }
-
-    pub fn source(&self, wanted: &Wanted) -> Source {
-        let events = self.jobs.join(&wanted.job).join("events.jsonl");
-        Source::new(&wanted.port, wanted.path.clone(), events, wanted.verify)
-    }
-
-    pub fn bell(&self) -> Option<Bell> {
-        self.notifier.as_ref()?.bell().ok()
+    fn handshake(&self, socket: TcpStream, reader: &Authenticated) -> Result<(Channel, Request), LinkError> {
+        let identity = self.tls.then(|| Identity::load(&self.key)).transpose().map_err(LinkError::Broken)?;
+        handshake::accept(socket, reader, identity)
     }
 }
 
 /// One of the connections that there can be, as long as it is held.
-struct Place(Arc<Listener>);
+struct Slot(Arc<Listener>);
 
-impl Place {
+impl Slot {
     fn take(listener: &Arc<Listener>) -> Option<Self> {
-        let place = Self(listener.clone());
+        let slot = Self(listener.clone());
         let before = listener.connections.fetch_add(1, Ordering::Relaxed);
-        (before < listener.most).then_some(place)
+        (before < listener.most).then_some(slot)
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }

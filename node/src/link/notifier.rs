@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::listener::spawn;
+use super::threads::spawn;
 use crate::source::Source;
 use crate::watch::Watcher;
 
 #[derive(Debug)]
 struct Watches {
     watcher: Watcher<u64>,
-    bells: HashMap<u64, Arc<EventFd>>,
+    wakers: HashMap<u64, Arc<EventFd>>,
     last: u64,
 }
 
-/// Rings the bells of those for whom there is news.
+/// Wakes those for whom there is news.
 #[derive(Clone, Debug)]
 pub struct Notifier(Arc<Mutex<Watches>>);
 
@@ -28,31 +28,31 @@ impl Notifier {
     pub fn new() -> std::io::Result<Self> {
         let watcher = Watcher::new()?;
         let descriptor = watcher.as_fd().try_clone_to_owned()?;
-        let notifier = Self(Arc::new(Mutex::new(Watches { watcher, bells: HashMap::new(), last: 0 })));
+        let notifier = Self(Arc::new(Mutex::new(Watches { watcher, wakers: HashMap::new(), last: 0 })));
         let thread = notifier.clone();
         spawn("notifier", move || loop {
             let _ = poll(&mut [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
-            thread.ring();
+            thread.wake();
         })?;
         Ok(notifier)
     }
 
-    pub fn bell(&self) -> nix::Result<Bell> {
+    pub fn waker(&self) -> nix::Result<Waker> {
         let event = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?);
         let mut watches = self.watches();
         watches.last += 1;
         let number = watches.last;
-        watches.bells.insert(number, event.clone());
+        watches.wakers.insert(number, event.clone());
         drop(watches);
-        Ok(Bell { number, event, notifier: self.clone() })
+        Ok(Waker { number, event, notifier: self.clone() })
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         let mut watches = self.watches();
         let (notices, lost) = watches.watcher.read();
         let concerned = |number: &u64| lost || notices.iter().any(|notice| notice.token == *number);
-        for (_, bell) in watches.bells.iter().filter(|(number, _)| concerned(number)) {
-            let _ = bell.write(1);
+        for (_, waker) in watches.wakers.iter().filter(|(number, _)| concerned(number)) {
+            let _ = waker.write(1);
         }
     }
 
@@ -63,13 +63,13 @@ impl Notifier {
 
 /// Becomes readable when there is news of what one connection waits for.
 #[derive(Debug)]
-pub struct Bell {
+pub struct Waker {
     number: u64,
     event: Arc<EventFd>,
     notifier: Notifier,
 }
 
-impl Bell {
+impl Waker {
     /// Watches the file and the events of `source`. After true there may be more in the file.
     pub fn watch(&self, source: &mut Source) -> bool {
         let mut watches = self.notifier.watches();
@@ -77,22 +77,22 @@ impl Bell {
         source.watch_growth(&mut watches.watcher, self.number)
     }
 
-    /// Whether it has rung since the last call.
-    pub fn rang(&self) -> bool {
+    /// Whether it was woken since the last call.
+    pub fn was_woken(&self) -> bool {
         self.event.read().is_ok()
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
 
-impl Drop for Bell {
+impl Drop for Waker {
     fn drop(&mut self) {
         let mut watches = self.notifier.watches();
-        watches.bells.remove(&self.number);
+        watches.wakers.remove(&self.number);
         watches.watcher.forget(|number| *number == self.number);
     }
 }

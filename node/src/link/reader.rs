@@ -13,9 +13,9 @@ use nix::fcntl::{splice, OFlag, SpliceFFlags};
 use nix::unistd::pipe2;
 
 use super::fetcher::{End, Fetcher, Leave, Times, TIMES};
-use super::listener::spawn;
 use super::request::{Request, Wanted};
 use super::secret::random;
+use super::threads::spawn;
 use crate::job::Link;
 use crate::pipe::widen;
 use crate::source::{Failure, Step};
@@ -135,7 +135,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use crate::link::frame::{record, Kind};
-    use crate::link::greeting;
+    use crate::link::handshake;
 
     const HASTY: Times = Times {
         quiet: Duration::from_millis(50),
@@ -169,7 +169,7 @@ mod tests {
             let (listener, key) = (self.listener.try_clone().unwrap(), self.key());
             let say = move |words: Vec<u8>| {
                 let stream = listener.accept().unwrap().0;
-                let (mut channel, request) = greeting::receive(stream, &key).unwrap();
+                let (mut channel, request) = handshake::receive(stream, &key).unwrap();
                 channel.stream().write_all(&words).unwrap();
                 request.offset
             };
@@ -248,7 +248,7 @@ mod tests {
         let begun = Instant::now();
         let (listener, key) = (setting.listener.try_clone().unwrap(), setting.key());
         thread::spawn(move || {
-            let silent = listener.incoming().map(|stream| greeting::receive(stream.unwrap(), &key));
+            let silent = listener.incoming().map(|stream| handshake::receive(stream.unwrap(), &key));
             silent.collect::<Vec<_>>()
         });
         let mut reader = setting.reader(setting.listener.local_addr().unwrap());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Trouble;
+use super::error::LinkError;
 use crate::job::name_of_job;
 use crate::json::{self, bytes};
 use crate::source::Failure;
@@ -48,8 +48,8 @@ fn name_of_stream<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, 
     Ok(name)
 }
 
-fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, Trouble> {
-    serde_json::from_slice(bytes).map_err(|error| Trouble::Broken(format!("a bad {what}: {error}")))
+fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, LinkError> {
+    serde_json::from_slice(bytes).map_err(|error| LinkError::Broken(format!("a bad {what}: {error}")))
 }
 
 impl Request {
@@ -59,7 +59,7 @@ impl Request {
 
     /// # Errors
     /// When it is none.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Trouble> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, LinkError> {
         #[derive(Deserialize)]
         struct Rest {
             offset: u64,
@@ -78,7 +78,7 @@ pub fn encode_part(part: Option<&Part>) -> Vec<u8> {
 
 /// # Errors
 /// When it is none.
-pub fn decode_part(bytes: &[u8]) -> Result<Option<Part>, Trouble> {
+pub fn decode_part(bytes: &[u8]) -> Result<Option<Part>, LinkError> {
     if bytes == b"{}" {
         return Ok(None);
     }

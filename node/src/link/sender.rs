@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -13,9 +14,9 @@ use nix::sys::uio::pread;
 
 use super::channel::{Channel, PIECE};
 use super::frame::{read_header, record, Header, Kind, HEADER, LARGEST_DATA};
-use super::listener::Listener;
-use super::notifier::Bell;
+use super::notifier::{Notifier, Waker};
 use super::request::{encode_failure, encode_part, Request};
+use super::streams::Streams;
 use crate::source::{Failure, Source, Step};
 
 /// How often files are looked at that notify nobody, in milliseconds, and events while the reader is slow.
@@ -28,13 +29,34 @@ const KEEP_IDLE: u32 = 60;
 /// A record of which the beginning has come is complete after so long.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
+/// What all connections need.
+pub struct Shared {
+    jobs: PathBuf,
+    notifier: Option<Notifier>,
+    pub streams: Streams,
+}
+
+impl Shared {
+    /// `jobs`: the directory of the directories of jobs.
+    pub fn new(jobs: PathBuf) -> Self {
+        // Without notices all that is lost is time.
+        Self { jobs, notifier: Notifier::new().ok(), streams: Streams::default() }
+    }
+}
+
 /// Serves a request, to the end of the stream or of the connection.
-pub fn serve(listener: &Listener, channel: Channel, request: Request) {
+pub fn serve(shared: &Shared, channel: Channel, request: Request) {
     let wanted = &request.wanted;
     // Another attempt may find the former connection ended.
-    let Ok(known) = listener.streams.take(wanted, &channel.socket) else { return };
-    let mut source = known.unwrap_or_else(|| listener.source(wanted));
-    let mut sender = Sender { outlet: Outlet::new(channel), bell: listener.bell() };
+    let Ok(known) = shared.streams.take(wanted, &channel.socket) else { return };
+    let mut source = known.unwrap_or_else(|| {
+        let events = shared.jobs.join(&wanted.job).join("events.jsonl");
+        Source::new(&wanted.port, wanted.path.clone(), events, wanted.verify)
+    });
+    let mut sender = Sender {
+        outlet: Outlet::new(channel),
+        waker: shared.notifier.as_ref().and_then(|notifier| notifier.waker().ok()),
+    };
     let done = if !source.resume(request.offset) {
         // It was abandoned, and what was sent of it can no longer be compared with the file.
         sender.conclude(Kind::Failed, &encode_failure(&Failure::Producer("the stream was abandoned".into())))
@@ -43,12 +65,12 @@ pub fn serve(listener: &Listener, channel: Channel, request: Request) {
     } else {
         sender.send_all(&mut source)
     };
-    listener.streams.give_back(wanted, (done != Ok(true)).then_some(source));
+    shared.streams.give_back(wanted, (done != Ok(true)).then_some(source));
 }
 
 struct Sender {
     outlet: Outlet,
-    bell: Option<Bell>,
+    waker: Option<Waker>,
 }
 
 impl Sender {
@@ -73,7 +95,7 @@ impl Sender {
                 Ok(Step::Waiting | Step::Complete) if self.outlet.left > 0 => return Err(Errno::EPIPE),
                 Ok(Step::Complete) => return self.conclude(Kind::Committed, &source.taken().to_be_bytes()),
                 Ok(Step::Waiting) => {
-                    if self.bell.as_ref().is_some_and(|bell| bell.watch(source)) {
+                    if self.waker.as_ref().is_some_and(|waker| waker.watch(source)) {
                         // Watched only now: look once more at what was written in between.
                         continue;
                     }
@@ -109,12 +131,12 @@ impl Sender {
 
     /// Waits for the reader, or for news of the file; true: the reader wants no more.
     fn wait(&mut self, source: &mut Source, events: PollFlags, milliseconds: u16) -> nix::Result<bool> {
-        let bell = self.bell.iter().map(|bell| PollFd::new(bell.as_fd(), PollFlags::POLLIN));
+        let waker = self.waker.iter().map(|waker| PollFd::new(waker.as_fd(), PollFlags::POLLIN));
         let mut descriptors: Vec<PollFd> =
-            std::iter::once(PollFd::new(self.outlet.channel.socket.as_fd(), events)).chain(bell).collect();
+            std::iter::once(PollFd::new(self.outlet.channel.socket.as_fd(), events)).chain(waker).collect();
         let _ = poll(&mut descriptors, PollTimeout::from(milliseconds));
         let found = descriptors[0].revents().unwrap_or(PollFlags::empty());
-        if self.bell.as_ref().is_some_and(Bell::rang) {
+        if self.waker.as_ref().is_some_and(Waker::was_woken) {
             source.growth_notice();
         }
         if found.difference(PollFlags::POLLOUT).is_empty() || !self.outlet.channel.has_word() {

@@ -1,7 +1,6 @@
 //! TLS 1.3 around a link, where the driver wants it: both sides show the one certificate of the run, and take no other.
 
 use std::fmt::Display;
-use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +17,6 @@ use rustls::{
     CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, DistinguishedName, Error,
     PeerIncompatible, ServerConfig, ServerConnection, SignatureScheme,
 };
-
-use super::Trouble;
 
 /// The certificate of the run and its key, which lie beside the file with the key of the run.
 pub struct Identity {
@@ -83,16 +80,6 @@ fn cannot_read(path: &Path, error: impl Display) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// The refusal of another certificate, where that is why a connection has failed.
-pub fn refusal(error: &io::Error) -> Option<Trouble> {
-    match error.get_ref()?.downcast_ref()? {
-        Error::InvalidCertificate(_) => {
-            Some(Trouble::Refused("it has another certificate than that of the run".into()))
-        }
-        _ => None,
-    }
-}
-
 /// Takes one certificate, byte for byte: no names, no dates, no authorities. That the other side has its key is shown
 /// by its signature.
 #[derive(Debug)]
@@ -109,19 +96,33 @@ impl Pinned {
             Err(CertificateError::ApplicationVerificationFailure.into())
         }
     }
+}
 
-    fn check_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
+/// How both verifiers check signatures.
+macro_rules! signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _certificate: &CertificateDer<'_>,
+            _signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(PeerIncompatible::Tls12NotOffered.into())
+        }
 
-    fn schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.provider.signature_verification_algorithms.supported_schemes()
+        }
+    };
 }
 
 impl ServerCertVerifier for Pinned {
@@ -136,27 +137,7 @@ impl ServerCertVerifier for Pinned {
         self.check(certificate, others).map(|()| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(PeerIncompatible::ServerDoesNotSupportTls12Or13.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes()
-    }
+    signatures!();
 }
 
 impl ClientCertVerifier for Pinned {
@@ -173,27 +154,7 @@ impl ClientCertVerifier for Pinned {
         self.check(certificate, others).map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(PeerIncompatible::Tls12NotOffered.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes()
-    }
+    signatures!();
 }
 
 #[cfg(test)]

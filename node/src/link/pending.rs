@@ -1,6 +1,6 @@
-//! Those who have connected, and have not said yet what shows that they know the key.
+//! Connections that are not authenticated yet: their hello has not come.
 //!
-//! Who says it with the first packet, as readers do, is never one of them. For the others there is always a place: it is
+//! Who sends it with the first packet, as readers do, is never one of them. For the others there is always a place: it is
 //! the oldest one of the address, or, when all are taken, of the address that has most.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,23 +12,23 @@ use std::time::{Duration, Instant};
 use nix::poll::PollTimeout;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use super::hello::{Hello, Words};
-use super::Trouble;
+use super::authentication::{Hello, HelloReader};
+use super::error::LinkError;
 
 /// The most, and the most of one address.
 const MOST: usize = 1024;
 const MOST_EACH: usize = 256;
 /// How long anybody may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How many are accepted, or heard, at once.
+/// How many are accepted, or received, at once.
 const AT_ONCE: usize = 64;
 /// The pause when there are too many open files.
 const BREATH: Duration = Duration::from_millis(100);
 /// What epoll calls the socket that listens.
-const DOOR: u64 = 0;
+const LISTENER: u64 = 0;
 
-/// One who says the first words of a reader, or why somebody was turned away.
-type Heard = Result<(TcpStream, Hello), Trouble>;
+/// A connection with its hello, or why it was closed.
+type Received = Result<(TcpStream, Hello), LinkError>;
 
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -37,59 +37,59 @@ struct Limits {
 }
 
 #[derive(Debug)]
-struct Stranger {
+struct Pending {
     socket: TcpStream,
     origin: IpAddr,
     since: Instant,
-    words: Words,
+    hello: HelloReader,
 }
 
 #[derive(Debug)]
-pub struct Strangers {
-    door: TcpListener,
+pub struct PendingConnections {
+    listener: TcpListener,
     epoll: Epoll,
     limits: Limits,
     /// By number, in the order in which they came.
-    present: BTreeMap<u64, Stranger>,
+    connections: BTreeMap<u64, Pending>,
     last: u64,
 }
 
-impl Strangers {
+impl PendingConnections {
     /// # Arguments
-    /// * `door` - where they connect, which does not wait
+    /// * `listener` - where they connect, which does not wait
     /// * `most` - the most connections that there can be
     ///
     /// # Errors
     /// When there can be no epoll instance.
-    pub fn new(door: TcpListener, most: usize) -> nix::Result<Self> {
+    pub fn new(listener: TcpListener, most: usize) -> nix::Result<Self> {
         let limits = Limits { most: MOST.min(most).max(1), each: MOST_EACH.min(most / 4).max(1) };
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(&door, EpollEvent::new(EpollFlags::EPOLLIN, DOOR))?;
-        Ok(Self { door, epoll, limits, present: BTreeMap::new(), last: DOOR })
+        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+        Ok(Self { listener, epoll, limits, connections: BTreeMap::new(), last: LISTENER })
     }
 
     /// Waits, not forever, for those who connect; returns of whom something can be said, and whether more are waiting.
-    pub fn hear(&mut self, at_most: Duration) -> (Vec<Heard>, bool) {
+    pub fn wait(&mut self, at_most: Duration) -> (Vec<Received>, bool) {
         let mut events = [EpollEvent::empty(); AT_ONCE];
-        let limit = if self.present.is_empty() { at_most } else { at_most.min(LIMIT) };
+        let limit = if self.connections.is_empty() { at_most } else { at_most.min(LIMIT) };
         let count = self.epoll.wait(&mut events, PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO));
         let count = count.unwrap_or(0);
         self.forget_slow();
-        let (mut heard, mut more) = (Vec::new(), count == AT_ONCE);
+        let (mut received, mut more) = (Vec::new(), count == AT_ONCE);
         for event in &events[..count] {
             match event.data() {
-                DOOR => more |= self.accept(&mut heard),
-                number => heard.extend(self.hear_again(number)),
+                LISTENER => more |= self.accept(&mut received),
+                number => received.extend(self.read_more(number)),
             }
         }
-        (heard, more)
+        (received, more)
     }
 
     /// Returns whether more are waiting.
-    fn accept(&mut self, heard: &mut Vec<Heard>) -> bool {
+    fn accept(&mut self, received: &mut Vec<Received>) -> bool {
         for _ in 0..AT_ONCE {
-            match self.door.accept() {
-                Ok((socket, address)) => heard.extend(self.arrive(socket, address.ip())),
+            match self.listener.accept() {
+                Ok((socket, address)) => received.extend(self.begin(socket, address.ip())),
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
@@ -102,41 +102,41 @@ impl Strangers {
         true
     }
 
-    /// Mostly there is something to hear already; None: he has a place.
-    fn arrive(&mut self, socket: TcpStream, address: IpAddr) -> Option<Heard> {
-        let mut words = Words::new();
-        let Some(heard) = words.hear(&socket).transpose() else {
-            self.add(Stranger { socket, origin: origin(address), since: Instant::now(), words });
+    /// Mostly its hello has come already; None: he has a place.
+    fn begin(&mut self, socket: TcpStream, address: IpAddr) -> Option<Received> {
+        let mut hello = HelloReader::new();
+        let Some(received) = hello.read(&socket).transpose() else {
+            self.add(Pending { socket, origin: origin(address), since: Instant::now(), hello });
             return None;
         };
-        Some(heard.map(|hello| (socket, hello)))
+        Some(received.map(|hello| (socket, hello)))
     }
 
-    fn hear_again(&mut self, number: u64) -> Option<Heard> {
-        let stranger = self.present.get_mut(&number)?;
-        let heard = stranger.words.hear(&stranger.socket).transpose()?;
-        let stranger = self.present.remove(&number)?;
-        Some(heard.map(|hello| (stranger.socket, hello)))
+    fn read_more(&mut self, number: u64) -> Option<Received> {
+        let one = self.connections.get_mut(&number)?;
+        let received = one.hello.read(&one.socket).transpose()?;
+        let one = self.connections.remove(&number)?;
+        Some(received.map(|hello| (one.socket, hello)))
     }
 
-    fn add(&mut self, stranger: Stranger) {
-        if let Some(number) = self.displaced(stranger.origin) {
-            self.present.remove(&number);
+    fn add(&mut self, one: Pending) {
+        if let Some(number) = self.displaced(one.origin) {
+            self.connections.remove(&number);
         }
         self.last += 1;
-        if self.epoll.add(&stranger.socket, EpollEvent::new(EpollFlags::EPOLLIN, self.last)).is_ok() {
-            self.present.insert(self.last, stranger);
+        if self.epoll.add(&one.socket, EpollEvent::new(EpollFlags::EPOLLIN, self.last)).is_ok() {
+            self.connections.insert(self.last, one);
         }
     }
 
     /// Whose place one more takes; None: there is another one.
     fn displaced(&self, origin: IpAddr) -> Option<u64> {
-        let of = |origin: IpAddr| self.present.iter().filter(move |(_, stranger)| stranger.origin == origin);
+        let of = |origin: IpAddr| self.connections.iter().filter(move |(_, one)| one.origin == origin);
         let from = if of(origin).count() >= self.limits.each {
             origin
-        } else if self.present.len() >= self.limits.most {
+        } else if self.connections.len() >= self.limits.most {
             let mut counts = HashMap::new();
-            self.present.values().for_each(|stranger| *counts.entry(stranger.origin).or_insert(0) += 1);
+            self.connections.values().for_each(|one| *counts.entry(one.origin).or_insert(0) += 1);
             counts.into_iter().max_by_key(|(_, count)| *count)?.0
         } else {
             return None;
@@ -145,7 +145,7 @@ impl Strangers {
     }
 
     fn forget_slow(&mut self) {
-        while let Some(first) = self.present.first_entry().filter(|first| first.get().since.elapsed() >= LIMIT) {
+        while let Some(first) = self.connections.first_entry().filter(|first| first.get().since.elapsed() >= LIMIT) {
             first.remove();
         }
     }
@@ -158,6 +158,7 @@ fn origin(address: IpAddr) -> IpAddr {
         address => address,
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,15 +169,15 @@ mod tests {
     use crate::link::frame::{record, Kind, MAGIC};
     use crate::link::secret::SIZE;
 
-    fn strangers() -> (Strangers, SocketAddr) {
-        let door = TcpListener::bind("127.0.0.1:0").unwrap();
-        door.set_nonblocking(true).unwrap();
-        let address = door.local_addr().unwrap();
-        (Strangers::new(door, 100).unwrap(), address)
+    fn pending() -> (PendingConnections, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        (PendingConnections::new(listener, 100).unwrap(), address)
     }
 
-    fn greeting(strangers: &mut Strangers) -> usize {
-        strangers.hear(Duration::from_secs(10)).0.into_iter().flatten().count()
+    fn complete(pending: &mut PendingConnections) -> usize {
+        pending.wait(Duration::from_secs(10)).0.into_iter().flatten().count()
     }
 
     fn hello() -> Vec<u8> {
@@ -185,17 +186,17 @@ mod tests {
 
     #[test]
     fn the_next_one_takes_the_place_of_the_oldest_of_the_many() {
-        let (mut strangers, address) = strangers();
-        strangers.limits = Limits { most: 5, each: 3 };
+        let (mut pending, address) = pending();
+        pending.limits = Limits { most: 5, each: 3 };
         let mut arrive = |last: u8| {
             let peer = TcpStream::connect(address).unwrap();
             let socket = loop {
-                if let Ok((socket, _)) = strangers.door.accept() {
+                if let Ok((socket, _)) = pending.listener.accept() {
                     break socket;
                 }
             };
-            assert!(strangers.arrive(socket, [10, 0, 0, last].into()).is_none());
-            (peer, strangers.present.keys().copied().collect::<Vec<u64>>())
+            assert!(pending.begin(socket, [10, 0, 0, last].into()).is_none());
+            (peer, pending.connections.keys().copied().collect::<Vec<u64>>())
         };
         let (mut first, _) = arrive(1);
         let (_second, _) = arrive(1);
@@ -210,34 +211,34 @@ mod tests {
     }
 
     #[test]
-    fn who_says_the_words_is_a_stranger_no_more() {
-        let (mut strangers, address) = strangers();
+    fn who_has_sent_a_hello_is_pending_no_more() {
+        let (mut pending, address) = pending();
         let [mut one, mut two, mut three] = [(); 3].map(|()| TcpStream::connect(address).unwrap());
-        while strangers.present.len() < 3 {
-            assert_eq!(greeting(&mut strangers), 0);
+        while pending.connections.len() < 3 {
+            assert_eq!(complete(&mut pending), 0);
         }
         two.write_all(&hello()[..9]).unwrap();
-        assert_eq!(greeting(&mut strangers), 0);
+        assert_eq!(complete(&mut pending), 0);
         two.write_all(&hello()[9..]).unwrap();
-        assert_eq!(greeting(&mut strangers), 1);
+        assert_eq!(complete(&mut pending), 1);
         three.write_all(b"GET / HTTP/1.1").unwrap();
-        assert_eq!(greeting(&mut strangers), 0);
-        assert_eq!(strangers.present.len(), 1);
+        assert_eq!(complete(&mut pending), 0);
+        assert_eq!(pending.connections.len(), 1);
         one.write_all(&hello()).unwrap();
-        assert_eq!(greeting(&mut strangers), 1);
-        assert!(strangers.present.is_empty());
+        assert_eq!(complete(&mut pending), 1);
+        assert!(pending.connections.is_empty());
     }
 
     #[test]
     fn nobody_stays_for_long() {
-        let (mut strangers, address) = strangers();
+        let (mut pending, address) = pending();
         let _peers = [(); 2].map(|()| TcpStream::connect(address).unwrap());
-        while strangers.present.len() < 2 {
-            assert_eq!(greeting(&mut strangers), 0);
+        while pending.connections.len() < 2 {
+            assert_eq!(complete(&mut pending), 0);
         }
-        strangers.present.first_entry().unwrap().get_mut().since -= LIMIT;
-        strangers.hear(Duration::ZERO);
-        assert_eq!(strangers.present.keys().copied().collect::<Vec<u64>>(), [2]);
+        pending.connections.first_entry().unwrap().get_mut().since -= LIMIT;
+        pending.wait(Duration::ZERO);
+        assert_eq!(pending.connections.keys().copied().collect::<Vec<u64>>(), [2]);
     }
 
     #[test]

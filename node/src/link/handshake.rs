@@ -1,4 +1,4 @@
-//! How two sides become sure of each other.
+//! The handshake of a connection: each side shows that it knows the key of the run.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,27 +8,27 @@ use std::time::Duration;
 
 use nix::sys::socket::{send, MsgFlags};
 
+use super::authentication::{self, Authenticated};
 use super::channel::Channel;
+use super::error::LinkError;
 use super::frame::{expect, read_header, read_payload, record, Kind, Timed};
-use super::hello::{self, Known};
 use super::request::Request;
 use super::secret::{random, Key, Nonce, Purpose};
 use super::tls::Identity;
-use super::Trouble;
 
 /// How long it may take to connect, to agree on the keys of TLS, and then to be admitted.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Connects to the `serve` at `address`, and makes sure, inside TLS or plain, that it, too, knows the key in the file
 /// `key`.
-pub fn connect(address: &SocketAddr, key: &Path, tls: bool) -> Result<Channel, Trouble> {
+pub fn connect(address: &SocketAddr, key: &Path, tls: bool) -> Result<Channel, LinkError> {
     let file = key;
-    let key = Key::load(file).map_err(Trouble::Refused)?;
-    let identity = tls.then(|| Identity::load(file)).transpose().map_err(Trouble::Refused)?;
-    let wrong = || Trouble::Refused(format!("it has another key than {}", file.display()));
+    let key = Key::load(file).map_err(LinkError::Refused)?;
+    let identity = tls.then(|| Identity::load(file)).transpose().map_err(LinkError::Refused)?;
+    let wrong = || LinkError::Refused(format!("it has another key than {}", file.display()));
     let ours: Nonce = random()?;
-    // All that takes time has been done: the first words come with the connection.
-    let hello = hello::words(&key, &ours);
+    // All that takes time has been done: the hello comes with the connection.
+    let hello = authentication::hello(&key, &ours);
     let socket = TcpStream::connect_timeout(address, LIMIT)?;
     let mut timed = Timed::new(&socket, LIMIT);
     timed.write_all(&hello)?;
@@ -45,32 +45,36 @@ pub fn connect(address: &SocketAddr, key: &Path, tls: bool) -> Result<Channel, T
 }
 
 /// Reads the record that has to come, or that the other side has another key.
-fn answer(from: &mut impl Read, kind: Kind, wrong: impl Fn() -> Trouble) -> Result<Vec<u8>, Trouble> {
+fn answer(from: &mut impl Read, kind: Kind, wrong: impl Fn() -> LinkError) -> Result<Vec<u8>, LinkError> {
     let header = read_header(from)?;
     match header.kind {
         found if found == kind => read_payload(from, header),
         Kind::Refused => Err(wrong()),
-        other => Err(Trouble::Broken(format!("{other:?} came instead of {kind:?}"))),
+        other => Err(LinkError::Broken(format!("{other:?} came instead of {kind:?}"))),
     }
 }
 
 /// Asks for a stream.
-pub fn ask(channel: &mut Channel, request: &Request) -> Result<(), Trouble> {
+pub fn ask(channel: &mut Channel, request: &Request) -> Result<(), LinkError> {
     Ok(channel.within(LIMIT).write_all(&record(Kind::Request, &request.encode()))?)
 }
 
-/// Says to one who has greeted with another key that it is another one, without waiting.
+/// Tells one whose hello was made with another key, without waiting.
 pub fn refuse(socket: &TcpStream) {
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
     let _ = send(socket.as_raw_fd(), &record(Kind::Refused, b""), flags);
 }
 
-/// Hears what a reader wants that is known by its first words, and shows again, for this connection, that it knows the
-/// key.
+/// Answers a reader that its hello has authenticated, which proves for this connection again that it knows the key, and
+/// takes its request.
 ///
 /// # Arguments
 /// * `identity` - of this side, where the rest is to be said inside TLS
-pub fn admit(socket: TcpStream, reader: &Known, identity: Option<Identity>) -> Result<(Channel, Request), Trouble> {
+pub fn accept(
+    socket: TcpStream,
+    reader: &Authenticated,
+    identity: Option<Identity>,
+) -> Result<(Channel, Request), LinkError> {
     let (key, theirs) = (&reader.key, &reader.nonce);
     let ours: Nonce = random()?;
     Timed::new(&socket, LIMIT).write_all(&record(Kind::Challenge, &ours))?;
@@ -79,32 +83,33 @@ pub fn admit(socket: TcpStream, reader: &Known, identity: Option<Identity>) -> R
     let proof = expect(&mut timed, Kind::Proof)?;
     if !key.proves(Purpose::Reader, &[theirs, &ours], &proof) {
         timed.write_all(&record(Kind::Refused, b""))?;
-        return Err(Trouble::Refused("a wrong key".into()));
+        return Err(LinkError::Refused("a wrong key".into()));
     }
     timed.write_all(&record(Kind::Welcome, &key.proof(Purpose::Sender, &[theirs, &ours])))?;
     let request = Request::decode(&expect(&mut timed, Kind::Request)?)?;
     Ok((channel, request))
 }
 
-fn nonce(bytes: &[u8]) -> Result<Nonce, Trouble> {
-    bytes.try_into().map_err(|_| Trouble::Broken("a nonce of another size".into()))
+fn nonce(bytes: &[u8]) -> Result<Nonce, LinkError> {
+    bytes.try_into().map_err(|_| LinkError::Broken("a nonce of another size".into()))
 }
 
 /// What the listener does, for one reader.
 #[cfg(test)]
-pub fn receive(socket: TcpStream, key: &Path) -> Result<(Channel, Request), Trouble> {
-    let (mut words, mut guard) = (hello::Words::new(), hello::Guard::new(key));
+pub fn receive(socket: TcpStream, key: &Path) -> Result<(Channel, Request), LinkError> {
+    let (mut partial, mut authenticator) =
+        (authentication::HelloReader::new(), authentication::Authenticator::new(key));
     let hello = loop {
         socket.peek(&mut [0])?;
-        if let Some(hello) = words.hear(&socket)? {
+        if let Some(hello) = partial.read(&socket)? {
             break hello;
         }
     };
-    let known = guard.know(&hello).inspect_err(|trouble| match trouble {
-        Trouble::Refused(_) => refuse(&socket),
-        Trouble::Broken(_) => {}
+    let reader = authenticator.authenticate(&hello).inspect_err(|trouble| match trouble {
+        LinkError::Refused(_) => refuse(&socket),
+        LinkError::Broken(_) => {}
     })?;
-    admit(socket, &known, None)
+    accept(socket, &reader, None)
 }
 
 #[cfg(test)]
@@ -139,7 +144,7 @@ mod tests {
     }
 
     /// What both sides say when they have the keys in these files.
-    fn meet(theirs: &Path, ours: &Path) -> (Result<(), Trouble>, Result<Request, Trouble>) {
+    fn meet(theirs: &Path, ours: &Path) -> (Result<(), LinkError>, Result<Request, LinkError>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::scope(|scope| {
@@ -162,12 +167,12 @@ mod tests {
     fn who_has_another_key_is_not() {
         let keys = Keys::new();
         let (client, server) = meet(&keys.file("a"), &keys.file("b"));
-        assert!(matches!(client, Err(Trouble::Refused(_))), "{client:?}");
-        assert!(matches!(server, Err(Trouble::Refused(_))), "{server:?}");
+        assert!(matches!(client, Err(LinkError::Refused(_))), "{client:?}");
+        assert!(matches!(server, Err(LinkError::Refused(_))), "{server:?}");
         // There is no key yet: that may change.
         let (client, server) = meet(&keys.file("a"), Path::new("/nowhere/key"));
-        assert!(matches!(client, Err(Trouble::Broken(_))), "{client:?}");
-        assert!(matches!(server, Err(Trouble::Broken(_))), "{server:?}");
+        assert!(matches!(client, Err(LinkError::Broken(_))), "{client:?}");
+        assert!(matches!(server, Err(LinkError::Broken(_))), "{server:?}");
     }
 
     /// A `serve` that does not know the key cannot feign that it does, not even with the reader's own proof.
@@ -184,7 +189,7 @@ mod tests {
             stream.write_all(&record(Kind::Welcome, &proof)).unwrap();
             let _ = stream.read(&mut [0]);
         });
-        assert!(matches!(connect(&address, &keys.file("a"), false), Err(Trouble::Refused(_))));
+        assert!(matches!(connect(&address, &keys.file("a"), false), Err(LinkError::Refused(_))));
         impostor.join().unwrap();
     }
 }

@@ -1,0 +1,24 @@
+//! Why a connection of a link cannot go on.
+
+use std::io::ErrorKind::{TimedOut, UnexpectedEof, WouldBlock};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkError {
+    /// Another attempt may succeed.
+    Broken(String),
+    /// None will.
+    Refused(String),
+}
+
+impl From<std::io::Error> for LinkError {
+    fn from(error: std::io::Error) -> Self {
+        if let Some(rustls::Error::InvalidCertificate(_)) = error.get_ref().and_then(|error| error.downcast_ref()) {
+            return Self::Refused("it has another certificate than that of the run".into());
+        }
+        Self::Broken(match error.kind() {
+            WouldBlock | TimedOut => "nothing came in time".into(),
+            UnexpectedEof => "the connection was closed".into(),
+            _ => error.to_string(),
+        })
+    }
+}
