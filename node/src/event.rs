@@ -95,14 +95,20 @@ pub struct StreamPart<'a> {
 }
 
 /// Why a job has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "lowercase")]
 pub enum Reason {
     Exited,
     Cancelled,
-    Producer { input: String },
-    Rewritten { input: String },
+    Producer {
+        input: String,
+    },
+    Rewritten {
+        input: String,
+    },
     Driver,
     Lost,
+    #[default]
     Error,
 }
 
@@ -113,9 +119,8 @@ pub struct Exit {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     pub success: bool,
-    pub reason: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input: Option<String>,
+    #[serde(flatten)]
+    pub reason: Reason,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     pub started: Option<f64>,
@@ -137,27 +142,6 @@ pub struct Usage {
     /// Seconds; None where it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<f64>,
-}
-
-impl Reason {
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Exited => "exited",
-            Self::Cancelled => "cancelled",
-            Self::Producer { .. } => "producer",
-            Self::Rewritten { .. } => "rewritten",
-            Self::Driver => "driver",
-            Self::Lost => "lost",
-            Self::Error => "error",
-        }
-    }
-
-    pub fn input(&self) -> Option<String> {
-        match self {
-            Self::Producer { input } | Self::Rewritten { input } => Some(input.clone()),
-            _ => None,
-        }
-    }
 }
 
 /// The name of the commit of a file in a directory. There may be many, and `serve` does not pass them on.
@@ -334,10 +318,12 @@ mod tests {
             verdict.reasons.clear();
             verdict.read = Some(4.5);
         }
-        let exit = Exit { code: Some(0), success: true, reason: Reason::Exited.name(), ..Exit::default() };
+        let exit = Exit { code: Some(0), success: true, reason: Reason::Exited, ..Exit::default() };
         let text = Event::Exit(exit).line();
         let start = r#"{"event":"exit","code":0,"success":true,"reason":"exited","started":null,"ended":0.0,"usage":{"rchar":0,"#;
         assert!(text.starts_with(start), "{text}");
+        let exit = Exit { reason: Reason::Rewritten { input: "r".into() }, ..Exit::default() };
+        assert!(Event::Exit(exit).line().contains(r#""success":false,"reason":"rewritten","input":"r","started""#));
         assert!(Seen::parse(text.as_bytes()).is_some_and(|seen| seen.success && !seen.names_job()));
         assert!(Seen::parse(b"{\"event\":\"exit\",\"job\":\"b\"}").is_some_and(|seen| seen.names_job()));
     }

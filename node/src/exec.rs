@@ -65,18 +65,11 @@ pub fn run(job: &Path, command: &[OsString], grace: Duration) -> i32 {
         Ok(ended) => ended,
         Err(failure) => {
             eprintln!("sfio-node: {}", failure.message);
-            let reason = Reason::Error.name();
-            let exit = Exit {
-                code: Some(failure.code),
-                reason,
-                message: Some(failure.message),
-                ended: now(),
-                ..Exit::default()
-            };
-            (exit, End::Code(failure.code))
+            let (code, message) = (Some(failure.code), Some(failure.message));
+            (Exit { code, reason: Reason::Error, message, ended: now(), ..Exit::default() }, End::Code(failure.code))
         }
     };
-    let driver_gone = exit.reason == Reason::Driver.name();
+    let driver_gone = exit.reason == Reason::Driver;
     store.iter().for_each(|store| store.end());
     let _ = events.conclude(exit);
     if let (Some(watcher), Some(store)) = (&mut watcher, &store) {
@@ -243,8 +236,7 @@ fn conclude(ended: Ended, started: f64, usage: crate::event::Usage) -> (Exit, En
         code,
         signal: signal.map(|signal| signal as i32),
         success: ended.success,
-        reason: ended.reason.name(),
-        input: ended.reason.input(),
+        reason: ended.reason,
         message: ended.message,
         started: Some(started),
         ended: now(),

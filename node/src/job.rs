@@ -1,24 +1,17 @@
 //! What `exec` shall do: `job.json`, read and checked.
 
+mod fields;
 mod input;
 mod output;
 
 use std::path::{Path, PathBuf};
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
+pub use self::fields::Kind;
 pub use self::input::{name_of_job, Access, Gate, Input, Link, Observed, Target};
 pub use self::output::{Commit, Dependency, Output, Rule};
-use crate::json::{self, bytes, optional_path, or_default};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    File,
-    Files,
-    Directory,
-}
+use crate::json::{self, optional_path, or_default};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -75,20 +68,6 @@ impl Job {
             return Err("inputs: at most one of \"stdin\" and the targets {\"stdin\": true}".into());
         }
         Ok(job)
-    }
-}
-
-/// Reads a path, in one form, so that it can be compared with others as a text.
-fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-    bytes::deserialize(deserializer).map(|path: PathBuf| path.components().collect())
-}
-
-fn absolute_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-    let path = path(deserializer)?;
-    if path.is_absolute() {
-        Ok(path)
-    } else {
-        Err(D::Error::custom("has to be an absolute path"))
     }
 }
 

@@ -55,14 +55,14 @@ pub fn run(job: &Path, command: &[OsString], patience: Duration) -> i32 {
     };
     let mut driver = Driver::new(&directory, patience);
     if driver.look() != Word::GoOn {
-        mirror.conclude(Exit { reason: Reason::Cancelled.name(), ended: now(), ..Exit::default() });
+        mirror.conclude(Exit { reason: Reason::Cancelled, ended: now(), ..Exit::default() });
         return UNFINISHED;
     }
     match Run::start(&directory, command, &mut mirror, &mut driver) {
         Ok(run) => run.finish(),
         Err(message) => {
             eprintln!("sfio-node: run: {message}");
-            let (code, reason) = (Some(CANNOT_SET_UP), Reason::Error.name());
+            let (code, reason) = (Some(CANNOT_SET_UP), Reason::Error);
             mirror.conclude(Exit { code, reason, message: Some(message), ended: now(), ..Exit::default() });
             CANNOT_SET_UP
         }
@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
         // When `exec` was killed, `serve` ends what is left of the job, and says so.
         local.close();
         mirror.pass_on();
-        mirror.conclude(Exit { reason: Reason::Lost.name(), ended: now(), ..Exit::default() });
+        mirror.conclude(Exit { reason: Reason::Lost, ended: now(), ..Exit::default() });
         let failure = mirror.failure();
         if let Some(failure) = &failure {
             eprintln!("sfio-node: run: {failure}");

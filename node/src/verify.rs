@@ -5,77 +5,9 @@
 //! afterwards is final.
 
 mod digests;
+mod noted;
 mod part;
 mod spots;
 
-use std::fmt;
-use std::fs::File;
-
-use serde::{Deserialize, Serialize};
-
-use self::digests::Digests;
+pub use self::noted::{Noted, Verify};
 pub use self::part::{compare, Part};
-use self::spots::Spots;
-
-/// How much of a stream is compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verify {
-    #[default]
-    Full,
-    /// Evenly spread blocks of what is large.
-    Samples,
-}
-
-/// The first bytes that are not what they were.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    pub from: u64,
-    pub to: u64,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "between byte {} and byte {}", self.from, self.to)
-    }
-}
-
-/// What is known of the bytes of a file that were noted.
-#[derive(Debug)]
-pub enum Noted {
-    Full(Digests),
-    Samples(Spots),
-}
-
-impl Noted {
-    pub fn new(verify: Verify) -> Self {
-        match verify {
-            Verify::Full => Self::Full(Digests::new()),
-            Verify::Samples => Self::Samples(Spots::new()),
-        }
-    }
-
-    /// Notes the bytes from `start` to `end` of `file`, which follow those noted before.
-    pub fn note(&mut self, file: &File, start: u64, end: u64) {
-        match self {
-            Self::Full(digests) => digests.note(file, start, end),
-            Self::Samples(spots) => spots.note(file, start, end),
-        }
-    }
-
-    /// Of all that is compared.
-    pub fn digest(&self) -> u64 {
-        match self {
-            Self::Full(digests) => digests.digest(),
-            Self::Samples(spots) => spots.digest(),
-        }
-    }
-
-    /// Where `file` has other bytes than those that were noted, as far as they are compared. Reads them.
-    pub fn difference(&self, file: &File) -> Option<Difference> {
-        match self {
-            Self::Full(digests) => digests.difference(file),
-            Self::Samples(spots) => spots.difference(file),
-        }
-    }
-}

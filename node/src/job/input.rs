@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::{absolute_path, path, Kind};
+use super::fields::{absolute_path, path, Kind};
 use crate::json::{bytes, optional_path, or_default};
 use crate::verify::Verify;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{absolute_path, Kind};
+use super::fields::{absolute_path, Kind};
 use crate::json::{or_default, ByteString};
 use crate::pattern::Pattern;
 

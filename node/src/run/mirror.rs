@@ -167,6 +167,7 @@ impl Mirror {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Reason;
     use std::fs;
 
     #[test]
@@ -190,7 +191,7 @@ mod tests {
         }
         assert!(mirror.has_started());
         assert!(Mirror::create(&target).is_err(), "it was started before");
-        mirror.conclude(Exit { reason: "lost", ..Exit::default() });
+        mirror.conclude(Exit { reason: Reason::Lost, ..Exit::default() });
         let whole = text();
         assert!(whole.ends_with('\n') && whole.matches("\"exit\"").count() == 1);
         file.write_all(b"{\"event\":\"exit\"}\n").unwrap();

@@ -299,7 +299,7 @@ impl Jobs {
             true => (Reason::Error, Some(FOREIGN.to_owned())),
             false => (Reason::Lost, None),
         };
-        let exit = Exit { success: false, reason: reason.name(), message, ended: now(), ..Exit::default() };
+        let exit = Exit { success: false, reason, message, ended: now(), ..Exit::default() };
         let line = Event::Exit(exit).line();
         let separator = if running.events.is_torn() { "\n" } else { "" };
         let append = OpenOptions::new().append(true).open(path);

@@ -6,8 +6,6 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::Difference;
-
 /// Blocks get longer with their place, so that of a file of a terabyte 16 MiB are kept.
 const SHORTEST: u64 = 4 << 10;
 const LONGEST: u64 = 1 << 20;
@@ -27,6 +25,19 @@ pub struct Digests {
 struct Block {
     end: u64,
     digest: u64,
+}
+
+/// The first bytes that are not what they were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub from: u64,
+    pub to: u64,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "between byte {} and byte {}", self.from, self.to)
+    }
 }
 
 /// Where a block ends that starts at `start`.

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Noted, Verify};
+use super::noted::{Noted, Verify};
 use crate::fresh;
 
 /// The first bytes of a file, as they were when they were noted.
