@@ -13,11 +13,11 @@ from urllib.parse import urldefrag
 from rich.console import Console
 from rich.table import Table
 
-from streamflow_io import hints
 from streamflow_io.errors import is_ours, said
 from streamflow_io.hints import HintError, HintErrors, Located, StepAnnotations
 from streamflow_io.hints.cwl import CWLObject, UnreadableError, file_of, load, name_of
 from streamflow_io.hints.inheritance import port_path
+from streamflow_io.hints.resolution import resolve
 from streamflow_io.hints.rules import check_both_ends, check_streamable
 from streamflow_io.hints.yaml_text import TooMuchError
 
@@ -100,7 +100,7 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
     document = None
     try:
         document = load(workflow)
-        steps = hints.resolve(document, annotations)
+        steps = resolve(document, annotations)
     except (TooMuchError, UnreadableError) as error:
         # Others would try, and not end.
         return Validation(workflow, False, (str(error),))

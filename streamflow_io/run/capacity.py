@@ -50,18 +50,12 @@ async def check_room(
         reasons.append(f"{why} ({target.deployment.name})" if target.deployment.type != "local" else why)
         deployments.append(str(target.deployment.type))
     message = f"No job of {step} can start: {'; '.join(reasons)}"
-    if _are_fixed(deployments):
+    from .deployment_sites import are_fixed
+
+    if are_fixed(deployments):
         raise WorkflowExecutionException(message)
     known.add((step, coreless))
     logger.warning(f"{message}; job {job.name} waits for a location that has as much")
-
-
-def _are_fixed(deployment_types: Iterable[str]) -> bool:
-    """Whether the locations of deployments of these types stay what they are as long as the run lasts."""
-    from streamflow_io.graph.sites import SiteKind
-    from streamflow_io.translation.sites import deployment_kind
-
-    return all(deployment_kind(kind) in (SiteKind.LOCAL, SiteKind.HOSTS) for kind in deployment_types)
 
 
 def _room(location: AvailableLocation) -> Room:

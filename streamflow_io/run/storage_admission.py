@@ -6,6 +6,7 @@ Decides nothing: `admission/` does. Translates StreamFlow's jobs, targets and lo
 from __future__ import annotations
 
 import asyncio
+import os
 import posixpath
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,11 +25,11 @@ from streamflow_io.admission.demand import Demand, Grant, Placement, Request
 from streamflow_io.admission.epochs import EpochEnded
 from streamflow_io.admission.learners import LearningEvent
 from streamflow_io.admission.observations import Observation
+from streamflow_io.admission.storages import storage_of
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import Direction
 from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochRecord
-from streamflow_io.translation.storage_checks import storage_for
 
 from .tokens import stream_tokens
 
@@ -325,3 +326,18 @@ def _cores(location: AvailableLocation) -> float:
     if location.hardware is not None:
         return float(location.hardware.cores)
     return float(location.slots or 1)
+
+
+def storage_for(
+    storages: Iterable[StorageConfig], name: str | None, target: Target, directory: str
+) -> StorageConfig | None:
+    """The storage that jobs use: the one that is named, if it is there, or that which holds their output directory."""
+    deployment = str(target.deployment.name)
+    here = [storage for storage in storages if storage.deployment in (None, deployment)]
+    if name is not None:
+        return next((storage for storage in here if storage.name == name), None)
+    if target.deployment.type != "local":
+        return storage_of(here, deployment, directory)
+    real = {storage.model_copy(update={"path": os.path.realpath(storage.path)}): storage for storage in here}
+    found = storage_of(real, deployment, os.path.realpath(directory))
+    return None if found is None else real[found]

@@ -42,6 +42,7 @@ from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, R
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints import StepAnnotations
 from streamflow_io.hints.inheritance import port_path
+from streamflow_io.run.deployment_sites import site_of
 from streamflow_io.run.globs import file_processor, kind_of
 
 from .known_jobs import known_globs
@@ -57,7 +58,6 @@ from .obstacles import (
     with_library,
 )
 from .ports import Readers, readers_of
-from .sites import site_of
 
 COLLECTOR = "-collector-transformer"
 TOKEN_TRANSFORMER = "-token-transformer"

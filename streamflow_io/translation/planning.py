@@ -17,17 +17,16 @@ from streamflow_io.hints import (
     SchedulerConfig,
     StepAnnotations,
     check_storages,
-    resolve,
-    tool_digests,
 )
 from streamflow_io.hints.files import check_annotations_file, check_annotations_names, of_several_workflows
+from streamflow_io.hints.resolution import resolve, tool_digests
+from streamflow_io.run.deployment_sites import room_here
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
 
 from .inspect import io_graph, standard_outputs
 from .known_jobs import known_jobs
-from .sites import room_here
 from .storage_checks import find_storages
 
 

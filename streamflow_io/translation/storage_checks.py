@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from streamflow.core.deployment import Target
 from streamflow.core.workflow import Workflow
 from streamflow.workflow.step import ScheduleStep
 
-from streamflow_io.admission.storages import StepStorage, StepStorages, storage_of
+from streamflow_io.admission.storages import StepStorage, StepStorages
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintError
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.rules import above_storage
-
-from .sites import deployment_name
+from streamflow_io.run.deployment_sites import deployment_name
+from streamflow_io.run.storage_admission import storage_for
 
 
 def find_storages(
@@ -65,21 +65,6 @@ def find_storages(
             where = f"deployment {storage.deployment!r}, where no step runs"
             warnings.append(f"Storage {storage.name!r} is on {where} (steps run on {', '.join(sorted(deployments))})")
     return StepStorages(tuple(steps), tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(warnings)))
-
-
-def storage_for(
-    storages: Iterable[StorageConfig], name: str | None, target: Target, directory: str
-) -> StorageConfig | None:
-    """The storage that jobs use: the one that is named, if it is there, or that which holds their output directory."""
-    deployment = str(target.deployment.name)
-    here = [storage for storage in storages if storage.deployment in (None, deployment)]
-    if name is not None:
-        return next((storage for storage in here if storage.name == name), None)
-    if target.deployment.type != "local":
-        return storage_of(here, deployment, directory)
-    real = {storage.model_copy(update={"path": os.path.realpath(storage.path)}): storage for storage in here}
-    found = storage_of(real, deployment, os.path.realpath(directory))
-    return None if found is None else real[found]
 
 
 def _targets(workflow: Workflow) -> Iterator[tuple[str, Target, str]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamflow_io.hints import resolve
 from streamflow_io.hints.cwl import load, read_steps
+from streamflow_io.hints.resolution import resolve
 from tests.conformance.annotations import KINDS, Kind, annotations_file
 from tests.conformance.suite import Case, cases
 from tests.conformance.trial import own_mistakes

@@ -5,7 +5,8 @@ from pathlib import Path
 import cwl_utils.parser
 import pytest
 
-from streamflow_io.hints import HintErrors, StepAnnotations, matches, read_annotations, read_scheduler_config, resolve
+from streamflow_io.hints import HintErrors, StepAnnotations, matches, read_annotations, read_scheduler_config
+from streamflow_io.hints.resolution import resolve
 
 VERSIONS = ["v1.0", "v1.1", "v1.2"]
 TOOL = """\

@@ -25,7 +25,7 @@ from streamflow_io.graph import (
 )
 from streamflow_io.graph.sites import DRIVERS_NODE
 from streamflow_io.hints import StreamingRule
-from streamflow_io.translation.sites import deployment_kind
+from streamflow_io.run.deployment_sites import deployment_kind
 
 ONE = Deployment("one", "ssh", SiteKind.HOSTS)
 OTHER = Deployment("other", "ssh", SiteKind.HOSTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterable
 
 from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig
@@ -54,6 +55,11 @@ def deployment_kind(deployment_type: str) -> SiteKind:
     if issubclass(connector, QueueManagerConnector):
         return SiteKind.QUEUE
     return SiteKind.OTHER
+
+
+def are_fixed(deployment_types: Iterable[str]) -> bool:
+    """Whether the locations of deployments of these types stay what they are as long as the run lasts."""
+    return all(deployment_kind(kind) in (SiteKind.LOCAL, SiteKind.HOSTS) for kind in deployment_types)
 
 
 def room_here() -> Room:

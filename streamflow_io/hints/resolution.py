@@ -1,0 +1,61 @@
+"""The hints that hold for the steps of a CWL document. Edge: reads the files that it names.
+
+    resolved = resolve(cwl_utils.parser.load_document_by_uri("workflow.cwl"), "annotations.yml")
+    resolved["/align"].streaming["alignments"][0].value.mode
+
+Not in the package itself: it needs cwl_utils, which takes long to import, and most commands do not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from typing import Any
+
+from .cwl import read_steps, tool_digest
+from .errors import HintError, HintErrors
+from .files import read_annotations
+from .inheritance import Annotations, StepAnnotations
+from .rules import resolve_steps
+
+
+def resolve(
+    document: Any, annotations: str | os.PathLike[str] | Annotations | None = None
+) -> dict[str, StepAnnotations]:
+    """The hints that hold for each step of a CWL document, after inheritance.
+
+    :param document: a process as loaded by `cwl_utils.parser`, v1.0 to v1.2; it is not changed. The files
+        that `run` names are read.
+    :param annotations: the annotations file, or its path
+    :return: the annotations of all tools by StreamFlow step path, `/` if the document is a single tool;
+        those of a step without hints are false
+    :raises HintErrors: with all mistakes in the hints of the document and of the annotations file
+    :raises schema_salad.exceptions.ValidationException: if a file that `run` names is no valid CWL
+    :raises OSError: if it cannot be read
+    """
+    errors: list[HintError] = []
+    if annotations is None:
+        annotations = Annotations()
+    elif not isinstance(annotations, Annotations):
+        try:
+            annotations = read_annotations(annotations)
+        except HintErrors as mistakes:
+            errors += mistakes.errors
+            annotations = Annotations()
+    found = read_steps(document)
+    resolved, mistakes_in_steps = resolve_steps(found.steps, found.workflows, annotations)
+    errors += [*found.errors, *mistakes_in_steps]
+    if errors:
+        raise HintErrors(errors)
+    return resolved
+
+
+def tool_digests(document: Any, steps: Collection[str]) -> dict[str, str]:
+    """What tells the tools of some steps from others, by step path: equal tools have equal digests, in any workflow.
+
+    :param document: as for :func:`resolve`
+    """
+    if not steps:
+        return {}
+    tools = read_steps(document).tools
+    return {path: tool_digest(tools[path]) for path in steps}

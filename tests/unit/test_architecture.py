@@ -1,0 +1,236 @@
+"""The order of packages and modules, and the purity of decisions, read from the imports.
+
+Every import counts, also one inside a function or for a type checker only.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / "streamflow_io"
+
+# From the innermost to the outermost: each imports only those before it. What belongs into each stands beside it.
+ORDER = {
+    "errors": "what others' exceptions say",
+    "files": "files, written whole and not believed where others may write",
+    "capacity": "how much a job asks for and a location has",
+    "_streamflow": "what StreamFlow does not promise to keep",
+    "hints": "what a user writes",
+    "graph": "the I/O graph, and how each edge is served",
+    "capio_cl": "CAPIO-CL, from the graph and back to hints",
+    "admission": "which job starts when, and what is learned of it",
+    "runtime": "the node runtimes, and what is said with them",
+    "telemetry": "what is recorded of a run",
+    "learned": "what is kept from run to run",
+    "run": "all that lives as long as a run",
+    "translation": "what is done before a run",
+    "storage": "how a storage is measured",
+    "suggestions": "what an observed run gives reasons for",
+    "commands": "one file for each command",
+    "cli": "the program",
+    "plugin": "what StreamFlow finds",
+}
+
+# Modules that decide: plain data in, plain data out. The others of these packages read files.
+PURE = ("graph", "capio_cl", "admission", "hints", "suggestions", "run.delivery")
+NOT_PURE = {
+    "capio_cl.files": "reads CAPIO-CL files",
+    "hints.cwl": "reads what `run` names",
+    "hints.files": "reads annotations files and StreamFlow files",
+    "hints.resolution": "reads a document and its annotations file",
+    "hints.schemas": "writes the schemas, as a program",
+}
+# Where what a pure module must not import belongs.
+EFFECTS = {
+    "streamflow": "what knows StreamFlow's objects belongs into run/ or translation/",
+    "asyncio": "what waits belongs into run/ or runtime/",
+    "time": "time is an argument; who reads the clock belongs into run/",
+    "random": "chance is an argument",
+    "os": "what touches files or processes belongs into run/, runtime/ or a reader",
+    "pathlib": "what touches files belongs into run/, runtime/ or a reader; `PurePosixPath` may be imported",
+    "subprocess": "what starts processes belongs into runtime/",
+}
+EFFECTS |= dict.fromkeys(("io", "shutil", "tempfile", "glob", "aiofiles"), EFFECTS["pathlib"])
+EFFECTS |= dict.fromkeys(("socket", "requests", "threading", "logging", "signal"), EFFECTS["os"])
+EFFECTS |= {"datetime": EFFECTS["time"], "secrets": EFFECTS["random"]}
+
+MOST_IN_FUNCTIONS = 14
+
+# Still to be done; nothing may be added.
+OPEN_IN_FUNCTIONS = 8
+OPEN_ORDER = {("run.capio", "translation.capio")}
+OPEN_CIRCLE = {
+    "run.capio",
+    "run.connector",
+    "run.context",
+    "run.ending",
+    "run.execution",
+    "run.following",
+    "run.gang_placement",
+    "run.observer",
+    "run.publisher",
+    "run.reach",
+    "run.replacing",
+    "run.scheduler",
+    "run.steps",
+}
+OPEN_SCHEDULER = {"run.context", "run.execution", "run.following", "run.gang_placement", "run.observer", "run.reach"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """An import statement.
+
+    :ivar importer: the module that it stands in, without `streamflow_io.`
+    :ivar imported: our module, without `streamflow_io.`, or the full name of another's
+    """
+
+    importer: str
+    imported: str
+    is_ours: bool
+    line: int
+    in_function: bool
+
+    def __str__(self) -> str:
+        return f"{MODULES[self.importer].relative_to(ROOT.parent)}:{self.line} imports {self.imported}"
+
+
+def modules() -> dict[str, Path]:
+    """All modules by name; a package by the name of its directory."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports_of(module: str, path: Path, names: Iterable[str]) -> Iterator[Import]:
+    tree = ast.parse(path.read_text("utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = {id(inner) for function in functions for inner in ast.walk(function)}
+    package = ["streamflow_io", *module.split(".")]
+    if path.name != "__init__.py":
+        package.pop()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            # `from package import module` imports the module; of a module, the names in it.
+            targets = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for target in dict.fromkeys(targets):
+            is_ours = target.split(".")[0] == "streamflow_io"
+            found = target.removeprefix("streamflow_io.")
+            while is_ours and found not in names and "." in found:
+                found = found.rpartition(".")[0]
+            yield Import(module, found, is_ours, node.lineno, id(node) in inside)
+
+
+MODULES = modules()
+IMPORTS = tuple(dict.fromkeys(each for name, path in MODULES.items() for each in imports_of(name, path, MODULES)))
+OURS = [each for each in IMPORTS if each.is_ours and each.imported in MODULES and each.imported != each.importer]
+
+
+def package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def ways(start: str, graph: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """How a module comes to those that it needs: the modules before each."""
+    found: dict[str, list[str]] = {}
+    ahead = [(start, [start])]
+    while ahead:
+        module, before = ahead.pop(0)
+        for needed in graph[module]:
+            if needed not in found:
+                found[needed] = before
+                ahead.append((needed, [*before, needed]))
+    return found
+
+
+def test_every_package_has_its_position_in_the_order() -> None:
+    found = {package(name) for name in MODULES} - {"", "__main__"}
+    missing = found - ORDER.keys()
+    assert not missing, f"say in ORDER what belongs into {', '.join(sorted(missing))}, and after what it comes"
+
+
+def test_packages_import_only_those_before_them() -> None:
+    order = list(ORDER)
+    for each in OURS:
+        is_outer = package(each.imported) and order.index(package(each.imported)) > order.index(package(each.importer))
+        inner, outer = package(each.importer), package(each.imported)
+        assert not is_outer or (each.importer, each.imported) in OPEN_ORDER, (
+            f"{each}: {inner} ({ORDER[inner]}) comes before {outer} ({ORDER[outer]}). What both need belongs into "
+            f"{inner} or before it; what needs {outer} belongs into {outer} or after it"
+        )
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {name: {each.imported for each in OURS if each.importer == name} for name in MODULES}
+    for module in MODULES.keys() - OPEN_CIRCLE:
+        circle = ways(module, graph).get(module)
+        assert circle is None, (
+            f"a circle of imports: {' -> '.join([*circle, module])}. What several of them need belongs into a module "
+            "of its own, which imports none of them; or one is given by its caller what it imports now, by a protocol"
+        )
+
+
+def test_pure_modules_import_no_effects() -> None:
+    for each in IMPORTS:
+        if not is_pure(each.importer):
+            continue
+        top, _, rest = each.imported.partition(".")
+        reason = None if rest.startswith("Pure") else EFFECTS.get(top)
+        assert each.is_ours or reason is None, f"{each}: {each.importer} is pure. {reason}"
+        assert not each.is_ours or each.imported not in NOT_PURE or each.importer == "hints", (
+            f"{each}: {each.importer} is pure, and {each.imported} {NOT_PURE[each.imported]}: take what it gives as an "
+            "argument"
+        )
+    assert not NOT_PURE.keys() - MODULES.keys(), "take out of NOT_PURE what there is not"
+
+
+def test_pure_modules_call_no_effects() -> None:
+    for name, path in MODULES.items():
+        if not is_pure(name):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("open", "print", "input"), (
+                    f"{path.relative_to(ROOT.parent)}:{node.lineno} calls {node.func.id}: {name} is pure; return what "
+                    "is to be written, or take what is read as an argument"
+                )
+
+
+def is_pure(module: str) -> bool:
+    return module not in NOT_PURE and any(module == pure or module.startswith(f"{pure}.") for pure in PURE)
+
+
+def test_few_imports_stand_inside_functions() -> None:
+    inside = {(each.importer, each.line) for each in IMPORTS if each.in_function}
+    most = MOST_IN_FUNCTIONS + OPEN_IN_FUNCTIONS
+    lines = ", ".join(f"{importer}:{line}" for importer, line in sorted(inside))
+    assert len(inside) <= most, (
+        f"{len(inside)} imports stand inside functions, {most} may: {lines}. An import belongs to the top of its "
+        "module; what a run without hints does not need is imported by `translation.planning`, `translation.serving` "
+        "or `run.context`, which are themselves imported when there are hints"
+    )
+
+
+def test_who_imports_the_scheduler() -> None:
+    importers = {each.importer for each in OURS if each.imported == "run.scheduler" and package(each.importer) == "run"}
+    assert importers <= OPEN_SCHEDULER, (
+        f"{', '.join(sorted(importers - OPEN_SCHEDULER))} imports run.scheduler: what it needs of the run is a "
+        "protocol beside it, which the scheduler or `Run` fulfils"
+    )
+
+
+def test_only_modules_of_the_standard_library_are_taken_for_such() -> None:
+    known = {name for name in EFFECTS if name not in ("streamflow", "aiofiles", "requests")}
+    assert known <= sys.stdlib_module_names
