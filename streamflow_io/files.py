@@ -17,12 +17,12 @@ def stranger(path: Path) -> str | None:
     :raises OSError: if it cannot be looked at
     """
     trusted = {0, os.geteuid(), os.lstat("/").st_uid}
-    for place in dict.fromkeys((*_way(path.absolute()), *_way(path.resolve()))):
-        found = place.lstat()
+    for part in dict.fromkeys((*_way(path.absolute()), *_way(path.resolve()))):
+        found = part.lstat()
         if found.st_uid not in trusted:
-            return f"{place} belongs to user {found.st_uid}"
+            return f"{part} belongs to user {found.st_uid}"
         if stat.S_ISDIR(found.st_mode) and _is_open(found):
-            return f"others may write to {place}, which is not sticky"
+            return f"others may write to {part}, which is not sticky"
     return None
 
 

@@ -32,7 +32,7 @@ class _Blocked:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Fit:
     placement: Placement
     locations: tuple[str, ...]
     constraint: float | None
@@ -54,7 +54,7 @@ class _Job:
     request: Request
     arrival: int
     asks: bool
-    place: _Place | None = None
+    fit: _Fit | None = None
     ready_at: set[tuple[str, Placement | None]] = field(default_factory=set)
     lacked: frozenset[str] = frozenset()
 
@@ -121,11 +121,11 @@ class Admission:
         while heads:
             (_, name), queue = heapq.heappop(heads)
             job = self._jobs[name]
-            place = self._find_first(job, blocked)
-            if isinstance(place, _Blocked):
-                blocked |= place.resources
+            fit = self._find_first(job, blocked)
+            if isinstance(fit, _Blocked):
+                blocked |= fit.resources
                 continue
-            grants.append(self._take(job, place, now))
+            grants.append(self._take(job, fit, now))
             if queue:
                 heapq.heappush(heads, (queue[0], queue))
         return grants
@@ -141,7 +141,7 @@ class Admission:
         if self._kept is None or self._kept[0] is not waiting:
             # Once for all locations: there may be thousands, and it is asked about one after the other.
             self._kept = waiting, self._kept_from(waiting)
-        if isinstance(self._find(waiting, self._kept[1], [location], placement), _Place):
+        if isinstance(self._find(waiting, self._kept[1], [location], placement), _Fit):
             return True
         if not waiting.ready_at:
             self._enqueue(waiting)
@@ -163,12 +163,12 @@ class Admission:
     def give_back(self, job: str, now: float) -> None:
         """An I/O task lacks something else where it was granted to start: it holds nothing, and asks from now on."""
         granted = self._jobs[job]
-        assert granted.place is not None, "it was granted"
-        demand, place = granted.request.demand, granted.place
+        assert granted.fit is not None, "it was granted"
+        demand, fit = granted.request.demand, granted.fit
         self._kept = None
-        granted.place, granted.asks, granted.lacked = None, True, frozenset()
+        granted.fit, granted.asks, granted.lacked = None, True, frozenset()
         self._resources.release(job)
-        self._learners.returned(demand, place.placement, job, now)
+        self._learners.returned(demand, fit.placement, job, now)
 
     def start(self, job: str, locations: Sequence[str], now: float, placement: Placement | None = None) -> Grant:
         """Start a job that could start on each of these locations.
@@ -177,10 +177,10 @@ class Admission:
         :raises ValueError: if it does not fit
         """
         waiting = self._jobs[job]
-        place = self._find(waiting, set(), locations, placement)
-        if isinstance(place, _Blocked):
+        fit = self._find(waiting, set(), locations, placement)
+        if isinstance(fit, _Blocked):
             raise ValueError(f"{job} does not fit on {', '.join(locations)}")
-        return self._take(waiting, place, now)
+        return self._take(waiting, fit, now)
 
     def release(
         self,
@@ -202,15 +202,15 @@ class Admission:
         if ended is None:
             return False
         self._kept = None
-        demand, place = ended.request.demand, ended.place
+        demand, fit = ended.request.demand, ended.fit
         if ready is not None:
             self._learners.expect(demand, ready)
-        if place is None:
+        if fit is None:
             self._dequeue(ended)
             self._learners.withdrawn(demand, now)
         else:
             self._resources.release(job)
-            self._learners.ended(demand, place.placement, job, observation, now)
+            self._learners.ended(demand, fit.placement, job, observation, now)
         if no_more:
             self._learners.no_more(demand, now)
         return True
@@ -246,11 +246,11 @@ class Admission:
         for arrival, name in sorted(queue[0] for queue in self._queues.values()):
             if arrival >= job.arrival:
                 break
-            place = self._find_first(self._jobs[name], blocked)
-            blocked |= place.resources if isinstance(place, _Blocked) else frozenset()
+            fit = self._find_first(self._jobs[name], blocked)
+            blocked |= fit.resources if isinstance(fit, _Blocked) else frozenset()
         return blocked
 
-    def _find_first(self, job: _Job, blocked: Set[str]) -> _Place | _Blocked:
+    def _find_first(self, job: _Job, blocked: Set[str]) -> _Fit | _Blocked:
         """Where the first waiting job of a demand can start, or what nobody behind it may take."""
         demand = job.request.demand
         if not job.asks:
@@ -275,7 +275,7 @@ class Admission:
 
     def _find(
         self, job: _Job, blocked: Set[str], locations: Sequence[str] = (), placement: Placement | None = None
-    ) -> _Place | _Blocked:
+    ) -> _Fit | _Blocked:
         """Where a job can start now.
 
         :param blocked: resources that earlier jobs wait for
@@ -284,15 +284,13 @@ class Admission:
         """
         lacking: frozenset[str] = frozenset()
         for candidate in job.request.demand.placements if placement is None else (placement,):
-            place = self._find_in(job, candidate, blocked, locations)
-            if isinstance(place, _Place):
-                return place
-            lacking |= place.resources
+            fit = self._find_in(job, candidate, blocked, locations)
+            if isinstance(fit, _Fit):
+                return fit
+            lacking |= fit.resources
         return _Blocked(lacking)
 
-    def _find_in(
-        self, job: _Job, placement: Placement, blocked: Set[str], locations: Sequence[str]
-    ) -> _Place | _Blocked:
+    def _find_in(self, job: _Job, placement: Placement, blocked: Set[str], locations: Sequence[str]) -> _Fit | _Blocked:
         demand, resources = job.request.demand, self._resources
         if not blocked.isdisjoint(resources.names(demand, placement)):
             return _Blocked()
@@ -306,7 +304,7 @@ class Admission:
                 continue
             enough = len(found) >= (len(locations) or demand.locations)
             if enough and resources.fits(demand, placement, found, amount):
-                return _Place(placement, tuple(found), constraint, turn)
+                return _Fit(placement, tuple(found), constraint, turn)
             if lacking is None:
                 lacking = resources.lacking(demand, placement, found, amount)
         if locations or lacking is None:
@@ -341,21 +339,21 @@ class Admission:
             return None
         return resources.choose(demand, placement, amount, job.request.preferred, holds_lock)
 
-    def _take(self, job: _Job, place: _Place, now: float) -> Grant:
+    def _take(self, job: _Job, fit: _Fit, now: float) -> Grant:
         request = job.request
-        amount = 0 if place.constraint is None else bytes_per_second(place.constraint)
+        amount = 0 if fit.constraint is None else bytes_per_second(fit.constraint)
         self._kept = None
         self._dequeue(job)
-        self._resources.allocate(request.job, request.demand, place.placement, place.locations, amount)
-        self._learners.started(request.demand, place.placement, request.job, place.locations[0], now, place.turn)
-        job.place = place
-        allocated = self._resources.allocated(request.demand, place.placement, place.locations[0])
+        self._resources.allocate(request.job, request.demand, fit.placement, fit.locations, amount)
+        self._learners.started(request.demand, fit.placement, request.job, fit.locations[0], now, fit.turn)
+        job.fit = fit
+        allocated = self._resources.allocated(request.demand, fit.placement, fit.locations[0])
         return Grant(
             job=request.job,
             step=request.demand.step,
-            placement=place.placement,
-            locations=place.locations,
-            constraint=place.constraint,
-            allocated=None if place.constraint is None else allocated / _MEGABYTE,
-            running=self._resources.io_tasks(place.locations[0]),
+            placement=fit.placement,
+            locations=fit.locations,
+            constraint=fit.constraint,
+            allocated=None if fit.constraint is None else allocated / _MEGABYTE,
+            running=self._resources.io_tasks(fit.locations[0]),
         )

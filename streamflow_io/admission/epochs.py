@@ -136,5 +136,5 @@ class Grid:
     def neighbours(self, constraint: float) -> Sequence[float]:
         """The next lower and the next higher one."""
         grid = list(self.growing())
-        place = min(range(len(grid)), key=lambda index: abs(grid[index] - constraint))
-        return [*grid[max(place - 1, 0) : place], *grid[place + 1 : place + 2]]
+        nearest = min(range(len(grid)), key=lambda index: abs(grid[index] - constraint))
+        return [*grid[max(nearest - 1, 0) : nearest], *grid[nearest + 1 : nearest + 2]]

@@ -49,7 +49,7 @@ class Resources:
         self._locked_storages: set[str] = set()
         # By pool, how many of its locations are not locked; forgotten when that changes.
         self._unlocked: dict[str, int] = {}
-        self._places: dict[str, _Job] = {}
+        self._running: dict[str, _Job] = {}
 
     # Locations
 
@@ -114,7 +114,7 @@ class Resources:
         self._touch(locked)
         return {
             name
-            for name, job in self._places.items()
+            for name, job in self._running.items()
             if job.io_task
             and (not locked.isdisjoint(job.locations) or (storage is not None and job.storage == storage.name))
         }
@@ -187,12 +187,12 @@ class Resources:
     def allocate(self, job: str, demand: Demand, placement: Placement, locations: Sequence[str], amount: int) -> None:
         """:raises ValueError: if it does not fit; nothing is given then"""
         self._ledger.allocate(job, self._amounts(demand, placement, locations, amount))
-        self._places[job] = _Job(tuple(locations), _name(placement), demand.io_task)
+        self._running[job] = _Job(tuple(locations), _name(placement), demand.io_task)
         self._touch(locations)
 
     def release(self, job: str) -> None:
         self._ledger.release(job)
-        if (ended := self._places.pop(job, None)) is not None:
+        if (ended := self._running.pop(job, None)) is not None:
             self._touch(ended.locations)
 
     def allocated(self, demand: Demand, placement: Placement, location: str) -> int:

@@ -48,7 +48,7 @@ def configure(
     steps = tuple(steps)
     found = _Expansion(steps, tuple(outputs), tuple(routes), {edge.route: edge for edge in edges}, jobs)
     names = tuple(app for step in steps for app in applications(step, jobs))
-    order = {application: place for place, application in enumerate(names)}
+    order = {application: index for index, application in enumerate(names)}
     files = (
         replace(
             found.files[path],

@@ -59,8 +59,8 @@ class _Reader:
                 self._add(path, consumers=_with(self._file(path).consumers, app.name))
             for path in self._paths(app.output_stream):
                 self._add(path, producers=_with(self._file(path).producers, app.name))
-            for place, item in enumerate(app.streaming):
-                self._read_rule(item, ("IO_Graph", index, "streaming", place))
+            for number, item in enumerate(app.streaming):
+                self._read_rule(item, ("IO_Graph", index, "streaming", number))
         for path in self._paths(document.permanent):
             self._add(path, permanent=True)
         for path in self._paths(document.exclude):

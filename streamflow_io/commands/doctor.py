@@ -22,7 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError, find_sfio_node
-from streamflow_io.runtime.self_test import Finding, ThisMachine, examine
+from streamflow_io.runtime.self_test import Finding, ThisMachine, self_test
 from streamflow_io.telemetry.directories import data_directory
 
 from .javascript import find_engine
@@ -36,10 +36,10 @@ _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 class Diagnosis:
     """All that was found.
 
-    :ivar place: what was looked at
+    :ivar subject: what was looked at
     """
 
-    place: str
+    subject: str
     findings: tuple[Finding, ...]
 
     @property
@@ -50,7 +50,7 @@ class Diagnosis:
         return {"findings": [vars(finding) for finding in self.findings]}
 
     def show(self, console: Console) -> None:
-        table = Table(title=self.place, title_justify="left")
+        table = Table(title=self.subject, title_justify="left")
         for column in ("", "works", "what was found"):
             table.add_column(column)
         words = {True: "yes", False: "[bold red]no[/bold red]", None: "[yellow]no[/yellow]"}
@@ -88,13 +88,13 @@ def run(arguments: argparse.Namespace) -> Diagnosis:
     :raises HintErrors: if the StreamFlow file is not one, or has no such deployment
     """
     if arguments.location is not None:
-        from .doctor_location import examine_deployment
+        from .doctor_location import try_deployment
 
-        place, findings = examine_deployment(Path(arguments.streamflow_file), arguments.location)
-        return Diagnosis(place, tuple(findings))
+        subject, findings = try_deployment(Path(arguments.streamflow_file), arguments.location)
+        return Diagnosis(subject, tuple(findings))
     findings = [_plugin(), _runtime()]
     if findings[-1].works:
-        findings += asyncio.run(_examine(arguments.workdir))
+        findings += asyncio.run(_try_here(arguments.workdir))
     return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _javascript(), _report()))
 
 
@@ -117,14 +117,14 @@ def _runtime() -> Finding:
     return Finding(name, True, f"{version} on {platform.system()} {platform.release()}: {binary}")
 
 
-async def _examine(workdir: str) -> list[Finding]:
+async def _try_here(workdir: str) -> list[Finding]:
     try:
         with tempfile.TemporaryDirectory(prefix="streamflow-io-doctor-", dir=workdir) as directory:
             runtime = await EmbeddedRuntime.start()
             try:
                 real = await asyncio.to_thread(os.path.realpath, directory)
-                place = ThisMachine(runtime, PurePosixPath(real), _SECONDS)
-                return [*await examine(place), _links(Path(directory))]
+                location = ThisMachine(runtime, PurePosixPath(real), _SECONDS)
+                return [*await self_test(location), _links(Path(directory))]
             finally:
                 await runtime.close()
     except (OSError, NodeRuntimeError) as error:

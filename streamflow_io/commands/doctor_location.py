@@ -25,7 +25,7 @@ from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError, NodeRuntimes
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.remote import RemoteRuntime
-from streamflow_io.runtime.self_test import Elsewhere, Finding, examine
+from streamflow_io.runtime.self_test import DeployedLocation, Finding, self_test
 
 _HOST_SECONDS = 60.0
 _QUEUE_SECONDS = 300.0
@@ -36,7 +36,7 @@ class NotDeployedError(Exception):
     """A deployment cannot be deployed, or reached; says why."""
 
 
-def examine_deployment(path: Path, deployment: str) -> tuple[str, list[Finding]]:
+def try_deployment(path: Path, deployment: str) -> tuple[str, list[Finding]]:
     """Deploy it, try what works at each of its locations, and undeploy it.
 
     :return: what was looked at, and what was found
@@ -78,7 +78,7 @@ async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Fin
         async with deployed(path, config, deployment) as (context, locations):
             runtimes = NodeRuntimes(context, _wants_tls(context))
             try:
-                found = await _examine(context, runtimes, locations)
+                found = await _try_locations(context, runtimes, locations)
             finally:
                 await runtimes.close()
     except NotDeployedError as error:
@@ -136,7 +136,7 @@ def _workdir(entries: Mapping[str, Mapping[str, Any]], entry: Mapping[str, Any])
     return entry.get("workdir")
 
 
-async def _examine(
+async def _try_locations(
     context: StreamFlowContext, runtimes: NodeRuntimes, locations: Sequence[ExecutionLocation]
 ) -> list[Finding]:
     findings: list[Finding] = []
@@ -150,14 +150,14 @@ async def _examine(
             findings.append(Finding(f"delivery{suffix}", False, str(error), _PLAIN))
             continue
         findings.append(Finding(f"delivery{suffix}", True, runtime.binary))
-        found = await _examine_location(context, deployments, runtime, location)
+        found = await _try_location(context, deployments, runtime, location)
         findings += [
             Finding(f"{finding.name}{suffix}", finding.works, finding.detail, finding.otherwise) for finding in found
         ]
-    return [*findings, *await _examine_links(started)]
+    return [*findings, *await _try_links(started)]
 
 
-async def _examine_location(
+async def _try_location(
     context: StreamFlowContext, deployments: Deployments, runtime: NodeRuntime, location: ExecutionLocation
 ) -> list[Finding]:
     access = deployments.access(location)
@@ -165,13 +165,13 @@ async def _examine_location(
     seconds = _QUEUE_SECONDS if runtime.wrapper == "run" else _HOST_SECONDS
     connector = context.deployment_manager.get_connector(location.deployment)
     try:
-        return await examine(Elsewhere(runtime, directory, seconds, connector, location, access))
+        return await self_test(DeployedLocation(runtime, directory, seconds, connector, location, access))
     finally:
         with contextlib.suppress(NodeRuntimeError):
             await access.run(f"rm -rf {shlex.quote(str(directory))}")
 
 
-async def _examine_links(runtimes: Mapping[str, NodeRuntime]) -> list[Finding]:
+async def _try_links(runtimes: Mapping[str, NodeRuntime]) -> list[Finding]:
     """Where streams are read from elsewhere, and whether the others reach that."""
     findings: list[Finding] = []
     for name, runtime in runtimes.items():

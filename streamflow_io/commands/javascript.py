@@ -29,11 +29,11 @@ def missing_engine(document: CWLObject) -> list[HintError]:
     """
     if find_engine() is not None:
         return []
-    place = next((path for path, element in read_steps(document).expressive if _needs_javascript(element)), None)
-    if place is None:
+    user = next((path for path, element in read_steps(document).expressive if _needs_javascript(element)), None)
+    if user is None:
         return []
     file = file_of(document.loadingOptions.fileuri or "")
-    message = f"{place} has JavaScript, and there is no Node.js on this machine, where StreamFlow evaluates it"
+    message = f"{user} has JavaScript, and there is no Node.js on this machine, where StreamFlow evaluates it"
     return [HintError(file, None, "InlineJavascriptRequirement", message, f"one of {', '.join(_ENGINES)} on PATH")]
 
 

@@ -17,7 +17,7 @@ from streamflow_io.hints.files import plain, read_yaml, source_of
 
 _LONGEST = 200
 # What is often written one level too high.
-_PLACES = {"scheduler": "scheduling: {scheduler: ...}", "policies": "scheduling: {policies: ...}"}
+_LEVELS = {"scheduler": "scheduling: {scheduler: ...}", "policies": "scheduling: {policies: ...}"}
 
 
 def read_streamflow_file(path: Path) -> dict[str, Any]:
@@ -62,9 +62,9 @@ def _unknown(error: ValidationError) -> list[str]:
 
 
 def _allowed(error: ValidationError, unknown: list[str]) -> str:
-    places = [_PLACES[key] for key in unknown if key in _PLACES and not error.absolute_path]
-    if places:
-        return ", ".join(places)
+    levels = [_LEVELS[key] for key in unknown if key in _LEVELS and not error.absolute_path]
+    if levels:
+        return ", ".join(levels)
     fields = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
     if unknown and fields:
         return ", ".join(sorted(fields))

@@ -135,7 +135,7 @@ def _by_element(route: Route) -> tuple[bool, bool]:
     """Whether elements go to a scatter one by one, and whether then in the order of their commits."""
     kinds = [hop.kind for hop in route.hops]
     possible = HopKind.SCATTER in kinds and _not_by_element(route) is None
-    # The outputs of a scatter have their places in the list from the beginning.
+    # The outputs of a scatter have their positions in the list from the beginning.
     return possible, possible and kinds[0] is HopKind.SCATTER
 
 

@@ -122,11 +122,11 @@ def read_steps(document: CWLObject) -> Walk:
     :raises OSError: if it cannot be read
     """
     walker = _Walker()
-    walker.process(document, "/", (), _Place(document), ahead=(document.id,))
+    walker.process(document, "/", (), _Position(document), ahead=(document.id,))
     return walker.found
 
 
-class _Place:
+class _Position:
     """Where a process is written: in which document, and which way leads to it."""
 
     def __init__(self, root: CWLObject, way: tuple[str, ...] = ()) -> None:
@@ -135,8 +135,8 @@ class _Place:
         self.uri: str = root.loadingOptions.fileuri or ""
         self.file = file_of(self.uri)
 
-    def below(self, *way: str) -> _Place:
-        return _Place(self.root, self.way + way)
+    def below(self, *way: str) -> _Position:
+        return _Position(self.root, self.way + way)
 
 
 class _Walker:
@@ -150,7 +150,7 @@ class _Walker:
         process: CWLObject,
         path: str,
         scopes: tuple[Scope, ...],
-        place: _Place,
+        position: _Position,
         features: frozenset[str] = frozenset(),
         ahead: tuple[str, ...] = (),
     ) -> None:
@@ -162,40 +162,40 @@ class _Walker:
         if not hasattr(process, "steps"):
             if _JAVASCRIPT in features:
                 self.found.expressive.append((path, process))
-            scopes += self.scope(process, path, Level.TOOL, place)
-            inputs = {p.name: p for p in self.parameters(process, "inputs", place)}
-            outputs = {p.name: p for p in self.parameters(process, "outputs", place)}
+            scopes += self.scope(process, path, Level.TOOL, position)
+            inputs = {p.name: p for p in self.parameters(process, "inputs", position)}
+            outputs = {p.name: p for p in self.parameters(process, "outputs", position)}
             self.found.steps.append(Step(path, scopes, inputs, outputs))
             self.found.tools[path] = process
             return
         self.found.workflows.append(path)
-        scopes += self.scope(process, path, Level.WORKFLOW, place)
+        scopes += self.scope(process, path, Level.WORKFLOW, position)
         for step in process.steps:
             name = name_of(step)
             available = features | _classes(step)
             step_path = f"{path.rstrip('/')}/{name}"
-            inherited = scopes + self.scope(step, step_path, Level.STEP, place.below("steps", name))
+            inherited = scopes + self.scope(step, step_path, Level.STEP, position.below("steps", name))
             if _JAVASCRIPT in available:
                 self.found.expressive.append((step_path, step))
-            self.check_value_from(step, available, place.below("steps", name))
+            self.check_value_from(step, available, position.below("steps", name))
             if isinstance(step.run, str):
                 run = self.load(step)
                 if run.id in ahead:
-                    raise UnreadableError(f"{place.file}: step {step_path} runs {run.id}, which it is a part of")
-                self.process(run, step_path, inherited, _Place(run), available, (*ahead, run.id))
+                    raise UnreadableError(f"{position.file}: step {step_path} runs {run.id}, which it is a part of")
+                self.process(run, step_path, inherited, _Position(run), available, (*ahead, run.id))
             else:
-                self.process(step.run, step_path, inherited, place.below("steps", name, "run"), available, ahead)
+                self.process(step.run, step_path, inherited, position.below("steps", name, "run"), available, ahead)
 
-    def check_value_from(self, step: CWLObject, features: frozenset[str], place: _Place) -> None:
+    def check_value_from(self, step: CWLObject, features: frozenset[str], position: _Position) -> None:
         if _VALUE_FROM in features:
             return
         for target in step.in_:
             if target.valueFrom:
                 name = name_of(target)
-                line = self.source(place.below("in", name)).line()
+                line = self.source(position.below("in", name)).line()
                 field = f"steps.{name_of(step)}.in.{name}.valueFrom"
                 allowed = f"`requirements: {{{_VALUE_FROM}: {{}}}}` in the workflow"
-                self.found.errors.append(HintError(place.file, line, field, f"needs {_VALUE_FROM}", allowed))
+                self.found.errors.append(HintError(position.file, line, field, f"needs {_VALUE_FROM}", allowed))
 
     def load(self, step: CWLObject) -> CWLObject:
         options = step.loadingOptions
@@ -211,53 +211,53 @@ class _Walker:
         wanted = f"{uri}#{fragment or 'main'}"
         return next((process for process in processes if process.id == wanted), processes[0])
 
-    def scope(self, element: CWLObject, path: str, level: Level, place: _Place) -> tuple[Scope, ...]:
+    def scope(self, element: CWLObject, path: str, level: Level, position: _Position) -> tuple[Scope, ...]:
         hints: list[Located[Hint]] = []
         for raw in element.hints or ():
             if not isinstance(raw, Mapping | str):
                 continue
-            source = files.source_of(raw, place.file)
+            source = files.source_of(raw, position.file)
             if source.line() is None:
                 name = raw if isinstance(raw, str) else str(raw.get("class"))
-                source = self.source(place.below("hints", name))
-            hint, errors = parse_hint(_clean(raw), self.namespaces(element, place), level, source)
+                source = self.source(position.below("hints", name))
+            hint, errors = parse_hint(_clean(raw), self.namespaces(element, position), level, source)
             self.found.errors += errors
             if hint is not None:
                 hints.append(hint)
         return (Scope(path, level, tuple(hints)),) if hints else ()
 
-    def namespaces(self, element: CWLObject, place: _Place) -> Mapping[str, str]:
+    def namespaces(self, element: CWLObject, position: _Position) -> Mapping[str, str]:
         declared: Mapping[str, str] = element.loadingOptions.namespaces or {}
         if declared:
             return declared
         # cwl_utils loses the namespaces of a file with $graph when it loads one process of it.
-        document = self.document(place)
+        document = self.document(position)
         found = document.get("$namespaces") if isinstance(document, Mapping) else None
         return found if isinstance(found, Mapping) else {}
 
-    def document(self, place: _Place) -> object:
+    def document(self, position: _Position) -> object:
         """The YAML that a process is written in, for what cwl_utils does not keep."""
-        if place.uri not in self.yaml:
-            fetch = place.root.loadingOptions.fetcher.fetch_text
-            self.yaml[place.uri] = parse(fetch(place.uri)) if place.uri else None
-        return self.yaml[place.uri]
+        if position.uri not in self.yaml:
+            fetch = position.root.loadingOptions.fetcher.fetch_text
+            self.yaml[position.uri] = parse(fetch(position.uri)) if position.uri else None
+        return self.yaml[position.uri]
 
-    def source(self, place: _Place) -> Source:
+    def source(self, position: _Position) -> Source:
         """The line of something of which cwl_utils keeps none."""
 
         def find() -> dict[Loc, int]:
             # The document is parsed for it when somebody asks: that takes longer than all else here.
-            line = files.line_in(self.document(place), urldefrag(place.root.id)[1], place.way)
+            line = files.line_in(self.document(position), urldefrag(position.root.id)[1], position.way)
             return {} if line is None else {(): line}
 
-        return Source(place.file, LinesWhenAsked(find))
+        return Source(position.file, LinesWhenAsked(find))
 
-    def parameters(self, process: CWLObject, field: str, place: _Place) -> Iterator[Parameter]:
+    def parameters(self, process: CWLObject, field: str, position: _Position) -> Iterator[Parameter]:
         for parameter in getattr(process, field):
             name = name_of(parameter)
             streamable = None
             if parameter.streamable:
-                source = self.source(place.below(field, name))
+                source = self.source(position.below(field, name))
                 streamable = Located(name, Level.TOOL, f"{field}.{name}.streamable", source)
             types = frozenset(_types(parameter.type_))
             yield Parameter(name, types, streamable, tuple(_globs(process, parameter)))

@@ -37,8 +37,8 @@ class HintError:
     allowed: str
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return f"{place}: {self.field}: {self.message}; allowed: {self.allowed}"
+        position = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{position}: {self.field}: {self.message}; allowed: {self.allowed}"
 
 
 class HintErrors(ValueError):  # noqa: N818 (it is several)

@@ -38,21 +38,21 @@ class _Chars:
 
 @dataclass(frozen=True)
 class _Name:
-    """A glob for one name, without slashes. A set of places in it is a number, with a bit for each."""
+    """A glob for one name, without slashes. A set of positions in it is a number, with a bit for each."""
 
     items: tuple[_Chars, ...]
 
     @cached_property
-    def places(self) -> dict[_Chars, int]:
+    def positions(self) -> dict[_Chars, int]:
         """Where each set of characters stands."""
-        places: dict[_Chars, int] = {}
-        for place, chars in enumerate(self.items):
-            places[chars] = places.get(chars, 0) | (1 << place)
-        return places
+        positions: dict[_Chars, int] = {}
+        for position, chars in enumerate(self.items):
+            positions[chars] = positions.get(chars, 0) | (1 << position)
+        return positions
 
     def meeting(self, chars: _Chars) -> int:
-        """The places whose characters meet others."""
-        return sum(places for own, places in self.places.items() if own.meets(chars))
+        """The positions whose characters meet others."""
+        return sum(positions for own, positions in self.positions.items() if own.meets(chars))
 
 
 # Stands for the dot at the beginning of a hidden name, which only a dot in a glob matches. No name has this character.
@@ -89,11 +89,11 @@ def overlap(one: str, other: str) -> bool:
 
 
 def _plain(name: str) -> _Name:
-    return _Name(tuple(_one(char, place) for place, char in enumerate(name)))
+    return _Name(tuple(_one(char, position) for position, char in enumerate(name)))
 
 
-def _one(char: str, place: int) -> _Chars:
-    return _Chars((_HIDDEN if (place, char) == (0, ".") else (char, char),))
+def _one(char: str, position: int) -> _Chars:
+    return _Chars((_HIDDEN if (position, char) == (0, ".") else (char, char),))
 
 
 @lru_cache(maxsize=1024)
@@ -116,9 +116,9 @@ def _parse(pattern: str) -> _Name:
 def _meet(one: _Name, other: _Name) -> bool:
     """Whether the languages of two globs have a word in common, in as many operations as `one` is long.
 
-    A walk over the product of their automata, for all places in `other` at once.
+    A walk over the product of their automata, for all positions in `other` at once.
     """
-    stars = other.places.get(_STAR, 0)
+    stars = other.positions.get(_STAR, 0)
     meeting: dict[_Chars, int] = {}
     reached = 1 | (stars & 1) << 1
     for chars in one.items:
@@ -134,7 +134,7 @@ def _meet(one: _Name, other: _Name) -> bool:
 
 
 def _spread(reached: int, through: int, last: int) -> int:
-    """All places that are reached from others through adjacent ones."""
+    """All positions that are reached from others through adjacent ones."""
     ahead, distance = through << 1, 1
     while distance <= last:
         reached |= ahead & (reached << distance)

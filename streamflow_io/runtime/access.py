@@ -23,7 +23,7 @@ _WRITE_SECONDS = 60.0
 _SLOWEST = 50_000  # bytes per second that a connection carries at least
 _READ_SIZE = 2**16
 # Waits until the file has all its bytes: that a writer has ended is not told by all connectors, nor how.
-_PLACE = (
+_FINISH = (
     'i=0; until test "$(wc -c < {part})" -eq {size}; '
     "do i=$((i+1)); test $i -lt 100 || exit 1; sleep 0.1 || sleep 1; done 2>/dev/null; {finish}mv -f {part} {path}"
 )
@@ -82,7 +82,7 @@ class Access:
         except NodeRuntimeError as error:
             raise NodeRuntimeError(f"{path} cannot be written: {error}") from error
         finish = f"chmod 755 {part} && " if executable else ""
-        said, code = await self.run(_PLACE.format(part=part, path=target, size=len(data), finish=finish))
+        said, code = await self.run(_FINISH.format(part=part, path=target, size=len(data), finish=finish))
         if code != 0:
             raise NodeRuntimeError(f"{path} cannot be written: {self.name}: {said or 'it does not come'}")
 

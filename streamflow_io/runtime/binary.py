@@ -20,23 +20,23 @@ _MACHINES = {3: "i686", 22: "s390x", 21: "ppc64le", 62: "x86_64", 183: "aarch64"
 _SAID = re.compile(r"^sfio:(\w+)=(.*)$", re.MULTILINE)
 # Marked, because what starts a shell may print, too. `way` says why another user could put something of his into a
 # directory, as :mod:`streamflow_io.files`: before that nothing in there is run, and nothing of another content.
-_EXAMINE = """
+_CHECK = """
 set -f; umask 022; LC_ALL=C; export LC_ALL
 say() {{ printf 'sfio:%s=%s\\n' "$1" "$2"; }}
 say system "$(uname -s)"; say machine "$(uname -m)"
 me=$(id -u); set -- $(ls -ldn /); top=$3
 way() {{
-    place=$1
+    part=$1
     while :; do
-        set -- $(ls -ldn "$place"); open="others may write to $place, which is not sticky"
-        case $3 in 0 | "$me" | "$top") ;; *) echo "$place belongs to user $3"; return ;; esac
+        set -- $(ls -ldn "$part"); open="others may write to $part, which is not sticky"
+        case $3 in 0 | "$me" | "$top") ;; *) echo "$part belongs to user $3"; return ;; esac
         case $1 in
         ?????????[tT]*) ;;
         ????????w*) echo "$open"; return ;;
         ?????w*) test "$4 $(id -g)" = "$me $me" || {{ echo "$open"; return; }} ;;
         esac
-        test "$place" != / || return 0
-        place=${{place%/*}}; place=${{place:-/}}
+        test "$part" != / || return 0
+        part=${{part%/*}}; part=${{part:-/}}
     done
 }}
 for temporary in "${{TMPDIR:-/tmp}}" /tmp; do
@@ -127,28 +127,28 @@ async def deliver(access: Access, workdir: str, binary: Binary) -> Delivered:
     :param workdir: of the deployment; made if it is missing
     :raises NodeRuntimeError: if it cannot be brought there, or does not run there, with one reason
     """
-    binary, delivered, version = await _examine(access, workdir, binary)
+    binary, delivered, version = await _check(access, workdir, binary)
     if version is None:
         # Two drivers may do this at once.
         part = delivered.binary.with_name(f"{binary.name}.{os.urandom(4).hex()}")
         await access.write(part, binary.content, executable=True)
         await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
-        binary, delivered, version = await _examine(access, workdir, binary)
+        binary, delivered, version = await _check(access, workdir, binary)
     if version is None or not version.startswith("sfio-node "):
         raise NodeRuntimeError(f"{access.name}: {delivered.binary} cannot be run: {version or 'it is not there'}")
     return delivered
 
 
-async def _examine(access: Access, workdir: str, binary: Binary) -> tuple[Binary, Delivered, str | None]:
+async def _check(access: Access, workdir: str, binary: Binary) -> tuple[Binary, Delivered, str | None]:
     """The binary that is for there, where things are, and what `--version` prints if the binary is there."""
     words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name, "digest": binary.digest}
-    text, code = await access.run(_EXAMINE.format(**{word: shlex.quote(value) for word, value in words.items()}))
+    text, code = await access.run(_CHECK.format(**{word: shlex.quote(value) for word, value in words.items()}))
     said = dict(_SAID.findall(text))
     machine = f"{said.get('system')} {said.get('machine')}"
     if "machine" in said and (said["system"] != "Linux" or not binary.runs_on(said["machine"])):
         other = await asyncio.to_thread(binary.built_for, said["machine"]) if said["system"] == "Linux" else None
         if other is not None:
-            return await _examine(access, workdir, other)
+            return await _check(access, workdir, other)
         raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
     if "foreign" in said:
         raise NodeRuntimeError(

@@ -1,4 +1,4 @@
-"""Small jobs that show what works at a place: this machine, or a location of a deployment."""
+"""Small jobs that show what works at a location: this machine, or a location of a deployment."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BrokenError(Exception):
     """Something does not work; says why."""
 
 
-class Place(ABC):
+class TriedLocation(ABC):
     """Where jobs run.
 
     :ivar directory: there; is removed by who made it
@@ -79,7 +79,7 @@ class Place(ABC):
         """:raises BrokenError: if it cannot be read"""
 
 
-class ThisMachine(Place):
+class ThisMachine(TriedLocation):
     """Here, without StreamFlow."""
 
     async def make(self, name: str) -> PurePosixPath:
@@ -101,7 +101,7 @@ class ThisMachine(Place):
             return await file.read()
 
 
-class Elsewhere(Place):
+class DeployedLocation(TriedLocation):
     """A location of a deployment: jobs are run as StreamFlow runs them."""
 
     def __init__(
@@ -147,38 +147,38 @@ class Elsewhere(Place):
         return said
 
 
-async def examine(place: Place) -> list[Finding]:
+async def self_test(location: TriedLocation) -> list[Finding]:
     """Try what jobs need of a node runtime."""
-    examination = _Examination(place)
+    jobs = _SelfTest(location)
     return [
-        await _try(place, "commit tokens", examination.commit, "consumers start when the producer has ended"),
-        await _try(place, "byte streams", examination.stream, "consumers start at commit"),
-        await _try(place, "gate", examination.gate, "`start: producer` waits before the command, not inside it"),
+        await _try(location, "commit tokens", jobs.commit, "consumers start when the producer has ended"),
+        await _try(location, "byte streams", jobs.stream, "consumers start at commit"),
+        await _try(location, "gate", jobs.gate, "`start: producer` waits before the command, not inside it"),
     ]
 
 
-async def _try(place: Place, name: str, attempt: Callable[[], Awaitable[str]], otherwise: str) -> Finding:
+async def _try(location: TriedLocation, name: str, attempt: Callable[[], Awaitable[str]], otherwise: str) -> Finding:
     try:
-        return Finding(name, True, await asyncio.wait_for(attempt(), place.seconds))
+        return Finding(name, True, await asyncio.wait_for(attempt(), location.seconds))
     except asyncio.TimeoutError:
-        return Finding(name, False, f"nothing came within {place.seconds:.0f} s", otherwise)
+        return Finding(name, False, f"nothing came within {location.seconds:.0f} s", otherwise)
     except (BrokenError, OSError, NodeRuntimeError) as error:
         return Finding(name, False, str(error), otherwise)
 
 
-class _Examination:
+class _SelfTest:
     """Small jobs, each of which shows that something works."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, location: TriedLocation) -> None:
+        self._location = location
 
     async def commit(self) -> str:
         """A file is known to be committed while its job goes on."""
-        directory = await self._place.make("commit")
-        producer = await self._place.runtime.create_job("commit")
+        directory = await self._location.make("commit")
+        producer = await self._location.runtime.create_job("commit")
         spec = JobSpec(name="commit", outputs=(_output(directory),))
         running = asyncio.ensure_future(
-            self._run(producer, spec, f"echo '{_TEXT}' > file; sleep {self._place.seconds:.0f}", directory)
+            self._run(producer, spec, f"echo '{_TEXT}' > file; sleep {self._location.seconds:.0f}", directory)
         )
         committed = asyncio.ensure_future(_wait_for_commit(producer))
         try:
@@ -187,7 +187,7 @@ class _Examination:
                 await running
                 raise BrokenError("the job ended without a commit")
             await committed
-            return f"a file was committed while its job went on, on {self._place.directory.parent}"
+            return f"a file was committed while its job went on, on {self._location.directory.parent}"
         finally:
             committed.cancel()
             await producer.cancel()
@@ -195,7 +195,7 @@ class _Examination:
 
     async def stream(self) -> str:
         """A file is read while it is written."""
-        directory = await self._place.make("stream")
+        directory = await self._location.make("stream")
         producer, consumer = await self._jobs()
         fifo = directory / "fifo"
         stream = InputStream(
@@ -212,7 +212,7 @@ class _Examination:
 
     async def gate(self) -> str:
         """A command runs, and waits for a file that is not there."""
-        directory = await self._place.make("gate")
+        directory = await self._location.make("gate")
         producer, consumer = await self._jobs()
         target = directory / "gated"
         gate = GatedInput(
@@ -220,7 +220,7 @@ class _Examination:
             target=str(target), kind="file",
         )  # fmt: skip
         # Without a gate the consumer does not begin before there is a file; with few slots in a queue, not either.
-        wait = f"for i in $(seq {self._place.seconds:.0f}); do test -e begun && break; sleep 0.1; done; sleep 0.2"
+        wait = f"for i in $(seq {self._location.seconds:.0f}); do test -e begun && break; sleep 0.1; done; sleep 0.2"
         await self._finish(
             (producer, JobSpec(name="producer", outputs=(_output(directory),)), f"{wait}; echo '{_TEXT}' > file"),
             (
@@ -236,12 +236,12 @@ class _Examination:
         return "a command was held at a file until that was committed"
 
     async def _jobs(self) -> tuple[NodeJob, NodeJob]:
-        create = self._place.runtime.create_job
+        create = self._location.runtime.create_job
         return await create("producer"), await create("consumer")
 
     async def _run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:
         try:
-            await self._place.run(job, spec, script, directory)
+            await self._location.run(job, spec, script, directory)
         except BrokenError:
             if not await job.has_started():
                 job.abandon()
@@ -257,7 +257,7 @@ class _Examination:
         finally:
             await asyncio.gather(*(job.cancel() for job, *_ in (producer, consumer)))
             await asyncio.gather(*running, return_exceptions=True)
-        if (found := (await self._place.read(directory / "copy")).strip()) != _TEXT:
+        if (found := (await self._location.read(directory / "copy")).strip()) != _TEXT:
             raise BrokenError(f"the reader got {found!r}")
 
 

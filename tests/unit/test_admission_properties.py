@@ -241,9 +241,9 @@ class AdmissionMachine(RuleBasedStateMachine):
         assert set(grant.locations) <= set(self.pools[grant.placement.pool])
         if isinstance(demand.constraint, StaticConstraint) and grant.placement.storage is not None:
             assert grant.constraint == demand.constraint.value
-        job.grant, place = grant, self.admission._jobs[grant.job].place
-        if demand.io_task and demand.locations == 1 and place is not None and place.turn is not None:
-            job.alone = place.turn.epoch if place.turn.is_alone else None
+        job.grant, fit = grant, self.admission._jobs[grant.job].fit
+        if demand.io_task and demand.locations == 1 and fit is not None and fit.turn is not None:
+            job.alone = fit.turn.epoch if fit.turn.is_alone else None
         assert grant.running == self.io_tasks()[grant.locations[0]]
         if grant.constraint is not None:
             used = self.used()

@@ -64,6 +64,7 @@ MOST_IN_FUNCTIONS = 14
 OPEN_IN_FUNCTIONS = 8
 OPEN_ORDER = {("run.capio", "translation.capio")}
 OPEN_CIRCLE = {
+    "run.barrier",
     "run.capio",
     "run.connector",
     "run.context",

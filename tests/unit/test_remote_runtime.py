@@ -425,7 +425,7 @@ async def test_a_command_that_is_given_up_does_not_spoil_the_next(access: Access
 async def test_a_file_that_cannot_be_written(access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from streamflow_io.runtime import access as module
 
-    monkeypatch.setattr(module, "_PLACE", module._PLACE.replace("100", "2"))
+    monkeypatch.setattr(module, "_FINISH", module._FINISH.replace("100", "2"))
     with pytest.raises(NodeRuntimeError, match="missing/file cannot be written: host/host: "):
         await access.write(Path(tmp_path, "missing", "file"), b"text")
 
