@@ -25,9 +25,9 @@ demo: $(VENV)/.installed
 test: $(VENV)/.test
 	+@$(MAKE) --no-print-directory --jobs=2 pytest cargo-test
 
-# Three at a time on two cores: many wait more than they compute.
+# Six at a time on two cores: many wait more than they compute.
 pytest: $(VENV)/.test
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGUMENTS)
+	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGUMENTS)
 
 cargo-test: $(VENV)/.test
 	cargo test --quiet --manifest-path node/Cargo.toml

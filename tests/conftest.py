@@ -1,8 +1,17 @@
 from __future__ import annotations
 
+import os
+import re
 import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
 
 pytest.register_assert_rewrite("tests.cwl", "tests.node_support")
 
@@ -10,3 +19,33 @@ pytest.register_assert_rewrite("tests.cwl", "tests.node_support")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
+
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+
+#: Tests of a file that share what takes long to make.
+_FILES = re.compile(r"tests/(unit/|integration/test_(template|coordination_check)|e2e/test_security).*?(?=::)")
+#: Those that need a Slurm, which takes long to start; one that is not found here has one of its own.
+_SLURM = re.compile(r"tests/e2e/.*(slurm|login|queue|submitted)")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Where several processes run tests, those that share something run one by one in one of them."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "slurm" if _SLURM.match(nodeid) else found[0] if (found := _FILES.match(nodeid)) else nodeid
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
+
+
+@pytest.fixture(scope="session")
+def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of this run of the tests, for all processes that run them."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

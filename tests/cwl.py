@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -278,19 +278,23 @@ class Bench:
         path = self.write(document, job or {}, io, **settings)
         return self.finish(self.start(path), path, seconds)
 
-    def run_both(
-        self, document: Document, job: Mapping[str, Any] | None = None, *, seconds: float = 60, **settings: Any
-    ) -> tuple[Run, Run]:
-        """Run a workflow with plain StreamFlow and with ours; the results must be the same, and nothing be left.
+    def run_all(self, paths: Sequence[Path], seconds: float = 60) -> list[Run]:
+        """Run what was written, all at the same time, to its end: most workflows of tests sleep more than they compute.
 
-        Both run at the same time: most workflows of tests sleep more than they compute.
+        :return: the runs, in their order
         """
-        paths = [self.write(document, job or {}, io=False), self.write(document, job or {}, io=True, **settings)]
         with contextlib.ExitStack() as ending:
             processes = [self.start(path) for path in paths]
             for process in processes:
                 ending.callback(kill_group, process)
-            plain, ours = (self.finish(*started, seconds) for started in zip(processes, paths, strict=True))
+            return [self.finish(*started, seconds) for started in zip(processes, paths, strict=True)]
+
+    def run_both(
+        self, document: Document, job: Mapping[str, Any] | None = None, *, seconds: float = 60, **settings: Any
+    ) -> tuple[Run, Run]:
+        """Run a workflow with plain StreamFlow and with ours; the results must be the same, and nothing be left."""
+        paths = [self.write(document, job or {}, io=False), self.write(document, job or {}, io=True, **settings)]
+        plain, ours = self.run_all(paths, seconds)
         assert plain.ok, plain.errors
         assert ours.ok, ours.errors
         assert ours.results == plain.results

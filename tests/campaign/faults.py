@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.forked import Driver
+
 from .cases import Case
 from .disk import fill
 from .hosts import Hosts
@@ -33,7 +35,7 @@ class Place:
     hosts: Hosts | None = None
 
 
-def strike(case: Case, driver: subprocess.Popen[str], place: Place) -> str | None:
+def strike(case: Case, driver: Driver, place: Place) -> str | None:
     """Wait for the moment of a trial and do its damage.
 
     :return: what was done, for people; None: the run, or what the fault is about, had ended before
@@ -62,7 +64,7 @@ def strike(case: Case, driver: subprocess.Popen[str], place: Place) -> str | Non
     return _one_victim(case, driver, place.temporary)
 
 
-def _one_victim(case: Case, driver: subprocess.Popen[str], temporary: Path) -> str | None:
+def _one_victim(case: Case, driver: Driver, temporary: Path) -> str | None:
     found: list[Process] = []
 
     def candidates() -> bool:
@@ -90,13 +92,13 @@ def _one_victim(case: Case, driver: subprocess.Popen[str], temporary: Path) -> s
     return None
 
 
-def _pause(seconds: float | None, driver: subprocess.Popen[str]) -> None:
+def _pause(seconds: float | None, driver: Driver) -> None:
     """Until the time is over, or the driver."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         driver.wait(seconds)
 
 
-def _stop(pid: int, seconds: float | None, driver: subprocess.Popen[str]) -> bool:
+def _stop(pid: int, seconds: float | None, driver: Driver) -> bool:
     try:
         os.kill(pid, signal.SIGSTOP)
         # One that stands still does not end.
@@ -107,7 +109,7 @@ def _stop(pid: int, seconds: float | None, driver: subprocess.Popen[str]) -> boo
     return True
 
 
-def _limit(case: Case, driver: subprocess.Popen[str], temporary: Path) -> str | None:
+def _limit(case: Case, driver: Driver, temporary: Path) -> str | None:
     """From now on, until relief or the end, no process of the victim gets more than it has."""
     end = None if case.relief is None else time.monotonic() + case.relief
     limited: dict[int, str] = {}
@@ -154,7 +156,7 @@ def _describe(process: Process) -> str:
     return " ".join(("exec of" if job else program, os.path.basename(job))).strip()
 
 
-def _wait(condition: Callable[[], bool], driver: subprocess.Popen[str]) -> bool:
+def _wait(condition: Callable[[], bool], driver: Driver) -> bool:
     """Wait until something holds. False: the driver has ended before."""
     while not condition():
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -163,7 +165,7 @@ def _wait(condition: Callable[[], bool], driver: subprocess.Popen[str]) -> bool:
     return True
 
 
-def _victims(case: Case, driver: subprocess.Popen[str], processes: list[Process]) -> list[Process]:
+def _victims(case: Case, driver: Driver, processes: list[Process]) -> list[Process]:
     match case.fault.victim:
         case "driver":
             return [Process(driver.pid, ("streamflow",))] if driver.poll() is None else []
@@ -175,7 +177,7 @@ def _victims(case: Case, driver: subprocess.Popen[str], processes: list[Process]
             return [process for process in processes if role in process.roles]
 
 
-def _disk(case: Case, directory: Path, driver: subprocess.Popen[str]) -> str:
+def _disk(case: Case, directory: Path, driver: Driver) -> str:
     """Leave no byte free on a file system, or let it do nothing, for `relief` seconds or until the driver has ended."""
     if case.fault.kind == "stuck":
         with stuck(directory):

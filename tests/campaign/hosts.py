@@ -12,6 +12,7 @@ from pathlib import Path
 from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory, LaboratoryError, obstacle, start_hosts
 from tests.e2e.support import Site, hosts_site
+from tests.forked import Driver
 
 from .cases import Case
 
@@ -29,7 +30,7 @@ class Hosts:
     def site(self, directory: Path) -> Site:
         return hosts_site(self.laboratory, directory)
 
-    def strike(self, case: Case, driver: subprocess.Popen[str]) -> str:
+    def strike(self, case: Case, driver: Driver) -> str:
         """Do the damage of a case to one of the hosts, and repair it."""
         index = int(case.pick * len(_HOSTS))
         if case.fault.kind == "network":

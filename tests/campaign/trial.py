@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cwl import Bench, Run
+from tests.forked import Driver
 
 from .cases import Case
 from .disk import mounts, real_disk, small_disk
@@ -95,7 +96,7 @@ def _disk(case: Case, directory: Path, left: list[str]) -> contextlib.AbstractCo
     return real_disk(directory, left) if case.fault.kind == "stuck" else small_disk(directory, left)
 
 
-def _ends(process: subprocess.Popen[str], seconds: float) -> bool:
+def _ends(process: Driver, seconds: float) -> bool:
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

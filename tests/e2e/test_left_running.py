@@ -10,8 +10,8 @@ from tests.integration.test_background_writers import every_kind
 
 
 def test_a_job_ends_when_it_ends_with_plain_streamflow(hosts: Site) -> None:
-    plain = hosts.run(every_kind(), io=False)
-    ours = hosts.run(every_kind(), config={"storages": [hosts.storage(100)]})
+    configs = [{}, {"storages": [hosts.storage(100)]}]
+    plain, ours = hosts.run_all([hosts.write(every_kind(), {}, bool(config), config) for config in configs])
     assert plain.ok, plain.errors
     assert ours.ok, ours.errors
     assert ours.results == plain.results

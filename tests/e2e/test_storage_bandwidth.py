@@ -50,15 +50,18 @@ def check_report(site: Site, jobs: int, *options: str) -> None:
 def test_slurm_jobs_stay_within_the_storage(slurm: Site) -> None:
     """I/O tasks and others; the node is not known before a job runs, so that a storage of each node is one for all."""
     parts = {"parts": list(range(4))}
-    plain = slurm.run(scattered([], TOGETHER), parts, io=False)
-    assert at_once(plain) >= 4
-    for hints, scope in (([IO_TASK], "shared"), ([], "node")):
+    plain = slurm.write(scattered([], TOGETHER), parts, io=False)
+    results = []
+    for hints, scope, others in (([IO_TASK], "shared", [plain]), ([], "node", [])):
         config = {"storages": [slurm.storage(100, scope=scope)]}
-        ours = slurm.run(scattered([*hints, bandwidth(40)], TOGETHER), parts, config=config)
+        path = slurm.write(scattered([*hints, bandwidth(40)], TOGETHER), parts, True, config)
+        ours, *runs = slurm.run_all([path, *others])
+        assert [at_once(run) >= 4 for run in runs] == [True] * len(others)
         assert ours.ok, ours.errors
-        assert ours.results == plain.results
+        results += [run.results for run in (ours, *runs)]
         assert at_once(ours) == 2
         check_telemetry(slurm, 4)
+    assert results == results[:1] * 3
     assert slurm.leftovers() == []
     page = slurm.directory / "report.html"
     check_report(slurm, 4, "--output", str(page))

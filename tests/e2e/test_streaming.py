@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from laboratories.hosts import ADDRESSES
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
 from tests.e2e.support import Site, apart
 from tests.e2e.test_laboratory import login
+from tests.forked import Driver
 from tests.node_support import wait_for as wait_until
 from tests.template_support import Template
 
@@ -337,7 +337,7 @@ def until(condition: Callable[[], bool], path: Path) -> None:
         time.sleep(0.1)
 
 
-def interrupted(site: Site, act: Callable[[subprocess.Popen[str]], object]) -> Run:
+def interrupted(site: Site, act: Callable[[Driver], object]) -> Run:
     """A run to which something is done when a stream is read; its producer would write on for a minute."""
     end = "i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.1; done; note end"
     path = site.write(chain(read_while_written(end), consumer(READER)), {}, io=True)

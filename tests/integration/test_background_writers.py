@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
+from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 IO_TASK = {"class": "sfio:IOTask"}
 LIMITED = {"class": "sfio:StorageBandwidth", "storageBW": 10}
@@ -34,7 +34,7 @@ def every_kind() -> Document:
         "bytes": {"committed": "on_close", "mode": "no_update"},
         "gate": {"committed": "on_termination", "start": "producer"},
     }
-    zipped = "bash -c 'seq 1 1000000 > >(gzip -9n > {}.gz)'"
+    zipped = "bash -c 'seq 1 300000 > >(gzip -9n > {}.gz)'"
     steps: dict[str, Document] = {
         "io": {"run": tool(zipped.format("io"), {}, {"out": found("io.gz")}, [IO_TASK]), "in": {}},
         "limited": {"run": tool(zipped.format("limited"), {}, {"out": found("limited.gz")}, [LIMITED]), "in": {}},
@@ -59,13 +59,17 @@ def every_kind() -> Document:
 
 
 def test_a_job_ends_when_what_it_prints_to_is_closed(bench: Bench) -> None:
-    plain, _ = bench.run_both(every_kind(), config={"storages": STORAGES})
+    configs: list[Document] = [{}, {"storages": STORAGES}, {"storages": STORAGES, "observe": True}]
+    runs = bench.run_all([bench.write(every_kind(), {}, bool(config), config) for config in configs])
+    plain, *others = runs
+    assert plain.ok, plain.errors
+    for ours in others:
+        assert ours.ok, ours.errors
+        assert ours.results == plain.results
+    assert bench.leftovers() == []
     assert plain.outputs["optional"] is not None
     assert plain.outputs["held"] is None
     assert plain.files["bytes.copy.txt"] == b"line 1\nline 2\nline 3\n"
-    observed = bench.run(every_kind(), config={"storages": STORAGES, "observe": True})
-    assert observed.ok, observed.errors
-    assert observed.results == plain.results
 
 
 def with_daemon(place: Path) -> tuple[Document, Document]:
@@ -87,14 +91,13 @@ def with_daemon(place: Path) -> tuple[Document, Document]:
 def test_a_daemon_outlives_its_job(bench: Bench) -> None:
     """Also one that was gated, and observed."""
 
-    def run(name: str, **settings: object) -> Run:
+    def write(name: str, io: bool) -> Path:
         place = bench.directory / name
         place.mkdir()
-        return bench.run(*with_daemon(place), **settings)  # type: ignore[arg-type]
+        return bench.write(*with_daemon(place), io, {"observe": True} if io else {})
 
-    plain = run("plain", io=False)
+    plain, ours = bench.run_all([write("plain", False), write("ours", True)])
     assert plain.files["answer.txt"] == b"question\n"
-    ours = run("ours", config={"observe": True})
     assert ours.ok, ours.errors
     assert ours.results == plain.results
     assert bench.leftovers() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from tests.campaign.__main__ import possible_faults
 from tests.campaign.cases import Case, Fault
 from tests.campaign.trial import run_case, run_plain
-from tests.cwl import Run
+from tests.once import once
 
 
 def case(
@@ -40,17 +39,13 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Run]:
-    names = dict.fromkeys(case.workload for case, _ in CASES)
-    return {name: run_plain(tmp_path_factory.mktemp("plain") / name, name) for name in names}
-
-
 @pytest.mark.parametrize(("chosen", "outcome"), CASES, ids=[f"{c.workload}-{c.fault.name}" for c, _ in CASES])
-def test_trial(tmp_path: Path, plain: Mapping[str, Run], chosen: Case, outcome: str) -> None:
+def test_trial(tmp_path: Path, common: Path, chosen: Case, outcome: str) -> None:
     if chosen.fault not in possible_faults(tmp_path, [chosen.fault], None):
         pytest.skip("cannot be brought about here")
-    trial = run_case(tmp_path / "trial", chosen, plain[chosen.workload])
+    name = chosen.workload
+    plain = once(common / f"campaign-{name}", lambda: run_plain(tmp_path / "plain", name))
+    trial = run_case(tmp_path / "trial", chosen, plain)
     assert trial.struck is not None
     assert trial.verdict.violations == ()
     assert trial.verdict.outcome == outcome

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cwl import PRELUDE, Bench, Document, Run, found, streamable, streaming, tool, workflow
+from tests.forked import Driver
 
 RETRY = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 LINES = "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done"
@@ -187,11 +187,11 @@ def noted(path: Path, what: str) -> Callable[[], bool]:
     return lambda: trace.exists() and f" {what}\n" in trace.read_text()
 
 
-def to_driver(process: subprocess.Popen[str], number: int) -> None:
+def to_driver(process: Driver, number: int) -> None:
     os.kill(process.pid, number)
 
 
-def to_terminal(process: subprocess.Popen[str], number: int) -> None:
+def to_terminal(process: Driver, number: int) -> None:
     os.killpg(process.pid, number)
 
 
@@ -204,9 +204,7 @@ def to_terminal(process: subprocess.Popen[str], number: int) -> None:
         (to_driver, signal.SIGKILL),
     ],
 )
-def test_nothing_is_left_when_the_driver_ends(
-    bench: Bench, send: Callable[[subprocess.Popen[str], int], None], number: int
-) -> None:
+def test_nothing_is_left_when_the_driver_ends(bench: Bench, send: Callable[[Driver, int], None], number: int) -> None:
     path = bench.write(endless(), {}, io=True)
     process = bench.start(path)
     wait_for(noted(path, "read"))

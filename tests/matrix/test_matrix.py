@@ -20,9 +20,8 @@ MISSING_ALLOWED = 5
 
 
 @pytest.fixture(scope="session")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    base = tmp_path_factory.getbasetemp()
-    return Workshop((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "matrix")
+def workshop(common: Path) -> Workshop:
+    return Workshop(common / "matrix")
 
 
 def _tested(program: Program) -> list[Case]:

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from tests.campaign.verdict import clear_error
 from tests.cwl import Bench, Run
+from tests.forked import Driver
 
 from .blueprint import Blueprint
 from .document import document, job
@@ -47,11 +48,11 @@ class Trial:
 def run_trial(directory: Path, blueprint: Blueprint, seconds: float = SECONDS) -> Trial:
     """Run a blueprint both ways, in a directory of its own."""
     shutil.rmtree(directory, ignore_errors=True)
-    plain = _run(Bench(directory / "plain"), blueprint, seconds, io=False)
     bench = Bench(directory / "ours")
-    ours = None if plain is None else _run(bench, blueprint, seconds, io=True)
+    both = [_start(Bench(directory / "plain"), blueprint, io=False), _start(bench, blueprint, io=True)]
+    plain, ours = (started.finish(seconds) for started in both)
     left = leftovers(bench) if ours is not None else []
-    trial = judge(plain, ours, left, lambda: _run(Bench(directory / "again"), blueprint, seconds, io=False))
+    trial = judge(plain, ours, left, lambda: _start(Bench(directory / "again"), blueprint, io=False).finish(seconds))
     log = directory / "ours" / "run1" / "stderr"
     return replace(trial, log=log.read_text()) if log.exists() else trial
 
@@ -83,16 +84,27 @@ def judge(plain: Run | None, ours: Run | None, left: Sequence[str], again: Calla
     return Trial("differs", _difference(plain, ours)) if ours.ok else Trial("fails", _error(ours))
 
 
-def _run(bench: Bench, blueprint: Blueprint, seconds: float, *, io: bool) -> Run | None:
-    """None: it hangs."""
+@dataclass(frozen=True)
+class _Started:
+    bench: Bench
+    driver: Driver
+    path: Path
+
+    def finish(self, seconds: float) -> Run | None:
+        """None: it hangs."""
+        try:
+            return self.bench.finish(self.driver, self.path, seconds)
+        except AssertionError:
+            return None
+
+
+def _start(bench: Bench, blueprint: Blueprint, *, io: bool) -> _Started:
     files = bench.directory / "files"
     files.mkdir(parents=True)
     settings = dict(_RETRIES) if blueprint.retries else {}
     config = dict(blueprint.config) if io else {}
-    try:
-        return bench.run(document(blueprint), job(blueprint, files), io=io, seconds=seconds, config=config, **settings)
-    except AssertionError:
-        return None
+    path = bench.write(document(blueprint), job(blueprint, files), io, config, **settings)
+    return _Started(bench, bench.start(path), path)
 
 
 def leftovers(bench: Bench) -> list[str]:
