@@ -1,27 +1,35 @@
-"""A scheduler, node runtimes, a step and its jobs that only remember what was done; no process runs."""
+"""A run, node runtimes, a step and its jobs that only remember what was done; no process runs."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
-from streamflow.core.deployment import Connector, ExecutionLocation
+from streamflow.core.deployment import Connector, DeploymentConfig, ExecutionLocation, Target
+from streamflow.core.scheduling import Hardware
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.processor import CWLCommandOutput, CWLCommandOutputProcessor
+from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.run.attempts import StreamingJobs
 from streamflow_io.run.execution import Execution
+from streamflow_io.run.failure import Failure
+from streamflow_io.run.job_runner import JobRunner
+from streamflow_io.run.job_warnings import JobWarnings
 from streamflow_io.run.outputs import EarlyOutput
 from streamflow_io.run.reach import Reach
+from streamflow_io.run.recorder import JobRecorder
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.telemetry.records import Record
 
 
 class FakeRuntime(NodeRuntime):
@@ -97,59 +105,71 @@ for _name in Connector.__abstractmethods__ - {"run"}:
 FakeConnector.__abstractmethods__ = frozenset()
 
 
-class FakeScheduler:
-    """All jobs of a test are on one location, unless :attr:`places` says another.
+class Places(dict[str, JobAllocation]):
+    """Where jobs run: at the location `here`, unless a test puts them elsewhere."""
+
+    def put(self, job_name: str, location: str) -> None:
+        target = Target(DeploymentConfig("site", "ssh", {}))
+        place = ExecutionLocation(location, "site")
+        self[job_name] = JobAllocation(job_name, target, [place], Status.RUNNING, Hardware())
+
+    def __missing__(self, job_name: str) -> JobAllocation:
+        self.put(job_name, "here")
+        return self[job_name]
+
+
+class FakeRun:
+    """A run on node runtimes of a test.
+
+    :ivar kept_together: the jobs that were not to be put so that one cannot read from the other
+    :ivar records: what was recorded
 
     :param runtimes: by the name of a location; where there is none, none can be started
     """
 
-    def __init__(self, **runtimes: FakeRuntime) -> None:
-        self.runtimes = runtimes
-        self.places: dict[str, str] = {}
-        self.connectors: dict[str, Connector] = {}
+    def __init__(self, annotations: Mapping[str, StepAnnotations] | None = None, /, **runtimes: FakeRuntime) -> None:
+        self.places = Places()
         self.kept_together: list[tuple[str, str]] = []
-        self.streaming_jobs = StreamingJobs()
-        self.reach = Reach(cast(Any, self))
+        self.records: list[Record] = []
+        self.config = SchedulerConfig()
         self.capio = None
-        self.config = SimpleNamespace(verify="full")
+        self.failure = Failure(cast(Any, None), self.places)
+        self.streaming_jobs = StreamingJobs()
+        self.reach = self.new_reach(runtimes)
+        self.recorder = JobRecorder(self.places, cast(Any, None), annotations or {}, False, self.records.append)
+        self.runner = JobRunner(self.reach, self.recorder, JobWarnings())
 
-    async def node_runtime(self, job_name: str) -> NodeRuntime:
-        (location,) = self.get_locations(job_name)
-        if location.name not in self.runtimes:
+    def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:
+        return Reach(FakeRuntimes(runtimes), self.places, lambda *jobs: self.kept_together.append(jobs))
+
+
+class FakeRuntimes:
+    """The node runtimes of a test, by the name of a location."""
+
+    def __init__(self, runtimes: Mapping[str, FakeRuntime]) -> None:
+        self._runtimes = runtimes
+
+    async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime:
+        if location.name not in self._runtimes:
             raise NodeRuntimeError("not for this architecture")
-        return self.runtimes[location.name]
+        return self._runtimes[location.name]
+
+
+class FakeScheduler:
+    """Of StreamFlow's scheduler what steps and commands ask it for."""
+
+    def __init__(self, run: FakeRun) -> None:
+        self.run = run
+        self.connectors: dict[str, Connector] = {}
 
     def get_locations(self, job_name: str) -> list[ExecutionLocation]:
-        return [ExecutionLocation(self.places.get(job_name, "here"), "site")]
-
-    def keep_together(self, reader: str, producer: str) -> None:
-        self.kept_together.append((reader, producer))
+        return list(self.run.places[job_name].locations)
 
     def get_connector(self, job_name: str) -> Connector:
-        return self.connectors[job_name]
+        return self.run.runner.connector(job_name, self.connectors[job_name])
 
     def get_hardware(self, job_name: str) -> None:
         return None
-
-    @contextlib.contextmanager
-    def connected(self, job_name: str, connector: Connector) -> Iterator[None]:
-        inner, self.connectors[job_name] = self.connectors[job_name], connector
-        yield
-        self.connectors[job_name] = inner
-
-    def is_measured(self, job_name: str) -> bool:
-        return False
-
-    def observed(self, spec: Any, step: Any, job: Job) -> Any:
-        return spec
-
-    def measured(self, job_name: str, exit_event: Any) -> None:
-        pass
-
-    happened = measured
-
-    def fails(self, job_name: str, reason: str) -> None:
-        pass
 
 
 class FakeStep:
@@ -159,9 +179,10 @@ class FakeStep:
     :ivar tokens: what was delivered on each
     """
 
-    def __init__(self, scheduler: FakeScheduler, act: Callable[[int], Awaitable[int]], *deliveries: Delivery) -> None:
+    def __init__(self, run: FakeRun, act: Callable[[int], Awaitable[int]], *deliveries: Delivery) -> None:
         self.connector = FakeConnector(act)
-        self.scheduler = scheduler
+        self.run = run
+        self.scheduler = scheduler = FakeScheduler(run)
         manager = SimpleNamespace()
         self.workflow = SimpleNamespace(context=SimpleNamespace(scheduler=scheduler, failure_manager=manager))
         rule = StreamingRule(port="out", mode="no_update")
@@ -178,7 +199,7 @@ class FakeStep:
         """The execution of a job."""
         self.scheduler.connectors[name] = self.connector
         job = Job(name, 1, inputs, "/in", "/out", "/tmp")
-        return Execution(cast(Any, self), job, {})
+        return Execution(self.run, cast(Any, self), job, {})
 
     async def _execute(self, job: Job) -> CWLCommandOutput:
         connector = self.scheduler.get_connector(job.name)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.deployment.wrapper import ConnectorWrapper
 
-from streamflow_io.runtime import InputStream, JobSpec, NodeJob, NodeRuntimeError
+from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntimeError
 
 if TYPE_CHECKING:
     from .capio import CapioJob
 
-# How long the last event of a job may take, when its command has ended.
-EXIT_SECONDS = 60.0
+_EXIT_SECONDS = 60.0
 # The exit code of a command of which it is not known how it ended: that of ssh.
 _UNKNOWN = 255
 
@@ -144,7 +143,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
 
     async def _has_succeeded(self) -> bool:
         try:
-            return (await asyncio.wait_for(asyncio.shield(self._node_job.exit), EXIT_SECONDS)).success
+            return (await exit_event_of(self._node_job)).success
         except (asyncio.TimeoutError, NodeRuntimeError):
             return False
 
@@ -174,6 +173,15 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
                 "inputs": tuple(inputs),
             }
         )
+
+
+async def exit_event_of(node_job: NodeJob) -> ExitEvent:
+    """The last event of a job whose command has ended.
+
+    :raises asyncio.TimeoutError: if it does not come
+    :raises NodeRuntimeError: if it will not
+    """
+    return await asyncio.wait_for(asyncio.shield(node_job.exit), _EXIT_SECONDS)
 
 
 def _opened_by_itself(stdin: str, command: Sequence[str]) -> list[str]:

@@ -1,58 +1,101 @@
-"""Adapter: a run whose hints are served: its observer, its storages, its telemetry."""
+"""Adapter: all that lives as long as one run of a workflow with hints."""
 
 from __future__ import annotations
 
 import asyncio
 import posixpath
 import time
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from streamflow.core.workflow import Port
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Connector
+from streamflow.core.scheduling import Hardware
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job, Port, Status
+from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import TerminationToken
 
+from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.learned.store import default_path
+from streamflow_io.runtime import NodeRuntimes
+from streamflow_io.runtime.capio import CapioRuntime
 from streamflow_io.telemetry.records import EndRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
 from streamflow_io.telemetry.retention import remove_old_runs
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
 from streamflow_io.telemetry.writer import TelemetryWriter
 
+from .attempts import StreamingJobs
 from .coordination_record import CoordinationRecord
+from .execution import Execution
 from .failure import Failure
 from .gang_placement import GangPlacement
-from .observer import JobObserver
+from .job_runner import JobRunner
+from .job_warnings import JobWarnings
 from .plan import Plan
+from .reach import Reach
+from .recorder import JobRecorder
 from .steps import StreamingExecuteStep
 from .storage_admission import StorageAdmission
-
-if TYPE_CHECKING:
-    from .scheduler import IOAwareScheduler
+from .tokens import stream_tokens
 
 
-class HintedRun:
+class Scheduling(Protocol):
+    """What a run asks of StreamFlow's scheduler."""
+
+    context: StreamFlowContext
+    job_allocations: Mapping[str, JobAllocation]
+    hardware_locations: Mapping[str, Hardware]
+
+    @property
+    def config(self) -> SchedulerConfig: ...
+    def wake(self) -> None: ...
+
+
+class Run:
     """Everything that lives as long as one run of one workflow with hints.
 
-    :ivar observer: follows its jobs
+    :ivar config: of the scheduler
+    :ivar streaming_jobs: the jobs that stream to others
+    :ivar reach: where there are node runtimes, and which jobs can read the streams of which
+    :ivar capio: CAPIO, if it serves a part of the run
+    :ivar runner: gives the commands of jobs to the node runtimes
+    :ivar recorder: records what jobs do
     :ivar storages: keeps jobs back until their storage has room
     :ivar gangs: lets the jobs of gangs meet
+    :ivar warnings: what jobs are warned of
     :ivar failure: what is said if the run fails
     """
 
-    def __init__(self, scheduler: IOAwareScheduler, plan: Plan) -> None:
-        streaming = {name for name, step in plan.workflow.steps.items() if isinstance(step, StreamingExecuteStep)}
+    def __init__(self, scheduler: Scheduling, plan: Plan, capio: CapioRuntime | None = None) -> None:
         self._plan = plan
         self._coordination = CoordinationRecord(plan)
-        self._config = scheduler.config
+        self.config = scheduler.config
         self._directory: Path | None = None
         self._telemetry = TelemetryWriter(self._locate)
-        self._remembered = RememberedLimits(scheduler.learned_path, plan.tools)
-        self.observer = JobObserver(scheduler, plan.annotations, streaming, self._record)
-        self.gangs = GangPlacement(scheduler, plan.gang_cores)
+        self._remembered = RememberedLimits(_learned_path(scheduler), plan.tools)
+        self._runtimes = NodeRuntimes(scheduler.context, self.config.tls)
+        self.capio = capio
+        self.streaming_jobs = StreamingJobs()
+        self.warnings = JobWarnings()
+        self.gangs = GangPlacement(scheduler.job_allocations, scheduler.hardware_locations, plan.gang_cores)
+        self.reach = Reach(self._runtimes, scheduler.job_allocations, self.gangs.keep_together)
+        self.recorder = JobRecorder(
+            scheduler.job_allocations,
+            scheduler.context.data_manager,
+            plan.annotations,
+            self.config.observe,
+            self._record,
+        )
+        self.runner = JobRunner(self.reach, self.recorder, self.warnings)
         self.failure = Failure(plan.workflow, scheduler.job_allocations)
         self.storages = StorageAdmission(
             scheduler.context,
-            scheduler.config,
+            self.config,
             plan.annotations,
             self._remembered,
             self._more_jobs,
@@ -61,18 +104,68 @@ class HintedRun:
             self._record,
         )
         self._started = False
+        if self.config.observe and self.config.runtime == "off":
+            logger.warning("Nothing is observed in this run: `runtime: off`")
 
     async def close(self) -> None:
-        """Keep what was learned, and end the telemetry."""
+        """Keep what was learned, end the telemetry and the node runtimes."""
+        self.warnings.close()
         self.failure.closing()
         await self._remembered.close()
-        self.observer.close()
+        self.recorder.close()
         if self._started:
             self._telemetry.write(EndRecord(time=time.time()))
             self._telemetry.close()
         if self._directory is not None:
             await asyncio.to_thread(self._coordination.write_ran, self._directory)
             logger.info(f"Telemetry of this run is in {self._directory}: streamflow-io report {self._directory.name}")
+        if self.capio is not None:
+            await self.capio.close()
+        await self._runtimes.close()
+
+    def needs_no_core(self, job: Job) -> bool:
+        """Whether a job may start where no core is free: an I/O task, or one that reads from a job that is running."""
+        return self.storages.is_io_task(job.name) or (
+            self.config.oversubscribe == "gangs"
+            and any(
+                self.streaming_jobs.is_running(token.source.job)
+                for value in job.inputs.values()
+                for token in stream_tokens(value)
+            )
+        )
+
+    async def started(self, job_name: str) -> None:
+        """A job has all its input and is about to run its command."""
+        self.recorder.started(job_name)
+        streams = isinstance(self._plan.workflow.steps.get(get_job_step_name(job_name)), StreamingExecuteStep)
+        if not streams and self.config.runtime != "off" and self.recorder.is_measured(job_name):
+            observes = self.config.observe
+            what = "Nothing is observed" if observes else "The bytes of I/O tasks are not measured"
+            await self.runner.measure(job_name, what)
+
+    def observe(self, step: CWLExecuteStep, job: Job) -> None:
+        """A job of a step that does not stream is about to run its command, and is to be observed."""
+        self.runner.observe(step, job)
+
+    async def execute(self, step: StreamingExecuteStep, job: Job, connectors: MutableMapping[str, Connector]) -> None:
+        """Run a job of a step that streams; see :class:`Execution`."""
+        await Execution(self, step, job, connectors).run()
+
+    async def ended(self, job_name: str, status: Status) -> None:
+        """A job has ended, however: what it has held is for others."""
+        try:
+            await self.runner.end(job_name, status is Status.COMPLETED)
+        finally:
+            observation = self.recorder.ended(job_name, status)
+        self.storages.release(job_name, observation)
+        self.gangs.ended(job_name)
+        if status is Status.FAILED:
+            self.failure.job_failed(job_name)
+
+    def abandoned(self, job_name: str) -> None:
+        """A job that was submitted will not start."""
+        self.storages.release(job_name, None)
+        self.recorder.abandoned(job_name)
 
     def _more_jobs(self, step: str) -> bool:
         """Whether further jobs of a step may be scheduled."""
@@ -104,8 +197,8 @@ class HintedRun:
                 time=now,
                 name=self._plan.workflow.name,
                 workflow=self._plan.file,
-                storages=tuple(Storage(**storage.model_dump()) for storage in self._config.storages),
-                io_executors=self._config.io_executors,
+                storages=tuple(Storage(**storage.model_dump()) for storage in self.config.storages),
+                io_executors=self.config.io_executors,
             )
         )
         for step, hints in self._plan.annotations.items():
@@ -122,6 +215,13 @@ class HintedRun:
                 )
         for route in self._plan.possible:
             self._telemetry.write(RouteRecord(time=now, **vars(route)))
+
+
+def _learned_path(scheduler: Scheduling) -> Path:
+    """The file with the learned limits; relative to the StreamFlow file."""
+    if scheduler.config.learned is None:
+        return default_path()
+    return Path(scheduler.context.config["path"]).parent / scheduler.config.learned
 
 
 def _count_tokens(port: Port) -> int:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
 from streamflow.core.workflow import CommandOutput, Job, Status
 
-from streamflow_io.runtime import ExitEvent, NodeJob
+from streamflow_io.runtime import ExitEvent
 
 from .attempts import Attempt
 from .barrier import Producers, RewrittenError
-from .connector import EXIT_SECONDS
+from .job_runner import CommandRun
 from .replacing import check_replaced
 
 
@@ -29,25 +29,25 @@ class GaveWayError(Exception):
     """The job was ended because one that it reads from waits for a node: it starts again when that one runs."""
 
 
-async def exit_of(job: Job, node_job: NodeJob, output: CommandOutput, producers: Producers) -> ExitEvent:
+async def exit_of(run: CommandRun, output: CommandOutput, producers: Producers) -> ExitEvent:
     """How the node runtime says that a job has ended, whose command is said to have ended.
 
     What a queue manager says is not enough: for it, a job that was killed may have ended with 0.
 
     :raises JobFailedError: if it says nothing
     """
-    if not await node_job.has_started():
-        node_job.abandon()
-        _check_producers(producers)  # They may have failed while this one was in the queue.
-        said = str(output.value or "").strip()
-        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said or 'its command has not come to run'}")
     try:
-        return await asyncio.wait_for(asyncio.shield(node_job.exit), EXIT_SECONDS)
+        exit_event = await run.exit()
     except asyncio.TimeoutError:
         raise JobFailedError(
-            f"FAILED Job {job.name}: its command has ended, but nobody knows how: it was killed with all around it, or "
-            "its node has failed"
+            f"FAILED Job {run.job_name}: its command has ended, but nobody knows how: it was killed with all around "
+            "it, or its node has failed"
         ) from None
+    if exit_event is None:
+        _check_producers(producers)  # They may have failed while this one was in the queue.
+        said = str(output.value or "").strip()
+        raise JobFailedError(f"FAILED Job {run.job_name} with error:\n\t{said or 'its command has not come to run'}")
+    return exit_event
 
 
 async def check_exit(

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping, MutableMapping
 from functools import partial
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from streamflow.core.deployment import Connector
 from streamflow.core.exception import UnrecoverableWorkflowException
@@ -17,29 +17,43 @@ from streamflow.cwl.processor import CWLOutputJSONCommandOutput
 from streamflow.log_handler import logger
 
 from streamflow_io._streamflow import prepare_work_dir, retry_policy
+from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, readable
+from streamflow_io.runtime.capio import CapioRuntime
 
-from .attempts import Attempt, ProducerFailedError, StreamingJob
+from .attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
 from .barrier import Producers, RewrittenError, check_read, settled
 from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, outputs_in_file_system, place_inputs
-from .connector import JobConnector
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, check_exit, exit_of
+from .failure import Failure
 from .following import Following
 from .globs import output_globs
 from .inputs import byte_streams, gated_input, input_stream
+from .job_runner import CommandRun, JobRunner
 from .job_spec import job_spec
 from .paths import job_path
 from .publisher import Publisher
+from .reach import Reach
+from .recorder import JobRecorder
 from .replacing import ReplacedError, check_replaced, with_replacements
+from .steps import StreamingExecuteStep
 from .tokens import StreamToken, stream_tokens, with_own_value
-
-if TYPE_CHECKING:
-    from .scheduler import IOAwareScheduler
-    from .steps import StreamingExecuteStep
 
 _NOTICE_SECONDS = 2.0
 # How long a job of a queue manager may hold its node while one that it reads from is still in the queue.
 _PATIENCE_SECONDS = 60.0
+
+
+class StreamingRun(Protocol):
+    """What a job that streams asks of its run."""
+
+    config: SchedulerConfig
+    streaming_jobs: StreamingJobs
+    reach: Reach
+    runner: JobRunner
+    recorder: JobRecorder
+    failure: Failure
+    capio: CapioRuntime | None
 
 
 class Execution:
@@ -51,10 +65,12 @@ class Execution:
     with plain StreamFlow, and delivers all at its end.
     """
 
-    def __init__(self, step: StreamingExecuteStep, job: Job, connectors: MutableMapping[str, Connector]) -> None:
+    def __init__(
+        self, run: StreamingRun, step: StreamingExecuteStep, job: Job, connectors: MutableMapping[str, Connector]
+    ) -> None:
+        self._run = run
         self._step = step
         self._job = job
-        self._scheduler = cast("IOAwareScheduler", step.workflow.context.scheduler)
         self._connectors = connectors
         self._publisher = Publisher(step, job, step.early_outputs, connectors)
         self._streams = [token for value in job.inputs.values() for token in stream_tokens(value)]
@@ -66,7 +82,7 @@ class Execution:
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
-        jobs, publisher = self._scheduler.streaming_jobs, self._publisher
+        jobs, publisher = self._run.streaming_jobs, self._publisher
         await jobs.vacant(self._job.name)
         record = jobs.open(self._job.name, publisher.final, publisher.replacement)
         try:
@@ -100,7 +116,7 @@ class Execution:
                         f"{readable(str(error.object))}"
                     ) from None
         except UnrecoverableWorkflowException as error:
-            self._scheduler.fails(self._job.name, str(error))
+            self._run.failure.explain(self._job.name, str(error))
             raise
         finally:
             record.close()
@@ -113,7 +129,7 @@ class Execution:
         logger.warning(f"Job {self._job.name} starts again when what it reads is final: {error}")
 
     async def _take_replacements(self) -> None:
-        jobs = self._scheduler.streaming_jobs
+        jobs = self._run.streaming_jobs
         self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
         self._streams = [token for value in self._inputs.values() for token in stream_tokens(value)]
 
@@ -135,7 +151,7 @@ class Execution:
         check_replaced(producers)
         if record.attempts > 0:
             await self._new_directory()
-        if (runtime := await self._scheduler.reach.runtime(self._job.name)) is None:
+        if (runtime := await self._run.reach.runtime(self._job.name)) is None:
             await self._run_without(record, producers)
         else:
             await self._run_under(runtime, record, producers)
@@ -172,19 +188,20 @@ class Execution:
         node_job = await runtime.create_job(self._job.name)
         directory = None if capio is None else capio.directory
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job, directory)
-        follower = Following(self._step, self._job, self._scheduler, self._publisher, attempt, producers)
+        clock = partial(settled, producers) if producers else None
+        run = self._run.runner.command(self._job.name, node_job, spec, capio, clock)
+        follower = Following(self._step, self._job, self._publisher, attempt, producers)
         following = asyncio.gather(
-            follower.run(node_job),
+            follower.run(run.events(), runtime.wrapper == "run"),
             self._give_way(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )
         try:
-            output = await self._execute_under(command, node_job, spec, capio, producers)
+            output = await self._execute_under(command, run, producers)
             if capio is not None and capio.lost is not None:
                 raise CapioLostError(capio.lost)
             with blaming(capio):
-                exit_event = await exit_of(self._job, node_job, output, producers)
-                self._scheduler.measured(self._job.name, exit_event)
+                exit_event = await exit_of(run, output, producers)
                 await check_exit(self._job, exit_event, output, attempt, producers, byte_streams(self._inputs))
             await following
             if not await settled(producers):
@@ -221,7 +238,7 @@ class Execution:
         :param when_started: wait until its command runs
         :raises ProducerFailedError: if there will be none
         """
-        job = self._scheduler.streaming_jobs.get(token.source.job)
+        job = self._run.streaming_jobs.get(token.source.job)
         attempt = await job.attempt()
         while when_started and not attempt.has_started:
             await attempt.started()
@@ -237,7 +254,7 @@ class Execution:
         await path.mkdir(mode=0o777, parents=True)
         self._job.output_directory = str(path)
         context.data_manager.register_path(
-            location=self._scheduler.get_locations(self._job.name)[0], path=str(path), relpath=str(path)
+            location=context.scheduler.get_locations(self._job.name)[0], path=str(path), relpath=str(path)
         )
 
     def _spec(self, runtime: NodeRuntime, producers: Producers, globs: Mapping[str, tuple[str, ...]]) -> JobSpec:
@@ -246,20 +263,19 @@ class Execution:
         )
         spec = job_spec(self._step, self._job).model_copy(
             update={
-                "measure": self._scheduler.is_measured(self._job.name),
                 "outputs": outputs,
                 "inputs": tuple(
-                    input_stream(*read, runtime, self._scheduler.config.verify)
+                    input_stream(*read, runtime, self._run.config.verify)
                     for read in producers
                     if read[0].source.gate is None
                 ),
                 "gates": tuple(gated_input(*read) for read in producers if read[0].source.gate is not None),
             }
         )
-        return self._scheduler.observed(spec, self._step, self._job)
+        return self._run.recorder.told(spec, self._step, self._job)
 
     async def _begin_capio(self, runtime: NodeRuntime, producers: Producers) -> CapioJob | None:
-        capio, server = self._scheduler.capio, None
+        capio, server = self._run.capio, None
         # CAPIO serves what runs on the driver's node.
         if capio is not None and isinstance(runtime, EmbeddedRuntime):
             server = await capio.server(runtime)
@@ -271,23 +287,14 @@ class Execution:
             inputs = {name: with_own_value(token) for name, token in inputs.items()}
         self._job.inputs = dict(inputs)
 
-    async def _execute_under(
-        self,
-        command: CWLCommand,
-        node_job: NodeJob,
-        spec: JobSpec,
-        capio: CapioJob | None,
-        producers: Producers,
-    ) -> CommandOutput:
-        inner = self._scheduler.get_connector(self._job.name)
-        clock = partial(settled, producers) if producers else None
-        connector = JobConnector(inner, self._job.name, node_job, spec, capio, clock=clock)
-        read = [attempt for _, attempt in producers]
-        with self._scheduler.connected(self._job.name, connector):
+    async def _execute_under(self, command: CWLCommand, run: CommandRun, producers: Producers) -> CommandOutput:
+        with self._run.runner.running(run):
             execution = command.execute(self._job)
-            if capio is None:
+            if run.capio is None:
                 return await execution
-            return await capio.follow(execution, node_job, self._publisher, self._job.output_directory, read)
+            read = [attempt for _, attempt in producers]
+            directory = self._job.output_directory
+            return await run.capio.follow(execution, run.node_job, self._publisher, directory, read)
 
     async def _end_with(self, node_job: NodeJob, token: StreamToken, attempt: Attempt) -> None:
         """End this job with one that it reads from.

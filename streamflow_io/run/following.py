@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from streamflow.core.workflow import Job
 
 from streamflow_io.graph.io_graph import OutputKind
-from streamflow_io.runtime import ExitEvent, NodeJob
+from streamflow_io.runtime import Event, ExitEvent
 from streamflow_io.runtime.protocol import (
     ChangedEvent,
     ClosedEvent,
@@ -17,7 +18,6 @@ from streamflow_io.runtime.protocol import (
     OpenedEvent,
     StartedEvent,
     StreamEvent,
-    WarningEvent,
 )
 
 from .attempts import Attempt
@@ -27,7 +27,6 @@ from .publisher import Publisher
 from .replacing import ReplacedError
 
 if TYPE_CHECKING:
-    from .scheduler import IOAwareScheduler
     from .steps import StreamingExecuteStep
 
 _Commit = ChangedEvent | ClosedEvent | CommittedEvent | CompleteEvent
@@ -40,31 +39,29 @@ class Following:
         self,
         step: StreamingExecuteStep,
         job: Job,
-        scheduler: IOAwareScheduler,
         publisher: Publisher,
         attempt: Attempt,
         producers: Producers,
     ) -> None:
-        self._job = job
         self._output_directory: str = job.output_directory
-        self._scheduler = scheduler
         self._publisher = publisher
         self._attempt = attempt
         self._producers = producers
         self._outputs = {output.port: output for output in step.early_outputs}
 
-    async def run(self, node_job: NodeJob) -> None:
+    async def run(self, events: AsyncIterator[Event], is_queued: bool) -> None:
         """Returns when the attempt has ended, and all that can be is delivered.
 
+        :param events: of the attempt
+        :param is_queued: it waits in the queue of a queue manager until it starts
         :raises NodeRuntimeError: if the node runtime ends before it
         """
         commits: asyncio.Queue[_Commit | None] = asyncio.Queue()
         committing = asyncio.create_task(self._commit(commits))
         try:
-            if node_job.runtime.wrapper == "run":
+            if is_queued:
                 await self._publisher.submitted()
-            async for event in node_job.events():
-                self._scheduler.happened(self._job.name, event)
+            async for event in events:
                 if isinstance(event, OpenedEvent | _Commit) and event.port not in self._outputs:
                     continue
                 if isinstance(event, StartedEvent):
@@ -76,8 +73,6 @@ class Following:
                     commits.put_nowait(event)
                 elif isinstance(event, StreamEvent) and event.part is not None:
                     self._attempt.parts.append(event.part)
-                elif isinstance(event, WarningEvent):
-                    self._scheduler.warnings.tell(self._job.name, event)
                 elif isinstance(event, ExitEvent):
                     commits.put_nowait(None)
             await committing

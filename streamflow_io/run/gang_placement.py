@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING
 
 from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import ExecutionLocation
-from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.scheduling import AvailableLocation, Hardware
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job
+from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.gang_placement import BorrowedCores, candidates
 
 from .tokens import stream_tokens
 
-if TYPE_CHECKING:
-    from .scheduler import IOAwareScheduler
-
 
 class GangPlacement:
     """Where the jobs of gangs run. What it costs a job of another step is a look into a dictionary.
 
+    :param jobs: those that were scheduled, by name
+    :param used: the hardware that is taken, by the name of a location
     :param together: the cores of the whole gang of each step that is of one; see :func:`.placement.gang_cores`
     """
 
-    def __init__(self, scheduler: IOAwareScheduler, together: Mapping[str, float]) -> None:
-        self._scheduler = scheduler
+    def __init__(
+        self, jobs: Mapping[str, JobAllocation], used: Mapping[str, Hardware], together: Mapping[str, float]
+    ) -> None:
+        self._jobs = jobs
+        self._used = used
         self._together = together
         self._borrowed = BorrowedCores()
         self._apart: set[tuple[str, str]] = set()
@@ -79,7 +81,7 @@ class GangPlacement:
 
         :param reader: the name of a job that could not, as of its producer
         """
-        here, there = (self._scheduler.get_locations(job_name)[0].name for job_name in (reader, producer))
+        here, there = (self._jobs[job_name].locations[0].name for job_name in (reader, producer))
         self._apart.add((here, there))
 
     def _partners(self, job: Job) -> list[ExecutionLocation]:
@@ -88,13 +90,13 @@ class GangPlacement:
         return [
             allocation.locations[0]
             for source in sources
-            if (allocation := self._scheduler.job_allocations.get(source)) is not None and allocation.locations
+            if (allocation := self._jobs.get(source)) is not None and allocation.locations
         ]
 
     def _free_cores(self, location: AvailableLocation) -> float:
         if location.hardware is None:
             return math.inf
         # By its name alone, as StreamFlow does: a host may be in several deployments.
-        used = self._scheduler.hardware_locations.get(location.name)
+        used = self._used.get(location.name)
         held = 0.0 if used is None else float(used.cores)
         return float(location.hardware.cores) - held - self._borrowed.on(location.name)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
+from streamflow.core.deployment import ExecutionLocation
 from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import JobAllocation
 
-from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime import NodeJob, NodeRuntime, NodeRuntimeError
 
 from .attempts import Attempt
 from .tokens import StreamToken
 
-if TYPE_CHECKING:
-    from .scheduler import IOAwareScheduler
+
+class Runtimes(Protocol):
+    """The node runtimes of a run."""
+
+    async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime: ...
 
 
 class Reach:
@@ -20,19 +26,37 @@ class Reach:
 
     Without a node runtime a job runs as with plain StreamFlow, and delivers all at its end. A job that cannot read a
     stream gets the file when it is final.
+
+    :param jobs: those that were scheduled, by name
+    :param part: is told of a job that cannot read the stream of another from where it runs
     """
 
-    def __init__(self, scheduler: IOAwareScheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, runtimes: Runtimes, jobs: Mapping[str, JobAllocation], part: Callable[[str, str], None]) -> None:
+        self._runtimes = runtimes
+        self._jobs = jobs
+        self._part = part
         self._told: set[str] = set()
 
     async def runtime(self, job_name: str) -> NodeRuntime | None:
         """The node runtime where a job runs that has been scheduled; None: there is none."""
         try:
-            return await self._scheduler.node_runtime(job_name)
+            return await self._runtime(job_name)
         except NodeRuntimeError as error:
-            location = self._scheduler.get_locations(job_name)[0]
+            location = self._location(job_name)
             self._warn(str(location), f"On {location} nothing streams, all is as with plain StreamFlow: {error}")
+            return None
+
+    async def measured_job(self, job_name: str, otherwise: str) -> NodeJob | None:
+        """A new job of the node runtime where a job runs that is only measured; None: there is none.
+
+        :param otherwise: what is said of that
+        """
+        try:
+            return await (await self._runtime(job_name)).create_job(job_name)
+        except NodeRuntimeError as error:
+            location = self._location(job_name)
+            where = "in this run" if location.local else f"on {location}"
+            self._warn(f"{otherwise} {where}", f"{otherwise} {where}: {error}")
             return None
 
     async def can_read(self, job_name: str, token: StreamToken, attempt: Attempt) -> bool:
@@ -49,8 +73,14 @@ class Reach:
         if obstacle is not None:
             pair = f"{reader.location} reads files of {producer.location}"
             self._warn(pair, f"{pair} when they are complete, not while they are written: {obstacle}")
-            self._scheduler.keep_together(job_name, token.source.job)
+            self._part(job_name, token.source.job)
         return obstacle is None
+
+    async def _runtime(self, job_name: str) -> NodeRuntime:
+        return await self._runtimes.at(self._location(job_name), self._jobs[job_name].target.workdir)
+
+    def _location(self, job_name: str) -> ExecutionLocation:
+        return self._jobs[job_name].locations[0]
 
     def _warn(self, about: str, message: str) -> None:
         if about not in self._told:

@@ -6,8 +6,7 @@ StreamFlow imports every plugin in every run: what only our own runs need is imp
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence
+from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence
 from contextvars import ContextVar
 from functools import cached_property, partial
 from importlib.resources import files
@@ -26,22 +25,14 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler, JobContext
 from typing_extensions import Self
 
-from .attempts import StreamingJobs
-from .job_warnings import JobWarnings
 from .locked_database import explain_locked_database
-from .tokens import stream_tokens
 
 if TYPE_CHECKING:
-    from streamflow.cwl.step import CWLExecuteStep
-
     from streamflow_io.hints import SchedulerConfig
-    from streamflow_io.runtime import ExitEvent, JobSpec, NodeRuntime, NodeRuntimes
     from streamflow_io.runtime.capio import CapioRuntime
-    from streamflow_io.runtime.protocol import Event
 
-    from .context import HintedRun
+    from .context import Run
     from .plan import Plan
-    from .reach import Reach
     from .storage_admission import StorageAdmission
 
 SCHEMA = "scheduler.schema.json"
@@ -57,10 +48,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     An I/O task: what it uses is bounded by the storage's bandwidth and by the I/O executors. Both keep their memory
     requirement. Of several locations, the jobs of a gang get the same, as far as its cores allow.
 
-    :ivar streaming_jobs: the jobs that stream to others
-    :ivar warnings: what jobs are warned of
-    :ivar reach: where there are node runtimes, and which jobs can read the streams of which
-    :ivar capio: CAPIO, if it serves a part of this run
+    :ivar run: what serves the hints of the workflow, if it has some
     """
 
     def __init__(self, context: StreamFlowContext, **config: Any) -> None:
@@ -69,13 +57,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # Mistakes in it end the run before anything starts; where nothing is written there are none.
         super().__init__(context, self.config.retry_delay if self._is_configured else None)
         explain_locked_database(context.config)
-        self.streaming_jobs = StreamingJobs()
-        self.warnings = JobWarnings()
-        self.capio: CapioRuntime | None = None
+        self.run: Run | None = None
         self._without_cores: dict[str, float] = {}
-        self._connectors: dict[str, Connector] = {}
-        self._runtimes: NodeRuntimes | None = None
-        self._run: HintedRun | None = None
         self._waking: asyncio.Task[None] | None = None
         # Steps all of whose jobs ask for the same, and can start.
         self._roomy: set[tuple[str, bool]] = set()
@@ -98,92 +81,22 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         file = self.config.annotations_of(workflow)
         return None if file is None else Path(self.context.config["path"]).parent / file
 
-    @property
-    def learned_path(self) -> Path:
-        """The file with the learned limits; relative to the StreamFlow file."""
-        from streamflow_io.learned.store import default_path
+    def begin(self, plan: Plan, capio: CapioRuntime | None = None) -> None:
+        """Serve the hints of a workflow that is about to run; see :class:`~.context.Run`."""
+        from .context import Run
 
-        if self.config.learned is None:
-            return default_path()
-        return Path(self.context.config["path"]).parent / self.config.learned
-
-    def begin(self, plan: Plan) -> None:
-        """Serve the hints of a workflow that is about to run; see :class:`HintedRun`."""
-        from .context import HintedRun
-
-        self._run = HintedRun(self, plan)
-
-    def is_measured(self, job_name: str) -> bool:
-        """Whether the time that a job spends in I/O is wanted."""
-        return self._storages_of(job_name) is not None
-
-    def measured(self, job_name: str, exit_event: ExitEvent) -> None:
-        """A job has run under the node runtime."""
-        if self._run is not None:
-            self._run.observer.measured(job_name, exit_event)
-
-    def observed(self, spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
-        """What the node runtime is told of a job that is about to run, with all that is observed of it, if it is."""
-        return spec if self._run is None else self._run.observer.observe(spec, step, job)
-
-    def fails(self, job_name: str, reason: str) -> None:
-        """A job of a streaming step is about to fail for good."""
-        if self._run is not None:
-            self._run.failure.explain(job_name, reason)
-
-    def keep_together(self, reader: str, producer: str) -> None:
-        """A job cannot read the stream of another from where it runs; further jobs are not put so."""
-        if self._run is not None:
-            self._run.gangs.keep_together(reader, producer)
-
-    def happened(self, job_name: str, event: Event) -> None:
-        """The node runtime tells something of a job of a streaming step."""
-        if self._run is not None:
-            self._run.observer.happened(job_name, event)
-
-    async def node_runtime(self, job_name: str) -> NodeRuntime:
-        """The node runtime of this run where a job runs that has been scheduled; started when first needed.
-
-        :raises NodeRuntimeError: if it cannot be started
-        """
-        from streamflow_io.runtime import NodeRuntimes
-
-        if self._runtimes is None:
-            self._runtimes = NodeRuntimes(self.context, self.config.tls)
-        return await self._runtimes.at(self.get_locations(job_name)[0], self.job_allocations[job_name].target.workdir)
-
-    @cached_property
-    def reach(self) -> Reach:
-        from .reach import Reach
-
-        return Reach(self)
+        self.run = Run(self, plan, capio)
 
     async def close(self) -> None:
         if self._waking is not None:
             await asyncio.gather(self._waking, return_exceptions=True)
-        self.warnings.close()
-        if self._run is not None:
-            await self._run.close()
-        if self.capio is not None:
-            await self.capio.close()
-        if self._runtimes is not None:
-            await self._runtimes.close()
+        if self.run is not None:
+            await self.run.close()
         await super().close()
 
-    @contextlib.contextmanager
-    def connected(self, job_name: str, connector: Connector) -> Iterator[None]:
-        """Let the command of a job run through another connector."""
-        self._connectors[job_name] = connector
-        try:
-            yield
-        finally:
-            del self._connectors[job_name]
-
     def get_connector(self, job_name: str) -> Connector:
-        if (connector := self._connectors.get(job_name)) is not None:
-            return connector
         connector = super().get_connector(job_name)
-        return connector if self._run is None else self._run.observer.connector(job_name, connector)
+        return connector if self.run is None else self.run.runner.connector(job_name, connector)
 
     def get_hardware(self, job_name: str) -> Hardware:
         # A command sees the cores that its step declares (`runtime.cores`), however it was admitted.
@@ -195,28 +108,25 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def schedule(
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
     ) -> None:
-        if self._run is None:
+        if (run := self.run) is None:
             await self._check_room(job, binding_config.targets, hardware_requirement, False)
             await super().schedule(job, binding_config, hardware_requirement)
             return
-        self._run.observer.submitted(job)
-        binding_config = self._run.gangs.ordered(job, binding_config)
+        run.recorder.submitted(job)
+        binding_config = run.gangs.ordered(job, binding_config)
         try:
-            storages = self._storages_of(job.name)
-            coreless = self._is_member(job) or (storages is not None and storages.is_io_task(job.name))
-            await self._check_room(job, binding_config.targets, hardware_requirement, coreless)
-            if storages is None:
-                await self._schedule(job, binding_config, hardware_requirement, self._is_member(job))
-            else:
+            await self._check_room(job, binding_config.targets, hardware_requirement, run.needs_no_core(job))
+            if run.storages.concerns(job.name):
                 targets = list(binding_config.targets)
                 for binding_filter in (self._get_binding_filter(config) for config in binding_config.filters):
                     targets = await binding_filter.get_targets(job, targets)
-                targets = list(await storages.admit(job, targets))
-                without_cores = storages.is_io_task(job.name) or self._is_member(job)
-                await self._schedule(job, BindingConfig(targets), hardware_requirement, without_cores)
+                binding_config = BindingConfig(list(await run.storages.admit(job, targets)))
+            self._without_cores.pop(job.name, None)
+            if hardware_requirement is not None and run.needs_no_core(job):
+                hardware_requirement = CorelessRequirement(hardware_requirement, self._without_cores)
+            await super().schedule(job, binding_config, hardware_requirement)
         except BaseException:
-            self._run.storages.release(job.name, None)
-            self._run.observer.abandoned(job.name)
+            run.abandoned(job.name)
             self.wake()
             raise
 
@@ -238,24 +148,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if self._waking is None or self._waking.done():
             self._waking = asyncio.create_task(notify())
 
-    async def _schedule(
-        self, job: Job, binding_config: BindingConfig, requirement: HardwareRequirement | None, without_cores: bool
-    ) -> None:
-        self._without_cores.pop(job.name, None)
-        if requirement is not None and without_cores:
-            requirement = CorelessRequirement(requirement, self._without_cores)
-        await super().schedule(job, binding_config, requirement)
-
     async def notify_status(self, job_name: str, status: Status) -> None:
-        if self._run is not None:
+        if self.run is not None:
             if status is Status.RUNNING:
-                await self._run.observer.started(job_name)
+                await self.run.started(job_name)
             elif status is not Status.FIREABLE:
-                observation = await self._run.observer.ended(job_name, status)
-                self._run.storages.release(job_name, observation)
-                self._run.gangs.ended(job_name)
-                if status is Status.FAILED:
-                    self._run.failure.job_failed(job_name)
+                await self.run.ended(job_name, status)
         # Those that wait for bandwidth and for cores are woken by this: what is free has been returned.
         await super().notify_status(job_name, status)
 
@@ -305,9 +203,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         scheduling_policy: Policy,
         available_locations: MutableMapping[str, AvailableLocation],
     ) -> MutableSequence[AvailableLocation]:
-        if self._run is not None and locations == 1:
+        if self.run is not None and locations == 1:
             cores = self._without_cores.get(job.name, hardware_requirement.cores)
-            available_locations = self._run.gangs.narrow(job, cores, available_locations)
+            available_locations = self.run.gangs.narrow(job, cores, available_locations)
         selected: MutableSequence[AvailableLocation] = await super()._get_locations(
             job, hardware_requirement, locations, scheduling_policy, available_locations
         )
@@ -328,21 +226,13 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         super()._allocate_job(job, hardware, connector, selected_locations, target)
         if (storages := self._storages_of(job.name)) is not None:
             storages.start(job.name, target, selected_locations)
-        is_io_task = storages is not None and storages.is_io_task(job.name)
-        if self._run is not None and job.name in self._without_cores and not is_io_task:
-            self._run.gangs.started(job.name, self._without_cores[job.name], selected_locations)
+        run = self.run
+        if run is not None and job.name in self._without_cores and not run.storages.is_io_task(job.name):
+            run.gangs.started(job.name, self._without_cores[job.name], selected_locations)
 
     def _storages_of(self, job_name: str) -> StorageAdmission | None:
         """The storages, if a job is to be admitted by them."""
-        return self._run.storages if self._run is not None and self._run.storages.concerns(job_name) else None
-
-    def _is_member(self, job: Job) -> bool:
-        """Whether a job reads from one that is running, and may start without cores for that."""
-        return self.config.oversubscribe == "gangs" and any(
-            self.streaming_jobs.is_running(token.source.job)
-            for value in job.inputs.values()
-            for token in stream_tokens(value)
-        )
+        return self.run.storages if self.run is not None and self.run.storages.concerns(job_name) else None
 
     @classmethod
     def get_schema(cls) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, MutableMapping, MutableSet
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from streamflow.core.deployment import Connector
 from streamflow.core.persistence import Database, DatabaseLoadingContext
@@ -16,9 +16,16 @@ from streamflow.workflow.port import JobPort
 from streamflow.workflow.utils import get_job_token
 from typing_extensions import Self
 
-from .execution import Execution
-from .job_spec import job_spec
 from .outputs import EarlyOutput
+
+
+class JobExecutor(Protocol):
+    """What steps ask of their run."""
+
+    def observe(self, step: CWLExecuteStep, job: Job) -> None: ...
+    async def execute(
+        self, step: StreamingExecuteStep, job: Job, connectors: MutableMapping[str, Connector]
+    ) -> None: ...
 
 
 class _NoOutput(CommandOutputProcessor):  # type: ignore[misc]
@@ -38,7 +45,7 @@ class ObservedExecuteStep(CWLExecuteStep):  # type: ignore[misc]
     """Runs jobs as StreamFlow does; what they do with their files is observed."""
 
     async def _execute_command(self, job: Job, connectors: MutableMapping[str, Connector]) -> None:
-        self.workflow.context.scheduler.observed(job_spec(self, job), self, job)
+        cast(JobExecutor, self.workflow.context.scheduler.run).observe(self, job)
         await super()._execute_command(job, connectors)
 
 
@@ -136,7 +143,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         return self._waiting_jobs.pop(tag)
 
     async def _execute_command(self, job: Job, connectors: MutableMapping[str, Connector]) -> None:
-        await Execution(self, job, connectors).run()
+        await cast(JobExecutor, self.workflow.context.scheduler.run).execute(self, job, connectors)
 
     def _job_token(self, job: Job) -> Token:
         return get_job_token(job.name, self.get_input_port("__job__").token_list)

@@ -87,7 +87,8 @@ class StorageAdmission:
         )
 
     def is_io_task(self, job_name: str) -> bool:
-        return self._annotations[get_job_step_name(job_name)].io_task is not None
+        annotations = self._annotations.get(get_job_step_name(job_name))
+        return annotations is not None and annotations.io_task is not None
 
     def direction(self, job_name: str) -> Direction:
         """In which direction the bytes of a job count."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import MutableMapping
 from pathlib import PurePosixPath
-from typing import cast
+from typing import Protocol, cast
 
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import Job, Status, Token
@@ -14,9 +14,17 @@ from streamflow.cwl.workflow import CWLWorkflow
 from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import ListToken
 
-from .attempts import ProducerFailedError
+from .attempts import ProducerFailedError, StreamingJobs
 from .paths import job_path
+from .reach import Reach
 from .tokens import StreamToken, stream_tokens
+
+
+class Streams(Protocol):
+    """What a transfer asks of its run."""
+
+    streaming_jobs: StreamingJobs
+    reach: Reach
 
 
 class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
@@ -63,20 +71,23 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
             return token.update([await self.transfer(job, element) for element in token.value])
         return cast(Token, await super().transfer(job, token))
 
+    @property
+    def _streams(self) -> Streams:
+        return cast(Streams, self.workflow.context.scheduler.run)
+
     async def _is_read_early(self, job: Job, token: StreamToken) -> bool:
         if token.source.runtime == "capio":
             return True
-        scheduler = self.workflow.context.scheduler
         try:
-            producer = scheduler.streaming_jobs.get(token.source.job)
+            producer = self._streams.streaming_jobs.get(token.source.job)
         except ProducerFailedError:
             return True  # The job itself will tell so.
-        return not producer.attempts or bool(await scheduler.reach.can_read(job.name, token, producer.latest))
+        return not producer.attempts or bool(await self._streams.reach.can_read(job.name, token, producer.latest))
 
     async def _final(self, token: StreamToken) -> Token | None:
         """The token of the file itself, when it is final; None: it never will be, as the job itself will tell."""
         try:
-            producer = self.workflow.context.scheduler.streaming_jobs.get(token.source.job)
+            producer = self._streams.streaming_jobs.get(token.source.job)
             final = await producer.final(token.source.port, token.source.path)
         except ProducerFailedError:
             return None

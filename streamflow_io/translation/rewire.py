@@ -45,7 +45,7 @@ def rewire(plan: Plan, capio: Collection[tuple[str, str]] = ()) -> None:
 
 
 def observe_jobs(workflow: Workflow) -> None:
-    """Let all tools of a translated workflow, rewired or not, run under the eyes of the scheduler's observer."""
+    """Let all tools of a translated workflow, rewired or not, be observed by the run."""
     for name, old in list(workflow.steps.items()):
         if type(old) is CWLExecuteStep and isinstance(old.command, CWLCommand):
             new = workflow.steps[name] = _same_tool(ObservedExecuteStep, old)

@@ -16,12 +16,13 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
     config = scheduler.config
     for warning in plan.warnings:
         logger.warning(warning)
+    capio = None
     if plan.streams:
         in_capio: frozenset[tuple[str, str]] = frozenset()
         if config.runtime == "capio":
-            scheduler.capio, in_capio = choose_capio(plan.workflow, plan.edges, config.capio_unchecked)
+            capio, in_capio = choose_capio(plan.workflow, plan.edges, config.capio_unchecked)
         rewire(plan, in_capio)
     if any(plan.annotations.values()) or config.observe:
-        scheduler.begin(plan)
+        scheduler.begin(plan, capio)
     if config.observe:
         observe_jobs(plan.workflow)

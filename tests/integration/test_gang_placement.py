@@ -85,6 +85,8 @@ class Cluster:
         self.scheduler = scheduler
         workflow = Workflow(self.context, {}, "main")
         scheduler.begin(Plan(workflow, STEPS, annotations=annotations or {}, gangs=(gang,), streams=True))
+        assert scheduler.run is not None
+        self.run = scheduler.run
         self.targets = []
         for name, hosts in deployments.items():
             self.context.deployment_manager.deployments_map[name] = Hosts(name, hosts)
@@ -95,13 +97,13 @@ class Cluster:
         inputs = {producer: stream(producer) for producer in producers}
         job = Job(name, 1, inputs, "/in", "/out", "/tmp")
         await self.scheduler.schedule(job, BindingConfig(list(self.targets)), Cores(cores, memory))
-        self.scheduler.streaming_jobs.open(name, collect)
+        self.run.streaming_jobs.open(name, collect)
         await self.scheduler.notify_status(name, Status.RUNNING)
         (location,) = self.scheduler.get_locations(name)
         return str(location.name)
 
     async def end(self, name: str, status: Status = Status.COMPLETED) -> None:
-        self.scheduler.streaming_jobs.get(name).close()
+        self.run.streaming_jobs.get(name).close()
         await self.scheduler.notify_status(name, status)
 
 
@@ -148,7 +150,7 @@ async def test_gangs_are_not_parted_where_they_cannot_read(tmp_path: Path) -> No
     assert await cluster.start("/a/0") == "n1"
     assert await cluster.start("/b/0", "/a/0") == "n1"
     assert await cluster.start("/c/0", "/a/0") == "n2"
-    cluster.scheduler.keep_together("/c/0", "/a/0")
+    cluster.run.gangs.keep_together("/c/0", "/a/0")
     assert await cluster.start("/c/1", "/a/0") == "n1"
 
 

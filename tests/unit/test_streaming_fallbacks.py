@@ -16,17 +16,16 @@ from streamflow.cwl.step import CWLTransferStep
 from streamflow.workflow.step import BaseStep, TransferStep
 
 from streamflow_io.graph.io_graph import Delivery
-from streamflow_io.run import connector, ending, execution
+from streamflow_io.run import connector, execution
 from streamflow_io.run.attempts import Attempt, ProducerFailedError, StreamingJob
 from streamflow_io.run.barrier import RewrittenError, check_parts
 from streamflow_io.run.connector import JobConnector
 from streamflow_io.run.inputs import gated_input, input_stream
-from streamflow_io.run.reach import Reach
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.run.transfer import StreamingTransferStep
 from streamflow_io.runtime import JobSpec, NodeRuntimeError
 from streamflow_io.runtime.protocol import StreamPart
-from tests.streaming_fakes import FakeConnector, FakeRuntime, FakeScheduler, FakeStep, stream_token, until
+from tests.streaming_fakes import FakeConnector, FakeRun, FakeRuntime, FakeScheduler, FakeStep, stream_token, until
 
 OUT = PurePosixPath("/out")
 HERE = ExecutionLocation("here", "site")
@@ -41,22 +40,22 @@ async def at_once(_: int) -> int:
     return 0
 
 
-async def attempt_at(runtime: FakeRuntime, scheduler: FakeScheduler | None = None) -> Attempt:
+async def attempt_at(runtime: FakeRuntime, run: FakeRun | None = None) -> Attempt:
     """A producer that runs."""
 
     async def collect(port: str, path: str) -> Token:
         return Token({"final": (port, path)})
 
-    jobs = (scheduler or FakeScheduler()).streaming_jobs
+    jobs = (run or FakeRun()).streaming_jobs
     attempt = jobs.open("/a/0", collect).begin(OUT, await runtime.create_job("/a/0"))
     attempt.start()
     return attempt
 
 
 async def test_a_location_without_a_runtime_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    scheduler = FakeScheduler(here=FakeRuntime("here"))
-    scheduler.places["/c/0"] = "there"
-    reach = scheduler.reach
+    run = FakeRun(here=FakeRuntime("here"))
+    run.places.put("/c/0", "there")
+    reach = run.reach
     assert await reach.runtime("/b/0") is not None
     with caplog.at_level(logging.WARNING):
         assert await reach.runtime("/c/0") is None
@@ -69,9 +68,9 @@ async def test_a_location_without_a_runtime_is_told_once(caplog: pytest.LogCaptu
 
 async def test_who_can_read_what(caplog: pytest.LogCaptureFixture) -> None:
     here, there = FakeRuntime("here"), FakeRuntime("there")
-    scheduler = FakeScheduler(here=here, there=there)
-    scheduler.places["/c/0"] = "there"
-    reach = scheduler.reach
+    run = FakeRun(here=here, there=there)
+    run.places.put("/c/0", "there")
+    reach = run.reach
     attempt = await attempt_at(here)
     assert await reach.can_read("/b/0", stream_token(), attempt)
     assert await reach.can_read("/b/0", stream_token(gate="file"), attempt)
@@ -79,9 +78,9 @@ async def test_who_can_read_what(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert not await reach.can_read("/c/0", stream_token(gate="file"), attempt)
         there.obstacles["here"] = "connection refused"
-        assert not await Reach(cast(Any, scheduler)).can_read("/c/0", stream_token(), attempt)
+        assert not await run.new_reach({"here": here, "there": there}).can_read("/c/0", stream_token(), attempt)
         assert not await reach.can_read("/c/0", stream_token(), Attempt("/a/0", 1, OUT))
-    assert scheduler.kept_together == 2 * [("/c/0", stream_token().source.job)]
+    assert run.kept_together == 2 * [("/c/0", stream_token().source.job)]
     assert len(caplog.messages) == 2
     assert "connection refused" in caplog.messages[1]
 
@@ -144,9 +143,9 @@ def transfers(monkeypatch: pytest.MonkeyPatch) -> list[Token]:
     return asked
 
 
-def transfer_step(scheduler: FakeScheduler) -> StreamingTransferStep:
+def transfer_step(run: FakeRun) -> StreamingTransferStep:
     step = object.__new__(StreamingTransferStep)
-    step.workflow = cast(Any, SimpleNamespace(context=SimpleNamespace(scheduler=scheduler)))
+    step.workflow = cast(Any, SimpleNamespace(context=SimpleNamespace(scheduler=FakeScheduler(run))))
     step._waiting = []
     return step
 
@@ -155,21 +154,21 @@ def reading(name: str = "/b/0") -> Job:
     return Job(name, 1, {}, "/in", "/out", "/tmp")
 
 
-async def transfer(scheduler: FakeScheduler, location: str, token: Token) -> Token:
-    scheduler.places["/b/0"] = location
-    return await transfer_step(scheduler).transfer(reading(), token)
+async def transfer(run: FakeRun, location: str, token: Token) -> Token:
+    run.places.put("/b/0", location)
+    return await transfer_step(run).transfer(reading(), token)
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_a_reader_that_waits_keeps_no_other_waiting(cancelled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     here = FakeRuntime("here")
-    scheduler = FakeScheduler(here=here)
-    scheduler.places["/b/0"] = "there"
-    attempt = await attempt_at(here, scheduler)
+    run = FakeRun(here=here)
+    run.places.put("/b/0", "there")
+    attempt = await attempt_at(here, run)
     done: list[str] = []
     ended: list[Status] = []
 
-    async def run(step: StreamingTransferStep, job: Job, token: StreamToken, **_: Any) -> None:
+    async def transfers(step: StreamingTransferStep, job: Job, token: StreamToken, **_: Any) -> None:
         if not await step._is_read_early(job, token):
             await step._final(token)
         done.append(job.name)
@@ -177,9 +176,9 @@ async def test_a_reader_that_waits_keeps_no_other_waiting(cancelled: bool, monke
     async def terminate(_: Any, status: Status) -> None:
         ended.append(status)
 
-    monkeypatch.setattr(TransferStep, "_run_transfer", run)
+    monkeypatch.setattr(TransferStep, "_run_transfer", transfers)
     monkeypatch.setattr(BaseStep, "terminate", terminate)
-    step = transfer_step(scheduler)
+    step = transfer_step(run)
     for name in ("/b/0", "/b/1"):
         await step._run_transfer(job=reading(name), inputs={}, port_name="x", token=stream_token())
     assert done == ["/b/1"]
@@ -193,17 +192,17 @@ async def test_a_reader_that_waits_keeps_no_other_waiting(cancelled: bool, monke
 
 async def test_a_reader_that_reaches_its_producer_does_not_wait(transfers: list[Token]) -> None:
     here = FakeRuntime("here")
-    scheduler = FakeScheduler(here=here)
-    await attempt_at(here, scheduler)
-    assert isinstance(await transfer(scheduler, "here", stream_token()), StreamToken)
+    run = FakeRun(here=here)
+    await attempt_at(here, run)
+    assert isinstance(await transfer(run, "here", stream_token()), StreamToken)
     assert transfers == []
 
 
 async def test_a_reader_that_does_not_gets_the_file_when_it_is_committed(transfers: list[Token]) -> None:
     here = FakeRuntime("here")
-    scheduler = FakeScheduler(here=here)
-    attempt = await attempt_at(here, scheduler)
-    waiting = asyncio.create_task(transfer(scheduler, "there", stream_token().retag("0.7")))
+    run = FakeRun(here=here)
+    attempt = await attempt_at(here, run)
+    waiting = asyncio.create_task(transfer(run, "there", stream_token().retag("0.7")))
     await asyncio.sleep(0.002)
     assert not waiting.done()
     attempt.commit("out", "out.txt")
@@ -215,46 +214,46 @@ async def test_a_reader_that_does_not_gets_the_file_when_it_is_committed(transfe
 
 async def test_a_reader_that_waits_is_told_by_its_own_job_that_its_producer_has_failed(transfers: list[Token]) -> None:
     here = FakeRuntime("here")
-    scheduler = FakeScheduler(here=here)
-    await attempt_at(here, scheduler)
-    waiting = asyncio.create_task(transfer(scheduler, "there", stream_token()))
+    run = FakeRun(here=here)
+    await attempt_at(here, run)
+    waiting = asyncio.create_task(transfer(run, "there", stream_token()))
     await asyncio.sleep(0.002)
-    scheduler.streaming_jobs.get("/a/0").close()
+    run.streaming_jobs.get("/a/0").close()
     token = await waiting
     assert isinstance(token, StreamToken)
-    step = FakeStep(scheduler, never)
+    step = FakeStep(run, never)
     with pytest.raises(UnrecoverableWorkflowException, match="job /a/0, from which it reads, has failed"):
         await step.job("/b/0", x=token).run()
 
 
 async def test_without_a_runtime_a_job_runs_plainly_and_delivers_all_at_its_end() -> None:
-    step = FakeStep(FakeScheduler(), at_once, Delivery.STREAM)
+    step = FakeStep(FakeRun(), at_once, Delivery.STREAM)
     await step.job("/a/0").run()
     assert step.delivered == ["out", "__stream__out"]
     assert not isinstance(step.tokens["__stream__out"], StreamToken)
     (ran,) = step.connector.commands
     assert (ran["command"], ran["stdout"]) == (["tool"], "out.txt")
-    assert await step.scheduler.streaming_jobs.get("/a/0").final("out", "out.txt") is step.tokens["out"]
+    assert await step.run.streaming_jobs.get("/a/0").final("out", "out.txt") is step.tokens["out"]
 
 
 async def test_without_a_runtime_a_job_fails_plainly() -> None:
     async def fail(_: int) -> int:
         return 3
 
-    step = FakeStep(FakeScheduler(), fail, Delivery.STREAM)
+    step = FakeStep(FakeRun(), fail, Delivery.STREAM)
     with pytest.raises(UnrecoverableWorkflowException, match="FAILED Job /a/0 with error:\n\tsaid"):
         await step.job("/a/0").run()
     assert step.delivered == []
 
 
-def queue() -> tuple[FakeRuntime, FakeScheduler]:
+def queue() -> tuple[FakeRuntime, FakeRun]:
     runtime = FakeRuntime("here", "run")
-    return runtime, FakeScheduler(here=runtime)
+    return runtime, FakeRun(here=runtime)
 
 
 async def test_on_a_queue_manager_a_stream_is_delivered_before_its_job_runs() -> None:
-    _, scheduler = queue()
-    step = FakeStep(scheduler, never, Delivery.STREAM)
+    _, run = queue()
+    step = FakeStep(run, never, Delivery.STREAM)
     running = asyncio.create_task(step.job("/a/0").run())
     await until(lambda: step.delivered)
     assert step.delivered == ["__stream__out"]
@@ -265,7 +264,7 @@ async def test_on_a_queue_manager_a_stream_is_delivered_before_its_job_runs() ->
 
 async def test_elsewhere_it_is_delivered_when_the_file_is_there() -> None:
     runtime = FakeRuntime("here")
-    step = FakeStep(FakeScheduler(here=runtime), never, Delivery.STREAM)
+    step = FakeStep(FakeRun(here=runtime), never, Delivery.STREAM)
     running = asyncio.create_task(step.job("/a/0").run())
     await until(lambda: step.connector.commands)
     runtime.start(runtime.jobs[0])
@@ -291,8 +290,8 @@ async def test_a_job_that_was_killed_in_its_queue_manager_has_failed(
     exits: list[dict[str, Any]], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For Slurm it has ended with 0."""
-    monkeypatch.setattr(ending, "EXIT_SECONDS", 0.01)
-    runtime, scheduler = queue()
+    monkeypatch.setattr(connector, "_EXIT_SECONDS", 0.01)
+    runtime, run = queue()
 
     async def killed(_: int) -> int:
         runtime.start(runtime.jobs[0])
@@ -300,15 +299,15 @@ async def test_a_job_that_was_killed_in_its_queue_manager_has_failed(
             runtime.exit(runtime.jobs[0], **fields)
         return 0
 
-    step = FakeStep(scheduler, killed)
+    step = FakeStep(run, killed)
     with pytest.raises(UnrecoverableWorkflowException, match=message):
         await step.job("/a/0").run()
     assert step.delivered == []
 
 
 async def test_a_job_that_was_killed_before_it_ran_has_failed() -> None:
-    _, scheduler = queue()
-    step = FakeStep(scheduler, at_once)
+    _, run = queue()
+    step = FakeStep(run, at_once)
     with pytest.raises(UnrecoverableWorkflowException, match="FAILED Job /a/0"):
         await step.job("/a/0").run()
 
@@ -317,7 +316,7 @@ async def test_a_job_that_was_killed_before_it_ran_has_failed() -> None:
 async def test_a_measured_job_on_a_queue_manager_has_succeeded_only_if_the_runtime_says_so(
     success: bool | None, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connector, "EXIT_SECONDS", 0.01)
+    monkeypatch.setattr(connector, "_EXIT_SECONDS", 0.01)
     runtime, _ = queue()
     job = await runtime.create_job("/a/0")
 
@@ -347,11 +346,11 @@ async def test_a_queue_manager_leaves_no_file_of_its_own_among_the_outputs() -> 
 async def test_a_job_gives_its_node_up_to_the_one_that_it_reads_from(monkeypatch: pytest.MonkeyPatch) -> None:
     """And starts again when that runs, without that as an attempt: there is none to spare here."""
     monkeypatch.setattr(execution, "_PATIENCE_SECONDS", 0.01)
-    runtime, scheduler = queue()
-    producer = scheduler.streaming_jobs.open("/a/0", cast(Any, None)).begin(OUT, await runtime.create_job("/a/0"))
+    runtime, run = queue()
+    producer = run.streaming_jobs.open("/a/0", cast(Any, None)).begin(OUT, await runtime.create_job("/a/0"))
     patient = asyncio.Event()
 
-    async def run(number: int) -> int:
+    async def act(number: int) -> int:
         job = runtime.jobs[number]
         runtime.start(job)
         if number == 2:
@@ -361,7 +360,7 @@ async def test_a_job_gives_its_node_up_to_the_one_that_it_reads_from(monkeypatch
         return 0
 
     monkeypatch.setattr(execution, "job_path", lambda *_: NewPath("/out-2"))
-    step = FakeStep(scheduler, run)
+    step = FakeStep(run, act)
     step.workflow.context.data_manager = SimpleNamespace(register_path=lambda **_: None)
     running = asyncio.create_task(step.job("/b/0", x=stream_token()).run())
     await until(lambda: len(runtime.jobs) == 2 and runtime.jobs[1].exit.done())
@@ -387,11 +386,11 @@ class NewPath(PurePosixPath):
 async def test_a_job_whose_producer_fails_while_it_is_in_the_queue_starts_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runtime, scheduler = queue()
-    producer = scheduler.streaming_jobs.open("/a/0", cast(Any, None))
+    runtime, run = queue()
+    producer = run.streaming_jobs.open("/a/0", cast(Any, None))
     first = producer.begin(OUT, await runtime.create_job("/a/0"))
 
-    async def run(number: int) -> int:
+    async def act(number: int) -> int:
         if number == 1:
             first.end(False)
             return 0  # As if it had been taken from the queue.
@@ -400,7 +399,7 @@ async def test_a_job_whose_producer_fails_while_it_is_in_the_queue_starts_again(
         return 0
 
     monkeypatch.setattr(execution, "job_path", lambda *_: NewPath("/out-2"))
-    step = FakeStep(scheduler, run)
+    step = FakeStep(run, act)
     step.workflow.context.data_manager = SimpleNamespace(register_path=lambda **_: None)
     running = asyncio.create_task(step.job("/b/0", x=stream_token()).run())
     await until(lambda: first.has_failed)

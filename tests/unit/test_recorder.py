@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from streamflow.core.workflow import Job, Status, Token
@@ -16,13 +16,12 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.learned.limits import RememberedLimits
-from streamflow_io.run.observer import JobObserver
 from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime import ExitEvent
 from streamflow_io.runtime.protocol import Usage
-from streamflow_io.telemetry.records import EpochRecord, Record
-from tests.streaming_fakes import FakeRuntime, FakeScheduler
+from streamflow_io.telemetry.records import EpochRecord
+from tests.streaming_fakes import FakeRun
 
 FILE = Token(file_value("/producer/out.txt"))
 WRITTEN, DURATION, IO = 5_000_000, 60.0, 2.5
@@ -65,22 +64,19 @@ def exited(io: float | None) -> ExitEvent:
 
 
 class Driver:
-    """The observer of a step, told what the scheduler tells it."""
+    """The recorder of a step, told what the run tells it."""
 
     def __init__(self) -> None:
-        scheduler = FakeScheduler(here=FakeRuntime("here"))
-        scheduler.config = cast(Any, SchedulerConfig())
-        self.records: list[Record] = []
-        self.observer = JobObserver(cast(Any, scheduler), ANNOTATIONS, [STEP], self.records.append)
+        run = FakeRun(ANNOTATIONS)
+        self.records = run.records
+        self.recorder = run.recorder
 
-    async def observe(
-        self, of: Job, exit_event: ExitEvent | None, status: Status = Status.COMPLETED
-    ) -> Observation | None:
-        self.observer.submitted(of)
-        await self.observer.started(of.name)
+    def observe(self, of: Job, exit_event: ExitEvent | None, status: Status = Status.COMPLETED) -> Observation | None:
+        self.recorder.submitted(of)
+        self.recorder.started(of.name)
         if exit_event is not None:
-            self.observer.measured(of.name, exit_event)
-        return await self.observer.ended(of.name, status)
+            self.recorder.exited(of.name, exit_event)
+        return self.recorder.ended(of.name, status)
 
 
 @pytest.fixture
@@ -100,27 +96,27 @@ def driver() -> Driver:
 )
 async def test_the_time_of_a_reader_is_that_in_io(driver: Driver, token: Token) -> None:
     reader = job(0, part=Token(1), file=token)
-    assert await driver.observe(reader, exited(IO)) == Observation(IO, WRITTEN)
+    assert driver.observe(reader, exited(IO)) == Observation(IO, WRITTEN)
     # It may have waited for nothing but its producer.
-    assert await driver.observe(reader, exited(0.0)) == Observation(0.0, WRITTEN)
+    assert driver.observe(reader, exited(0.0)) == Observation(0.0, WRITTEN)
 
 
 async def test_of_a_reader_whose_io_was_not_measured_nothing_is_learned(driver: Driver) -> None:
     reader = job(0, file=written_now())
-    assert await driver.observe(reader, exited(None)) is None
-    assert await driver.observe(reader, None) is None
-    assert await driver.observe(reader, exited(IO), Status.FAILED) is None
+    assert driver.observe(reader, exited(None)) is None
+    assert driver.observe(reader, None) is None
+    assert driver.observe(reader, exited(IO), Status.FAILED) is None
 
 
 async def test_the_time_of_another_job_is_its_duration(driver: Driver) -> None:
     for io in (IO, None):
-        assert await driver.observe(job(0, file=FILE), exited(io)) == Observation(DURATION, WRITTEN)
+        assert driver.observe(job(0, file=FILE), exited(io)) == Observation(DURATION, WRITTEN)
     # A job that is run again reads what is there by now.
-    assert await driver.observe(job(1, file=written_now()), exited(IO), Status.ROLLBACK) is None
-    assert await driver.observe(job(1, file=FILE), exited(IO)) == Observation(DURATION, WRITTEN)
-    driver.observer.submitted(job(2, file=written_now()))
-    driver.observer.abandoned(job(2).name)
-    assert await driver.observe(job(2, file=FILE), exited(IO)) == Observation(DURATION, WRITTEN)
+    assert driver.observe(job(1, file=written_now()), exited(IO), Status.ROLLBACK) is None
+    assert driver.observe(job(1, file=FILE), exited(IO)) == Observation(DURATION, WRITTEN)
+    driver.recorder.submitted(job(2, file=written_now()))
+    driver.recorder.abandoned(job(2).name)
+    assert driver.observe(job(2, file=FILE), exited(IO)) == Observation(DURATION, WRITTEN)
 
 
 @pytest.mark.parametrize(("token", "seconds"), [(written_now(), IO), (written_now(gate="file"), IO), (FILE, DURATION)])
@@ -144,7 +140,7 @@ async def test_what_is_learned_of_readers_is_their_time_in_io(
     reader = job(0)
     await admission.admit(reader, [target()])
     admission.start(reader.name, target(), [])
-    admission.release(reader.name, await driver.observe(job(0, file=token), exited(IO)))
+    admission.release(reader.name, driver.observe(job(0, file=token), exited(IO)))
     await remembered.close()
     (epoch,) = (record for record in driver.records if isinstance(record, EpochRecord))
     assert (epoch.mean_seconds, epoch.jobs, epoch.registered) == (seconds, 1, True)

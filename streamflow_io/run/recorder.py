@@ -1,0 +1,215 @@
+"""Adapter: what jobs do, as it is told, recorded for telemetry and the learner."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
+
+from streamflow.core.data import DataManager
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job, Status
+from streamflow.cwl.step import CWLExecuteStep
+from streamflow.scheduling.scheduler import JobAllocation
+
+from streamflow_io.admission.observations import Observation
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import Direction
+from streamflow_io.runtime import Event, ExitEvent, JobSpec
+from streamflow_io.telemetry.job_files import Identity, JobFiles
+from streamflow_io.telemetry.records import EndedRecord, EndStatus, Record, StartedRecord, SubmittedRecord, Usage
+
+from .job_spec import observed
+from .tokens import stream_tokens
+
+_STATUSES: dict[Status, EndStatus] = {
+    Status.COMPLETED: "completed",
+    Status.CANCELLED: "cancelled",
+    Status.ROLLBACK: "rolled back",
+}
+
+
+class JobRecorder:
+    """Records the jobs of a workflow: their times, how they ended, and what the node runtime has measured of them.
+
+    Without the node runtime the driver's times are taken.
+
+    :param jobs: those that were scheduled, by name
+    :param data: where StreamFlow has put files
+    :param annotations: by step path, of all steps of which jobs are recorded
+    :param observes: what jobs do with their files is recorded, too
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        jobs: Mapping[str, JobAllocation],
+        data: DataManager,
+        annotations: Mapping[str, StepAnnotations],
+        observes: bool,
+        record: Callable[[Record], None],
+    ) -> None:
+        self._jobs = jobs
+        self._data = data
+        self._annotations = annotations
+        self._observes = observes
+        self._record = record
+        # Since when they have been submitted, or have run.
+        self._open: dict[str, float] = {}
+        # Those that read what is being written: they may wait for it.
+        self._readers: set[str] = set()
+        self._exits: dict[str, ExitEvent] = {}
+        self._files: dict[str, JobFiles] = {}
+        # By location and output directory of a job, its name.
+        self._origins: dict[tuple[str, str], str] = {}
+
+    def is_measured(self, job_name: str) -> bool:
+        """Whether it is wanted what the node runtime measures of a job."""
+        annotations = self._annotations.get(get_job_step_name(job_name))
+        return annotations is not None and (
+            self._observes or annotations.io_task is not None or annotations.storage_bandwidth is not None
+        )
+
+    def submitted(self, job: Job) -> None:
+        """A job asks to be scheduled."""
+        job_name = job.name
+        if (step := get_job_step_name(job_name)) in self._annotations:
+            if any(True for value in job.inputs.values() for _ in stream_tokens(value)):
+                self._readers.add(job_name)
+            self._open[job_name] = time.time()
+            self._record(SubmittedRecord(time=self._open[job_name], job=job_name, step=step))
+
+    def started(self, job_name: str) -> None:
+        """A job has all its input and is about to run its command."""
+        if (step := get_job_step_name(job_name)) not in self._annotations:
+            return
+        location = self._location(job_name)
+        self._open[job_name] = time.time()
+        self._record(
+            StartedRecord(
+                time=self._open[job_name], job=job_name, step=step, location=f"{location.deployment}/{location.name}"
+            )
+        )
+
+    def told(self, spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
+        """A job is about to run its command under the node runtime.
+
+        :return: what the node runtime is to be told of it: to measure it, and to observe it, if that is wanted
+        """
+        if not self._observes or job.name not in self._open:
+            return spec.model_copy(update={"measure": self.is_measured(job.name)})
+        self._origins[_place(self._location(job.name), job.output_directory)] = job.name
+        spec = observed(spec, step, job)
+        self._files[job.name] = JobFiles(spec)
+        return spec
+
+    def happened(self, job_name: str, event: Event) -> None:
+        """The node runtime tells something of a job."""
+        if (files := self._files.get(job_name)) is not None:
+            files.add(event)
+
+    def exited(self, job_name: str, exit_event: ExitEvent) -> None:
+        """The node runtime has ended a job."""
+        self._exits[job_name] = exit_event
+
+    def ended(self, job_name: str, status: Status) -> Observation | None:
+        """A job has ended, however.
+
+        :return: how it went, if it succeeded
+        """
+        usage = _usage(self._exits.pop(job_name, None))
+        if (started := self._open.get(job_name)) is None:
+            return None
+        now = time.time()
+        self._record_files(job_name, usage if status is Status.COMPLETED else None)
+        self._end(job_name, _STATUSES.get(status, "failed"), usage)
+        is_reader = job_name in self._readers
+        self._readers.discard(job_name)
+        if status is not Status.COMPLETED or (is_reader and (usage is None or usage.io_seconds is None)):
+            return None
+        if usage is None:
+            return Observation(now - started)
+        # What a job waits for its stream, or at the gate, is no time in I/O.
+        seconds = usage.io_seconds if is_reader else None
+        if seconds is None:
+            seconds = usage.ended - usage.started
+        return Observation(seconds, usage.moved(self._direction(get_job_step_name(job_name))))
+
+    def abandoned(self, job_name: str) -> None:
+        """A job will not start."""
+        self._readers.discard(job_name)
+        self._end(job_name, "cancelled")
+
+    def close(self) -> None:
+        """The run ends, and with it what has not ended yet."""
+        for job_name in list(self._open):
+            self.abandoned(job_name)
+
+    def _record_files(self, job_name: str, usage: Usage | None) -> None:
+        files = self._files.pop(job_name, None)
+        if files is None or usage is None:
+            return
+        of, now = Identity(job_name, get_job_step_name(job_name)), time.time()
+        for output in files.outputs(of, now, usage.ended):
+            self._record(output)
+        for used in files.inputs(of, now, partial(self._origin, job_name)):
+            self._record(used)
+
+    def _origin(self, reader: str, path: str) -> tuple[str | None, str]:
+        """The job whose output a file is, and its path relative to the output directory.
+
+        :param reader: the job that has read it, with this path
+        """
+        for location, found in self._places(self._location(reader), path):
+            directory = found
+            while (job_name := self._origins.get((location, directory))) is None and directory != "/":
+                directory = os.path.dirname(directory)
+            if job_name is not None:
+                return job_name, os.path.relpath(found, directory)
+        return None, _place(self._location(reader), path)[1]
+
+    def _places(self, location: ExecutionLocation, path: str) -> Iterator[tuple[str, str]]:
+        """Where a file is, by another path or on another location; as far as StreamFlow has put it there."""
+        yield _place(location, path)
+        if not location.local:
+            for known in (PurePosixPath(path), *PurePosixPath(path).parents):
+                for data in self._data.get_data_locations(str(known)):
+                    yield _place(data.location, os.path.join(data.path, PurePosixPath(path).relative_to(known)))
+
+    def _end(self, job_name: str, status: EndStatus, usage: Usage | None = None) -> None:
+        # The run may have ended while its last jobs were being ended.
+        if self._open.pop(job_name, None) is None:
+            return
+        step = get_job_step_name(job_name)
+        self._record(EndedRecord(time=time.time(), job=job_name, step=step, status=status, usage=usage))
+
+    def _location(self, job_name: str) -> ExecutionLocation:
+        return self._jobs[job_name].locations[0]
+
+    def _direction(self, step: str) -> Direction:
+        bandwidth = self._annotations[step].storage_bandwidth
+        return "write" if bandwidth is None else bandwidth.value.direction
+
+
+def _usage(exit_event: ExitEvent | None) -> Usage | None:
+    if exit_event is None or exit_event.started is None or exit_event.ended is None:
+        return None
+    usage = exit_event.usage
+    return Usage(
+        started=exit_event.started,
+        ended=exit_event.ended,
+        bytes_read=usage.rchar,
+        bytes_written=usage.wchar,
+        storage_bytes_read=usage.read_bytes,
+        storage_bytes_written=usage.write_bytes,
+        cpu_seconds=usage.user + usage.system,
+        io_seconds=usage.io,
+    )
+
+
+def _place(location: ExecutionLocation, path: str) -> tuple[str, str]:
+    """A path on a location; what is here is known by its real path."""
+    return ("", os.path.realpath(path)) if location.local else (str(location), os.path.normpath(path))
