@@ -1,4 +1,4 @@
-"""The coordination configuration of a workflow, and CAPIO-CL, the language it is written in. Pure, but for `files`."""
+"""The coordination configuration of a workflow, and CAPIO-CL, in which it is written. Pure, but for `loading`."""
 
 from .applications import KnownJobs
 from .configuration import Configuration, CoordinatedFile, HomeNode

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from streamflow_io.capio_cl.annotations import annotation_text
-from streamflow_io.capio_cl.files import load_capio_cl
+from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.to_hints import Annotation, annotate
 from streamflow_io.files import write_atomically
 from streamflow_io.hints import HintError, HintErrors, read_scheduler_config

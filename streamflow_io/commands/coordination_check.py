@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamflow_io.capio_cl.comparison import Finding, compare
-from streamflow_io.capio_cl.files import load_capio_cl
+from streamflow_io.capio_cl.loading import load_capio_cl
 
 from .console import say
 from .plan import plan_workflow

@@ -13,7 +13,7 @@ from streamflow.config.validator import SfValidator
 from streamflow.core.exception import WorkflowDefinitionException
 
 from streamflow_io.hints.errors import HintError, HintErrors, field_name
-from streamflow_io.hints.files import plain, read_yaml, source_of
+from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
 
 _LONGEST = 200
 # What is often written one level too high.

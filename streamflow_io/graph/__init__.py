@@ -1,8 +1,8 @@
 """The I/O graph: steps, the ways of their files, stream edges, gangs and sites. Pure: plain data in, plain data out."""
 
+from .edges import name_edges, plan_edges
 from .gangs import Gang, find_gangs
 from .io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, Step, StreamEdge
-from .plan import name_edges, plan_edges
 from .possible import PossibleRoute, possible_routes
 from .sites import Deployment, Site, SiteKind
 

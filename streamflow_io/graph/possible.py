@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from streamflow_io.hints.models import StreamingRule
 
+from .edges import plan_edges
 from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
-from .plan import plan_edges
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from .bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW, pars
 from .commit import CommitKind, CommitRule, parse_commit_rule
 from .config import SchedulerConfig, StorageConfig
 from .errors import HintError, HintErrors, Level, Located, Source
-from .files import parse_scheduler_config, read_annotations, read_scheduler_config
 from .globs import matches
 from .inheritance import Annotations, StepAnnotations
 from .models import (
@@ -24,6 +23,7 @@ from .models import (
     StreamingRule,
 )
 from .rules import check_storages
+from .yaml_files import parse_scheduler_config, read_annotations, read_scheduler_config
 
 __all__ = [
     "NAMESPACE",

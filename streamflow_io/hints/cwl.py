@@ -17,11 +17,11 @@ from schema_salad.exceptions import ValidationException
 from schema_salad.fetcher import DefaultFetcher
 from schema_salad.utils import CacheType
 
-from . import files
 from .errors import HintError, HintErrors, Level, LinesWhenAsked, Loc, Located, Source
 from .inheritance import Parameter, Scope, Step
 from .models import Hint
 from .parsing import looks_ours, parse_hint
+from .yaml_files import line_in, plain, source_of
 from .yaml_text import TooMuchError, check, parse
 
 # cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
@@ -216,7 +216,7 @@ class _Walker:
         for raw in element.hints or ():
             if not isinstance(raw, Mapping | str):
                 continue
-            source = files.source_of(raw, position.file)
+            source = source_of(raw, position.file)
             if source.line() is None:
                 name = raw if isinstance(raw, str) else str(raw.get("class"))
                 source = self.source(position.below("hints", name))
@@ -247,7 +247,7 @@ class _Walker:
 
         def find() -> dict[Loc, int]:
             # The document is parsed for it when somebody asks: that takes longer than all else here.
-            line = files.line_in(self.document(position), urldefrag(position.root.id)[1], position.way)
+            line = line_in(self.document(position), urldefrag(position.root.id)[1], position.way)
             return {} if line is None else {(): line}
 
         return Source(position.file, LinesWhenAsked(find))
@@ -282,10 +282,10 @@ def _check_places(document: object, file: str) -> None:
         ahead += node.values() if isinstance(node, Mapping) else node
         requirements = node.get("requirements") if isinstance(node, Mapping) else None
         if isinstance(requirements, Mapping):
-            named = [(str(key), files.source_of(requirements, file).line(key)) for key in requirements]
+            named = [(str(key), source_of(requirements, file).line(key)) for key in requirements]
         elif isinstance(requirements, list):
             entries = [entry for entry in requirements if isinstance(entry, Mapping)]
-            named = [(str(entry.get("class")), files.source_of(entry, file).line("class")) for entry in entries]
+            named = [(str(entry.get("class")), source_of(entry, file).line("class")) for entry in entries]
         else:
             named = []
         errors += [
@@ -327,7 +327,7 @@ def file_of(uri: str) -> str:
 
 def _clean(raw: Mapping[str, object] | str) -> object:
     """A hint without what others add: cwl_utils to `sfio:IOTask:` with no value, packing to an `$import`."""
-    hint = files.plain(raw)
+    hint = plain(raw)
     if isinstance(hint, dict):
         for key in ("None", "id"):
             if key == "id" or hint.get(key, "") is None:

@@ -14,9 +14,9 @@ from typing import Any
 
 from .cwl import read_steps, tool_digest
 from .errors import HintError, HintErrors
-from .files import read_annotations
 from .inheritance import Annotations, StepAnnotations
 from .rules import resolve_steps
+from .yaml_files import read_annotations
 
 
 def resolve(

@@ -27,10 +27,10 @@ from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, outputs_i
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, check_exit, exit_of
 from .failure import Failure
 from .following import Following
-from .globs import output_globs
 from .inputs import byte_streams, gated_input, input_stream
 from .job_runner import CommandRun, JobRunner
 from .job_spec import job_spec
+from .output_globs import output_globs
 from .paths import job_path
 from .publisher import Publisher
 from .reach import Reach

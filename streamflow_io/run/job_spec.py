@@ -15,7 +15,7 @@ from streamflow_io.hints.models import StreamingRule
 from streamflow_io.runtime import JobSpec
 from streamflow_io.runtime.protocol import ObservedInput, WatchedOutput
 
-from .globs import file_processor, kind_of, output_globs
+from .output_globs import file_processor, kind_of, output_globs
 from .outputs import EarlyOutput
 from .tokens import stream_tokens
 

@@ -20,7 +20,7 @@ from streamflow.workflow.token import ListToken
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 
 from .commits import Commits
-from .globs import certain_path, collects_only_files, file_processor, with_format
+from .output_globs import certain_path, collects_only_files, file_processor, with_format
 from .outputs import EarlyOutput, directory_of, early_port, element_port, order_port, relative
 from .paths import job_path
 from .secondary import Whole

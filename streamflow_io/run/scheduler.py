@@ -134,7 +134,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self, job: Job, targets: Iterable[Target], requirement: HardwareRequirement | None, coreless: bool
     ) -> None:
         """:raises WorkflowExecutionException: if a job asks for more than there is, for which it would wait for ever"""
-        from .capacity import check_room
+        from .room_check import check_room
 
         await check_room(self.context, self._roomy, job, targets, requirement, coreless)
 
@@ -265,7 +265,7 @@ class CorelessRequirement(HardwareRequirement):  # type: ignore[misc]
 
 def _parse(config: Mapping[str, Any], streamflow_config: Mapping[str, Any]) -> SchedulerConfig:
     from streamflow_io.hints import HintErrors, parse_scheduler_config
-    from streamflow_io.hints.files import scheduler_config_source
+    from streamflow_io.hints.yaml_files import scheduler_config_source
 
     try:
         return parse_scheduler_config(config, scheduler_config_source(streamflow_config["path"]))

@@ -18,7 +18,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.capio_cl.supported import CapioOutput, CapioStep, capio_configuration, map_to_capio
 from streamflow_io.graph.io_graph import StreamEdge
-from streamflow_io.run.globs import file_processor
+from streamflow_io.run.output_globs import file_processor
 from streamflow_io.run.outputs import is_early_port
 from streamflow_io.runtime.capio import CapioRuntime
 from streamflow_io.runtime.capio_check import check_capio

@@ -43,7 +43,7 @@ from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints import StepAnnotations
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.run.deployment_sites import site_of
-from streamflow_io.run.globs import file_processor, kind_of
+from streamflow_io.run.output_globs import file_processor, kind_of
 
 from .known_jobs import known_globs
 from .obstacles import (

@@ -17,7 +17,7 @@ from streamflow.cwl.step import CWLExecuteStep
 
 from streamflow_io.capio_cl.applications import MOST_INSTANCES, KnownJobs
 from streamflow_io.graph.io_graph import Output
-from streamflow_io.run.globs import file_processor, relative_glob
+from streamflow_io.run.output_globs import file_processor, relative_glob
 
 from .known_tokens import KnownTokens, UnknownValue, is_open
 

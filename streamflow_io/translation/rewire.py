@@ -20,7 +20,7 @@ from streamflow.workflow.step import GatherStep
 from streamflow_io.graph.io_graph import Delivery, HopKind, Route, StreamEdge
 from streamflow_io.run.collection import confirm_results
 from streamflow_io.run.defaults import DefaultByTagTransformer
-from streamflow_io.run.globs import file_processor
+from streamflow_io.run.output_globs import file_processor
 from streamflow_io.run.outputs import EarlyOutput, early_port
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.steps import ObservedExecuteStep, StreamingExecuteStep

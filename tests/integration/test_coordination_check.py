@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from streamflow_io.capio_cl.comparison import compare
-from streamflow_io.capio_cl.files import load_capio_cl
 from streamflow_io.capio_cl.language import write_capio_cl
+from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.commands.coordination_check import check
 from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.hints import HintErrors

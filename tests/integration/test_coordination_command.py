@@ -11,7 +11,7 @@ import pytest
 from streamflow.cwl import utils
 
 from streamflow_io.capio_cl import Configuration, CoordinatedFile
-from streamflow_io.capio_cl.files import load_capio_cl
+from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.reading import read_capio_cl
 from streamflow_io.cli import main
 from streamflow_io.commands.plan import plan_file

@@ -38,9 +38,9 @@ ORDER = {
 # Modules that decide: plain data in, plain data out. The others of these packages read files.
 PURE = ("graph", "capio_cl", "admission", "hints", "suggestions", "run.delivery")
 NOT_PURE = {
-    "capio_cl.files": "reads CAPIO-CL files",
+    "capio_cl.loading": "reads CAPIO-CL files",
     "hints.cwl": "reads what `run` names",
-    "hints.files": "reads annotations files and StreamFlow files",
+    "hints.yaml_files": "reads annotations files and StreamFlow files",
     "hints.resolution": "reads a document and its annotations file",
     "hints.schemas": "writes the schemas, as a program",
 }

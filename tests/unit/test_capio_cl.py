@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
-from streamflow_io.capio_cl.files import load_capio_cl
 from streamflow_io.capio_cl.language import Version, write_capio_cl
+from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.reading import read_capio_cl
 from streamflow_io.hints import CommitRule, HintErrors
 

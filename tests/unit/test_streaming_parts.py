@@ -14,7 +14,7 @@ from streamflow.cwl.processor import CWLCommandOutputProcessor
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints import StreamingRule
 from streamflow_io.run.attempts import ProducerFailedError, StreamingJobs
-from streamflow_io.run.globs import certain_path
+from streamflow_io.run.output_globs import certain_path
 from streamflow_io.run.outputs import EarlyOutput, directory_of
 from streamflow_io.translation.obstacles import whole_file_use, whole_self_use
 

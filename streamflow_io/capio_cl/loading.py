@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from streamflow_io.hints.errors import HintError, HintErrors
-from streamflow_io.hints.files import plain, source_of
+from streamflow_io.hints.yaml_files import plain, source_of
 from streamflow_io.hints.yaml_text import parse
 
 from .configuration import Configuration
