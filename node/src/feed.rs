@@ -2,13 +2,11 @@
 //!
 //! The reader gets each byte once, and the end only when the producer's events say that the file is committed.
 
-mod origin;
 mod whole;
 
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,14 +17,15 @@ use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
-use self::origin::Origin;
 use self::whole::Whole;
 use crate::event::{now, Event, StreamPart};
 use crate::fd_store::Client;
 use crate::gate::{self, Streams};
 use crate::job::{Access, Input, Job, Target};
+use crate::link::Reader;
+use crate::origin::{Failure, Origin, Step};
 use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, remove_fifo, remove_link, widen};
-use crate::source::{Failure, Step};
+use crate::source::Source;
 use crate::sys::bytes_in_pipe;
 use crate::tree;
 use crate::watch::Watcher;
@@ -84,7 +83,7 @@ impl Known {
 pub struct Feeder {
     pub input: Input,
     pub need: Need,
-    origin: Origin,
+    origin: Box<dyn Origin>,
     sink: Option<OwnedFd>,
     known: Known,
     /// What takes the place of the FIFO, when it is wanted.
@@ -136,7 +135,12 @@ impl Feeder {
                 (make_fifo(path).map_err(named)?, Some(path.clone()), None)
             }
         };
-        let origin = Origin::new(&input).map_err(at)?;
+        let origin: Box<dyn Origin> = match &input.access {
+            Access::Events(events) => {
+                Box::new(Source::new(&input.port, input.path.clone(), events.clone(), input.verify))
+            }
+            Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify).map_err(at)?),
+        };
         known.store = known.store.filter(|store| store.keep(known.number, &sink).is_ok());
         fifo.iter().for_each(|fifo| known.add(fifo));
         // Refused beyond the system's limits; the pipe then stays smaller.
@@ -175,7 +179,7 @@ impl Feeder {
     /// What has to be waited for until it is readable.
     pub fn arrivals(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let stream = self.origin.arrivals().filter(|_| self.need == Need::Data);
-        stream.into_iter().chain(self.whole.as_ref().and_then(Whole::arrivals))
+        stream.into_iter().chain(self.origin.whole_arrivals())
     }
 
     /// The command waits for the whole file: brings it, and says whether it is in the place of the FIFO.
@@ -184,7 +188,7 @@ impl Feeder {
     /// When there will be none.
     pub fn bring_whole(&mut self) -> Result<bool, Failure> {
         let Some(fifo) = &self.fifo else { return Ok(true) };
-        self.whole.get_or_insert_with(|| Whole::of(fifo)).advance(&self.input, &self.origin, fifo)
+        self.whole.get_or_insert_with(|| Whole::of(fifo)).advance(&mut *self.origin, fifo)
     }
 
     /// Somebody waits for it.
@@ -208,7 +212,7 @@ impl Feeder {
             self.told = watcher.watch(fifo, mask, token(Wait::Fifo)).is_ok();
             let _ = fifo.parent().map(|above| watcher.watch(above, mask, token(Wait::Beside)));
         }
-        self.origin.watch_events(watcher, token);
+        self.origin.watch_events(&mut |path, mask| watcher.watch(path, mask, token(Wait::Events)));
     }
 
     /// Openings may not have been told.
@@ -246,7 +250,7 @@ impl Feeder {
     /// The producer's events may have grown.
     pub fn read_events<T: Clone + PartialEq>(&mut self, watcher: Option<&mut Watcher<T>>, token: &impl Fn(Wait) -> T) {
         if let Some(watcher) = watcher {
-            self.origin.watch_events(watcher, token);
+            self.origin.watch_events(&mut |path, mask| watcher.watch(path, mask, token(Wait::Events)));
         }
         self.origin.read_events();
     }
@@ -288,7 +292,7 @@ impl Feeder {
                 Need::Reader | Need::Pause => return Ok(None),
                 Need::Data => {
                     let Some(watcher) = watcher.as_deref_mut() else { return Ok(None) };
-                    if !self.origin.watch_growth(watcher, token) {
+                    if !self.origin.watch_growth(&mut |path, mask| watcher.watch(path, mask, token(Wait::Growth))) {
                         return Ok(None);
                     }
                     // Armed only now: look once more at what was written in between.
@@ -435,11 +439,9 @@ impl Feeder {
     pub fn clean_up(&mut self, success: bool) {
         let Some(fifo) = self.fifo.take() else { return };
         let was_there = remove_fifo(&fifo);
-        match (&self.input.access, &self.whole) {
-            (access, Some(whole)) if !success => whole.remove(&fifo, access),
-            (Access::Events(_), _) if success && was_there => {
-                let _ = symlink(&self.input.path, &fifo);
-            }
+        match &self.whole {
+            Some(whole) if !success => whole.remove(&fifo, &self.input.access),
+            _ if success && was_there => self.origin.leave_file(&fifo),
             _ => {}
         }
     }

@@ -39,8 +39,8 @@ use self::staging::{Arrival, Tree};
 pub use self::streams::Streams;
 use crate::job::{self, Job, Kind, Target};
 use crate::observe::Verdict;
+use crate::origin::Failure;
 use crate::producer::{Producer, State};
-use crate::source::Failure;
 use crate::sys::seccomp::{self, Answer};
 use crate::tree::Process;
 use crate::watch::Watcher;
@@ -150,7 +150,7 @@ impl Gates {
     /// Watches the producers' events. To be called until they are there.
     pub fn arm<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: &T) {
         for gate in self.gates.iter_mut().filter(|gate| !gate.open) {
-            gate.producer.watch(watcher, token.clone());
+            gate.producer.watch(&mut |path, mask| watcher.watch(path, mask, token.clone()));
         }
     }
 

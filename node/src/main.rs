@@ -16,6 +16,7 @@ mod json;
 mod link;
 mod lives;
 mod observe;
+mod origin;
 mod outputs;
 mod ownership;
 mod pattern;

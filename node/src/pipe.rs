@@ -64,11 +64,14 @@ pub fn guard_fifo(fifo: &Path, watch: impl FnOnce(&Path) -> nix::Result<()>) -> 
 
 /// Removes `path` if it is a FIFO, and says whether it was.
 pub fn remove_fifo(path: &Path) -> bool {
-    let is_fifo = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_fifo());
-    if is_fifo {
+    is_fifo(path) && {
         let _ = fs::remove_file(path);
+        true
     }
-    is_fifo
+}
+
+pub fn is_fifo(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
 /// Removes `path` if it is a link, such as an earlier attempt of the job has left.

@@ -9,7 +9,7 @@ use nix::sys::inotify::AddWatchFlags;
 use crate::event::{Seen, ENTRY, FOREIGN};
 use crate::follow::Follower;
 use crate::job::{Gate, Kind};
-use crate::watch::Watcher;
+use crate::watch::Watch;
 
 /// How far the producer is with the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,15 +65,15 @@ impl Producer {
     }
 
     /// Watches the events, or the nearest directory in which they will appear. To be called until they are there.
-    pub fn watch<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: T) {
+    pub fn watch(&mut self, watch: &mut Watch) {
         if self.watched {
             return;
         }
-        self.watched = watcher.watch(&self.events, AddWatchFlags::IN_MODIFY, token.clone()).is_ok();
+        self.watched = watch(&self.events, AddWatchFlags::IN_MODIFY).is_ok();
         if !self.watched {
             let appears = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
             let mut above = self.events.ancestors().skip(1);
-            let _ = above.any(|directory| watcher.watch(directory, appears, token.clone()).is_ok());
+            let _ = above.any(|directory| watch(directory, appears).is_ok());
         }
     }
 

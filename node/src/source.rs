@@ -2,41 +2,20 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{symlink, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::task::Poll;
 
 use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
 use crate::fresh;
+use crate::origin::{cannot_place, Failure, Origin, Step};
+use crate::pipe::move_bytes;
 use crate::producer::{Producer, State};
 use crate::verify::{Noted, Part, Verify};
-use crate::watch::Watcher;
-
-/// Why a stream cannot go on to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    Producer(String),
-    Rewritten(String),
-    /// The command opened the stream a second time.
-    Reopened(String),
-}
-
-/// What became of an attempt to take bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Some were taken, or there are some now.
-    Moved,
-    /// Who takes them has no space.
-    Full,
-    /// Nobody wants them any more.
-    Unread,
-    /// There are no more yet.
-    Waiting,
-    /// There are no more: the file is committed, and all of it was taken.
-    Complete,
-}
+use crate::watch::Watch;
 
 /// So many bytes are noted at once, before they are taken: as many as a pipe holds.
 const AHEAD: u64 = 1 << 20;
@@ -76,14 +55,6 @@ impl Source {
         }
     }
 
-    pub fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    pub fn has_more(&self) -> bool {
-        self.file.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|file| file.len() > self.taken)
-    }
-
     /// Goes on from `offset`, because what was taken after it was lost; false where so much was never taken. All
     /// watches have to be set anew.
     pub fn resume(&mut self, offset: u64) -> bool {
@@ -96,43 +67,8 @@ impl Source {
         known
     }
 
-    /// Watches the producer's events. To be called until they are there.
-    pub fn watch_events<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: T) {
-        self.producer.watch(watcher, token);
-    }
-
-    /// Watches the growth of the file, once; false where it is watched already, or cannot be. After true there may be
-    /// more to take.
-    pub fn watch_growth<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: T) -> bool {
-        let Some(file) = self.file.as_ref().filter(|_| !self.growth_armed) else { return false };
-        let open_file = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        let grows = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
-        self.growth_armed = watcher.watch(&open_file, grows, token).is_ok();
-        self.growth_armed
-    }
-
-    /// The notice has come.
-    pub fn growth_notice(&mut self) {
-        self.growth_armed = false;
-    }
-
-    /// The producer's events may have grown.
-    pub fn read_events(&mut self) {
-        self.producer.read();
-    }
-
-    /// # Errors
-    /// When the producer has failed, or to take bytes has.
-    pub fn check(&self) -> Result<(), Failure> {
-        match (&self.failure, &self.producer.state) {
-            (Some(failure), _) => Err(failure.clone()),
-            (None, State::Failed(message)) => Err(Failure::Producer(message.clone())),
-            _ => Ok(()),
-        }
-    }
-
     /// The path of the file when it is committed, and as it was then.
-    pub fn whole(&self) -> Result<Option<&Path>, Failure> {
+    fn whole(&self) -> Result<Option<&Path>, Failure> {
         self.check()?;
         let State::Committed(size) = self.producer.state else { return Ok(None) };
         let path = self.path.display();
@@ -146,27 +82,12 @@ impl Source {
         }
     }
 
-    /// Opens the producer's file when its events have named it: what lies there before may be of an earlier run.
-    pub fn open(&mut self) -> Result<bool, Failure> {
-        if self.file.is_some() {
-            return Ok(true);
-        }
-        if self.producer.state == State::Silent {
-            return Ok(false);
-        }
-        match fresh::open(&self.path) {
-            Ok(file) => {
-                self.file = Some(file);
-                Ok(true)
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound && self.producer.state == State::Writing => Ok(false),
-            Err(error) => Err(Failure::Producer(format!("cannot read {}: {error}", self.path.display()))),
-        }
-    }
-
     /// Takes bytes by `transfer`, which is given the file, the place, and how many it may move at most, and returns how
     /// many it has moved.
-    pub fn take(&mut self, transfer: impl FnOnce(&File, &mut i64, u64) -> nix::Result<usize>) -> Result<Step, Failure> {
+    pub fn take_by(
+        &mut self,
+        transfer: impl FnOnce(&File, &mut i64, u64) -> nix::Result<usize>,
+    ) -> Result<Step, Failure> {
         let result = self.take_some(transfer);
         self.failure = result.as_ref().err().cloned();
         result
@@ -253,7 +174,7 @@ impl Source {
     ///
     /// # Errors
     /// When it is final already, and has other bytes than those that were taken.
-    pub fn part(&self) -> Result<Option<Part>, Failure> {
+    pub fn left_to_compare(&self) -> Result<Option<Part>, Failure> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
@@ -269,6 +190,83 @@ impl Source {
                 Ok(Some(Part { bytes: self.noted_until, digest: self.noted.digest(), verify: self.verify }))
             }
         }
+    }
+}
+
+impl Origin for Source {
+    fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    fn has_more(&self) -> bool {
+        self.file.as_ref().and_then(|file| file.metadata().ok()).is_some_and(|file| file.len() > self.taken)
+    }
+
+    fn watch_events(&mut self, watch: &mut Watch) {
+        self.producer.watch(watch);
+    }
+
+    fn watch_growth(&mut self, watch: &mut Watch) -> bool {
+        let Some(file) = self.file.as_ref().filter(|_| !self.growth_armed) else { return false };
+        let open_file = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let grows = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
+        self.growth_armed = watch(&open_file, grows).is_ok();
+        self.growth_armed
+    }
+
+    fn growth_notice(&mut self) {
+        self.growth_armed = false;
+    }
+
+    fn read_events(&mut self) {
+        self.producer.read();
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        match (&self.failure, &self.producer.state) {
+            (Some(failure), _) => Err(failure.clone()),
+            (None, State::Failed(message)) => Err(Failure::Producer(message.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the producer's file when its events have named it: what lies there before may be of an earlier run.
+    fn open(&mut self) -> Result<bool, Failure> {
+        if self.file.is_some() {
+            return Ok(true);
+        }
+        if self.producer.state == State::Silent {
+            return Ok(false);
+        }
+        match fresh::open(&self.path) {
+            Ok(file) => {
+                self.file = Some(file);
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound && self.producer.state == State::Writing => Ok(false),
+            Err(error) => Err(Failure::Producer(format!("cannot read {}: {error}", self.path.display()))),
+        }
+    }
+
+    fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure> {
+        self.take_by(|file, offset, most| move_bytes(file, offset, most, sink))
+    }
+
+    fn part(&mut self) -> Poll<Result<Option<Part>, Failure>> {
+        self.read_events();
+        Poll::Ready(self.left_to_compare())
+    }
+
+    /// A link to the file, when that is committed.
+    fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure> {
+        let Some(file) = self.whole()? else { return Ok(false) };
+        let _ = fs::remove_file(part);
+        symlink(file, part).map_err(cannot_place(place))?;
+        Ok(true)
+    }
+
+    fn leave_file(&self, place: &Path) {
+        let _ = symlink(&self.path, place);
     }
 }
 
@@ -300,7 +298,7 @@ mod tests {
         fn take(&mut self, most: usize) -> Result<(Step, Vec<u8>), Failure> {
             let mut bytes = vec![0; most];
             let mut moved = 0;
-            let step = self.source.take(|file, place, limit| {
+            let step = self.source.take_by(|file, place, limit| {
                 bytes.truncate(limit as usize);
                 moved = file.read_at(&mut bytes, *place as u64).unwrap();
                 Ok(moved)
@@ -362,20 +360,20 @@ mod tests {
     #[test]
     fn a_part_is_told_before_the_commit_and_compared_after_it() {
         let mut producing = Producing::new(b"abcdef", "opened");
-        assert_eq!(producing.source.part(), Ok(None), "nothing was taken");
+        assert_eq!(producing.source.left_to_compare(), Ok(None), "nothing was taken");
         assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
-        let part = producing.source.part().unwrap().unwrap();
+        let part = producing.source.left_to_compare().unwrap().unwrap();
         assert_eq!(part.bytes, 6);
         let path = producing.directory.path().join("file");
         assert!(part.is_of(&File::open(&path).unwrap()).unwrap());
         producing.commit(6);
-        assert_eq!(producing.source.part(), Ok(None), "it is the same");
+        assert_eq!(producing.source.left_to_compare(), Ok(None), "it is the same");
         producing.rewrite(b"x");
-        assert!(matches!(producing.source.part(), Err(Failure::Rewritten(_))));
+        assert!(matches!(producing.source.left_to_compare(), Err(Failure::Rewritten(_))));
         assert!(!part.is_of(&File::open(&path).unwrap()).unwrap());
         let mut producing = Producing::new(b"abcdef", "committed");
         assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
-        assert_eq!(producing.source.part(), Ok(None), "it was final when it was taken");
+        assert_eq!(producing.source.left_to_compare(), Ok(None), "it was final when it was taken");
     }
 
     #[test]

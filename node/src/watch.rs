@@ -37,6 +37,9 @@ enum Source {
     Nowhere([OwnedFd; 2]),
 }
 
+/// Watches a path on behalf of somebody.
+pub type Watch<'a> = dyn FnMut(&Path, AddWatchFlags) -> nix::Result<()> + 'a;
+
 /// Watches paths on behalf of tokens. A path can have several.
 #[derive(Debug)]
 pub struct Watcher<T> {

@@ -19,8 +19,8 @@ use super::frame::{read_header, read_payload, record, Kind};
 use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
 use crate::job::Link;
+use crate::origin::Failure;
 use crate::pipe::{has_reader, has_space};
-use crate::source::Failure;
 use crate::verify::Part;
 
 #[derive(Clone, Copy, Debug)]

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::threads::spawn;
+use crate::origin::Origin;
 use crate::source::Source;
 use crate::watch::Watcher;
 
@@ -73,8 +75,9 @@ impl Waker {
     /// Watches the file and the events of `source`. After true there may be more in the file.
     pub fn watch(&self, source: &mut Source) -> bool {
         let mut watches = self.notifier.watches();
-        source.watch_events(&mut watches.watcher, self.number);
-        source.watch_growth(&mut watches.watcher, self.number)
+        let mut watch = |path: &Path, mask| watches.watcher.watch(path, mask, self.number);
+        source.watch_events(&mut watch);
+        source.watch_growth(&mut watch)
     }
 
     /// Whether it was woken since the last call.

@@ -2,8 +2,10 @@
 //!
 //! As long as a connection cannot be had, the stream waits: only the producer's `serve` says how it ends.
 
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -17,8 +19,8 @@ use super::request::{Request, Wanted};
 use super::secret::random;
 use super::threads::spawn;
 use crate::job::Link;
+use crate::origin::{cannot_place, Failure, Origin, Step};
 use crate::pipe::widen;
-use crate::source::{Failure, Step};
 use crate::sys::bytes_in_pipe;
 use crate::verify::Verify;
 
@@ -31,11 +33,21 @@ type Outcome = Arc<Mutex<Option<End>>>;
 /// A stream as the feeder takes it.
 #[derive(Debug)]
 pub struct Reader {
+    link: Link,
+    wanted: Wanted,
     /// Its end, which comes after the outcome, says only that nothing more will come.
     pipe: Option<OwnedFd>,
     taken: u64,
     outcome: Outcome,
     leave: Arc<Leave>,
+    copy: Option<Copy>,
+}
+
+/// The whole file, for a command that asks for more than its bytes.
+#[derive(Debug)]
+struct Copy {
+    reader: Box<Reader>,
+    file: OwnedFd,
 }
 
 impl Reader {
@@ -55,40 +67,47 @@ impl Reader {
         widen(&sink);
         let outcome = Outcome::default();
         let told = outcome.clone();
-        let (request, leave) = (Request { wanted, offset: 0, part: false }, Arc::<Leave>::default());
+        let (request, leave) = (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::<Leave>::default());
         let mut fetcher = Fetcher { link: link.clone(), request, sink, times, leave: leave.clone() };
         spawn("link", move || {
             let ended = fetcher.fetch();
             *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
             drop(fetcher);
         })?;
-        Ok(Self { pipe: Some(pipe), taken: 0, outcome, leave })
-    }
-
-    pub fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    pub fn has_more(&self) -> bool {
-        self.pipe.as_ref().is_some_and(|pipe| bytes_in_pipe(pipe) > 0)
-    }
-
-    pub fn arrivals(&self) -> Option<BorrowedFd<'_>> {
-        self.pipe.as_ref().map(AsFd::as_fd)
+        Ok(Self { link: link.clone(), wanted, pipe: Some(pipe), taken: 0, outcome, leave, copy: None })
     }
 
     fn outcome(&self) -> Option<End> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// # Errors
-    /// When the producer has failed, or cannot be reached.
-    pub fn check(&self) -> Result<(), Failure> {
+    /// Fetches the file anew, from its first byte, into `part`.
+    fn copy(&self, part: &Path) -> io::Result<Copy> {
+        let _ = fs::remove_file(part);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(part)?;
+        let Wanted { port, path, verify, .. } = &self.wanted;
+        Ok(Copy { reader: Box::new(Self::new(&self.link, port, path, *verify)?), file: file.into() })
+    }
+}
+
+impl Origin for Reader {
+    fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    fn has_more(&self) -> bool {
+        self.pipe.as_ref().is_some_and(|pipe| bytes_in_pipe(pipe) > 0)
+    }
+
+    fn arrivals(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
         self.outcome().unwrap_or(Ok(None)).map(drop)
     }
 
-    /// Moves what has come into a pipe.
-    pub fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure> {
+    fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure> {
         let Some(pipe) = &self.pipe else { return Ok(Step::Unread) };
         let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
         match splice(pipe, None, sink, None, PIECE, flags) {
@@ -107,8 +126,8 @@ impl Reader {
         }
     }
 
-    /// Nothing more is taken. Ends the thread, too, when it knows what is still to be compared, if that is wanted.
-    pub fn close(&mut self, asks: bool) {
+    /// Ends the thread, too, when it knows what is still to be compared, if that is wanted.
+    fn close(&mut self, asks: bool) {
         if asks {
             self.leave.take();
         }
@@ -118,9 +137,28 @@ impl Reader {
         }
     }
 
-    /// As `Source::part`, after `close`.
-    pub fn part(&self) -> Poll<End> {
+    fn part(&mut self) -> Poll<End> {
         self.outcome().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure> {
+        if self.copy.is_none() {
+            self.copy = Some(self.copy(part).map_err(cannot_place(place))?);
+        }
+        let Some(Copy { reader, file }) = &mut self.copy else { return Ok(false) };
+        loop {
+            match reader.take(file)? {
+                Step::Moved => {}
+                Step::Complete => break,
+                Step::Full | Step::Waiting | Step::Unread => return Ok(false),
+            }
+        }
+        self.copy = None;
+        Ok(true)
+    }
+
+    fn whole_arrivals(&self) -> Option<BorrowedFd<'_>> {
+        self.copy.as_ref()?.reader.arrivals()
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::error::LinkError;
 use crate::job::name_of_job;
 use crate::json::{self, bytes};
-use crate::source::Failure;
+use crate::origin::Failure;
 use crate::verify::{Part, Verify};
 
 /// A stream: one reader's one reading of a file.

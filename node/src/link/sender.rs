@@ -17,7 +17,8 @@ use super::frame::{read_header, record, Header, Kind, HEADER, LARGEST_DATA};
 use super::notifier::{Notifier, Waker};
 use super::request::{encode_failure, encode_part, Request};
 use super::streams::Streams;
-use crate::source::{Failure, Source, Step};
+use crate::origin::{Failure, Origin, Step};
+use crate::source::Source;
 
 /// How often files are looked at that notify nobody, in milliseconds, and events while the reader is slow.
 const TICK: u16 = 100;
@@ -114,7 +115,7 @@ impl Sender {
     /// The reader wants no more.
     fn tell_part(&mut self, source: &mut Source) -> nix::Result<bool> {
         source.read_events();
-        match source.part() {
+        match source.left_to_compare() {
             Ok(part) => self.conclude(Kind::Part, &encode_part(part.as_ref())),
             Err(failure) => self.conclude(Kind::Failed, &encode_failure(&failure)),
         }
@@ -123,7 +124,7 @@ impl Sender {
     fn send_some(&mut self, source: &mut Source) -> Result<Step, Failure> {
         source.check()?;
         if source.open()? {
-            source.take(|file, offset, most| self.outlet.send(file, offset, most))
+            source.take_by(|file, offset, most| self.outlet.send(file, offset, most))
         } else {
             Ok(Step::Waiting)
         }

@@ -1,0 +1,97 @@
+//! Where the bytes of a stream come from, as who takes them sees it.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::task::Poll;
+
+use crate::verify::Part;
+use crate::watch::Watch;
+
+/// Why a stream cannot go on to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    Producer(String),
+    Rewritten(String),
+    /// The command opened the stream a second time.
+    Reopened(String),
+}
+
+/// What became of an attempt to take bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Some were taken, or there are some now.
+    Moved,
+    /// Who takes them has no space.
+    Full,
+    /// Nobody wants them any more.
+    Unread,
+    /// There are no more yet.
+    Waiting,
+    /// There are no more: the file is committed, and all of it was taken.
+    Complete,
+}
+
+/// The bytes of a stream, which are taken once, in order, and the whole file that they are.
+///
+/// Its methods fail when the producer has failed, cannot be reached, or has changed what was taken.
+pub trait Origin: Debug {
+    /// Bytes that were taken.
+    fn taken(&self) -> u64;
+
+    fn has_more(&self) -> bool;
+
+    /// What becomes readable when there is more; None: a notice tells it.
+    fn arrivals(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Watches what the producer says. To be called until that is there.
+    fn watch_events(&mut self, _watch: &mut Watch) {}
+
+    /// Watches for more, once; false where it is watched for already, or cannot be. After true there may be more to take.
+    fn watch_growth(&mut self, _watch: &mut Watch) -> bool {
+        false
+    }
+
+    /// The notice has come.
+    fn growth_notice(&mut self) {}
+
+    /// The producer may have said something.
+    fn read_events(&mut self) {}
+
+    fn check(&self) -> Result<(), Failure>;
+
+    /// False: there is nothing to take from yet.
+    fn open(&mut self) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
+    /// Moves bytes into a pipe.
+    fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure>;
+
+    /// Nothing will be taken any more.
+    ///
+    /// # Arguments
+    /// * `asks` - what is still to be compared will be asked for
+    fn close(&mut self, _asks: bool) {}
+
+    /// What is still to be compared with the file, when that is final; pending: it is not known yet.
+    fn part(&mut self) -> Poll<Result<Option<Part>, Failure>>;
+
+    /// Makes the whole file at `part`, for `place`, as far as it can be made now; says whether all of it is there.
+    fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure>;
+
+    /// What becomes readable when more of that can be made.
+    fn whole_arrivals(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The command has succeeded: leaves the file at `place` where that costs nothing.
+    fn leave_file(&self, _place: &Path) {}
+}
+
+pub fn cannot_place(place: &Path) -> impl Fn(io::Error) -> Failure + '_ {
+    |error| Failure::Producer(format!("cannot place {}: {error}", place.display()))
+}
