@@ -13,85 +13,64 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::job::Input;
-use crate::json::{self, bytes, optional_path};
+use crate::json::{self, optional_path, ByteString};
 use crate::observe::Verdict;
 use crate::verify::Part;
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
-    Started {
-        pid: i32,
-        command_pid: i32,
-    },
-    Opened {
-        port: &'a str,
-        #[serde(with = "bytes")]
-        path: &'a Path,
-    },
-    Closed {
-        port: &'a str,
-        #[serde(with = "bytes")]
-        path: &'a Path,
-        closes: u32,
-    },
-    Committed {
-        port: &'a str,
-        #[serde(with = "bytes")]
-        path: &'a Path,
-        size: u64,
-    },
-    Entry {
-        port: &'a str,
-        #[serde(with = "bytes")]
-        path: &'a Path,
-        size: u64,
-    },
-    Complete {
-        port: &'a str,
-    },
-    Changed {
-        port: &'a str,
-        #[serde(with = "bytes")]
-        path: &'a Path,
-        how: &'a str,
-    },
-    Stream {
-        name: &'a str,
-        bytes: u64,
-        seconds: f64,
-        first: f64,
-        last: f64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        part: Option<StreamPart<'a>>,
-    },
-    Used {
-        sequential: bool,
-        #[serde(flatten)]
-        verdict: &'a Verdict,
-    },
-    Warning {
-        message: Cow<'a, str>,
-        #[serde(flatten)]
-        about: Option<About<'a>>,
-    },
+    Started { pid: i32, command_pid: i32 },
+    Opened { port: &'a str, path: ByteString<&'a Path> },
+    Closed { port: &'a str, path: ByteString<&'a Path>, closes: u32 },
+    Committed { port: &'a str, path: ByteString<&'a Path>, size: u64 },
+    Entry { port: &'a str, path: ByteString<&'a Path>, size: u64 },
+    Complete { port: &'a str },
+    Changed { port: &'a str, path: ByteString<&'a Path>, how: &'a str },
+    Stream(Stream<'a>),
+    Used(Used<'a>),
+    Warning(Warning<'a>),
     Exit(Exit),
+}
+
+/// A byte stream has ended: the times of its first and its last byte, and what is still to be compared with the file.
+#[derive(Debug, Serialize)]
+pub struct Stream<'a> {
+    pub name: &'a str,
+    pub bytes: u64,
+    pub seconds: f64,
+    pub first: f64,
+    pub last: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<StreamPart<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct StreamPart<'a> {
+    pub path: ByteString<&'a Path>,
+    #[serde(flatten)]
+    pub part: Part,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Used<'a> {
+    sequential: bool,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Warning<'a> {
+    message: Cow<'a, str>,
+    #[serde(flatten)]
+    about: Option<About<'a>>,
 }
 
 /// The input that a warning is about.
 #[derive(Debug, Serialize)]
-pub struct About<'a> {
+struct About<'a> {
     input: &'a str,
     port: &'a str,
-}
-
-/// What is still to be compared of a stream with the file `path`.
-#[derive(Debug, Serialize)]
-pub struct StreamPart<'a> {
-    #[serde(with = "bytes")]
-    pub path: &'a Path,
-    #[serde(flatten)]
-    pub part: Part,
 }
 
 /// Why a job has ended.
@@ -181,11 +160,11 @@ pub fn now() -> f64 {
 impl<'a> Event<'a> {
     pub fn warning(message: impl Into<Cow<'a, str>>, input: Option<&'a Input>) -> Self {
         let about = input.map(|Input { name, port, .. }| About { input: name, port });
-        Self::Warning { message: message.into(), about }
+        Self::Warning(Warning { message: message.into(), about })
     }
 
     pub fn used(verdict: &'a Verdict) -> Self {
-        Self::Used { sequential: verdict.reasons.is_empty(), verdict }
+        Self::Used(Used { sequential: verdict.reasons.is_empty(), verdict })
     }
 
     /// The event's line, with its newline.
@@ -287,11 +266,11 @@ mod tests {
 
     #[test]
     fn lines() {
-        let text = Event::Committed { port: "p", path: Path::new("/o/a b\n"), size: 3 }.line();
+        let text = Event::Committed { port: "p", path: ByteString(Path::new("/o/a b\n")), size: 3 }.line();
         assert!(text.starts_with(r#"{"event":"committed","port":"p","path":"/o/a b\n","size":3,"time":"#), "{text}");
         let seen = Seen::parse(text.as_bytes()).unwrap();
         assert_eq!((seen.event.as_str(), seen.path, seen.size), ("committed", Some("/o/a b\n".into()), Some(3)));
-        let text = Event::Changed { port: "p", path: Path::new("/o/a"), how: "removed" }.line();
+        let text = Event::Changed { port: "p", path: ByteString(Path::new("/o/a")), how: "removed" }.line();
         assert!(text.starts_with(r#"{"event":"changed","port":"p","path":"/o/a","how":"removed","time":"#), "{text}");
         let text = Event::warning("m", None).line();
         assert!(text.starts_with(r#"{"event":"warning","message":"m","time":"#), "{text}");

@@ -18,10 +18,11 @@ use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
 use self::whole::Whole;
-use crate::event::{now, Event, StreamPart};
+use crate::event::{now, Event, Stream, StreamPart};
 use crate::fd_store::Client;
 use crate::gate::{self, Streams};
 use crate::job::{Access, Input, Job, Target};
+use crate::json::ByteString;
 use crate::link::Reader;
 use crate::origin::{Failure, Origin, Step};
 use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, remove_fifo, remove_link, widen};
@@ -422,9 +423,9 @@ impl Feeder {
         }
         self.reported = true;
         let (first, last) = if self.streamed() == 0 { (now(), now()) } else { (self.first, self.last) };
-        let part = part.map(|part| StreamPart { path: &self.input.path, part });
+        let part = part.map(|part| StreamPart { path: ByteString(&*self.input.path), part });
         let (name, bytes, seconds) = (&self.input.name, self.streamed(), last - first);
-        Ok(Some(Event::Stream { name, bytes, seconds, first, last, part }))
+        Ok(Some(Event::Stream(Stream { name, bytes, seconds, first, last, part })))
     }
 
     /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The command may

@@ -159,6 +159,26 @@ mod tests {
     }
 
     #[test]
+    fn targets() {
+        for (target, expected) in [
+            (r#"{"fifo": "/a/./b"}"#, Ok(Target::Fifo("/a/b".into()))),
+            (r#"{"stdin": true}"#, Ok(Target::Stdin)),
+            (r#"{"stdin": false}"#, Err("has to be true")),
+            (r#"{"fifo": "/a", "stdin": true}"#, Err("expected value")),
+            (r#"{"stdout": true}"#, Err("unknown variant `stdout`, expected `fifo` or `stdin`")),
+            (r#""stdin""#, Err("inputs[0].target")),
+            ("{}", Err("inputs[0].target")),
+        ] {
+            let input = format!(r#"{{"name": "r", "port": "p", "path": "/p", "events": "/e", "target": {target}}}"#);
+            match (load(&format!(r#"{{"name": "n", "inputs": [{input}]}}"#)), expected) {
+                (Ok(job), Ok(expected)) => assert_eq!(job.inputs[0].target, expected),
+                (Err(message), Err(word)) => assert!(message.contains(word), "{message}"),
+                (found, expected) => panic!("{target}: {found:?} {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn measuring() {
         assert!(load(r#"{"name": "n", "measure": true}"#).unwrap().measure);
         assert!(!load(r#"{"name": "n", "measure": null}"#).unwrap().measure);

@@ -6,15 +6,19 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::task::Poll;
 
+use serde::{Deserialize, Serialize};
+
 use crate::verify::Part;
 use crate::watch::Watch;
 
 /// Why a stream cannot go on to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", content = "message", rename_all = "lowercase")]
 pub enum Failure {
     Producer(String),
     Rewritten(String),
-    /// The command opened the stream a second time.
+    /// The command opened the stream a second time. On a link it is as if the producer had failed.
+    #[serde(rename(serialize = "producer"))]
     Reopened(String),
 }
 

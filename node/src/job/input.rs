@@ -89,30 +89,15 @@ pub fn name_of_job<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OsStrin
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "TargetFields")]
+#[serde(rename_all = "lowercase")]
 pub enum Target {
-    Fifo(PathBuf),
+    Fifo(#[serde(deserialize_with = "path")] PathBuf),
+    #[serde(deserialize_with = "only_true")]
     Stdin,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TargetFields {
-    #[serde(default, deserialize_with = "optional_path")]
-    fifo: Option<PathBuf>,
-    stdin: Option<bool>,
-}
-
-impl TryFrom<TargetFields> for Target {
-    type Error = &'static str;
-
-    fn try_from(fields: TargetFields) -> Result<Self, &'static str> {
-        match (fields.fifo, fields.stdin) {
-            (Some(path), None) => Ok(Self::Fifo(path)),
-            (None, Some(true)) => Ok(Self::Stdin),
-            _ => Err("has to be {\"fifo\": PATH} or {\"stdin\": true}"),
-        }
-    }
+fn only_true<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    bool::deserialize(deserializer)?.then_some(()).ok_or_else(|| D::Error::custom("has to be true"))
 }
 
 /// An input at which the command is held until it is committed.

@@ -85,29 +85,13 @@ pub fn decode_part(bytes: &[u8]) -> Result<Option<Part>, LinkError> {
     decode("part", bytes).map(Some)
 }
 
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
-struct Failed {
-    reason: String,
-    message: String,
-}
-
 pub fn encode_failure(failure: &Failure) -> Vec<u8> {
-    let (reason, message) = match failure.clone() {
-        Failure::Rewritten(message) => ("rewritten", message),
-        Failure::Producer(message) | Failure::Reopened(message) => ("producer", message),
-    };
-    json::write(&Failed { reason: reason.into(), message }).into_bytes()
+    json::write(failure).into_bytes()
 }
 
 /// Whatever it is, it is a failure.
 pub fn decode_failure(bytes: &[u8]) -> Failure {
-    let Failed { reason, message } = serde_json::from_slice(bytes).unwrap_or_default();
-    if reason == "rewritten" {
-        Failure::Rewritten(message)
-    } else {
-        Failure::Producer(message)
-    }
+    serde_json::from_slice(bytes).unwrap_or_else(|_| Failure::Producer(String::new()))
 }
 
 #[cfg(test)]
@@ -163,6 +147,8 @@ mod tests {
         for failure in [Failure::Producer("it failed".into()), Failure::Rewritten("\"/a\" was cut".into())] {
             assert_eq!(decode_failure(&encode_failure(&failure)), failure);
         }
+        let reopened = encode_failure(&Failure::Reopened("twice".into()));
+        assert_eq!(decode_failure(&reopened), Failure::Producer("twice".into()));
         for text in ["", "{", "{}"] {
             assert_eq!(decode_failure(text.as_bytes()), Failure::Producer(String::new()));
         }

@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::commit::Decision;
 use crate::event::Event;
 use crate::job::{Kind, Output};
+use crate::json::ByteString;
 use crate::stamp::{Fate, Stamp};
 
 /// A file that was committed early.
@@ -40,12 +41,13 @@ impl Commits {
                 let first = self.opened.insert(*index);
                 let output = &outputs[*index];
                 let tells = first || output.observed || output.kind != Kind::Directory;
-                tells.then_some(Event::Opened { port: port(*index), path }).into_iter().collect()
+                tells.then_some(Event::Opened { port: port(*index), path: ByteString(path) }).into_iter().collect()
             }
             Decision::Closed { port: index, path, closes } => {
                 let output = &outputs[*index];
                 let tells = *closes > 1 || output.observed || !output.commits_at_close(path);
-                let closed = tells.then_some(Event::Closed { port: port(*index), path, closes: *closes });
+                let closed =
+                    tells.then_some(Event::Closed { port: port(*index), path: ByteString(path), closes: *closes });
                 let changed = self.closed_again(*index, path).map(|how| changed(port(*index), path, how));
                 [closed, changed].into_iter().flatten().collect()
             }
@@ -57,7 +59,7 @@ impl Commits {
                     self.early.entry(*index).or_default().insert(path.into(), early);
                 }
                 let size = file.map_or(0, |file| file.len());
-                let port = port(*index);
+                let (port, path) = (port(*index), ByteString(path.as_path()));
                 let is_entry = outputs[*index].kind == Kind::Directory;
                 vec![if is_entry { Event::Entry { port, path, size } } else { Event::Committed { port, path, size } }]
             }
@@ -101,5 +103,5 @@ impl Early {
 }
 
 fn changed<'e>(port: &'e str, path: &'e Path, how: &'static str) -> Event<'e> {
-    Event::Changed { port, path, how }
+    Event::Changed { port, path: ByteString(path), how }
 }
