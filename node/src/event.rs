@@ -28,7 +28,7 @@ pub enum Event<'a> {
     Complete { port: &'a str },
     Changed { port: &'a str, path: ByteString<&'a Path>, how: &'a str },
     Stream(Stream<'a>),
-    Used(Used<'a>),
+    Used(&'a Verdict),
     Warning(Warning<'a>),
     Exit(Exit),
 }
@@ -50,13 +50,6 @@ pub struct StreamPart<'a> {
     pub path: ByteString<&'a Path>,
     #[serde(flatten)]
     pub part: Part,
-}
-
-#[derive(Debug, Serialize)]
-pub struct Used<'a> {
-    sequential: bool,
-    #[serde(flatten)]
-    verdict: &'a Verdict,
 }
 
 #[derive(Debug, Serialize)]
@@ -161,10 +154,6 @@ impl<'a> Event<'a> {
     pub fn warning(message: impl Into<Cow<'a, str>>, input: Option<&'a Input>) -> Self {
         let about = input.map(|Input { name, port, .. }| About { input: name, port });
         Self::Warning(Warning { message: message.into(), about })
-    }
-
-    pub fn used(verdict: &'a Verdict) -> Self {
-        Self::Used(Used { sequential: verdict.reasons.is_empty(), verdict })
     }
 
     /// The event's line, with its newline.
@@ -278,6 +267,7 @@ mod tests {
             name: "r".into(),
             path: "/i/r".into(),
             opens: 2,
+            sequential: false,
             reasons: vec!["mapped", "opened again"],
             first: 1.5,
             last: 2.0,
@@ -286,9 +276,10 @@ mod tests {
             whole: false,
             directory: false,
         };
-        for (sequential, reasons) in [("false", r#"["mapped","opened again"]"#), ("true", "[]")] {
-            let text = Event::used(&verdict).line();
-            let start = format!(r#"{{"event":"used","sequential":{sequential},"name":"r","path":"/i/r","opens":2,"#);
+        for (sequential, reasons) in [(false, r#"["mapped","opened again"]"#), (true, "[]")] {
+            verdict.sequential = sequential;
+            let text = Event::Used(&verdict).line();
+            let start = format!(r#"{{"event":"used","name":"r","path":"/i/r","opens":2,"sequential":{sequential},"#);
             let read = verdict.read.map_or("null", |_| "4.5");
             let times =
                 format!(r#""first":1.5,"last":2.0,"touched":1.0,"read":{read},"whole":false,"directory":false,"#);

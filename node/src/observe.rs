@@ -87,7 +87,9 @@ pub struct Verdict {
     pub path: PathBuf,
     /// Openings for reading.
     pub opens: u32,
-    /// Why it was not read from front to back only, in order; none: it was.
+    /// It was read from front to back only, in order.
+    pub sequential: bool,
+    /// Why not, if it was not.
     pub reasons: Vec<&'static str>,
     /// Seconds since the epoch, of the first and the last opening.
     pub first: f64,
@@ -239,12 +241,14 @@ impl Observation {
         reasons.extend((record.opens > 1).then_some("opened again"));
         reasons.extend(record.left.map(|_| SOUGHT));
         reasons.extend(self.unseen.then_some("unknown"));
+        let reasons: Vec<_> = if record.directory { Vec::new() } else { reasons.into_iter().collect() };
         let read = record.read.filter(|_| !self.fresh.contains(&file.identity));
         Some(Verdict {
             name: file.name.clone(),
             path: file.path.clone(),
             opens: record.opens,
-            reasons: if record.directory { Vec::new() } else { reasons.into_iter().collect() },
+            sequential: reasons.is_empty(),
+            reasons,
             first,
             last,
             touched: record.touched.unwrap_or(first),

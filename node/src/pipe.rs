@@ -28,7 +28,8 @@ pub fn has_reader(sink: impl AsFd) -> bool {
     !state(sink, PollFlags::empty()).contains(PollFlags::POLLERR)
 }
 
-fn state(sink: impl AsFd, events: PollFlags) -> PollFlags {
+/// What is the case now of `events`, and of what is always told: that it is broken, or hung up.
+pub fn state(sink: impl AsFd, events: PollFlags) -> PollFlags {
     let mut descriptors = [PollFd::new(sink.as_fd(), events)];
     let _ = poll(&mut descriptors, PollTimeout::ZERO);
     descriptors[0].revents().unwrap_or(PollFlags::empty())

@@ -268,7 +268,7 @@ impl<'a> Supervisor<'a> {
             self.commit_all();
         }
         let verdicts = self.gates.verdicts();
-        self.note(&verdicts.iter().map(Event::used).collect::<Vec<_>>());
+        self.note(&verdicts.iter().map(Event::Used).collect::<Vec<_>>());
         let now = self.now();
         Ended {
             status,

@@ -46,35 +46,22 @@ pub enum Kind {
     Part,
 }
 
-const KINDS: [Kind; 12] = [
-    Kind::Hello,
-    Kind::Challenge,
-    Kind::Proof,
-    Kind::Welcome,
-    Kind::Refused,
-    Kind::Request,
-    Kind::Data,
-    Kind::Committed,
-    Kind::Failed,
-    Kind::Keepalive,
-    Kind::Done,
-    Kind::Part,
+/// How long their payloads can be.
+const KINDS: [(Kind, RangeInclusive<u32>); 12] = [
+    (Kind::Hello, HELLO as u32..=HELLO as u32),
+    (Kind::Challenge, SECRET..=SECRET),
+    (Kind::Proof, SECRET..=SECRET),
+    (Kind::Welcome, SECRET..=SECRET),
+    (Kind::Refused, 0..=0),
+    (Kind::Request, 2..=LARGEST_TEXT),
+    (Kind::Data, 1..=LARGEST_DATA),
+    (Kind::Committed, 8..=8),
+    (Kind::Failed, 2..=LARGEST_TEXT),
+    (Kind::Keepalive, 0..=0),
+    (Kind::Done, 0..=0),
+    (Kind::Part, 2..=LARGEST_TEXT),
 ];
-
-impl Kind {
-    fn lengths(self) -> RangeInclusive<u32> {
-        let secret = SIZE as u32;
-        let exactly = |length| length..=length;
-        match self {
-            Self::Hello => exactly(HELLO as u32),
-            Self::Challenge | Self::Proof | Self::Welcome => exactly(secret),
-            Self::Refused | Self::Keepalive | Self::Done => exactly(0),
-            Self::Request | Self::Failed | Self::Part => 2..=LARGEST_TEXT,
-            Self::Data => 1..=LARGEST_DATA,
-            Self::Committed => exactly(8),
-        }
-    }
-}
+const SECRET: u32 = SIZE as u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -88,9 +75,9 @@ impl Header {
     pub fn parse(bytes: [u8; HEADER]) -> Result<Self, LinkError> {
         let [kind, length @ ..] = bytes;
         let length = u32::from_be_bytes(length);
-        let known = KINDS.into_iter().find(|known| *known as u8 == kind && known.lengths().contains(&length));
+        let known = KINDS.into_iter().find(|(known, lengths)| *known as u8 == kind && lengths.contains(&length));
         let bad = || LinkError::Broken(format!("a record of kind {kind} and {length} bytes is not of this protocol"));
-        Ok(Self { kind: known.ok_or_else(bad)?, length })
+        Ok(Self { kind: known.ok_or_else(bad)?.0, length })
     }
 
     pub fn bytes(self) -> [u8; HEADER] {
@@ -171,8 +158,8 @@ mod tests {
 
     #[test]
     fn headers_come_back() {
-        for kind in KINDS {
-            for length in [*kind.lengths().start(), *kind.lengths().end()] {
+        for (kind, lengths) in KINDS {
+            for length in [*lengths.start(), *lengths.end()] {
                 let header = Header { kind, length };
                 assert_eq!(Header::parse(header.bytes()), Ok(header));
             }
@@ -181,8 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_too_short_or_unknown_is_refused() {
-        for kind in KINDS {
-            let lengths = kind.lengths();
+        for (kind, lengths) in KINDS {
             for length in [lengths.start().wrapping_sub(1), lengths.end() + 1, u32::MAX] {
                 assert!(Header::parse(Header { kind, length }.bytes()).is_err(), "{kind:?} {length}");
             }

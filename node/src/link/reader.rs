@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use nix::errno::Errno;
@@ -28,7 +28,7 @@ use crate::verify::Verify;
 const PIECE: usize = 1 << 20;
 
 /// How the stream has ended.
-type Outcome = Arc<Mutex<Option<End>>>;
+type Outcome = Arc<OnceLock<End>>;
 
 /// A stream as the feeder takes it.
 #[derive(Debug)]
@@ -71,14 +71,10 @@ impl Reader {
         let mut fetcher = Fetcher { link: link.clone(), request, sink, times, leave: leave.clone() };
         spawn("link", move || {
             let ended = fetcher.fetch();
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+            let _ = told.set(ended);
             drop(fetcher);
         })?;
         Ok(Self { link: link.clone(), wanted, pipe: Some(pipe), taken: 0, outcome, leave, copy: None })
-    }
-
-    fn outcome(&self) -> Option<End> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Fetches the file anew, from its first byte, into `part`.
@@ -104,14 +100,14 @@ impl Origin for Reader {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        self.outcome().unwrap_or(Ok(None)).map(drop)
+        self.outcome.get().cloned().unwrap_or(Ok(None)).map(drop)
     }
 
     fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure> {
         let Some(pipe) = &self.pipe else { return Ok(Step::Unread) };
         let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
         match splice(pipe, None, sink, None, PIECE, flags) {
-            Ok(0) => match self.outcome() {
+            Ok(0) => match self.outcome.get().cloned() {
                 Some(outcome) => outcome.map(|_| Step::Complete),
                 None => Err(Failure::Producer("what fetches the stream is gone".into())),
             },
@@ -138,7 +134,7 @@ impl Origin for Reader {
     }
 
     fn part(&mut self) -> Poll<End> {
-        self.outcome().map_or(Poll::Pending, Poll::Ready)
+        self.outcome.get().cloned().map_or(Poll::Pending, Poll::Ready)
     }
 
     fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure> {

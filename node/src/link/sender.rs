@@ -18,6 +18,7 @@ use super::notifier::{Notifier, Waker};
 use super::request::{encode_failure, encode_part, Request};
 use super::streams::Streams;
 use crate::origin::{Failure, Origin, Step};
+use crate::pipe;
 use crate::source::Source;
 
 /// How often files are looked at that notify nobody, in milliseconds, and events while the reader is slow.
@@ -232,13 +233,10 @@ impl Outlet {
         if matches!(error, Errno::EAGAIN | Errno::EINTR) {
             return error;
         }
-        let mut descriptors = [PollFd::new(self.channel.socket.as_fd(), PollFlags::empty())];
-        let _ = poll(&mut descriptors, PollTimeout::ZERO);
-        let broken = descriptors[0].revents().is_some_and(|found| !found.is_empty());
-        if broken {
-            Errno::EPIPE
-        } else {
+        if pipe::state(&self.channel.socket, PollFlags::empty()).is_empty() {
             error
+        } else {
+            Errno::EPIPE
         }
     }
 
