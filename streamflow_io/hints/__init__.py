@@ -23,7 +23,7 @@ from .models import (
     StreamingRule,
 )
 from .rules import check_storages
-from .yaml_files import parse_scheduler_config, read_annotations, read_scheduler_config
+from .yaml_files import parse_scheduler_config, read_annotations, read_scheduler_config, scheduler_config_source
 
 __all__ = [
     "NAMESPACE",
@@ -58,4 +58,5 @@ __all__ = [
     "parse_storage_bw",
     "read_annotations",
     "read_scheduler_config",
+    "scheduler_config_source",
 ]

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from .bandwidth import AutoConstraint
 from .errors import Level, Located
-from .models import Hint, IOTask, StorageBandwidth, Streaming, StreamingRule
+from .models import Direction, Hint, IOTask, StorageBandwidth, Streaming, StreamingRule
 
 H = TypeVar("H", IOTask, StorageBandwidth)
 STREAMABLE_TYPES = frozenset({"File", "File[]", "Directory", "Any"})
@@ -100,15 +100,19 @@ class StepAnnotations:
             self.storage_bandwidth.value.storage_bw, AutoConstraint
         )
 
+    @property
+    def concern_storage(self) -> bool:
+        """Whether its jobs are admitted by storage, and measured."""
+        return self.io_task is not None or self.storage_bandwidth is not None
+
+    @property
+    def direction(self) -> Direction:
+        """In which direction the bytes of its jobs count."""
+        return "write" if self.storage_bandwidth is None else self.storage_bandwidth.value.direction
+
     def __bool__(self) -> bool:
         """Whether any hint holds for the step."""
-        return bool(
-            self.io_task
-            or self.storage_bandwidth
-            or self.streaming
-            or self.streamable_inputs
-            or self.streamable_outputs
-        )
+        return bool(self.concern_storage or self.streaming or self.streamable_inputs or self.streamable_outputs)
 
 
 def within(path: str, scope: str) -> bool:

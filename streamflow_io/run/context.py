@@ -41,7 +41,7 @@ from .reach import Reach
 from .recorder import JobRecorder
 from .steps import StreamingExecuteStep
 from .storage_admission import StorageAdmission
-from .tokens import stream_tokens
+from .tokens import streams_of
 
 
 class Scheduling(Protocol):
@@ -127,11 +127,7 @@ class Run:
         """Whether a job may start where no core is free: an I/O task, or one that reads from a job that is running."""
         return self.storages.is_io_task(job.name) or (
             self.config.oversubscribe == "gangs"
-            and any(
-                self.streaming_jobs.is_running(token.source.job)
-                for value in job.inputs.values()
-                for token in stream_tokens(value)
-            )
+            and any(self.streaming_jobs.is_running(token.source.job) for token in streams_of(job.inputs))
         )
 
     async def started(self, job_name: str) -> None:
@@ -202,15 +198,15 @@ class Run:
             )
         )
         for step, hints in self._plan.annotations.items():
-            bandwidth = hints.storage_bandwidth
-            if hints.io_task is not None or bandwidth is not None:
+            if hints.concern_storage:
+                bandwidth = hints.storage_bandwidth
                 self._telemetry.write(
                     StepRecord(
                         time=now,
                         step=step,
                         io_task=hints.io_task is not None,
                         storage_bw=None if bandwidth is None else str(bandwidth.value.storage_bw),
-                        direction="write" if bandwidth is None else bandwidth.value.direction,
+                        direction=hints.direction,
                     )
                 )
         for route in self._plan.possible:

@@ -14,7 +14,7 @@ from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.gang_placement import BorrowedCores, candidates
 
-from .tokens import stream_tokens
+from .tokens import streams_of
 
 
 class GangPlacement:
@@ -86,7 +86,7 @@ class GangPlacement:
 
     def _partners(self, job: Job) -> list[ExecutionLocation]:
         """The location of each job that a job reads from."""
-        sources = dict.fromkeys(token.source.job for value in job.inputs.values() for token in stream_tokens(value))
+        sources = dict.fromkeys(token.source.job for token in streams_of(job.inputs))
         return [
             allocation.locations[0]
             for source in sources

@@ -140,7 +140,7 @@ class JobRunner:
             if await run.exit() is not None and following is not None:
                 await following
         except (asyncio.TimeoutError, NodeRuntimeError) as error:
-            logger.warning(f"Job {job_name} was not measured: {error or 'the node runtime does not answer'}")
+            logger.warning(f"Job {job_name} was not measured: {str(error) or 'the node runtime does not answer'}")
         finally:
             if following is not None:
                 following.cancel()

@@ -17,7 +17,7 @@ from streamflow_io.runtime.protocol import ObservedInput, WatchedOutput
 
 from .output_globs import file_processor, kind_of, output_globs
 from .outputs import EarlyOutput
-from .tokens import stream_tokens
+from .tokens import streams_of
 
 
 def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
@@ -34,7 +34,7 @@ def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
     """
     watched = {output.port for output in spec.outputs}
     outputs = [output for port in step.output_processors if port not in watched for output in _watched(step, job, port)]
-    streamed = {token.value["path"] for value in job.inputs.values() for token in stream_tokens(value)}
+    streamed = {token.value["path"] for token in streams_of(job.inputs)}
     inputs = {
         ObservedInput(name=name, path=path): None
         for name, token in job.inputs.items()

@@ -17,13 +17,12 @@ from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.hints.models import Direction
 from streamflow_io.runtime import Event, ExitEvent, JobSpec
 from streamflow_io.telemetry.job_files import Identity, JobFiles
 from streamflow_io.telemetry.records import EndedRecord, EndStatus, Record, StartedRecord, SubmittedRecord, Usage
 
 from .job_spec import observed
-from .tokens import stream_tokens
+from .tokens import streams_of
 
 _STATUSES: dict[Status, EndStatus] = {
     Status.COMPLETED: "completed",
@@ -69,15 +68,13 @@ class JobRecorder:
     def is_measured(self, job_name: str) -> bool:
         """Whether it is wanted what the node runtime measures of a job."""
         annotations = self._annotations.get(get_job_step_name(job_name))
-        return annotations is not None and (
-            self._observes or annotations.io_task is not None or annotations.storage_bandwidth is not None
-        )
+        return annotations is not None and (self._observes or annotations.concern_storage)
 
     def submitted(self, job: Job) -> None:
         """A job asks to be scheduled."""
         job_name = job.name
         if (step := get_job_step_name(job_name)) in self._annotations:
-            if any(True for value in job.inputs.values() for _ in stream_tokens(value)):
+            if streams_of(job.inputs):
                 self._readers.add(job_name)
             self._open[job_name] = time.time()
             self._record(SubmittedRecord(time=self._open[job_name], job=job_name, step=step))
@@ -136,7 +133,7 @@ class JobRecorder:
         seconds = usage.io_seconds if is_reader else None
         if seconds is None:
             seconds = usage.ended - usage.started
-        return Observation(seconds, usage.moved(self._direction(get_job_step_name(job_name))))
+        return Observation(seconds, usage.moved(self._annotations[get_job_step_name(job_name)].direction))
 
     def abandoned(self, job_name: str) -> None:
         """A job will not start."""
@@ -188,10 +185,6 @@ class JobRecorder:
 
     def _location(self, job_name: str) -> ExecutionLocation:
         return self._jobs[job_name].locations[0]
-
-    def _direction(self, step: str) -> Direction:
-        bandwidth = self._annotations[step].storage_bandwidth
-        return "write" if bandwidth is None else bandwidth.value.direction
 
 
 def _usage(exit_event: ExitEvent | None) -> Usage | None:

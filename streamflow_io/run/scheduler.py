@@ -6,11 +6,10 @@ StreamFlow imports every plugin in every run: what only our own runs need is imp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence
+from collections.abc import MutableMapping, MutableSequence
 from contextvars import ContextVar
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamflow.core.config import BindingConfig
@@ -52,10 +51,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     """
 
     def __init__(self, context: StreamFlowContext, **config: Any) -> None:
-        self._parse_config = partial(_parse, config, context.config)
-        self._is_configured = bool(config)
+        self._config = config
+        self._streamflow_config = context.config
         # Mistakes in it end the run before anything starts; where nothing is written there are none.
-        super().__init__(context, self.config.retry_delay if self._is_configured else None)
+        super().__init__(context, self.config.retry_delay if config else None)
         explain_locked_database(context.config)
         self.run: Run | None = None
         self._without_cores: dict[str, float] = {}
@@ -67,19 +66,19 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     @cached_property
     def config(self) -> SchedulerConfig:
         """`config` of the scheduler in the StreamFlow file."""
-        return self._parse_config()
+        from streamflow_io.hints import HintErrors, parse_scheduler_config, scheduler_config_source
+
+        try:
+            return parse_scheduler_config(self._config, scheduler_config_source(self._streamflow_config["path"]))
+        except HintErrors as error:
+            raise WorkflowDefinitionException(str(error)) from None
 
     @property
     def concerns_any_workflow(self) -> bool:
         """Whether the StreamFlow file asks for something that holds for workflows without hints, too."""
-        return self._is_configured and (
+        return bool(self._config) and (
             self.config.annotations is not None or bool(self.config.storages) or self.config.observe
         )
-
-    def annotations_path(self, workflow: str) -> Path | None:
-        """The annotations file of a workflow, which is written relative to the StreamFlow file."""
-        file = self.config.annotations_of(workflow)
-        return None if file is None else Path(self.context.config["path"]).parent / file
 
     def begin(self, plan: Plan, capio: CapioRuntime | None = None) -> None:
         """Serve the hints of a workflow that is about to run; see :class:`~.context.Run`."""
@@ -108,35 +107,32 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     async def schedule(
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
     ) -> None:
-        if (run := self.run) is None:
-            await self._check_room(job, binding_config.targets, hardware_requirement, False)
-            await super().schedule(job, binding_config, hardware_requirement)
-            return
-        run.recorder.submitted(job)
-        binding_config = run.gangs.ordered(job, binding_config)
+        # StreamFlow imports this module in runs with other schedulers, too.
+        from .room_check import check_room
+
+        if (run := self.run) is not None:
+            run.recorder.submitted(job)
+            binding_config = run.gangs.ordered(job, binding_config)
         try:
-            await self._check_room(job, binding_config.targets, hardware_requirement, run.needs_no_core(job))
-            if run.storages.concerns(job.name):
+            needs_no_core = run is not None and run.needs_no_core(job)
+            await check_room(
+                self.context, self._roomy, job, binding_config.targets, hardware_requirement, needs_no_core
+            )
+            if run is not None and run.storages.concerns(job.name):
                 targets = list(binding_config.targets)
                 for binding_filter in (self._get_binding_filter(config) for config in binding_config.filters):
                     targets = await binding_filter.get_targets(job, targets)
                 binding_config = BindingConfig(list(await run.storages.admit(job, targets)))
             self._without_cores.pop(job.name, None)
-            if hardware_requirement is not None and run.needs_no_core(job):
+            # Those that it reads from may have ended meanwhile.
+            if hardware_requirement is not None and run is not None and run.needs_no_core(job):
                 hardware_requirement = CorelessRequirement(hardware_requirement, self._without_cores)
             await super().schedule(job, binding_config, hardware_requirement)
         except BaseException:
-            run.abandoned(job.name)
-            self.wake()
+            if run is not None:
+                run.abandoned(job.name)
+                self.wake()
             raise
-
-    async def _check_room(
-        self, job: Job, targets: Iterable[Target], requirement: HardwareRequirement | None, coreless: bool
-    ) -> None:
-        """:raises WorkflowExecutionException: if a job asks for more than there is, for which it would wait for ever"""
-        from .room_check import check_room
-
-        await check_room(self.context, self._roomy, job, targets, requirement, coreless)
 
     def wake(self) -> None:
         """Let all jobs that wait look again whether they can start."""
@@ -261,13 +257,3 @@ class CorelessRequirement(HardwareRequirement):  # type: ignore[misc]
 
     async def _save_additional_params(self, database: Database) -> MutableMapping[str, Any]:
         raise NotImplementedError("made for one job, never saved")
-
-
-def _parse(config: Mapping[str, Any], streamflow_config: Mapping[str, Any]) -> SchedulerConfig:
-    from streamflow_io.hints import HintErrors, parse_scheduler_config
-    from streamflow_io.hints.yaml_files import scheduler_config_source
-
-    try:
-        return parse_scheduler_config(config, scheduler_config_source(streamflow_config["path"]))
-    except HintErrors as error:
-        raise WorkflowDefinitionException(str(error)) from None

@@ -28,10 +28,9 @@ from streamflow_io.admission.observations import Observation
 from streamflow_io.admission.storages import storage_of
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.hints.models import Direction
 from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochRecord
 
-from .tokens import stream_tokens
+from .tokens import streams_of
 
 if TYPE_CHECKING:
     from streamflow_io.learned.limits import RememberedLimits
@@ -82,18 +81,11 @@ class StorageAdmission:
     def concerns(self, job_name: str) -> bool:
         """Whether the hints of a job's step say something about storage."""
         annotations = self._annotations.get(get_job_step_name(job_name))
-        return annotations is not None and (
-            annotations.io_task is not None or annotations.storage_bandwidth is not None
-        )
+        return annotations is not None and annotations.concern_storage
 
     def is_io_task(self, job_name: str) -> bool:
         annotations = self._annotations.get(get_job_step_name(job_name))
         return annotations is not None and annotations.io_task is not None
-
-    def direction(self, job_name: str) -> Direction:
-        """In which direction the bytes of a job count."""
-        bandwidth = self._annotations[get_job_step_name(job_name)].storage_bandwidth
-        return "write" if bandwidth is None else bandwidth.value.direction
 
     async def admit(self, job: Job, targets: Sequence[Target]) -> Sequence[Target]:
         """Let a job wait for its turn, if it is an I/O task; must be followed by :meth:`release` at some time.
@@ -197,7 +189,7 @@ class StorageAdmission:
             step=step,
             io_task=annotations.io_task is not None,
             constraint=None if bandwidth is None else bandwidth.value.storage_bw,
-            direction="write" if bandwidth is None else bandwidth.value.direction,
+            direction=annotations.direction,
             placements=tuple(dict.fromkeys(self._placement(job.name, target) for target in targets)),
             locations=targets[0].locations,
         )
@@ -238,8 +230,7 @@ class StorageAdmission:
         """The locations of those that a job streams with, then those that hold most of its input."""
         partners = [
             posixpath.join(location.deployment, location.name)
-            for value in job.inputs.values()
-            for token in stream_tokens(value)
+            for token in streams_of(job.inputs)
             for location in self._context.scheduler.get_locations(token.source.job)
         ]
         held: dict[str, int] = {}

@@ -146,3 +146,8 @@ def stream_tokens(token: Token) -> Iterator[StreamToken]:
         for element in token.value:
             if isinstance(element, Token):
                 yield from stream_tokens(element)
+
+
+def streams_of(inputs: Mapping[str, Token]) -> list[StreamToken]:
+    """All stream tokens in the inputs of a job."""
+    return [token for value in inputs.values() for token in stream_tokens(value)]

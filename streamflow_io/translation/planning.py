@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from streamflow.core.exception import WorkflowDefinitionException
@@ -99,7 +100,9 @@ def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> dict[
     streamflow_file, workflows = streamflow_config["path"], streamflow_config.get("workflows", {})
     try:
         check_annotations_names(config, workflows, streamflow_file)
-        if (path := scheduler.annotations_path(name)) is not None:
+        path = None
+        if (file := config.annotations_of(name)) is not None:
+            path = Path(streamflow_file).parent / file
             check_annotations_file(path, streamflow_file)
         with of_several_workflows(config, workflows):
             annotations = resolve(document, path)

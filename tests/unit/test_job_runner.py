@@ -1,0 +1,130 @@
+"""Jobs that StreamFlow runs and the node runtime measures: measuring lets none fail, and nothing of them is left."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from streamflow.core.workflow import Job, Status
+
+from streamflow_io.hints.errors import Level, Located, Source
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import IOTask
+from streamflow_io.run import connector
+from streamflow_io.run.connector import JobConnector
+from streamflow_io.telemetry.records import EndedRecord
+from tests.streaming_fakes import FakeConnector, FakeRun, FakeRuntime
+
+NAME = "/write/0"
+ANNOTATIONS = {"/write": StepAnnotations("/write", Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("write.cwl")))}
+UNMEASURED = "The bytes of I/O tasks are not measured"
+
+
+async def at_once(_: int) -> int:
+    return 0
+
+
+def run_on(**runtimes: FakeRuntime) -> FakeRun:
+    run = FakeRun(ANNOTATIONS, **runtimes)
+    run.recorder.submitted(Job(NAME, 1, {}, "/in", "/out", "/tmp"))
+    run.recorder.started(NAME)
+    return run
+
+
+async def execute(run: FakeRun, inner: FakeConnector) -> tuple[str, int] | None:
+    """Run the command as StreamFlow does."""
+    through = run.runner.connector(NAME, inner)
+    place = run.places[NAME].locations[0]
+    result: tuple[str, int] | None = await through.run(place, ["tool"], workdir="/out", job_name=NAME)
+    return result
+
+
+def ended(run: FakeRun, status: Status = Status.COMPLETED) -> EndedRecord:
+    run.recorder.ended(NAME, status)
+    record = run.records[-1]
+    assert isinstance(record, EndedRecord)
+    return record
+
+
+async def test_what_the_runtime_measures_is_recorded() -> None:
+    runtime = FakeRuntime("here")
+    run = run_on(here=runtime)
+
+    async def act(_: int) -> int:
+        (job,) = runtime.jobs
+        runtime.start(job)
+        runtime.exit(job, success=True, code=0, started=1.0, ended=3.0, usage={"wchar": 7})
+        return 0
+
+    await run.runner.measure(NAME, UNMEASURED)
+    inner = FakeConnector(act)
+    assert await execute(run, inner) == ("said", 0)
+    assert inner.commands[0]["command"][:3] == ["exec", "/bin/sfio-node", "exec"]
+    (spec,) = runtime.specs.values()
+    assert spec["measure"]
+    await run.runner.end(NAME, succeeded=True)
+    usage = ended(run).usage
+    assert usage is not None
+    assert (usage.bytes_written, usage.ended - usage.started) == (7, 2.0)
+    assert run.runner.connector(NAME, inner) is inner
+
+
+async def test_without_a_runtime_jobs_run_plainly_which_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    run, inner = run_on(), FakeConnector(at_once)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            await run.runner.measure(NAME, UNMEASURED)
+            assert await execute(run, inner) == ("said", 0)
+            await run.runner.end(NAME, succeeded=True)
+    assert caplog.messages == [f"{UNMEASURED} on site/here: not for this architecture"]
+    assert [ran["command"] for ran in inner.commands] == [["tool"], ["tool"]]
+    assert ended(run).usage is None
+
+
+async def test_a_runtime_that_has_ended_measures_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    runtime = FakeRuntime("here")
+    run = run_on(here=runtime)
+    await runtime.close()
+    with caplog.at_level(logging.WARNING):
+        await run.runner.measure(NAME, UNMEASURED)
+        assert await execute(run, FakeConnector(at_once)) == ("said", 0)
+    assert caplog.messages == [f"{UNMEASURED} on site/here: closed"]
+
+
+async def test_a_job_that_is_given_up_is_ended() -> None:
+    runtime = FakeRuntime("here")
+    run = run_on(here=runtime)
+    await run.runner.measure(NAME, UNMEASURED)
+    (job,) = runtime.jobs
+
+    async def act(_: int) -> int:
+        runtime.start(job)
+        return 0
+
+    await execute(run, FakeConnector(act))
+    assert not job.exit.done()
+    await run.runner.end(NAME, succeeded=False)
+    assert (await job.exit).reason == "cancelled"
+    assert ended(run, Status.CANCELLED).status == "cancelled"
+
+
+async def test_a_job_whose_command_has_not_come_to_run_is_not_waited_for() -> None:
+    run = run_on(here=FakeRuntime("here"))
+    await run.runner.measure(NAME, UNMEASURED)
+    await run.runner.end(NAME, succeeded=False)
+    assert ended(run, Status.FAILED).usage is None
+
+
+async def test_a_runtime_that_does_not_say_how_a_job_has_ended_lets_it_not_fail(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector, "_EXIT_SECONDS", 0.01)
+    runtime = FakeRuntime("here")
+    run = run_on(here=runtime)
+    await run.runner.measure(NAME, UNMEASURED)
+    runtime.start(runtime.jobs[0])
+    assert isinstance(run.runner.connector(NAME, FakeConnector(at_once)), JobConnector)
+    with caplog.at_level(logging.WARNING):
+        await run.runner.end(NAME, succeeded=True)
+    assert caplog.messages == [f"Job {NAME} was not measured: the node runtime does not answer"]
+    assert ended(run).usage is None
