@@ -264,14 +264,18 @@ class Admission:
         return _Blocked(frozenset(kept))
 
     def _is_next(self, job: _Job, placement: Placement) -> bool:
-        """Whether a job that asks has all else on some location, and is not kept out of it by who learns."""
-        pool = self._resources.locations(placement.pool)
+        """Whether a job that asks has all else on some location, and is not kept out of too many by who learns.
+
+        One that needs several locations, and waits for who learns on one of them, keeps nothing: who learns may wait
+        for just that.
+        """
+        demand, pool = job.request.demand, self._resources.locations(placement.pool)
         ready = [where for where, asked in job.ready_at if where in pool and asked in (None, placement)]
-        return any(
-            self._locations(job, placement, turn, 0, (location,)) is not None
-            for _, turn in (self._turns(job.request.demand, placement) if ready else ())
-            for location in ready
-        )
+        for _, turn in self._turns(demand, placement) if ready else ():
+            usable = sum(self._locations(job, placement, turn, 0, (location,)) is not None for location in ready)
+            if usable and (usable == len(ready) or usable >= demand.locations):
+                return True
+        return False
 
     def _find(
         self, job: _Job, blocked: Set[str], locations: Sequence[str] = (), placement: Placement | None = None

@@ -390,6 +390,19 @@ def test_who_is_kept_out_by_an_epoch_keeps_nothing_from_it() -> None:
     driver.admission.release("/early/1", 0.0)
 
 
+def test_who_is_kept_out_of_one_of_two_locations_keeps_nothing_from_the_epoch_there() -> None:
+    driver = Driver(("n1", "n2"), io_executors=2)
+    driver.admission.set_locations("second", {"n2": 1.0})
+    driver.submit(step("early", 100, locations=2))
+    driver.admission.give_back("/early/1", 0.0)
+    assert len(driver.submit(step("other", 50), jobs=2)) == 2
+    assert not any(driver.admission.could_start("/early/1", location) for location in ("n1", "n2"))
+    driver.submit(step("learns", AUTO, pools=("second",)), jobs=2)
+    assert names(driver.end("/other/1", "/other/2")) == ["/learns/1", "/learns/2"]
+    driver.end("/learns/1", "/learns/2")
+    assert all(driver.admission.could_start("/early/1", location) for location in ("n1", "n2"))
+
+
 def test_two_steps_learn_one_after_the_other_on_a_storage_of_different_locations() -> None:
     driver = Driver(("n1",), io_executors=2)
     driver.admission.set_locations("cloud", {"c1": 1.0})
