@@ -27,6 +27,8 @@ settings.load_profile("any machine")
 
 #: Tests of a file that share what takes long to make.
 _FILES = re.compile(r"tests/(unit/|integration/test_(template|coordination_check)|e2e/test_security).*?(?=::)")
+#: Those that have cwltool read its schemas.
+_CWLTOOL = re.compile(r"tests/integration/test_(validate|refusals|annotate)")
 #: Those that need a Slurm, which takes long to start; one that is not found here has one of its own.
 _SLURM = re.compile(r"tests/e2e/.*(slurm|login|queue|submitted)")
 
@@ -38,7 +40,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "slurm" if _SLURM.match(nodeid) else found[0] if (found := _FILES.match(nodeid)) else nodeid
+            if found := _FILES.match(nodeid):
+                return found[0]
+            return "slurm" if _SLURM.match(nodeid) else "cwltool" if _CWLTOOL.match(nodeid) else nodeid
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)

@@ -38,7 +38,7 @@ def wait_for(condition: Callable[[], object], what: str, timeout: float = TIMEOU
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, f"timed out waiting for {what}"
-        time.sleep(0.002)
+        time.sleep(0.005)
 
 
 def output(

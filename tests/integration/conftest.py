@@ -1,9 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cwltool import process
+from schema_salad.schema import load_schema
 
 from tests import forked
 from tests.cwl import Bench
@@ -14,6 +17,22 @@ from tests.remote_support import RemoteNode, remote_node
 @pytest.fixture(scope="session", autouse=True)
 def _prepared() -> None:
     forked.prepare()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _schemas() -> Iterator[None]:
+    """cwltool keeps one schema of each version of CWL, and reads it again when it has used another one."""
+    loaded: dict[str, Any] = {}
+
+    def load_once(name: str, cache: Mapping[str, Any]) -> Any:
+        key = f"{name} {sorted(cache.items())}"
+        if key not in loaded:
+            loaded[key] = load_schema(name, cache=cache)
+        return loaded[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "load_schema", load_once)
+        yield
 
 
 @pytest.fixture

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import forked
+
 
 def doctor(workdir: Path, **environment: str) -> tuple[int, dict[str, dict[str, object]]]:
     """Runs it; returns the exit code, and the findings by name."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "streamflow_io.cli", "doctor", "--json", "--workdir", workdir],
-        capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **environment},
-    )  # fmt: skip
+    ended = forked.run("streamflow-io", "doctor", "--json", "--workdir", workdir, environment=environment, seconds=120)
     findings = json.loads(ended.stdout)["findings"]
     assert json.loads(ended.stdout)["ok"] is (ended.returncode == 0)
     return ended.returncode, {finding["name"]: finding for finding in findings}
@@ -71,10 +68,7 @@ def test_a_location_that_is_not_there(tmp_path: Path) -> None:
         (streamflow_file, "cluster", "allowed: here, hpc"),
         (streamflow_file, "here", "it is this machine"),
     ):
-        ended = subprocess.run(
-            [sys.executable, "-m", "streamflow_io.cli", "doctor", "--location", name, file],
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        ended = forked.run("streamflow-io", "doctor", "--location", name, file, seconds=120)
         assert ended.returncode == 1
         assert message in ended.stdout
 
@@ -85,10 +79,7 @@ def test_a_location_that_cannot_be_reached(tmp_path: Path) -> None:
     (tmp_path / "streamflow.yml").write_text(
         json.dumps({"version": "v1.0", "workflows": {}, "deployments": deployments})
     )
-    ended = subprocess.run(
-        [sys.executable, "-m", "streamflow_io.cli", "doctor", "--json", "--location", "hpc"],
-        capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
-    )  # fmt: skip
+    ended = forked.run("streamflow-io", "doctor", "--json", "--location", "hpc", cwd=tmp_path, seconds=120)
     assert ended.returncode == 1, ended.stderr
     (finding,) = json.loads(ended.stdout)["findings"]
     assert (finding["name"], finding["works"]) == ("connection", False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import zipfile
 from pathlib import Path
 
-from tests.cwl import STREAMFLOW, Bench, Document, found, streamable, streaming, tool, workflow
+from tests import forked
+from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 
 def everything() -> Document:
@@ -31,21 +31,14 @@ def everything() -> Document:
 
 
 def streamflow(path: Path, *arguments: str) -> str:
-    command = [str(STREAMFLOW), *arguments]
-    finished = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, timeout=60)
+    finished = forked.run("streamflow", *arguments, cwd=path.parent)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
 
 def test_prov(bench: Bench) -> None:
     path = bench.write(everything(), {}, io=True)
-    process = subprocess.Popen(
-        [str(STREAMFLOW), "run", str(path), "--name", "ours", "--outdir", str(path.parent / "out")],
-        stdout=(path.parent / "stdout").open("w"),
-        stderr=(path.parent / "stderr").open("w"),
-    )
-    run = bench.finish(process, path)
-    assert run.ok, run.errors
+    streamflow(path, "run", str(path), "--name", "ours", "--outdir", str(path.parent / "out"))
     streamflow(path, "prov", "ours", "--file", str(path), "--outdir", str(path.parent), "--name", "crate.zip")
     with zipfile.ZipFile(path.parent / "crate.zip") as crate:
         graph = json.loads(crate.read("ro-crate-metadata.json"))["@graph"]

@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage import measuring
 from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, StorageProbeError, measure
+from tests import forked
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli", "storage", "probe"]
 QUICK = ["--bytes", "8MiB", "--seconds", "2"]
@@ -43,7 +44,7 @@ def storage() -> Iterator[Path]:
 
 
 def probe(path: object, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, str(path), *options], capture_output=True, text=True, timeout=100, check=False)
+    return forked.run("streamflow-io", "storage", "probe", path, *options)
 
 
 def files_below(path: Path) -> dict[int, int]:
