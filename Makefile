@@ -26,8 +26,15 @@ test: $(VENV)/.test
 	+@$(MAKE) --no-print-directory --jobs=2 pytest cargo-test
 
 # Six at a time on two cores: many wait more than they compute.
-pytest: $(VENV)/.test
+pytest: $(VENV)/.bytecode
 	$(BIN)/python -m pytest -n 6 $(PYTEST_ARGUMENTS)
+
+# On a clean checkout the tests are compiled once, rather than by six processes at the same time; what is wrong with them
+# is told when they run. Programs that are started again and again need not be compiled each time, either.
+unexport PYTHONDONTWRITEBYTECODE
+$(VENV)/.bytecode: $(VENV)/.test
+	-@$(BIN)/python -m pytest --collect-only -q > /dev/null
+	@touch $@
 
 cargo-test: $(VENV)/.test
 	cargo test --quiet --manifest-path node/Cargo.toml
