@@ -132,7 +132,6 @@ class FakeRun:
         self.kept_together: list[tuple[str, str]] = []
         self.records: list[Record] = []
         self.config = SchedulerConfig()
-        self.capio = None
         self.failure = Failure(cast(Any, None), self.places)
         self.streaming_jobs = StreamingJobs()
         self.reach = self.new_reach(runtimes)

@@ -24,6 +24,8 @@ HANGING_PROGRAMS = frozenset({"cp", "gzip", "gunzip", "install", "mv", "samtools
 SHELLS = frozenset({"ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})
 # CAPIO counts all closes of a file, also those of its readers: only we reach this number, when the job has succeeded.
 COMMIT_CLOSES = 1000
+# Instead of outputs that are looked for, a tool may write this.
+_JSON = "cwl.output.json"
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+=@%,:")
 
 
@@ -56,20 +58,37 @@ class CapioStep:
 
 
 @dataclass(frozen=True)
+class HeldOutputs:
+    """What CAPIO holds of a job until its end.
+
+    :ivar streamed: the outputs that others read from CAPIO, by port: their names
+    :ivar files: the names of all files that may be outputs of the job
+    """
+
+    streamed: Mapping[str, str]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class CapioMapping:
     """How the edges of a workflow are divided.
 
     :ivar served: those that CAPIO serves
     :ivar refused: those that the embedded runtime serves, and for each the reason: one sentence for the user
+    :ivar steps: what is to be known of the steps, by path
     """
 
     served: tuple[StreamEdge, ...]
     refused: Mapping[StreamEdge, str]
+    steps: Mapping[str, CapioStep] = field(default_factory=dict)
 
     @property
-    def outputs(self) -> frozenset[tuple[str, str]]:
-        """Step and port of what CAPIO holds."""
-        return frozenset((edge.route.output.step, edge.route.output.port) for edge in self.served)
+    def held(self) -> dict[str, HeldOutputs]:
+        """By the path of a step that writes into CAPIO, what CAPIO holds of each of its jobs."""
+        ports: dict[str, set[str]] = {}
+        for edge in self.served:
+            ports.setdefault(edge.route.output.step, set()).add(edge.route.output.port)
+        return {step: _held(self.steps[step], streamed) for step, streamed in ports.items()}
 
 
 def map_to_capio(edges: Iterable[StreamEdge], steps: Mapping[str, CapioStep]) -> CapioMapping:
@@ -89,7 +108,7 @@ def map_to_capio(edges: Iterable[StreamEdge], steps: Mapping[str, CapioStep]) ->
         if not mixed:
             break
         refused.update(mixed)
-    return CapioMapping(tuple(edge for edge in early if edge not in refused), refused)
+    return CapioMapping(tuple(edge for edge in early if edge not in refused), refused, steps)
 
 
 def capio_configuration(name: str, directory: str, mapping: CapioMapping) -> Configuration:
@@ -125,6 +144,14 @@ def job_directory(application: str, number: object) -> str:
     :param number: of the attempt, among all of the run: a retry finds nothing of what was there before
     """
     return f"{application}-{number}"
+
+
+def _held(step: CapioStep, streamed: set[str]) -> HeldOutputs:
+    names = {
+        port: output.path for port, output in step.outputs.items() if output.path is not None and not output.redirected
+    }
+    streams = {port: name for port, name in names.items() if port in streamed}
+    return HeldOutputs(streams, tuple(dict.fromkeys((*names.values(), _JSON))))
 
 
 def _obstacle(edge: StreamEdge, steps: Mapping[str, CapioStep]) -> str | None:

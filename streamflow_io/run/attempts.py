@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ class Attempt:
     :ivar number: from 1
     :ivar output_directory: where it writes, at its location
     :ivar node_job: what it is for the node runtime where it runs; None: there is none, and it runs without
-    :ivar capio: its directory in CAPIO, if it has one; nobody sees what is there without CAPIO's library
     :ivar succeeded: whether the job, and every job it streams from, has succeeded
     :ivar gave_way: it was ended to free the node for a job that it reads from, which waited in the queue
     :ivar committed: (port, path relative to the output directory) of what was committed before the job ended; without a
@@ -50,7 +49,6 @@ class Attempt:
     number: int
     output_directory: PurePosixPath
     node_job: NodeJob | None = None
-    capio: Path | None = None
     gave_way: bool = False
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     committed: set[tuple[str, str | None]] = field(default_factory=set)
@@ -141,11 +139,9 @@ class StreamingJob:
     def is_running(self) -> bool:
         return not self._closed
 
-    def begin(
-        self, output_directory: PurePosixPath, node_job: NodeJob | None = None, capio: Path | None = None
-    ) -> Attempt:
+    def begin(self, output_directory: PurePosixPath, node_job: NodeJob | None = None) -> Attempt:
         """Register a new attempt; the one before has ended."""
-        attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, node_job, capio)
+        attempt = Attempt(self.name, len(self._attempts) + 1, output_directory, node_job)
         attempt.replacement = self._replacement
         self._attempts.append(attempt)
         self._changed.set()

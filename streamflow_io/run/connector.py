@@ -6,15 +6,13 @@ import asyncio
 import posixpath
 import shlex
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, MutableSequence, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePosixPath
+from typing import Any
 
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.deployment.wrapper import ConnectorWrapper
 
 from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntimeError
-
-if TYPE_CHECKING:
-    from .capio import CapioJob
 
 _EXIT_SECONDS = 60.0
 # The exit code of a command of which it is not known how it ended: that of ssh.
@@ -38,7 +36,6 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         job_name: str,
         node_job: NodeJob,
         spec: JobSpec,
-        capio: CapioJob | None = None,
         *,
         clock: Callable[[], Awaitable[object]] | None = None,
         confirms: bool = False,
@@ -47,7 +44,6 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         self._job_name = job_name
         self._node_job = node_job
         self._spec = spec
-        self._capio = capio
         self._clock = clock
         self._is_queued = node_job.runtime.wrapper == "run"
         self._confirms = confirms and self._is_queued
@@ -74,9 +70,6 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         if wrapped:
             if isinstance(stdin, str) and self._opens_itself(posixpath.join(output_directory, stdin)):
                 command, stdin = _opened_by_itself(stdin, command), None
-            if self._capio is not None:
-                command = [*self._capio.prefix, *command]
-                workdir = str(self._capio.directory or output_directory)
             # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
             command = [
                 "exec",
@@ -105,8 +98,8 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         result: tuple[str, int] | None = await (running if limit is None else self._within(limit, running))
         if wrapped and result is not None:
             result = await self._judged(*result)
-        if wrapped and result is not None and self._capio is not None and result[1] in self._spec.success_codes:
-            await self._capio.collect(output_directory)
+        if wrapped and result is not None and result[1] in self._spec.success_codes:
+            await self._node_job.collected()
         return result
 
     async def _within(
@@ -148,10 +141,8 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             return False
 
     def _opens_itself(self, path: str) -> bool:
-        """Whether the command has to open its standard input: only then it is held at the gate, or sees CAPIO."""
-        if self._capio is not None and self._capio.holds(path):
-            return True
-        return any(path == gate.target for gate in self._spec.gates)
+        """Whether the command has to open its standard input: only then it is held at the gate, or sees what it is."""
+        return self._node_job.sees(PurePosixPath(path)) or any(path == gate.target for gate in self._spec.gates)
 
     def _redirected(self, workdir: str, stdin: int | str | None, stdout: int | str, stderr: int | str) -> JobSpec:
         """The job with its redirections. A standard input that is a stream needs no FIFO."""

@@ -23,7 +23,7 @@ from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.learned.store import default_path
 from streamflow_io.runtime import NodeRuntimes
-from streamflow_io.runtime.capio import CapioRuntime
+from streamflow_io.runtime.node_runtimes import StartRuntime
 from streamflow_io.telemetry.records import EndRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
 from streamflow_io.telemetry.retention import remove_old_runs
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
@@ -62,7 +62,6 @@ class Run:
     :ivar config: of the scheduler
     :ivar streaming_jobs: the jobs that stream to others
     :ivar reach: where there are node runtimes, and which jobs can read the streams of which
-    :ivar capio: CAPIO, if it serves a part of the run
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
     :ivar storages: keeps jobs back until their storage has room
@@ -71,15 +70,14 @@ class Run:
     :ivar failure: what is said if the run fails
     """
 
-    def __init__(self, scheduler: Scheduling, plan: Plan, capio: CapioRuntime | None = None) -> None:
+    def __init__(self, scheduler: Scheduling, plan: Plan, start_here: StartRuntime | None = None) -> None:
         self._plan = plan
         self._coordination = CoordinationRecord(plan)
         self.config = scheduler.config
         self._directory: Path | None = None
         self._telemetry = TelemetryWriter(self._locate)
         self._remembered = RememberedLimits(_learned_path(scheduler), plan.tools)
-        self._runtimes = NodeRuntimes(scheduler.context, self.config.tls)
-        self.capio = capio
+        self._runtimes = NodeRuntimes(scheduler.context, self.config.tls, start_here)
         self.streaming_jobs = StreamingJobs()
         self.warnings = JobWarnings()
         self.gangs = GangPlacement(scheduler.job_allocations, scheduler.hardware_locations, plan.gang_cores)
@@ -119,8 +117,6 @@ class Run:
         if self._directory is not None:
             await asyncio.to_thread(self._coordination.write_ran, self._directory)
             logger.info(f"Telemetry of this run is in {self._directory}: streamflow-io report {self._directory.name}")
-        if self.capio is not None:
-            await self.capio.close()
         await self._runtimes.close()
 
     def needs_no_core(self, job: Job) -> bool:

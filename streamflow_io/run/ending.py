@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowExecutionException
+from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowException, WorkflowExecutionException
 from streamflow.core.workflow import CommandOutput, Job, Status
 
-from streamflow_io.runtime import ExitEvent
+from streamflow_io.runtime import ExitEvent, NodeJob
 
 from .attempts import Attempt
 from .barrier import Producers, RewrittenError
@@ -27,6 +28,21 @@ class ProducerRestartError(Exception):
 
 class GaveWayError(Exception):
     """The job was ended because one that it reads from waits for a node: it starts again when that one runs."""
+
+
+@contextmanager
+def blaming(node_job: NodeJob) -> Iterator[None]:
+    """Let a job that fails be made again if its runtime may have a part in that.
+
+    :raises AttemptLostError: instead of an error of the job
+    """
+    try:
+        yield
+    except UnrecoverableWorkflowException:
+        raise
+    except WorkflowException as error:
+        node_job.blame(str(error))
+        raise
 
 
 async def exit_of(run: CommandRun, output: CommandOutput, producers: Producers) -> ExitEvent:

@@ -18,17 +18,15 @@ from streamflow.log_handler import logger
 
 from streamflow_io._streamflow import prepare_work_dir, retry_policy
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, readable
-from streamflow_io.runtime.capio import CapioRuntime
+from streamflow_io.runtime import AttemptLostError, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, readable
 
 from .attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
 from .barrier import Producers, RewrittenError, check_read, settled
-from .capio import CapioJob, CapioLostError, begin_capio_job, blaming, outputs_in_file_system, place_inputs
-from .ending import GaveWayError, JobFailedError, ProducerRestartError, check_exit, exit_of
+from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
 from .failure import Failure
 from .following import Following
-from .inputs import byte_streams, gated_input, input_stream
-from .job_runner import CommandRun, JobRunner
+from .inputs import byte_streams, gated_input, held, input_stream, place_inputs
+from .job_runner import JobRunner
 from .job_spec import job_spec
 from .output_globs import output_globs
 from .paths import job_path
@@ -53,7 +51,6 @@ class StreamingRun(Protocol):
     runner: JobRunner
     recorder: JobRecorder
     failure: Failure
-    capio: CapioRuntime | None
 
 
 class Execution:
@@ -90,8 +87,8 @@ class Execution:
                 try:
                     await self._attempt(record)
                     return
-                except CapioLostError as error:
-                    logger.info(f"Job {self._job.name} starts again without CAPIO: {error}")
+                except AttemptLostError as error:
+                    logger.info(f"Job {self._job.name} starts again without {error.without}: {error}")
                     await self._publisher.commits.keep(record.latest)
                 except ProducerRestartError:
                     self._lost_a_producer = True
@@ -152,15 +149,13 @@ class Execution:
         if record.attempts > 0:
             await self._new_directory()
         if (runtime := await self._run.reach.runtime(self._job.name)) is None:
-            await self._run_without(record, producers)
+            await self._run_without(record)
         else:
             await self._run_under(runtime, record, producers)
 
-    async def _run_without(self, record: StreamingJob, producers: Producers) -> None:
+    async def _run_without(self, record: StreamingJob) -> None:
         """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
-        if (inputs := await place_inputs(self._inputs, producers, uses_capio=False)) is None:
-            raise ProducerRestartError
-        self._take(inputs)
+        self._take(self._inputs)
         attempt = record.begin(PurePosixPath(self._job.output_directory))
         attempt.start()
         try:
@@ -173,8 +168,11 @@ class Execution:
             attempt.end(False)
 
     async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
-        capio = await self._begin_capio(runtime, producers)
-        if (inputs := await place_inputs(self._inputs, producers, capio is not None)) is None:
+        places = [held(*read) for read in producers if not read[1].succeeded.done()]
+        reads = [place for place in places if place is not None]
+        waiting = partial(settled, producers) if producers else None
+        node_job = await runtime.create_job(self._job.name, reads, waiting)
+        if (inputs := await place_inputs(self._inputs, producers, node_job)) is None:
             raise ProducerRestartError
         self._take(inputs)
         command = self._command
@@ -183,13 +181,9 @@ class Execution:
             command = await prepare_work_dir(command, self._job)
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
         self._publisher.begin(globs)
-        spec = self._spec(runtime, [read for read in producers if read[0].source.runtime != "capio"], globs)
-        spec = spec.model_copy(update={"outputs": outputs_in_file_system(self._step, spec.outputs)})
-        node_job = await runtime.create_job(self._job.name)
-        directory = None if capio is None else capio.directory
-        attempt = record.begin(PurePosixPath(self._job.output_directory), node_job, directory)
-        clock = partial(settled, producers) if producers else None
-        run = self._run.runner.command(self._job.name, node_job, spec, capio, clock)
+        spec = self._spec(runtime, [read for read in producers if held(*read) is None], globs)
+        attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
+        run = self._run.runner.command(self._job.name, node_job, spec, waiting)
         follower = Following(self._step, self._job, self._publisher, attempt, producers)
         following = asyncio.gather(
             follower.run(run.events(), runtime.wrapper == "run"),
@@ -197,17 +191,17 @@ class Execution:
             *(self._end_with(node_job, *producer) for producer in producers),
         )
         try:
-            output = await self._execute_under(command, run, producers)
-            if capio is not None and capio.lost is not None:
-                raise CapioLostError(capio.lost)
-            with blaming(capio):
+            with self._run.runner.running(run):
+                output = await command.execute(self._job)
+            with blaming(node_job):
                 exit_event = await exit_of(run, output, producers)
-                await check_exit(self._job, exit_event, output, attempt, producers, byte_streams(self._inputs))
+                streams = byte_streams(self._inputs, producers)
+                await check_exit(self._job, exit_event, output, attempt, producers, streams)
             await following
             if not await settled(producers):
                 raise ProducerRestartError
             await check_read(attempt, producers)
-            with blaming(capio):
+            with blaming(node_job):
                 tokens = await self._collect(output)
             await self._deliver(tokens, attempt)
         except asyncio.TimeoutError as error:
@@ -274,27 +268,11 @@ class Execution:
         )
         return self._run.recorder.told(spec, self._step, self._job)
 
-    async def _begin_capio(self, runtime: NodeRuntime, producers: Producers) -> CapioJob | None:
-        capio, server = self._run.capio, None
-        # CAPIO serves what runs on the driver's node.
-        if capio is not None and isinstance(runtime, EmbeddedRuntime):
-            server = await capio.server(runtime)
-        return await begin_capio_job(self._step, capio, server, producers)
-
     def _take(self, inputs: Mapping[str, Token]) -> None:
         """The inputs of an attempt: what an InitialWorkDirRequirement changes of them is as it was for the next one."""
         if self._command.initial_work_dir is not None:
             inputs = {name: with_own_value(token) for name, token in inputs.items()}
         self._job.inputs = dict(inputs)
-
-    async def _execute_under(self, command: CWLCommand, run: CommandRun, producers: Producers) -> CommandOutput:
-        with self._run.runner.running(run):
-            execution = command.execute(self._job)
-            if run.capio is None:
-                return await execution
-            read = [attempt for _, attempt in producers]
-            directory = self._job.output_directory
-            return await run.capio.follow(execution, run.node_job, self._publisher, directory, read)
 
     async def _end_with(self, node_job: NodeJob, token: StreamToken, attempt: Attempt) -> None:
         """End this job with one that it reads from.
@@ -302,7 +280,7 @@ class Execution:
         Its `exec` does so by itself, but for an end that could not be written to the events, as on a full disk.
         """
         if not await attempt.settled(token.source.port, token.source.path):
-            if token.source.runtime == "embedded":
+            if held(token, attempt) is None:
                 with contextlib.suppress(asyncio.TimeoutError, NodeRuntimeError):
                     await asyncio.wait_for(asyncio.shield(node_job.exit), _NOTICE_SECONDS)
             await node_job.cancel()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Literal
 
 from streamflow.core.workflow import Token
+from streamflow.workflow.token import ListToken
 
-from streamflow_io.runtime import GatedInput, InputStream, NodeRuntime
+from streamflow_io.runtime import GatedInput, InputStream, NodeJob, NodeRuntime
 
 from .attempts import Attempt
 from .tokens import StreamToken, stream_tokens
+
+
+def held(token: StreamToken, attempt: Attempt) -> PurePosixPath | None:
+    """Where an attempt holds what a token stands for; None: nowhere, it is streamed, or waited for at the gate."""
+    return None if attempt.node_job is None else attempt.node_job.held(token.source.port, token.source.path)
 
 
 def input_stream(
@@ -34,13 +42,44 @@ def input_stream(
     )
 
 
-def byte_streams(inputs: Mapping[str, Token]) -> list[str]:
+def byte_streams(inputs: Mapping[str, Token], producers: Sequence[tuple[StreamToken, Attempt]]) -> list[str]:
     """The inputs of a job that its command gets as byte streams."""
-    return [
-        name
-        for name, value in inputs.items()
-        if any(token.source.gate is None and token.source.runtime == "embedded" for token in stream_tokens(value))
-    ]
+    streamed = {id(token) for token, attempt in producers if token.source.gate is None and held(token, attempt) is None}
+    return [name for name, value in inputs.items() if any(id(token) in streamed for token in stream_tokens(value))]
+
+
+async def place_inputs(
+    inputs: Mapping[str, Token], producers: Sequence[tuple[StreamToken, Attempt]], reader: NodeJob
+) -> dict[str, Token] | None:
+    """The inputs of an attempt, with the paths where what producers hold is now: held, or in the file system.
+
+    Waits for a producer that holds what the reader does not see.
+
+    :return: None if such a producer has failed
+    """
+    paths: dict[int, PurePosixPath] = {}
+    for token, attempt in producers:
+        if (place := held(token, attempt)) is None:
+            continue
+        if attempt.succeeded.done() or not reader.sees(place):
+            if not await asyncio.shield(attempt.succeeded):
+                return None
+            place = attempt.output_directory / token.source.path
+        paths[id(token)] = place
+    return {name: _placed(token, paths) for name, token in inputs.items()}
+
+
+def _placed(token: Token, paths: Mapping[int, PurePosixPath]) -> Token:
+    value: object
+    if (path := paths.get(id(token))) is not None:
+        value = {**token.value, "path": str(path), "location": f"file://{path}", "dirname": str(path.parent)}
+    elif isinstance(token, ListToken):
+        value = [_placed(element, paths) for element in token.value]
+    else:
+        return token
+    placed = token.update(value)
+    placed.persistent_id = token.persistent_id
+    return placed
 
 
 def gated_input(token: StreamToken, attempt: Attempt) -> GatedInput:

@@ -15,7 +15,6 @@ from streamflow.log_handler import logger
 from streamflow_io.runtime import Event, ExitEvent, JobSpec, NodeJob, NodeRuntimeError
 from streamflow_io.runtime.protocol import WarningEvent
 
-from .capio import CapioJob
 from .connector import JobConnector, exit_event_of
 from .job_spec import job_spec
 from .job_warnings import JobWarnings
@@ -35,15 +34,12 @@ class CommandRun:
     spec: JobSpec
     recorder: JobRecorder
     warnings: JobWarnings
-    capio: CapioJob | None = None
     clock: Callable[[], Awaitable[object]] | None = None
     confirms: bool = False
 
     def connector(self, inner: Connector) -> JobConnector:
         """What the command is to be run through."""
-        return JobConnector(
-            inner, self.job_name, self.node_job, self.spec, self.capio, clock=self.clock, confirms=self.confirms
-        )
+        return JobConnector(inner, self.job_name, self.node_job, self.spec, clock=self.clock, confirms=self.confirms)
 
     async def events(self) -> AsyncIterator[Event]:
         """What the node runtime tells of it, in order, to the exit event; recorded by the way. For one reader.
@@ -95,11 +91,10 @@ class JobRunner:
         job_name: str,
         node_job: NodeJob,
         spec: JobSpec,
-        capio: CapioJob | None = None,
         clock: Callable[[], Awaitable[object]] | None = None,
     ) -> CommandRun:
         """A run of the command of a job that streams."""
-        return CommandRun(job_name, node_job, spec, self._recorder, self._warnings, capio, clock)
+        return CommandRun(job_name, node_job, spec, self._recorder, self._warnings, clock)
 
     @contextlib.contextmanager
     def running(self, run: CommandRun) -> Iterator[None]:

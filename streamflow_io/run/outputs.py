@@ -47,7 +47,6 @@ class EarlyOutput(BaseModel):
     :ivar deliveries: how it is delivered, to some consumers in one way, to some in another
     :ivar elements: how the elements of a list are delivered one by one, if they are
     :ivar secondary: the patterns of the secondary files of each of its files, which are complete before it is
-    :ivar runtime: the node runtime that holds it before its job has ended
     :ivar fixed_name: more depends on its name than those that read it before its job has ended
     """
 
@@ -59,7 +58,6 @@ class EarlyOutput(BaseModel):
     deliveries: tuple[Delivery, ...] = ()
     elements: tuple[Delivery, ...] = ()
     secondary: tuple[str, ...] = ()
-    runtime: Literal["embedded", "capio"] = "embedded"
     fixed_name: bool = False
 
     @property

@@ -283,9 +283,7 @@ class Publisher:
             return None
         return StreamToken(
             value,
-            StreamSource(
-                self._job.name, output.port, file, gate, output.rule.mode if is_directory else "update", output.runtime
-            ),
+            StreamSource(self._job.name, output.port, file, gate, output.rule.mode if is_directory else "update"),
             self._tag,
         )
 

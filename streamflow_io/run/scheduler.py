@@ -28,7 +28,7 @@ from .locked_database import explain_locked_database
 
 if TYPE_CHECKING:
     from streamflow_io.hints import SchedulerConfig
-    from streamflow_io.runtime.capio import CapioRuntime
+    from streamflow_io.runtime.node_runtimes import StartRuntime
 
     from .context import Run
     from .plan import Plan
@@ -80,11 +80,11 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             self.config.annotations is not None or bool(self.config.storages) or self.config.observe
         )
 
-    def begin(self, plan: Plan, capio: CapioRuntime | None = None) -> None:
+    def begin(self, plan: Plan, start_here: StartRuntime | None = None) -> None:
         """Serve the hints of a workflow that is about to run; see :class:`~.context.Run`."""
         from .context import Run
 
-        self.run = Run(self, plan, capio)
+        self.run = Run(self, plan, start_here)
 
     async def close(self) -> None:
         if self._waking is not None:

@@ -29,7 +29,6 @@ class StreamSource:
     :ivar path: relative to the output directory of the job; each attempt of a job has a directory of its own
     :ivar gate: what it is, if its reader is held at the gate until it is committed; None: its bytes are streamed
     :ivar listing: of a Directory at the gate: whether it can be listed when complete, or entry by entry
-    :ivar runtime: who holds it, and gives it to its reader
     """
 
     job: str
@@ -37,7 +36,6 @@ class StreamSource:
     path: str
     gate: Literal["file", "directory"] | None = None
     listing: FiringRule = "update"
-    runtime: Literal["embedded", "capio"] = "embedded"
 
 
 def file_value(path: str) -> dict[str, Any]:

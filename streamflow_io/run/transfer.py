@@ -62,8 +62,6 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
 
     async def transfer(self, job: Job, token: Token) -> Token:
         if isinstance(token, StreamToken):
-            if token.source.runtime == "capio":
-                return token.update(dict(token.value))  # Each attempt has its own place: only the job knows it.
             if await self._is_read_early(job, token) or (final := await self._final(token)) is None:
                 return await self._place(job, token)
             return cast(Token, await super().transfer(job, final))
@@ -76,8 +74,6 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
         return cast(Streams, self.workflow.context.scheduler.run)
 
     async def _is_read_early(self, job: Job, token: StreamToken) -> bool:
-        if token.source.runtime == "capio":
-            return True
         try:
             producer = self._streams.streaming_jobs.get(token.source.job)
         except ProducerFailedError:

@@ -1,16 +1,16 @@
 """The driver's side of the node runtimes: starting jobs under `sfio-node` and following what happens to them."""
 
 from .embedded import EmbeddedRuntime, find_sfio_node
-from .node_runtime import InVainError, NodeJob, NodeRuntime, NodeRuntimeError
+from .node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
 from .node_runtimes import NodeRuntimes
 from .protocol import Event, ExitEvent, GatedInput, InputStream, JobSpec, Link, OutputRule, WatchedOutput, readable
 
 __all__ = [
+    "AttemptLostError",
     "EmbeddedRuntime",
     "Event",
     "ExitEvent",
     "GatedInput",
-    "InVainError",
     "InputStream",
     "JobSpec",
     "Link",

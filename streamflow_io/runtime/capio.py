@@ -1,289 +1,229 @@
-"""CAPIO as a node runtime: its server, started and supervised as a job of the embedded runtime, and its library.
-
-One server per run. It lives under `sfio-node exec`, as all jobs do, and so ends with the driver, however that ends.
-What it has in shared memory is removed by the shell around it, by :meth:`CapioServer.close`, and, if somebody killed
-all of these, by the next run (:func:`remove_leftovers`).
-"""
+"""CAPIO as a node runtime: the embedded one, but for the jobs that write into CAPIO, or read from it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
-import re
+import shlex
 import shutil
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Collection, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
 
-import aiofiles.os
+from streamflow.core.utils import get_job_step_name
 
-from streamflow_io.capio_cl.configuration import Configuration
-from streamflow_io.capio_cl.supported import job_directory
+from streamflow_io.capio_cl.names import application_name
+from streamflow_io.capio_cl.supported import COMMIT_CLOSES, CapioMapping, HeldOutputs, capio_configuration
 
-from .capio_installation import SERVER, CapioError, Installation, UnfitPathError
-from .embedded import EmbeddedRuntime
-from .node_runtime import NodeJob, NodeRuntimeError
-from .protocol import JobSpec
+from .activity import wait_until_idle
+from .capio_installation import CapioError, Installation, UnfitPathError
+from .capio_server import CapioServer, remove_leftovers
+from .embedded import EmbeddedRuntime, serve
+from .node_runtime import AttemptLostError, NodeJob, NodeRuntimeError, Waiting
+from .protocol import Event, ExitEvent, JobSpec, OpenedEvent
 
 logger = logging.getLogger("streamflow")
 
-_STARTED = "successfully started"
-_VERSION = re.compile(r"\bV\. *(\d[\w.]*)")
-_START_SECONDS = 15.0
-_CLIENT_SECONDS = 20.0
-_SHARED_MEMORY = Path("/dev/shm")
-_PREFIX = "sfio"
-_NAME = re.compile(rf"{_PREFIX}-(\d+)-[0-9a-f]{{8}}")
-# What a program with open files has there while it becomes another one is named after its thread only.
-_SNAPSHOT = re.compile(r"capio_snapshot_(?:path_)?(\d+)")
-# A request to the server has room for 256 characters, and is not checked.
-_LONGEST_PATH = 200
-_CLIENT = Path(__file__).with_name("capio_client.py")
-# Ends the server when it is to end itself, and leaves nothing of it. When the driver is gone there is half a second.
-_SUPERVISOR = """
-name=$1; shift
-clean() { rm -f /dev/shm/*"$name"*; }
-"$@" & server=$!
-trap 'ended=1' TERM INT HUP
-wait $server; code=$?
-[ -z "$ended" ] || kill -TERM $server 2>/dev/null
-for turn in 1 2 3; do kill -0 $server 2>/dev/null || break; sleep 0.1; done
-kill -KILL $server 2>/dev/null
-clean; sleep 0.05; clean
-exit $code
-"""
+# A program that hangs under CAPIO uses no processor; one that only waits for something else loses no more than a start.
+# With two looks, and the time that they take, it is seen in 20 seconds.
+_IDLE_SECONDS = 14.0
+_LOOK_SECONDS = 2.0
+_COLLECT_SECONDS = 24 * 3600.0
 
 
-def remove_leftovers() -> None:
-    """Remove from shared memory what is left of runs that were killed with all that was to clean up after them."""
-    for entry in _SHARED_MEMORY.glob(f"*{_PREFIX}-*"):
-        match = _NAME.search(entry.name)
-        if match is not None and not Path("/proc", match[1]).exists():
-            _unlink(entry)
-    _remove_snapshots()
+class CapioJob(NodeJob):
+    """A job that writes into CAPIO, reads from it, or both.
 
+    Its last event is told when all that CAPIO holds of it is in its output directory. If CAPIO fails, it is ended, and
+    was in vain.
 
-def _remove_snapshots() -> None:
-    """Remove what programs of this user have left that were killed while they became others: it is of use to nobody."""
-    for entry in _SHARED_MEMORY.glob("capio_snapshot_*"):
-        match = _SNAPSHOT.match(entry.name)
-        with contextlib.suppress(OSError):
-            if match and entry.stat().st_uid == os.getuid() and not Path("/proc", match[1]).exists():
-                entry.unlink()
-
-
-class _EndedError(CapioError):
-    """The server has ended before it was ready."""
-
-
-class CapioServer:
-    """A running `capio_server`.
-
-    :ivar name: of its workflow: what it has in shared memory is named so
-    :ivar directory: `CAPIO_DIR`
-    :ivar version: as it says itself
+    :param directory: in CAPIO, where its command is started, if it writes there
+    :param outputs: what it writes there
     """
 
-    def __init__(self, installation: Installation, runtime: EmbeddedRuntime, name: str, job: NodeJob) -> None:
-        self.installation = installation
-        self.name = name
-        self.directory = Path(job.directory) / "d"
-        self.version: str | None = None
-        self._runtime = runtime
-        self._job = job
-        self._log = Path(job.directory) / "capio.log"
-        self._number = 0
+    def __init__(
+        self,
+        runtime: CapioRuntime,
+        identifier: str,
+        server: CapioServer,
+        step: str,
+        directory: Path | None,
+        outputs: HeldOutputs | None,
+        waiting: Waiting | None,
+    ) -> None:
+        super().__init__(runtime, identifier)
+        self._capio = runtime
+        self._server = server
+        self._step = step
+        self._application = application_name(step)
+        self._directory = directory
+        self._outputs = outputs or HeldOutputs({}, ())
+        self._waiting = waiting
+        self._watches: list[asyncio.Task[None]] = []
+        self._collecting: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._failure: str | None = None
+        self._root = ""
 
-    @classmethod
-    async def start(
-        cls,
-        installation: Installation,
-        runtime: EmbeddedRuntime,
-        configure: Callable[[str, str], Configuration],
-    ) -> CapioServer:
-        """Start a server, and wait until it says that it is ready. One that ends before that is started once more.
+    def held(self, port: str, path: str) -> PurePosixPath | None:
+        if self._directory is None or port not in self._outputs.streamed:
+            return None
+        return PurePosixPath(self._directory, path)
 
-        :param configure: gives the configuration for a workflow name and a `CAPIO_DIR`
-        :raises CapioError: if it does not start in time; with the end of what it said
-        """
+    def sees(self, path: PurePosixPath) -> bool:
+        return path.is_relative_to(self._server.directory)
+
+    async def wrap(self, spec: JobSpec) -> list[str]:
+        watched = tuple(output for output in spec.outputs if output.port not in self._outputs.streamed)
+        words = await super().wrap(spec.model_copy(update={"outputs": watched}))
+        self._root = next((output.root for output in spec.outputs if output not in watched), "")
+        watches = [self._watch_server(), self._watch_activity()]
+        watches += [self._announce(port, name) for port, name in self._outputs.streamed.items()]
+        self._watches = [asyncio.create_task(self._until_it_fails(watch)) for watch in watches]
+        if self._directory is not None:
+            words += ["/bin/sh", "-c", shlex.quote('cd "$0" && exec "$@"'), shlex.quote(str(self._directory))]
+        return [*words, *map(shlex.quote, self._server.application(self._application))]
+
+    async def collected(self) -> None:
+        with contextlib.suppress(NodeRuntimeError):
+            await asyncio.shield(self.exit)
+
+    def blame(self, failure: str) -> None:
+        # Its program may do what CAPIO does not know.
+        self._capio.give_up_step(self._step, failure)
+        raise AttemptLostError("CAPIO", failure)
+
+    async def cancel(self) -> None:
+        self._end_watches()
+        if self._collecting is not None:
+            self._collecting.cancel()
+        await super().cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+
+    def receive(self, event: Event) -> None:
+        if isinstance(event, ExitEvent):
+            self._telling = asyncio.create_task(self._tell_end(event))
+        else:
+            super().receive(event)
+
+    async def _tell_end(self, event: ExitEvent) -> None:
+        """Tell of the end, when what CAPIO holds is in the output directory."""
         try:
-            return await cls._start(installation, runtime, configure)
-        except _EndedError as error:
-            logger.info(f"{error}. It is started once more")
-            return await cls._start(installation, runtime, configure)
+            if event.success and self._failure is None and self._directory is not None:
+                self._collecting = asyncio.create_task(self._collect(self._directory))
+                await self._collecting
+        except asyncio.CancelledError:
+            event = event.model_copy(update={"success": False, "reason": "cancelled"})
+        except Exception as error:  # Whatever it is: others wait for the end.
+            self._give_up(str(error))
+        self._end_watches()
+        if self._failure is None:
+            super().receive(event)
+        else:
+            self.lose(AttemptLostError("CAPIO", self._failure))
 
-    @classmethod
-    async def _start(
-        cls,
-        installation: Installation,
-        runtime: EmbeddedRuntime,
-        configure: Callable[[str, str], Configuration],
-    ) -> CapioServer:
-        # Here: runs without CAPIO need not wait for it.
-        from streamflow_io.capio_cl.language import write_capio_cl
+    async def _collect(self, directory: Path) -> None:
+        """The job has succeeded: let its readers see the end of its files, and copy these into the file system."""
+        pairs = [path for name in self._outputs.files for path in (str(directory / name), f"{self._root}/{name}")]
+        await self._server.client(
+            "collect", str(COMMIT_CLOSES), *pairs, application=self._application, seconds=_COLLECT_SECONDS
+        )
+        await asyncio.to_thread(_copy_what_is_not_in_capio, pairs)
 
-        name = f"{_PREFIX}-{os.getpid()}-{os.urandom(4).hex()}"
-        job = await runtime.create_job("capio")
-        server = cls(installation, runtime, name, job)
-        await aiofiles.os.mkdir(server.directory)
-        configuration = Path(job.directory) / "capio-cl.json"
-        document = write_capio_cl(configure(name, str(server.directory)), "1.0")
-        async with aiofiles.open(configuration, "w", encoding="utf-8") as file:
-            await file.write(json.dumps(document, indent=1))
-        command = ["/bin/sh", "-c", _SUPERVISOR, "capio", name, str(installation.server), "-c", str(configuration)]
-        spec = JobSpec(name="capio_server", stdout=str(server._log), stderr=str(server._log))
-        await _spawn(job, spec, command, {**os.environ, **server._environment()}, Path(job.directory))
+    async def _until_it_fails(self, watch: Awaitable[None]) -> None:
+        """End the job when that is told of which it is of no use any more."""
         try:
-            await server._wait_until_ready()
-        except BaseException:
-            await asyncio.shield(server.close())
-            raise
-        return server
+            await watch
+        except NodeRuntimeError as error:
+            self._give_up(str(error))
+            await super().cancel()
 
-    @property
-    def has_ended(self) -> bool:
-        return self._job.exit.done()
+    async def _announce(self, port: str, name: str) -> None:
+        assert self._directory is not None
+        await self._server.client("wait", str(self._directory / name), application=self._application, seconds=None)
+        path = f"{self._root}/{name}"
+        super().receive(OpenedEvent(job=self.identifier, time=time.time(), event="opened", port=port, path=path))
 
-    def why_ended(self) -> str:
-        """One sentence, with the last that it said."""
-        return f"{SERVER} has ended: {self._last_words()}"
+    async def _watch_server(self) -> None:
+        await self._server.wait_for_end()
+        raise CapioError(self._server.why_ended())
 
-    async def wait_for_end(self) -> None:
-        """Return when the server has ended, which it does not by itself."""
-        await _exit_of(self._job)
+    async def _watch_activity(self) -> None:
+        if self._waiting is not None:
+            await self._waiting()  # Until then it may rightly wait for others.
+        await wait_until_idle(lambda: self.pid, _IDLE_SECONDS, _LOOK_SECONDS)
+        raise CapioError(
+            f"a job of {self._step} has used no processor for {_IDLE_SECONDS:.0f} s, as if its program hung under CAPIO"
+        )
 
-    def application(self, name: str) -> list[str]:
-        """The words to put before a command, so that it runs as an application with CAPIO's library.
+    def _end_watches(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
 
-        The library is loaded into the command itself, and what it starts, but into nothing before it.
-        """
-        words = [f"{name}={value}" for name, value in self._environment().items()]
-        return ["/usr/bin/env", *words, f"CAPIO_APP_NAME={name}", f"LD_PRELOAD={self.installation.library}"]
-
-    async def new_directory(self, application: str) -> Path:
-        """Make a directory for one attempt of a job.
-
-        :param application: the one that the job is
-        :raises UnfitPathError: if CAPIO cannot take its path
-        :raises CapioError: if it cannot be made
-        """
-        self._number += 1
-        directory = self.directory / job_directory(application, self._number)
-        if len(str(directory)) > _LONGEST_PATH or any(character.isspace() for character in str(directory)):
-            raise UnfitPathError(
-                f"CAPIO takes paths of {_LONGEST_PATH} characters at most, without spaces: {directory}"
-            )
-        await self.client("make", str(directory), application=application)
-        # For the kernel, as the directory that the command is started in.
-        await aiofiles.os.makedirs(directory, exist_ok=True)
-        return directory
-
-    async def client(self, *arguments: str, application: str, seconds: float | None = _CLIENT_SECONDS) -> None:
-        """Do something that needs CAPIO's library: see :mod:`streamflow_io.runtime.capio_client`.
-
-        When it is cancelled, the process is ended.
-
-        :param seconds: how long it may take
-        :raises CapioError: if it fails, or takes longer
-        """
-        job = await self.start_client(*arguments, application=application)
-        try:
-            await self.finish_client(job, arguments[0], seconds)
-        finally:
-            await asyncio.shield(job.cancel())
-
-    async def start_client(self, *arguments: str, application: str, stdout: Path | None = None) -> NodeJob:
-        """Start it, and do not wait for its end."""
-        job = await self._runtime.create_job(f"capio-{arguments[0]}")
-        said = str(job.directory / "said")
-        command = [*self.application(application), sys.executable, "-I", "-S", str(_CLIENT), *arguments]
-        spec = JobSpec(name=arguments[0], stdout=said if stdout is None else str(stdout), stderr=said)
-        await _spawn(job, spec, command, os.environ, self._runtime.directory)
-        return job
-
-    async def finish_client(self, job: NodeJob, what: str, seconds: float | None = _CLIENT_SECONDS) -> None:
-        """Wait for the end of what was started.
-
-        :raises CapioError: if it does not end well, and in time
-        """
-        waiting = {asyncio.ensure_future(_exit_of(self._job)), asyncio.ensure_future(_exit_of(job))}
-        try:
-            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for future in waiting:
-                future.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
-        if not job.exit.done():
-            raise CapioError(self.why_ended() if self.has_ended else f"CAPIO does not answer ({what})")
-        if not (event := job.exit.result()).success:
-            text = (await _read(Path(job.directory, "said"))).strip()
-            raise CapioError(f"with CAPIO's library, `{what}` fails: {text[-500:] or event}")
-
-    async def close(self) -> None:
-        """End the server; nothing of it is left in shared memory, nor its directory. May be called twice."""
-        await self._job.cancel()
-        await asyncio.to_thread(self._remove)
-
-    def _remove(self) -> None:
-        for entry in _SHARED_MEMORY.glob(f"*{self.name}*"):
-            _unlink(entry)
-        _remove_snapshots()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def _environment(self) -> dict[str, str]:
-        return {"CAPIO_DIR": str(self.directory), "CAPIO_WORKFLOW_NAME": self.name}
-
-    async def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        while _STARTED not in (text := await _read(self._log)):
-            if self.has_ended:
-                raise _EndedError(self.why_ended())
-            if time.monotonic() > deadline:
-                raise CapioError(
-                    f"{self.installation.server} does not start in {_START_SECONDS:.0f} s: {self._last_words()}"
-                )
-            await asyncio.sleep(0.02)
-        version = _VERSION.search(text)
-        self.version = version[1] if version else None
-
-    def _text(self) -> str:
-        try:
-            return self._log.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-
-    def _last_words(self) -> str:
-        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in self._text().splitlines()]
-        return " / ".join([line for line in lines if line][-3:])[-500:] or "it says nothing"
+    def _give_up(self, reason: str) -> None:
+        self._failure = reason
+        self._capio.give_up(reason)
 
 
-class CapioRuntime:
-    """CAPIO in one run: its server, as long as it can be used.
+class CapioRuntime(EmbeddedRuntime):
+    """The embedded node runtime, and CAPIO's server, as long as that can be used.
 
-    After any trouble it is not used again: what still has to be done is done without it.
-
-    :param configure: gives the configuration for a workflow name and a `CAPIO_DIR`
+    After any trouble CAPIO is not used again: what still has to be done is done without it.
     """
 
-    def __init__(self, installation: Installation, configure: Callable[[str, str], Configuration]) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        mapping: CapioMapping,
+        binary: Path,
+        directory: Path,
+        process: asyncio.subprocess.Process,
+    ) -> None:
+        super().__init__(binary, directory, process)
         self._installation = installation
-        self._configure = configure
+        self._configure = partial(capio_configuration, mapping=mapping)
+        self._held = mapping.held
         self._starting: asyncio.Task[CapioServer] | None = None
         self._without: set[str] = set()
         self._trouble: str | None = None
 
-    async def server(self, runtime: EmbeddedRuntime) -> CapioServer | None:
-        """The server, started when first needed; None if CAPIO is not to be used (any more)."""
+    @classmethod
+    async def start_with(cls, installation: Installation, mapping: CapioMapping) -> CapioRuntime:
+        """Start the embedded runtime; CAPIO's server is started when it is first needed.
+
+        :param mapping: what CAPIO serves
+        :raises NodeRuntimeError: if the embedded runtime cannot be started
+        """
+        return cls(installation, mapping, *await serve())
+
+    async def create_job(
+        self, name: str, reads: Collection[PurePosixPath] = (), waiting: Waiting | None = None
+    ) -> NodeJob:
+        """Begin a new job. One that CAPIO has no part in, or cannot serve any more, is one of the embedded runtime."""
+        step = get_job_step_name(name)
+        outputs = self._held.get(step)
+        if step in self._without or not (outputs or reads) or (server := await self.server()) is None:
+            return await super().create_job(name, reads, waiting)
+        try:
+            directory = await server.new_directory(application_name(step)) if outputs else None
+        except UnfitPathError as error:
+            self.give_up_step(step, str(error))
+        except NodeRuntimeError as error:
+            self.give_up(str(error))
+        else:
+            return self._add(name, lambda known: CapioJob(self, known, server, step, directory, outputs, waiting))
+        return await super().create_job(name, reads, waiting)
+
+    async def server(self) -> CapioServer | None:
+        """The server, started when first needed; None if CAPIO is not to be used any more."""
         if self._trouble is not None:
             return None
         if self._starting is None:
             remove_leftovers()
-            start = CapioServer.start(self._installation, runtime, self._configure)
-            self._starting = asyncio.create_task(start)
+            self._starting = asyncio.create_task(CapioServer.start(self._installation, self, self._configure))
         try:
             server = await asyncio.shield(self._starting)
         except NodeRuntimeError as error:
@@ -305,45 +245,15 @@ class CapioRuntime:
             logger.warning(f"CAPIO is not used any more for the jobs of {step}, they run without it: {reason}")
         self._without.add(step)
 
-    def serves(self, step: str) -> bool:
-        """Whether the jobs of a step use CAPIO, as long as it can be used."""
-        return step not in self._without
-
     async def close(self) -> None:
-        """End the server; nothing of it is left. May be called twice."""
         if self._starting is not None:
             with contextlib.suppress(NodeRuntimeError):
                 await (await self._starting).close()
+        await super().close()
 
 
-async def _exit_of(job: NodeJob) -> None:
-    with contextlib.suppress(NodeRuntimeError):
-        await asyncio.shield(job.exit)
-
-
-async def _spawn(
-    job: NodeJob, spec: JobSpec, command: Sequence[str], environment: Mapping[str, str], directory: Path
-) -> None:
-    await asyncio.create_subprocess_exec(
-        *await job.wrap(spec),
-        *command,
-        cwd=directory,
-        env=dict(environment),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-async def _read(path: Path) -> str:
-    try:
-        async with aiofiles.open(path, encoding="utf-8", errors="replace") as file:
-            return await file.read()
-    except OSError:
-        return ""
-
-
-def _unlink(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
+def _copy_what_is_not_in_capio(pairs: Sequence[str]) -> None:
+    """A program that does not load libraries has written past CAPIO, into what is a directory for the kernel, too."""
+    for source, target in zip(pairs[::2], pairs[1::2], strict=True):
+        if os.path.isfile(source) and not os.path.exists(target):
+            shutil.copy2(source, target)

@@ -11,8 +11,8 @@ from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.capio_cl.supported import COMMIT_CLOSES, job_directory
 from streamflow_io.hints.commit import CommitRule
 
-from .capio import CapioServer
 from .capio_installation import CapioError, Installation
+from .capio_server import CapioServer
 from .embedded import EmbeddedRuntime
 from .node_runtime import NodeRuntimeError
 

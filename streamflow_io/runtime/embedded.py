@@ -78,34 +78,10 @@ class EmbeddedRuntime(NodeRuntime):
         except OSError as error:
             raise NodeRuntimeError(f"no FIFO can be made in {tempfile.gettempdir()}: {error}") from None
 
-    @classmethod
-    async def start(cls, parent: Path | None = None) -> EmbeddedRuntime:
-        """Start `sfio-node serve`.
-
-        :param parent: where the run directory is made; the default is the directory for temporary files
-        :raises NodeRuntimeError: if it cannot be started
-        """
-        binary = find_sfio_node()
-        _watch_children_by_pidfd()
-        name = f"streamflow-io-{os.getpid()}-{os.urandom(4).hex()}"
-        directory = (await asyncio.to_thread(Path(parent or tempfile.gettempdir()).resolve)) / name
-        process = await asyncio.create_subprocess_exec(
-            str(binary), "serve", "--directory", str(directory),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True, limit=_LINE_LIMIT,
-        )  # fmt: skip
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            line = await asyncio.wait_for(process.stdout.readline(), _START_SECONDS)
-        except asyncio.TimeoutError:
-            line = b""
-        if b'"ready"' not in line:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            message = (await process.stderr.read()).decode(errors="replace").strip()
-            raise NodeRuntimeError(f"{binary} serve does not start: {message or 'it says nothing'}")
-        return cls(binary, directory, process)
+    @staticmethod
+    async def start(parent: Path | None = None) -> EmbeddedRuntime:
+        """Start `sfio-node serve`; see :func:`serve`."""
+        return EmbeddedRuntime(*await serve(parent))
 
     def _add(self, name: str, make: Callable[[str], NodeJob]) -> NodeJob:
         if self._process.returncode is not None:
@@ -184,6 +160,36 @@ class EmbeddedRuntime(NodeRuntime):
         assert self._process.stderr is not None
         async for line in self._process.stderr:
             logger.warning(f"sfio-node: {line.decode(errors='replace').rstrip()}")
+
+
+async def serve(parent: Path | None = None) -> tuple[Path, Path, asyncio.subprocess.Process]:
+    """Start `sfio-node serve`.
+
+    :param parent: where the run directory is made; the default is the directory for temporary files
+    :return: the binary, the run directory, the process
+    :raises NodeRuntimeError: if it cannot be started
+    """
+    binary = find_sfio_node()
+    _watch_children_by_pidfd()
+    name = f"streamflow-io-{os.getpid()}-{os.urandom(4).hex()}"
+    directory = (await asyncio.to_thread(Path(parent or tempfile.gettempdir()).resolve)) / name
+    process = await asyncio.create_subprocess_exec(
+        str(binary), "serve", "--directory", str(directory),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        start_new_session=True, limit=_LINE_LIMIT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), _START_SECONDS)
+    except asyncio.TimeoutError:
+        line = b""
+    if b'"ready"' not in line:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        message = (await process.stderr.read()).decode(errors="replace").strip()
+        raise NodeRuntimeError(f"{binary} serve does not start: {message or 'it says nothing'}")
+    return binary, directory, process
 
 
 def _write_new(path: PurePath, text: str) -> None:

@@ -30,7 +30,7 @@ class NodeRuntimeError(Exception):
     """The node runtime cannot be used; says why."""
 
 
-class InVainError(NodeRuntimeError):
+class AttemptLostError(NodeRuntimeError):
     """A job was in vain because of what its runtime did for it, which it will not do again; says why.
 
     The same attempt is to be made once more: the job has not failed.
@@ -140,7 +140,7 @@ class NodeJob:
     def blame(self, failure: str) -> None:
         """The job has failed; return if its runtime has no part in that.
 
-        :raises InVainError: if it may have
+        :raises AttemptLostError: if it may have
         """
 
     def abandon(self) -> None:

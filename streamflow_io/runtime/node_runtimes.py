@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .certificate import Certificate
     from .deployments import Deployments
 
+StartRuntime = Callable[[], Awaitable[NodeRuntime]]
+
 _LOCAL = ("", "")
 _START_SECONDS = 15.0
 
@@ -26,11 +29,18 @@ class NodeRuntimes:
     """Starts them when they are first needed, and ends them together.
 
     :param tls: streams between hosts are inside TLS
+    :param start_here: starts that of the driver's node; None: it is the embedded one
     """
 
-    def __init__(self, context: StreamFlowContext, tls: bool = False) -> None:
+    def __init__(
+        self,
+        context: StreamFlowContext,
+        tls: bool = False,
+        start_here: StartRuntime | None = None,
+    ) -> None:
         self._context = context
         self._tls = tls
+        self._start_here = start_here or EmbeddedRuntime.start
         self._key = secrets.token_hex(32)
         self._deployments: Deployments | None = None
         self._runtimes: dict[tuple[str, str], asyncio.Task[NodeRuntime]] = {}
@@ -54,7 +64,7 @@ class NodeRuntimes:
 
     async def _start(self, location: ExecutionLocation, workdir: str | None) -> NodeRuntime:
         if location.local:
-            return await EmbeddedRuntime.start()
+            return await self._start_here()
         # Here: they need more of StreamFlow than most commands.
         from .binary import Binary
         from .deployments import Deployments

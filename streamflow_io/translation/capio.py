@@ -16,13 +16,14 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.utils import is_expression
 from streamflow.log_handler import logger
 
-from streamflow_io.capio_cl.supported import CapioOutput, CapioStep, capio_configuration, map_to_capio
+from streamflow_io.capio_cl.supported import CapioOutput, CapioStep, map_to_capio
 from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.run.output_globs import file_processor
 from streamflow_io.run.outputs import is_early_port
 from streamflow_io.runtime.capio import CapioRuntime
 from streamflow_io.runtime.capio_check import check_capio
 from streamflow_io.runtime.capio_installation import CapioError, find_capio
+from streamflow_io.runtime.node_runtimes import StartRuntime
 
 # Tried with CAPIO 1.0.0, all with exit code 0: `docs/capio-runtime.md` has what. That readers get other bytes of a file
 # that the server has as it should be is why a comparison of what it has would promise nothing.
@@ -34,35 +35,32 @@ UNCHECKED = (
 )
 
 
-def choose_capio(
-    workflow: Workflow, edges: Sequence[StreamEdge], unchecked: bool
-) -> tuple[CapioRuntime | None, frozenset[tuple[str, str]]]:
+def choose_capio(workflow: Workflow, edges: Sequence[StreamEdge], unchecked: bool) -> StartRuntime | None:
     """Decide what CAPIO does in a run, and warn of each edge that was to be early and that it does not serve.
 
     Tries CAPIO when there is something for it, which takes about a second.
 
     :param unchecked: CAPIO may have what nobody can compare
-    :return: CAPIO, and the outputs that it holds: step and port; none and nothing where it cannot be used
+    :return: what starts the node runtime of the driver's node; None: the embedded one is used
     """
     tools = {step.name: step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)}
     mapping = map_to_capio(edges, {path: capio_step(step) for path, step in tools.items()})
     if not unchecked:
         if mapping.served:
             logger.warning(f"`runtime: capio`: the embedded node runtime is used for all: {UNCHECKED}")
-        return None, frozenset()
+        return None
     try:
         installation = find_capio()
         for edge, reason in mapping.refused.items():
             logger.warning(f"{edge.name} is served by the embedded node runtime: {reason}")
         if not mapping.served:
-            return None, frozenset()
+            return None
         version = check_capio(installation)
     except CapioError as error:
         logger.warning(f"`runtime: capio`: the embedded node runtime is used for all: {error}")
-        return None, frozenset()
+        return None
     logger.info(f"CAPIO {version or 'of unknown version'} serves {', '.join(edge.name for edge in mapping.served)}")
-    configure = partial(capio_configuration, mapping=mapping)
-    return CapioRuntime(installation, configure), mapping.outputs
+    return partial(CapioRuntime.start_with, installation, mapping)
 
 
 def capio_step(step: CWLExecuteStep) -> CapioStep:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from streamflow.core.workflow import Port, Step, Workflow
@@ -36,12 +36,9 @@ _UNBOUND = "/__empty_unbound_inputs__"
 T = TypeVar("T", bound=CWLExecuteStep)
 
 
-def rewire(plan: Plan, capio: Collection[tuple[str, str]] = ()) -> None:
-    """Change the workflow of a plan so that its files are delivered as the edges say.
-
-    :param capio: the outputs that CAPIO holds: step and port
-    """
-    _Rewiring(plan, capio).run()
+def rewire(plan: Plan) -> None:
+    """Change the workflow of a plan so that its files are delivered as the edges say."""
+    _Rewiring(plan).run()
 
 
 def observe_jobs(workflow: Workflow) -> None:
@@ -70,9 +67,8 @@ def _same_tool(cls: type[T], old: CWLExecuteStep) -> T:
 
 
 class _Rewiring:
-    def __init__(self, plan: Plan, capio: Collection[tuple[str, str]]) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._workflow = plan.workflow
-        self._capio = capio
         self._readers = readers_of(plan.workflow)
         self._routes = [*plan.routes, *plan.names]
         self._edges = {edge.route: edge for edge in plan.delivered if not edge.is_plain}
@@ -83,7 +79,7 @@ class _Rewiring:
             outputs[edge.route.output.step, edge.route.output.port].append(edge)
         early: dict[str, list[EarlyOutput]] = defaultdict(list)
         for (step, port), edges in outputs.items():
-            if (output := _early_output(edges, (step, port) in self._capio)) is not None:
+            if (output := _early_output(edges)) is not None:
                 processor = file_processor(self._workflow.steps[step].output_processors[port])
                 secondary = tuple(file.pattern for file in processor.secondary_files) if processor else ()
                 early[step].append(output.model_copy(update={"secondary": secondary}))
@@ -218,7 +214,7 @@ class _Rewiring:
         self._readers[new.name].append((step, name))
 
 
-def _early_output(edges: Sequence[StreamEdge], in_capio: bool) -> EarlyOutput | None:
+def _early_output(edges: Sequence[StreamEdge]) -> EarlyOutput | None:
     """What a step has to do for its edges; None if it delivers nothing early."""
     output = edges[0].route.output
     elements = [edge for edge in edges if leaves_by_element(edge)]
@@ -233,7 +229,6 @@ def _early_output(edges: Sequence[StreamEdge], in_capio: bool) -> EarlyOutput | 
         rules=output.rules or (edges[0].rule,),
         deliveries=tuple(d for d in Delivery if d in deliveries and d is not Delivery.TERMINATION),
         elements=tuple(d for d in Delivery if any(edge.delivery is d for edge in elements)),
-        runtime="capio" if in_capio else "embedded",
         fixed_name=any(edge.route.needs_name for edge in edges if edge.delivery.joins),
     )
     return early if early.deliveries else None

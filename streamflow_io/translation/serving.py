@@ -16,13 +16,12 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
     config = scheduler.config
     for warning in plan.warnings:
         logger.warning(warning)
-    capio = None
+    start_here = None
     if plan.streams:
-        in_capio: frozenset[tuple[str, str]] = frozenset()
         if config.runtime == "capio":
-            capio, in_capio = choose_capio(plan.workflow, plan.edges, config.capio_unchecked)
-        rewire(plan, in_capio)
+            start_here = choose_capio(plan.workflow, plan.edges, config.capio_unchecked)
+        rewire(plan)
     if any(plan.annotations.values()) or config.observe:
-        scheduler.begin(plan, capio)
+        scheduler.begin(plan, start_here)
     if config.observe:
         observe_jobs(plan.workflow)

@@ -236,7 +236,7 @@ IMPATIENT = """
 import sys
 
 if sys.orig_argv[1:2] and sys.orig_argv[1].endswith("/streamflow"):
-    from streamflow_io.run import capio
+    from streamflow_io.runtime import capio
 
     capio._IDLE_SECONDS, capio._LOOK_SECONDS = 2.0, 0.2
 """

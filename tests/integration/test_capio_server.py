@@ -16,14 +16,16 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.capio_cl.supported import CapioMapping, capio_configuration
-from streamflow_io.runtime import EmbeddedRuntime, capio
+from streamflow_io.runtime import EmbeddedRuntime, capio_server
 from streamflow_io.runtime.activity import wait_until_idle
-from streamflow_io.runtime.capio import CapioRuntime, CapioServer, remove_leftovers
+from streamflow_io.runtime.capio import CapioRuntime
 from streamflow_io.runtime.capio_check import check_capio
 from streamflow_io.runtime.capio_installation import CapioError, Installation, find_capio
+from streamflow_io.runtime.capio_server import CapioServer, remove_leftovers
 from tests.capio.support import SHARED, install, left_in_shared_memory
 
-CONFIGURE = partial(capio_configuration, mapping=CapioMapping((), {}))
+MAPPING = CapioMapping((), {})
+CONFIGURE = partial(capio_configuration, mapping=MAPPING)
 
 
 @pytest.fixture
@@ -113,7 +115,7 @@ def test_a_server_that_does_not_start_leaves_nothing(
     message: str,
 ) -> None:
     behave(behaviour)
-    monkeypatch.setattr(capio, "_START_SECONDS", 1.0)
+    monkeypatch.setattr(capio_server, "_START_SECONDS", 1.0)
     with pytest.raises(CapioError, match=message):
         check_capio(find_capio({"CAPIO_HOME": str(home)}))
     assert left_in_shared_memory() == list(temporary.iterdir()) == []
@@ -149,14 +151,12 @@ async def test_capio_is_given_up_once(
     home: Path, behave: Callable[[str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     behave("error")
-    runtime = await EmbeddedRuntime.start()
+    used = await CapioRuntime.start_with(find_capio({"CAPIO_HOME": str(home)}), MAPPING)
     try:
-        used = CapioRuntime(find_capio({"CAPIO_HOME": str(home)}), CONFIGURE)
-        assert await asyncio.gather(*(used.server(runtime) for _ in range(3))) == [None, None, None]
-        assert await used.server(runtime) is None
-        await used.close()
+        assert await asyncio.gather(*(used.server() for _ in range(3))) == [None, None, None]
+        assert await used.server() is None
     finally:
-        await runtime.close()
+        await used.close()
     assert len([record for record in caplog.records if "CAPIO is not used any more" in record.getMessage()]) == 1
 
 

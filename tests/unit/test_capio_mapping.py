@@ -14,6 +14,7 @@ from streamflow_io.capio_cl.supported import (
     COMMIT_CLOSES,
     CapioOutput,
     CapioStep,
+    HeldOutputs,
     capio_configuration,
     map_to_capio,
 )
@@ -47,7 +48,7 @@ def test_byte_streams_of_files_are_served(committed: str, permanent: bool | None
     one = edge(committed=committed, permanent=permanent)
     mapping = map_to_capio([one], {"/a": ONE})
     assert mapping.served == (one,)
-    assert mapping.outputs == {("/a", "out")}
+    assert mapping.held == {"/a": HeldOutputs({"out": "out.txt"}, ("out.txt", "cwl.output.json"))}
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,12 @@ def test_jobs_are_of_one_runtime() -> None:
     assert mapping.served == ()
     assert "comes from the same jobs" in mapping.refused[streamed]
     assert "is held at the gate" in mapping.refused[other]
+
+
+def test_all_files_of_a_job_that_writes_into_capio_are_collected() -> None:
+    outputs = {"out": CapioOutput("o"), "more": CapioOutput("m"), "log": CapioOutput("l", redirected=True)}
+    mapping = map_to_capio([edge(), edge(consumer="/c")], {"/a": replace(ONE, outputs=outputs), "/b": ONE, "/c": ONE})
+    assert mapping.held == {"/a": HeldOutputs({"out": "o"}, ("o", "m", "cwl.output.json"))}
 
 
 def test_what_is_delivered_at_termination_needs_nobody() -> None:
