@@ -22,8 +22,9 @@ from streamflow.main import build_context
 
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.run.scheduler import IOAwareScheduler
-from streamflow_io.runtime import NodeRuntime, NodeRuntimeError, NodeRuntimes
+from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.runtime.self_test import DeployedLocation, Finding, self_test
 

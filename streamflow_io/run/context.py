@@ -22,8 +22,7 @@ from streamflow.workflow.token import TerminationToken
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.learned.store import default_path
-from streamflow_io.runtime import NodeRuntimes
-from streamflow_io.runtime.node_runtimes import StartRuntime
+from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
 from streamflow_io.telemetry.records import EndRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
 from streamflow_io.telemetry.retention import remove_old_runs
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory

@@ -2,7 +2,6 @@
 
 from .embedded import EmbeddedRuntime, find_sfio_node
 from .node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
-from .node_runtimes import NodeRuntimes
 from .protocol import Event, ExitEvent, GatedInput, InputStream, JobSpec, Link, OutputRule, WatchedOutput, readable
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "NodeJob",
     "NodeRuntime",
     "NodeRuntimeError",
-    "NodeRuntimes",
     "OutputRule",
     "WatchedOutput",
     "find_sfio_node",

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, DeploymentConfig, DeploymentManager, ExecutionLocation, Target
 from streamflow.deployment.connector.base import BatchConnector
 from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 
+from streamflow_io._streamflow import remove_jobs
+
 from .access import Access
 from .node_runtime import NodeRuntimeError
 from .remote import Manner
-
-if TYPE_CHECKING:
-    from streamflow.core.context import StreamFlowContext
 
 logger = logging.getLogger("streamflow")
 
@@ -87,8 +86,6 @@ class Deployments:
         self._held.clear()
 
     async def _remove_jobs(self, deployment: str) -> None:
-        from streamflow_io._streamflow import remove_jobs
-
         if (connector := self._manager.get_connector(deployment)) is not None:
             try:
                 await asyncio.wait_for(remove_jobs(connector), _REMOVE_SECONDS)

@@ -7,17 +7,16 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import ExecutionLocation
+
+from .binary import Binary
+from .certificate import Certificate
+from .deployments import Deployments
 from .embedded import EmbeddedRuntime, find_sfio_node
 from .node_runtime import NodeRuntime
-
-if TYPE_CHECKING:
-    from streamflow.core.context import StreamFlowContext
-    from streamflow.core.deployment import ExecutionLocation
-
-    from .certificate import Certificate
-    from .deployments import Deployments
+from .remote import RemoteRuntime
 
 StartRuntime = Callable[[], Awaitable[NodeRuntime]]
 
@@ -32,17 +31,11 @@ class NodeRuntimes:
     :param start_here: starts that of the driver's node; None: it is the embedded one
     """
 
-    def __init__(
-        self,
-        context: StreamFlowContext,
-        tls: bool = False,
-        start_here: StartRuntime | None = None,
-    ) -> None:
-        self._context = context
+    def __init__(self, context: StreamFlowContext, tls: bool = False, start_here: StartRuntime | None = None) -> None:
         self._tls = tls
         self._start_here = start_here or EmbeddedRuntime.start
         self._key = secrets.token_hex(32)
-        self._deployments: Deployments | None = None
+        self._deployments = Deployments(context)
         self._runtimes: dict[tuple[str, str], asyncio.Task[NodeRuntime]] = {}
 
     async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime:
@@ -59,19 +52,11 @@ class NodeRuntimes:
     async def close(self) -> None:
         """End all of them; nothing is left."""
         await asyncio.gather(*map(_close, self._runtimes.values()))
-        if self._deployments is not None:
-            await self._deployments.release()
+        await self._deployments.release()
 
     async def _start(self, location: ExecutionLocation, workdir: str | None) -> NodeRuntime:
         if location.local:
             return await self._start_here()
-        # Here: they need more of StreamFlow than most commands.
-        from .binary import Binary
-        from .deployments import Deployments
-        from .remote import RemoteRuntime
-
-        if self._deployments is None:
-            self._deployments = Deployments(self._context)
         manner = self._deployments.manner(location)
         binary = await asyncio.to_thread(Binary.load, find_sfio_node())
         self._deployments.hold(location)
@@ -86,8 +71,6 @@ class NodeRuntimes:
 
     @cached_property
     def _certificate(self) -> Certificate:
-        from .certificate import Certificate
-
         return Certificate.make()
 
 

@@ -9,17 +9,14 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from .access import SECONDS, Access, Output
 from .binary import Binary, deliver
+from .certificate import Certificate
 from .node_runtime import ENDED, NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import ReadyEvent
-
-if TYPE_CHECKING:
-    from .certificate import Certificate
 
 logger = logging.getLogger("streamflow")
 

@@ -18,8 +18,9 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, ExecutionLocation
 
 from streamflow_io.commands.doctor_location import deployed
-from streamflow_io.runtime import JobSpec, NodeJob, NodeRuntime, NodeRuntimes, OutputRule, WatchedOutput
+from streamflow_io.runtime import JobSpec, NodeJob, NodeRuntime, OutputRule, WatchedOutput
 from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import StartedEvent
 
 
