@@ -8,11 +8,8 @@ from collections.abc import Iterable
 from streamflow_io.runtime.protocol import StreamPart
 
 from .attempts import Attempt
+from .inputs import Producers as Producers
 from .replacing import check_replaced
-from .tokens import StreamToken
-
-# A job that streams from others, each with the attempt that it reads.
-Producers = list[tuple[StreamToken, Attempt]]
 
 
 class RewrittenError(Exception):

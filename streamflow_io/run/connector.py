@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import shlex
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, MutableSequence, Sequence
+from collections.abc import Coroutine, MutableMapping, MutableSequence, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -25,7 +25,6 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
     Redirections are done by the node runtime, not by the shell: a FIFO would block the shell, and what the shell opens
     cannot be watched from the start.
 
-    :param clock: returns when the job waits for no other job any more: only from then on does its time limit count
     :param confirms: let a command on a queue manager count as successful only if the node runtime says so, too: for
         some of them a job that was killed has ended with 0
     """
@@ -36,15 +35,12 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         job_name: str,
         node_job: NodeJob,
         spec: JobSpec,
-        *,
-        clock: Callable[[], Awaitable[object]] | None = None,
         confirms: bool = False,
     ) -> None:
         super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
         self._job_name = job_name
         self._node_job = node_job
         self._spec = spec
-        self._clock = clock
         self._is_queued = node_job.runtime.wrapper == "run"
         self._confirms = confirms and self._is_queued
 
@@ -82,7 +78,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
                 # Else there is a file of the queue manager among the outputs that is not there with plain StreamFlow.
                 stdout = stderr = str(self._node_job.directory / "printed")
         # A queue manager has a clock of its own.
-        limit = timeout if wrapped and self._clock is not None and not self._is_queued else None
+        limit = timeout if wrapped and self._node_job.waiting is not None and not self._is_queued else None
         running = self.connector.run(
             location=location,
             command=command,
@@ -105,12 +101,12 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
     async def _within(
         self, seconds: int, running: Coroutine[Any, Any, tuple[str, int] | None]
     ) -> tuple[str, int] | None:
-        """What a command gives, if it takes no longer than it may.
+        """What a command gives, if it takes no longer than it may once it waits for no other job any more.
 
         :raises asyncio.TimeoutError: if it does
         """
-        assert self._clock is not None
-        command, clock = asyncio.ensure_future(running), asyncio.ensure_future(self._clock())
+        assert self._node_job.waiting is not None
+        command, clock = asyncio.ensure_future(running), asyncio.ensure_future(self._node_job.waiting())
         try:
             await asyncio.wait({command, clock}, return_when=asyncio.FIRST_COMPLETED)
             done, _ = await asyncio.wait({command}, timeout=seconds)

@@ -25,7 +25,7 @@ from .barrier import Producers, RewrittenError, check_read, settled
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
 from .failure import Failure
 from .following import Following
-from .inputs import byte_streams, gated_input, held, input_stream, place_inputs
+from .inputs import byte_streams, gated_input, held, held_now, input_stream, place_inputs
 from .job_runner import JobRunner
 from .job_spec import job_spec
 from .output_globs import output_globs
@@ -168,10 +168,8 @@ class Execution:
             attempt.end(False)
 
     async def _run_under(self, runtime: NodeRuntime, record: StreamingJob, producers: Producers) -> None:
-        places = [held(*read) for read in producers if not read[1].succeeded.done()]
-        reads = [place for place in places if place is not None]
         waiting = partial(settled, producers) if producers else None
-        node_job = await runtime.create_job(self._job.name, reads, waiting)
+        node_job = await runtime.create_job(self._job.name, held_now(producers), waiting)
         if (inputs := await place_inputs(self._inputs, producers, node_job)) is None:
             raise ProducerRestartError
         self._take(inputs)
@@ -183,7 +181,7 @@ class Execution:
         self._publisher.begin(globs)
         spec = self._spec(runtime, [read for read in producers if held(*read) is None], globs)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
-        run = self._run.runner.command(self._job.name, node_job, spec, waiting)
+        run = self._run.runner.command(self._job.name, node_job, spec)
         follower = Following(self._step, self._job, self._publisher, attempt, producers)
         following = asyncio.gather(
             follower.run(run.events(), runtime.wrapper == "run"),

@@ -15,10 +15,19 @@ from streamflow_io.runtime import GatedInput, InputStream, NodeJob, NodeRuntime
 from .attempts import Attempt
 from .tokens import StreamToken, stream_tokens
 
+# What a job reads of others, each with the attempt that it reads.
+Producers = Sequence[tuple[StreamToken, Attempt]]
+
 
 def held(token: StreamToken, attempt: Attempt) -> PurePosixPath | None:
     """Where an attempt holds what a token stands for; None: nowhere, it is streamed, or waited for at the gate."""
     return None if attempt.node_job is None else attempt.node_job.held(token.source.port, token.source.path)
+
+
+def held_now(producers: Producers) -> list[PurePosixPath]:
+    """Where those hold what is read of them that have not ended."""
+    places = [held(token, attempt) for token, attempt in producers if not attempt.succeeded.done()]
+    return [place for place in places if place is not None]
 
 
 def input_stream(
@@ -42,15 +51,13 @@ def input_stream(
     )
 
 
-def byte_streams(inputs: Mapping[str, Token], producers: Sequence[tuple[StreamToken, Attempt]]) -> list[str]:
+def byte_streams(inputs: Mapping[str, Token], producers: Producers) -> list[str]:
     """The inputs of a job that its command gets as byte streams."""
     streamed = {id(token) for token, attempt in producers if token.source.gate is None and held(token, attempt) is None}
     return [name for name, value in inputs.items() if any(id(token) in streamed for token in stream_tokens(value))]
 
 
-async def place_inputs(
-    inputs: Mapping[str, Token], producers: Sequence[tuple[StreamToken, Attempt]], reader: NodeJob
-) -> dict[str, Token] | None:
+async def place_inputs(inputs: Mapping[str, Token], producers: Producers, reader: NodeJob) -> dict[str, Token] | None:
     """The inputs of an attempt, with the paths where what producers hold is now: held, or in the file system.
 
     Waits for a producer that holds what the reader does not see.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 from streamflow.core.deployment import Connector
@@ -34,12 +34,11 @@ class CommandRun:
     spec: JobSpec
     recorder: JobRecorder
     warnings: JobWarnings
-    clock: Callable[[], Awaitable[object]] | None = None
     confirms: bool = False
 
     def connector(self, inner: Connector) -> JobConnector:
         """What the command is to be run through."""
-        return JobConnector(inner, self.job_name, self.node_job, self.spec, clock=self.clock, confirms=self.confirms)
+        return JobConnector(inner, self.job_name, self.node_job, self.spec, self.confirms)
 
     async def events(self) -> AsyncIterator[Event]:
         """What the node runtime tells of it, in order, to the exit event; recorded by the way. For one reader.
@@ -86,15 +85,9 @@ class JobRunner:
         run = self._streaming.get(job_name) or self._measured.get(job_name)
         return inner if run is None else run.connector(inner)
 
-    def command(
-        self,
-        job_name: str,
-        node_job: NodeJob,
-        spec: JobSpec,
-        clock: Callable[[], Awaitable[object]] | None = None,
-    ) -> CommandRun:
+    def command(self, job_name: str, node_job: NodeJob, spec: JobSpec) -> CommandRun:
         """A run of the command of a job that streams."""
-        return CommandRun(job_name, node_job, spec, self._recorder, self._warnings, clock)
+        return CommandRun(job_name, node_job, spec, self._recorder, self._warnings)
 
     @contextlib.contextmanager
     def running(self, run: CommandRun) -> Iterator[None]:

@@ -54,14 +54,13 @@ class CapioJob(NodeJob):
         outputs: HeldOutputs | None,
         waiting: Waiting | None,
     ) -> None:
-        super().__init__(runtime, identifier)
+        super().__init__(runtime, identifier, waiting)
         self._capio = runtime
         self._server = server
         self._step = step
         self._application = application_name(step)
         self._directory = directory
         self._outputs = outputs or HeldOutputs({}, ())
-        self._waiting = waiting
         self._watches: list[asyncio.Task[None]] = []
         self._collecting: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
@@ -152,8 +151,8 @@ class CapioJob(NodeJob):
         raise CapioError(self._server.why_ended())
 
     async def _watch_activity(self) -> None:
-        if self._waiting is not None:
-            await self._waiting()  # Until then it may rightly wait for others.
+        if self.waiting is not None:
+            await self.waiting()  # Until then it may rightly wait for others.
         await wait_until_idle(lambda: self.pid, _IDLE_SECONDS, _LOOK_SECONDS)
         raise CapioError(
             f"a job of {self._step} has used no processor for {_IDLE_SECONDS:.0f} s, as if its program hung under CAPIO"

@@ -48,12 +48,14 @@ class NodeJob:
 
     :ivar runtime: where it runs
     :ivar directory: its directory in the run directory; at the location of the runtime, as all paths here
+    :ivar waiting: returns when nothing that it reads is missing any more; None: nothing ever is
     :ivar exit: its last event, when it has come
     """
 
-    def __init__(self, runtime: NodeRuntime, identifier: str) -> None:
+    def __init__(self, runtime: NodeRuntime, identifier: str, waiting: Waiting | None = None) -> None:
         self.runtime = runtime
         self.identifier = identifier
+        self.waiting = waiting
         self.directory = PurePosixPath(runtime.directory, "jobs", identifier)
         self.exit: asyncio.Future[ExitEvent] = asyncio.get_running_loop().create_future()
         self._launched = False
@@ -233,10 +235,10 @@ class NodeRuntime(ABC):
 
         :param name: that of the job in the workflow, or another for people who read it; need not be unique
         :param reads: where others hold what it is to read, if it can: see :meth:`NodeJob.held`
-        :param waiting: returns when nothing that it reads is missing any more; None: nothing ever is
+        :param waiting: see :class:`NodeJob`
         :raises NodeRuntimeError: if the runtime has ended
         """
-        return self._add(name, partial(NodeJob, self))
+        return self._add(name, partial(NodeJob, self, waiting=waiting))
 
     def _add(self, name: str, make: Callable[[str], NodeJob]) -> NodeJob:
         """A new job, by its identifier."""
