@@ -11,6 +11,7 @@ from typing import Any
 
 from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.deployment.wrapper import ConnectorWrapper
+from streamflow.log_handler import logger
 
 from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntimeError
 
@@ -25,8 +26,9 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
     Redirections are done by the node runtime, not by the shell: a FIFO would block the shell, and what the shell opens
     cannot be watched from the start.
 
-    :param confirms: let a command on a queue manager count as successful only if the node runtime says so, too: for
-        some of them a job that was killed has ended with 0
+    :param is_optional: the job is only measured: without the node runtime its command runs plainly, and nobody asks it
+        afterwards. On a queue manager the command counts as successful only if the node runtime says so, too: for some
+        of them a job that was killed has ended with 0
     """
 
     def __init__(
@@ -35,14 +37,15 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         job_name: str,
         node_job: NodeJob,
         spec: JobSpec,
-        confirms: bool = False,
+        is_optional: bool = False,
     ) -> None:
         super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
         self._job_name = job_name
         self._node_job = node_job
         self._spec = spec
         self._is_queued = node_job.runtime.wrapper == "run"
-        self._confirms = confirms and self._is_queued
+        self._is_optional = is_optional
+        self._confirms = is_optional and self._is_queued
 
     @classmethod
     def get_schema(cls) -> str:
@@ -61,24 +64,22 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         timeout: int | None = None,
         job_name: str | None = None,
     ) -> tuple[str, int] | None:
-        wrapped = job_name == self._job_name
         output_directory = workdir or ""
-        if wrapped:
+        words = None
+        if job_name == self._job_name:
             if isinstance(stdin, str) and self._opens_itself(posixpath.join(output_directory, stdin)):
                 command, stdin = _opened_by_itself(stdin, command), None
+            words = await self._words(self._redirected(output_directory, stdin, stdout, stderr))
+        if words is not None:
             # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
-            command = [
-                "exec",
-                *await self._node_job.wrap(self._redirected(output_directory, stdin, stdout, stderr)),
-                *command,
-            ]
+            command = ["exec", *words, *command]
             redirected = isinstance(stdout, str) and isinstance(stderr, str)
             stdin, stdout, stderr = None, asyncio.subprocess.STDOUT, asyncio.subprocess.STDOUT
             if self._is_queued and redirected:
                 # Else there is a file of the queue manager among the outputs that is not there with plain StreamFlow.
                 stdout = stderr = str(self._node_job.directory / "printed")
         # A queue manager has a clock of its own.
-        limit = timeout if wrapped and self._node_job.waiting is not None and not self._is_queued else None
+        limit = timeout if words is not None and self._node_job.waiting is not None and not self._is_queued else None
         running = self.connector.run(
             location=location,
             command=command,
@@ -92,11 +93,26 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             job_name=job_name,
         )
         result: tuple[str, int] | None = await (running if limit is None else self._within(limit, running))
-        if wrapped and result is not None:
-            result = await self._judged(*result)
-        if wrapped and result is not None and result[1] in self._spec.success_codes:
+        if words is None or result is None:
+            return result
+        said, code = await self._judged(*result)
+        if code in self._spec.success_codes:
             await self._node_job.collected()
-        return result
+        return said, code
+
+    async def _words(self, spec: JobSpec) -> list[str] | None:
+        """The words to put before the command; None: it is run without.
+
+        :raises NodeRuntimeError: if there are none, and it is to fail for that
+        """
+        try:
+            return await self._node_job.wrap(spec)
+        except NodeRuntimeError as error:
+            if not self._is_optional:
+                raise
+            logger.warning(f"Job {self._job_name} is not measured: {error}")
+            self._node_job.abandon()
+            return None
 
     async def _within(
         self, seconds: int, running: Coroutine[Any, Any, tuple[str, int] | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 
 from streamflow.core.exception import UnrecoverableWorkflowException, WorkflowException, WorkflowExecutionException
@@ -14,7 +14,6 @@ from streamflow_io.runtime import ExitEvent, NodeJob
 
 from .attempts import Attempt
 from .barrier import Producers, RewrittenError
-from .job_runner import CommandRun
 from .replacing import check_replaced
 
 
@@ -45,7 +44,9 @@ def blaming(node_job: NodeJob) -> Iterator[None]:
         raise
 
 
-async def exit_of(run: CommandRun, output: CommandOutput, producers: Producers) -> ExitEvent:
+async def exit_of(
+    job: Job, exiting: Awaitable[ExitEvent | None], output: CommandOutput, producers: Producers
+) -> ExitEvent:
     """How the node runtime says that a job has ended, whose command is said to have ended.
 
     What a queue manager says is not enough: for it, a job that was killed may have ended with 0.
@@ -53,16 +54,16 @@ async def exit_of(run: CommandRun, output: CommandOutput, producers: Producers) 
     :raises JobFailedError: if it says nothing
     """
     try:
-        exit_event = await run.exit()
+        exit_event = await exiting
     except asyncio.TimeoutError:
         raise JobFailedError(
-            f"FAILED Job {run.job_name}: its command has ended, but nobody knows how: it was killed with all around "
+            f"FAILED Job {job.name}: its command has ended, but nobody knows how: it was killed with all around "
             "it, or its node has failed"
         ) from None
     if exit_event is None:
         _check_producers(producers)  # They may have failed while this one was in the queue.
         said = str(output.value or "").strip()
-        raise JobFailedError(f"FAILED Job {run.job_name} with error:\n\t{said or 'its command has not come to run'}")
+        raise JobFailedError(f"FAILED Job {job.name} with error:\n\t{said or 'its command has not come to run'}")
     return exit_event
 
 

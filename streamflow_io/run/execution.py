@@ -181,18 +181,18 @@ class Execution:
         self._publisher.begin(globs)
         spec = self._spec(runtime, [read for read in producers if held(*read) is None], globs)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
-        run = self._run.runner.command(self._job.name, node_job, spec)
+        runner = self._run.runner
         follower = Following(self._step, self._job, self._publisher, attempt, producers)
         following = asyncio.gather(
-            follower.run(run.events(), runtime.wrapper == "run"),
+            follower.run(runner.events(self._job.name, node_job), runtime.wrapper == "run"),
             self._give_way(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )
         try:
-            with self._run.runner.running(run):
+            with runner.running(self._job.name, node_job, spec):
                 output = await command.execute(self._job)
             with blaming(node_job):
-                exit_event = await exit_of(run, output, producers)
+                exit_event = await exit_of(self._job, runner.exit(self._job.name, node_job), output, producers)
                 streams = byte_streams(self._inputs, producers)
                 await check_exit(self._job, exit_event, output, attempt, producers, streams)
             await following

@@ -35,15 +35,6 @@ def job_path(context: StreamFlowContext, job: Job, path: str) -> StreamFlowPath:
     return StreamFlowPath(path, context=context, location=context.scheduler.get_locations(job.name)[0])
 
 
-async def files_below(directory: StreamFlowPath) -> list[str]:
-    """The files below a directory, relative to it; none if it is not there. One command where that is elsewhere."""
-    root = _innermost(directory)
-    if isinstance(root, RemoteStreamFlowPath):
-        said = await _find(root, "-exec printf '%s\\0' {} +")
-        return [posixpath.relpath(os.fsdecode(path), root) for path in said.split(b"\0") if path]
-    return await asyncio.to_thread(_files_below, Path(root))
-
-
 async def checksums_below(directory: StreamFlowPath) -> dict[str, str]:
     """The files below a directory, relative to it, with their checksums. Reads them all, where they are.
 
@@ -93,12 +84,8 @@ def _named(line: bytes) -> tuple[str, str]:
     return os.fsdecode(path), line[1:41].decode()
 
 
-def _files_below(root: Path) -> list[str]:
-    return [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
-
-
 def _checksums_below(root: Path) -> dict[str, str]:
-    return {file: _checksum(root / file) for file in _files_below(root)}
+    return {str(path.relative_to(root)): _checksum(path) for path in root.rglob("*") if path.is_file()}
 
 
 def _checksum(path: Path) -> str:

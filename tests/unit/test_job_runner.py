@@ -12,6 +12,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask
 from streamflow_io.run import connector
 from streamflow_io.run.connector import JobConnector
+from streamflow_io.runtime import NodeRuntimeError
 from streamflow_io.telemetry.records import EndedRecord
 from tests.streaming_fakes import FakeConnector, FakeRun, FakeRuntime
 
@@ -127,4 +128,23 @@ async def test_a_runtime_that_does_not_say_how_a_job_has_ended_lets_it_not_fail(
     with caplog.at_level(logging.WARNING):
         await run.runner.end(NAME, succeeded=True)
     assert caplog.messages == [f"Job {NAME} was not measured: the node runtime does not answer"]
+    assert ended(run).usage is None
+
+
+async def test_a_job_that_cannot_be_told_to_the_runtime_runs_plainly(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = FakeRuntime("here")
+
+    async def write_spec(*_: object) -> None:
+        raise NodeRuntimeError("no space left")
+
+    monkeypatch.setattr(runtime, "write_spec", write_spec)
+    run, inner = run_on(here=runtime), FakeConnector(at_once)
+    await run.runner.measure(NAME, UNMEASURED)
+    with caplog.at_level(logging.WARNING):
+        assert await execute(run, inner) == ("said", 0)
+        await run.runner.end(NAME, succeeded=True)
+    assert caplog.messages == [f"Job {NAME} is not measured: no space left"]
+    assert inner.commands[0]["command"] == ["tool"]
     assert ended(run).usage is None

@@ -325,7 +325,7 @@ async def test_a_measured_job_on_a_queue_manager_has_succeeded_only_if_the_runti
             runtime.exit(job, success=success, reason="exited" if success else "cancelled")
         return 0
 
-    tested = JobConnector(FakeConnector(run), "/a/0", job, JobSpec(name="/a/0"), confirms=True)
+    tested = JobConnector(FakeConnector(run), "/a/0", job, JobSpec(name="/a/0"), is_optional=True)
     result = await tested.run(HERE, ["tool"], workdir="/out", job_name="/a/0")
     assert result is not None
     assert result[1] == code
