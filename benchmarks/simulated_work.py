@@ -105,7 +105,8 @@ async def _collect(port: str, path: str) -> Token:
 def end_streaming(jobs: StreamingJobs, name: str) -> None:
     """It has committed its file, and succeeded."""
     job = jobs.get(name)
-    job.latest.commit("output", "data")
+    job.latest.committed = {("output", "data")}
+    job.latest.settle("output", "data")
     job.latest.end(True)
     job.close()
 

@@ -19,7 +19,7 @@ from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.run.attempts import StreamingJobs
+from streamflow_io.run.attempts import Attempt, StreamingJobs
 from streamflow_io.run.execution import Execution
 from streamflow_io.run.failure import Failure
 from streamflow_io.run.job_runner import JobRunner
@@ -223,6 +223,12 @@ class FakeStep:
 def stream_token(job: str = "/a/0", **source: Any) -> StreamToken:
     """A stream of `out.txt`."""
     return StreamToken(file_value("/out/out.txt"), StreamSource(job, "out", "out.txt", **source))
+
+
+def commit(attempt: Attempt, port: str, path: str | None = None) -> None:
+    """An attempt commits a file, or an output as a whole."""
+    attempt.committed = {*attempt.committed, (port, path)}
+    attempt.settle(port, path)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ when that one failed. Nothing here knows StreamFlow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -51,7 +51,7 @@ class Attempt:
     node_job: NodeJob | None = None
     gave_way: bool = False
     succeeded: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    committed: set[tuple[str, str | None]] = field(default_factory=set)
+    committed: Set[tuple[str, str | None]] = frozenset()
     parts: list[StreamPart] = field(default_factory=list)
     replacement: Replacement = _none
     # By port and path: of thousands who wait, a commit wakes those alone whom it concerns.
@@ -70,12 +70,9 @@ class Attempt:
         """Wait until its command runs, or it has ended."""
         await self._has_started.wait()
 
-    def commit(self, port: str, path: str | None = None) -> None:
-        self.committed.add((port, path))
-        if path is None:
-            self._wake(*(waited for waited in self._waiting if waited[0] == port))
-        else:
-            self._wake((port, path))
+    def settle(self, port: str, path: str | None = None) -> None:
+        """Wake who waits for a file that is committed; without a path, for any of an output."""
+        self._wake(*(waited for waited in self._waiting if waited[0] == port) if path is None else [(port, path)])
 
     @property
     def has_failed(self) -> bool:

@@ -11,9 +11,8 @@ from typing import Protocol, cast
 
 from streamflow.core.deployment import Connector
 from streamflow.core.exception import UnrecoverableWorkflowException
-from streamflow.core.workflow import CommandOutput, Job, Status, Token
+from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.command import CWLCommand
-from streamflow.cwl.processor import CWLOutputJSONCommandOutput
 from streamflow.log_handler import logger
 
 from streamflow_io._streamflow import prepare_work_dir, retry_policy
@@ -22,15 +21,14 @@ from streamflow_io.runtime import AttemptLostError, JobSpec, NodeJob, NodeRuntim
 
 from .attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
 from .barrier import Producers, RewrittenError, check_read, settled
+from .delivering import Deliverer
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
 from .failure import Failure
-from .following import Following
 from .inputs import byte_streams, gated_input, held, held_now, input_stream, place_inputs
 from .job_runner import JobRunner
 from .job_spec import job_spec
 from .output_globs import output_globs
 from .paths import job_path
-from .publisher import Publisher
 from .reach import Reach
 from .recorder import JobRecorder
 from .replacing import ReplacedError, check_replaced, with_replacements
@@ -69,7 +67,7 @@ class Execution:
         self._step = step
         self._job = job
         self._connectors = connectors
-        self._publisher = Publisher(step, job, step.early_outputs, connectors)
+        self._deliverer = Deliverer(step, job, connectors)
         self._streams = [token for value in job.inputs.values() for token in stream_tokens(value)]
         self._first_directory: str = job.output_directory
         self._inputs: Mapping[str, Token] = job.inputs
@@ -79,9 +77,9 @@ class Execution:
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
-        jobs, publisher = self._run.streaming_jobs, self._publisher
+        jobs, deliverer = self._run.streaming_jobs, self._deliverer
         await jobs.vacant(self._job.name)
-        record = jobs.open(self._job.name, publisher.final, publisher.replacement)
+        record = jobs.open(self._job.name, deliverer.final, deliverer.replacement)
         try:
             while True:
                 try:
@@ -89,12 +87,12 @@ class Execution:
                     return
                 except AttemptLostError as error:
                     logger.info(f"Job {self._job.name} starts again without {error.without}: {error}")
-                    await self._publisher.commits.keep(record.latest)
+                    await deliverer.failed()
                 except ProducerRestartError:
                     self._lost_a_producer = True
                 except RewrittenError as error:
                     await self._read_again(error)
-                    await self._publisher.commits.keep(record.latest)
+                    await deliverer.failed()
                 except ReplacedError as error:
                     logger.warning(f"Job {self._job.name} starts again with what it reads in the end: {error}")
                     await self._take_replacements()
@@ -106,7 +104,7 @@ class Execution:
                     ) from None
                 except JobFailedError as error:
                     await self._wait_for_retry(error)
-                    await self._publisher.commits.keep(record.latest)
+                    await deliverer.failed()
                 except UnicodeEncodeError as error:
                     raise UnrecoverableWorkflowException(
                         f"FAILED Job {self._job.name}: StreamFlow has no File with a name that is not UTF-8: "
@@ -157,13 +155,15 @@ class Execution:
         """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
         self._take(self._inputs)
         attempt = record.begin(PurePosixPath(self._job.output_directory))
+        self._deliverer.begin(attempt, {})
         attempt.start()
         try:
             output = await self._command.execute(self._job)
             if output.status is not Status.COMPLETED:
                 said = str(output.value or "").strip() or "its command has failed and said nothing"
                 raise JobFailedError(f"FAILED Job {self._job.name} with error:\n\t{said}")
-            await self._deliver(await self._step.collect(self._job, output, self._connectors, {}), attempt)
+            await self._deliverer.succeeded(await self._step.collect(self._job, output, self._connectors, {}))
+            attempt.end(True)
         finally:
             attempt.end(False)
 
@@ -178,13 +178,13 @@ class Execution:
             # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
             command = await prepare_work_dir(command, self._job)
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
-        self._publisher.begin(globs)
         spec = self._spec(runtime, [read for read in producers if held(*read) is None], globs)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
+        self._deliverer.begin(attempt, globs)
         runner = self._run.runner
-        follower = Following(self._step, self._job, self._publisher, attempt, producers)
+        events = runner.events(self._job.name, node_job)
         following = asyncio.gather(
-            follower.run(runner.events(self._job.name, node_job), runtime.wrapper == "run"),
+            self._deliverer.follow(attempt, events, producers, queued=runtime.wrapper == "run"),
             self._give_way(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )
@@ -200,8 +200,9 @@ class Execution:
                 raise ProducerRestartError
             await check_read(attempt, producers)
             with blaming(node_job):
-                tokens = await self._collect(output)
-            await self._deliver(tokens, attempt)
+                tokens = await self._deliverer.collect(output)
+            await self._deliverer.succeeded(tokens)
+            attempt.end(True)
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
@@ -210,19 +211,6 @@ class Execution:
                 await asyncio.shield(node_job.cancel())
             attempt.end(False)
             await asyncio.gather(following, return_exceptions=True)
-
-    async def _collect(self, output: CommandOutput) -> dict[str, Token]:
-        unchanged: Mapping[str, Token] = {}
-        if not isinstance(output, CWLOutputJSONCommandOutput):
-            unchanged = await self._publisher.unchanged()
-        return await self._step.collect(self._job, output, self._connectors, unchanged)
-
-    async def _deliver(self, tokens: Mapping[str, Token], attempt: Attempt) -> None:
-        """The attempt has succeeded: deliver its outputs."""
-        await self._publisher.commits.check(tokens, attempt)
-        await self._step.deliver_regular(self._job, tokens)
-        await self._publisher.finish(tokens)
-        attempt.end(True)
 
     async def _producer(self, token: StreamToken, when_started: bool) -> Attempt:
         """The attempt to read from.

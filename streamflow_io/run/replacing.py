@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from streamflow.core.workflow import Job, Token
-from streamflow.cwl.step import CWLTransferStep
+from streamflow.cwl.step import CWLExecuteStep, CWLTransferStep
 from streamflow.workflow.token import ListToken
 
 from .attempts import Attempt, StreamingJobs
 from .tokens import StreamToken, stream_tokens
-
-if TYPE_CHECKING:
-    from .steps import StreamingExecuteStep
 
 
 class ReplacedError(Exception):
@@ -37,7 +34,7 @@ def check_replaced(producers: Sequence[tuple[StreamToken, Attempt]]) -> None:
 
 
 async def with_replacements(
-    step: StreamingExecuteStep, job: Job, inputs: Mapping[str, Token], jobs: StreamingJobs
+    step: CWLExecuteStep, job: Job, inputs: Mapping[str, Token], jobs: StreamingJobs
 ) -> dict[str, Token]:
     """The inputs of a job, with the files that it is to read instead, as it would have got them at their end."""
 

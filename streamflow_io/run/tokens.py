@@ -149,3 +149,12 @@ def stream_tokens(token: Token) -> Iterator[StreamToken]:
 def streams_of(inputs: Mapping[str, Token]) -> list[StreamToken]:
     """All stream tokens in the inputs of a job."""
     return [token for value in inputs.values() for token in stream_tokens(value)]
+
+
+def file_tokens(token: Token | None) -> Iterator[Token]:
+    """All files and Directories in a token, in order."""
+    if isinstance(token, ListToken):
+        for element in token.value:
+            yield from file_tokens(element)
+    elif token is not None and isinstance(token.value, Mapping) and token.value.get("class") in ("File", "Directory"):
+        yield token

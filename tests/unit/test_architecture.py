@@ -36,7 +36,7 @@ ORDER = {
 }
 
 # Modules that decide: plain data in, plain data out. The others of these packages read files.
-PURE = ("graph", "capio_cl", "admission", "hints", "suggestions", "run.delivery")
+PURE = ("graph", "capio_cl", "admission", "hints", "suggestions", "run.delivery", "run.delivered")
 NOT_PURE = {
     "capio_cl.loading": "reads CAPIO-CL files",
     "hints.cwl": "reads what `run` names",
@@ -64,21 +64,17 @@ MOST_IN_FUNCTIONS = 14
 OPEN_IN_FUNCTIONS = 8
 OPEN_ORDER: set[tuple[str, str]] = set()
 OPEN_CIRCLE = {
-    "run.barrier",
     "run.connector",
     "run.context",
     "run.ending",
     "run.execution",
-    "run.following",
     "run.gang_placement",
     "run.observer",
-    "run.publisher",
     "run.reach",
-    "run.replacing",
     "run.scheduler",
     "run.steps",
 }
-OPEN_SCHEDULER = {"run.context", "run.execution", "run.following", "run.gang_placement", "run.observer", "run.reach"}
+OPEN_SCHEDULER = {"run.context", "run.execution", "run.gang_placement", "run.observer", "run.reach"}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,8 +17,8 @@ from streamflow.data.remotepath import StreamFlowPath
 
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.run import commits
-from streamflow_io.run.attempts import Attempt
+from streamflow_io.run import delivering
+from streamflow_io.run.delivery import Source
 from streamflow_io.run.outputs import EarlyOutput
 from streamflow_io.run.paths import NoChecksumsError, checksums_below, job_path
 
@@ -99,19 +99,32 @@ async def test_what_cannot_be_compared_is_said(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    monkeypatch.setattr(commits.logger, "warning", said.append)
+    monkeypatch.setattr(delivering.logger, "warning", said.append)
     rules = (StreamingRule.model_validate({"port": "d", "committed": "on_n_files", "nFiles": 1}),)
-    outputs = {
-        "d": EarlyOutput(port="d", kind=OutputKind.DIRECTORY, rules=rules),
-        "f": EarlyOutput(port="f", kind=OutputKind.FILE, rules=(StreamingRule(port="f"),)),
+    outputs = (
+        EarlyOutput(port="d", kind=OutputKind.DIRECTORY, rules=rules),
+        EarlyOutput(port="f", kind=OutputKind.FILE, rules=(StreamingRule(port="f"),)),
+    )
+    tokens = {
+        "d": Token({"class": "Directory", "path": str(directory), "basename": directory.name}),
+        # What StreamFlow makes of a command that is not there.
+        "f": Token({"class": "File", "path": "/out/f", "basename": "f", "checksum": "sha1$sh: 1: sha1sum: not found"}),
     }
-    tested = commits.Commits(site(ShellConnector(with_tools(tmp_path / "bin"))), JOB, outputs)
-    whole = Token({"class": "Directory", "path": str(directory), "basename": directory.name})
-    # What StreamFlow makes of a command that is not there.
-    file = Token({"class": "File", "path": "/out/f", "basename": "f", "checksum": "sha1$sh: 1: sha1sum: not found"})
-    await tested.add_directory("d", whole)
-    tested.files["f"]["f"] = file
-    await tested.check({"d": whole, "f": file}, Attempt("/a/0", 1, PurePosixPath("/out")))
+
+    async def process(_: delivering.Deliverer, source: Source) -> Token:
+        return tokens[source.port]
+
+    async def deliver_regular(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(delivering.Deliverer, "_process", process)
+    context = site(ShellConnector(with_tools(tmp_path / "bin")))
+    workflow = SimpleNamespace(context=context)
+    step = SimpleNamespace(early_outputs=outputs, workflow=workflow, deliver_regular=deliver_regular)
+    tested = delivering.Deliverer(cast(Any, step), JOB, {})
+    for port in tokens:
+        assert await tested.final(port, "f") is tokens[port]
+    await tested.succeeded(tokens)
     assert [message.partition("from its content: ")[2] for message in said] == [
         "site/host has no sha1sum, md5sum or cksum",
         "its location has no sha1sum",

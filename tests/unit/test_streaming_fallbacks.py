@@ -25,7 +25,16 @@ from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.run.transfer import StreamingTransferStep
 from streamflow_io.runtime import JobSpec, NodeRuntimeError
 from streamflow_io.runtime.protocol import StreamPart
-from tests.streaming_fakes import FakeConnector, FakeRun, FakeRuntime, FakeScheduler, FakeStep, stream_token, until
+from tests.streaming_fakes import (
+    FakeConnector,
+    FakeRun,
+    FakeRuntime,
+    FakeScheduler,
+    FakeStep,
+    commit,
+    stream_token,
+    until,
+)
 
 OUT = PurePosixPath("/out")
 HERE = ExecutionLocation("here", "site")
@@ -117,7 +126,7 @@ async def test_what_is_final_is_waited_for_over_the_attempts_of_a_job() -> None:
     second = job.begin(OUT)
     await asyncio.sleep(0.002)
     assert not waiting.done()
-    second.commit("out", "file")
+    commit(second, "out", "file")
     assert (await waiting).value == ("out", "file")
     waiting = asyncio.create_task(job.final("out", "other"))
     await asyncio.sleep(0)
@@ -205,7 +214,7 @@ async def test_a_reader_that_does_not_gets_the_file_when_it_is_committed(transfe
     waiting = asyncio.create_task(transfer(run, "there", stream_token().retag("0.7")))
     await asyncio.sleep(0.002)
     assert not waiting.done()
-    attempt.commit("out", "out.txt")
+    commit(attempt, "out", "out.txt")
     token = await waiting
     assert not isinstance(token, StreamToken)
     assert (token.value, token.tag) == ({"final": ("out", "out.txt")}, "0.7")

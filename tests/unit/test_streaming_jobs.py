@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.simulated_work import begin_streaming
 from streamflow_io.run.attempts import Attempt, StreamingJobs
+from tests.streaming_fakes import commit
 
 
 def attempt() -> Attempt:
@@ -26,10 +27,10 @@ async def waiting(attempt: Attempt, port: str, path: str) -> asyncio.Task[bool]:
 async def test_a_commit_settles_its_file_alone() -> None:
     producer = attempt()
     first, second = await waiting(producer, "out", "1"), await waiting(producer, "out", "2")
-    producer.commit("out", "1")
+    commit(producer, "out", "1")
     assert await first
     assert not second.done()
-    producer.commit("out", "2")
+    commit(producer, "out", "2")
     assert await second
     assert await producer.settled("out", "1")
 
@@ -38,7 +39,7 @@ async def test_a_port_settles_all_its_files() -> None:
     producer = attempt()
     files = [await waiting(producer, "out", path) for path in "123"]
     other = await waiting(producer, "log", "1")
-    producer.commit("out")
+    commit(producer, "out")
     assert all(await asyncio.gather(*files))
     assert not other.done()
     producer.end(False)
@@ -58,7 +59,7 @@ async def test_who_gives_up_does_not_take_others_along() -> None:
     first, second = await waiting(producer, "out", "1"), await waiting(producer, "out", "1")
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
-    producer.commit("out", "1")
+    commit(producer, "out", "1")
     assert await second
 
 
@@ -75,7 +76,7 @@ async def test_of_many_who_wait_a_commit_wakes_few(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Attempt, "_has_committed", counting)
     tasks = [await waiting(producer, "out", file) for file in files]
     for file in files:
-        producer.commit("out", file)
+        commit(producer, "out", file)
         await asyncio.sleep(0)
     assert all(await asyncio.gather(*tasks))
     assert looked <= 4 * len(files)

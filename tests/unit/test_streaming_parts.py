@@ -17,6 +17,7 @@ from streamflow_io.run.attempts import ProducerFailedError, StreamingJobs
 from streamflow_io.run.output_globs import certain_path
 from streamflow_io.run.outputs import EarlyOutput, directory_of
 from streamflow_io.translation.obstacles import whole_file_use, whole_self_use
+from tests.streaming_fakes import commit
 
 HERE = PurePosixPath("/somewhere")
 
@@ -91,7 +92,7 @@ async def test_a_reader_of_a_job_that_has_succeeded_still_gets_its_file() -> Non
 @pytest.mark.parametrize("succeeded", [True, False])
 async def test_what_is_not_committed_is_settled_by_the_end(succeeded: bool) -> None:
     attempt = StreamingJobs().open("/a/0", collect).begin(HERE)
-    attempt.commit("out", "committed")
+    commit(attempt, "out", "committed")
     waiting = asyncio.create_task(attempt.settled("out", "open"))
     assert await attempt.settled("out", "committed")
     await asyncio.sleep(0)
@@ -104,11 +105,11 @@ async def test_what_is_not_committed_is_settled_by_the_end(succeeded: bool) -> N
 async def test_what_is_complete_is_settled_as_a_whole() -> None:
     attempt = StreamingJobs().open("/a/0", collect).begin(HERE)
     waiting = asyncio.create_task(attempt.settled("out", "directory"))
-    attempt.commit("out", "directory/file")
-    attempt.commit("other")
+    commit(attempt, "out", "directory/file")
+    commit(attempt, "other")
     await asyncio.sleep(0)
     assert not waiting.done()
-    attempt.commit("out")
+    commit(attempt, "out")
     assert await waiting
 
 
