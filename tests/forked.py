@@ -14,10 +14,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from multiprocessing import forkserver
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Protocol
@@ -53,7 +55,10 @@ def prepare() -> None:
 
 
 class Forked:
-    """A program that runs. Has what is needed of `subprocess.Popen`."""
+    """A program that runs. Has what is needed of `subprocess.Popen`, and may be used by any thread."""
+
+    # Whoever starts a process looks at all others, too, and how one has ended can be read only once.
+    lock = threading.Lock()
 
     def __init__(self, process: ForkServerProcess) -> None:
         self._process = process
@@ -62,17 +67,18 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        return self._process.exitcode
+        with self.lock:
+            return self._process.exitcode
 
     def poll(self) -> int | None:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """:raises subprocess.TimeoutExpired: if it still runs then"""
-        self._process.join(timeout)
-        if self.returncode is None:
+        wait([self._process.sentinel], timeout)
+        if (code := self.returncode) is None:
             raise subprocess.TimeoutExpired("a forked program", timeout or 0)
-        return self.returncode
+        return code
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
@@ -94,7 +100,8 @@ def start(
     """
     words = [program, *map(str, arguments)]
     process = _CONTEXT.Process(target=_main, args=(words, directory, dict(environment), output or directory, network))
-    process.start()
+    with Forked.lock:
+        process.start()
     return Forked(process)
 
 
