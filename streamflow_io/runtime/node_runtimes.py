@@ -15,12 +15,12 @@ from .binary import Binary
 from .certificate import Certificate
 from .deployments import Deployments
 from .embedded import EmbeddedRuntime, find_sfio_node
+from .locations import location_node
 from .node_runtime import NodeRuntime
 from .remote import RemoteRuntime
 
 StartRuntime = Callable[[], Awaitable[NodeRuntime]]
 
-_LOCAL = ("", "")
 _START_SECONDS = 15.0
 
 
@@ -36,7 +36,7 @@ class NodeRuntimes:
         self._start_here = start_here or EmbeddedRuntime.start
         self._key = secrets.token_hex(32)
         self._deployments = Deployments(context)
-        self._runtimes: dict[tuple[str, str], asyncio.Task[NodeRuntime]] = {}
+        self._runtimes: dict[str, asyncio.Task[NodeRuntime]] = {}
 
     async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime:
         """The node runtime at a location.
@@ -44,10 +44,10 @@ class NodeRuntimes:
         :param workdir: of the job that needs it first; None: that of the deployment
         :raises NodeRuntimeError: if there can be none, with one reason. It is remembered, and not tried again
         """
-        key = _LOCAL if location.local else (location.deployment, location.name)
-        if key not in self._runtimes:
-            self._runtimes[key] = asyncio.create_task(self._start(location, workdir))
-        return await asyncio.shield(self._runtimes[key])
+        node = location_node(location)
+        if node not in self._runtimes:
+            self._runtimes[node] = asyncio.create_task(self._start(location, workdir))
+        return await asyncio.shield(self._runtimes[node])
 
     async def close(self) -> None:
         """End all of them; nothing is left."""
