@@ -13,10 +13,10 @@ from rich.console import Console
 from streamflow_io.capio_cl.annotations import annotation_text
 from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.to_hints import Annotation, annotate
-from streamflow_io.files import write_atomically
-from streamflow_io.hints import HintError, HintErrors, read_scheduler_config
+from streamflow_io.hints import read_scheduler_config
 
 from .console import say
+from .output import output_error, write_output
 from .plan import plan_workflow
 
 
@@ -75,17 +75,14 @@ def run(arguments: argparse.Namespace) -> Annotated:
     """:raises HintErrors: if a file, the workflow or a hint has mistakes, or the output cannot be written"""
     output: Path | None = arguments.output
     if output is not None and not arguments.force and os.path.lexists(output):
-        raise _output_error(output, "exists", "another file, or --force to overwrite it")
+        raise output_error(output, "exists", "another file, or --force to overwrite it")
     streamflow_file = Path(arguments.streamflow_file)
     configuration = load_capio_cl(arguments.source)
     plan = plan_workflow(streamflow_file, arguments.workflow)
     annotation = annotate(configuration, plan.steps, plan.outputs, plan.routes, plan.jobs)
     text = annotation_text(annotation, arguments.source.name, _notes(streamflow_file))
     if output is not None:
-        try:
-            write_atomically(output, text)
-        except OSError as error:
-            raise _output_error(output, f"cannot be written: {error.strerror}", "a file that can be written") from None
+        write_output(output, text)
     return Annotated(os.path.abspath(arguments.source), annotation, text, output)
 
 
@@ -96,7 +93,3 @@ def _notes(streamflow_file: Path) -> tuple[str, ...]:
     named = scheduler.annotations
     files = ", ".join(named.values()) if isinstance(named, dict) else named
     return (f"{streamflow_file.name} names {files}: take over from it what is to hold besides.",)
-
-
-def _output_error(output: Path, message: str, allowed: str) -> HintErrors:
-    return HintErrors([HintError(str(output), None, "--output", message, allowed)])

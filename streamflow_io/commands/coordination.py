@@ -13,13 +13,12 @@ from rich.console import Console
 from streamflow_io.capio_cl import Configuration
 from streamflow_io.capio_cl.dot import write_dot
 from streamflow_io.capio_cl.language import Version, write_capio_cl
-from streamflow_io.files import write_atomically
 from streamflow_io.graph import StreamEdge
-from streamflow_io.hints import HintError, HintErrors
 from streamflow_io.run.plan import Plan
 
 from .console import Result
 from .coordination_check import check
+from .output import write_output
 from .plan import plan_workflow, site_to_json
 
 _CAPIO_CL = "capio-cl-"
@@ -71,13 +70,7 @@ def run(arguments: argparse.Namespace) -> Result:
     plan = plan_workflow(Path(arguments.streamflow_file), arguments.workflow)
     text = _document(plan, arguments.format)
     if arguments.output is not None:
-        try:
-            write_atomically(arguments.output, text)
-        except OSError as error:
-            message = f"cannot be written: {error.strerror}"
-            raise HintErrors(
-                [HintError(str(arguments.output), None, "--output", message, "a file that can be written")]
-            ) from None
+        write_output(arguments.output, text)
     return Coordination(plan, text, arguments.output)
 
 

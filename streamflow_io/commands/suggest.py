@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.runs import find_run, run_label
 
 from .console import say
+from .output import output_error, write_output
 
 
 @dataclass(frozen=True)
@@ -94,16 +93,15 @@ def run(arguments: argparse.Namespace) -> Result:
     """:raises HintErrors: if there is no such run, it was not observed, or the file cannot be written"""
     output: Path | None = arguments.output
     if output is not None and output.exists() and not arguments.force:
-        raise _error(str(output), "--output", "is there already", "another file, or --force to replace it")
+        raise output_error(output, "is there already", "another file, or --force to replace it")
     file = find_run(arguments.run)
     history = read_history(run_label(file), read_records(file))
     if not history.routes and not any(job.outputs or job.inputs for job in history.jobs):
-        raise _error(
-            str(file), "observe", "this run was not observed", "a run with `observe: true` in the scheduler's config"
-        )
+        allowed = "a run with `observe: true` in the scheduler's config"
+        raise HintErrors([HintError(str(file), None, "observe", "this run was not observed", allowed)])
     suggestions = suggest(history)
     if output is not None and suggestions.proposals:
-        _write(output, suggestions_text(history.label, suggestions))
+        write_output(output, suggestions_text(history.label, suggestions))
         return Result(history.label, suggestions, output)
     return Result(history.label, suggestions, None)
 
@@ -117,26 +115,6 @@ def _to_json(proposal: Proposal) -> dict[str, Any]:
         "startsEarlier": proposal.earlier,
         "saved": proposal.saved,
     }
-
-
-def _write(path: Path, text: str) -> None:
-    """Write all of a file or nothing."""
-    try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise _error(str(path), "--output", f"cannot be written: {error.strerror}", "a file to write") from None
-
-
-def _error(file: str, field: str, message: str, allowed: str) -> HintErrors:
-    return HintErrors([HintError(file, None, field, message, allowed)])
 
 
 def _edge(subject: str) -> str:
