@@ -101,7 +101,7 @@ def load(path: str) -> CWLObject:
         document = parse(text)
     except TooMuchError as error:
         raise TooMuchError(str(error), error.line, file) from None
-    _check_places(document, file)
+    _check_positions(document, file)
     version = cwl_utils.parser.cwl_version(document)
     parsers = {"v1.0": cwl_utils.parser.cwl_v1_0, "v1.1": cwl_utils.parser.cwl_v1_1}
     parser = parsers.get(version or "", cwl_utils.parser.cwl_v1_2)
@@ -202,7 +202,7 @@ class _Walker:
         uri, fragment = urldefrag(options.fetcher.urljoin(options.fileuri, step.run))
         if uri not in self.documents:
             if uri.startswith("file:"):
-                _check_places(parse(options.fetcher.fetch_text(uri)), file_of(uri))
+                _check_positions(parse(options.fetcher.fetch_text(uri)), file_of(uri))
             # Not with the options of the outer document: a file has the namespaces that it declares itself.
             fresh = type(options)(fetcher=options.fetcher)
             loaded = cwl_utils.parser.load_document_by_uri(uri, fresh, load_all=True)
@@ -270,7 +270,7 @@ def _classes(element: CWLObject) -> frozenset[str]:
     )
 
 
-def _check_places(document: object, file: str) -> None:
+def _check_positions(document: object, file: str) -> None:
     """:raises HintErrors: if hints of ours stand under `requirements`, for which CWL has another message"""
     errors: list[HintError] = []
     ahead, seen = [document], set[int]()

@@ -18,6 +18,7 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.runtime import Event, ExitEvent, JobSpec
+from streamflow_io.runtime.locations import location_name, path_on
 from streamflow_io.telemetry.job_files import Identity, JobFiles
 from streamflow_io.telemetry.records import EndedRecord, EndStatus, Record, StartedRecord, SubmittedRecord, Usage
 
@@ -62,7 +63,7 @@ class JobRecorder:
         self._readers: set[str] = set()
         self._exits: dict[str, ExitEvent] = {}
         self._files: dict[str, JobFiles] = {}
-        # By location and output directory of a job, its name.
+        # By node and output directory of a job, its name.
         self._origins: dict[tuple[str, str], str] = {}
 
     def is_measured(self, job_name: str) -> bool:
@@ -86,9 +87,7 @@ class JobRecorder:
         location = self._location(job_name)
         self._open[job_name] = time.time()
         self._record(
-            StartedRecord(
-                time=self._open[job_name], job=job_name, step=step, location=f"{location.deployment}/{location.name}"
-            )
+            StartedRecord(time=self._open[job_name], job=job_name, step=step, location=location_name(location))
         )
 
     def told(self, spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
@@ -98,7 +97,7 @@ class JobRecorder:
         """
         if not self._observes or job.name not in self._open:
             return spec.model_copy(update={"measure": self.is_measured(job.name)})
-        self._origins[_place(self._location(job.name), job.output_directory)] = job.name
+        self._origins[path_on(self._location(job.name), job.output_directory)] = job.name
         spec = observed(spec, step, job)
         self._files[job.name] = JobFiles(spec)
         return spec
@@ -160,21 +159,21 @@ class JobRecorder:
 
         :param reader: the job that has read it, with this path
         """
-        for location, found in self._places(self._location(reader), path):
+        for node, found in self._paths(self._location(reader), path):
             directory = found
-            while (job_name := self._origins.get((location, directory))) is None and directory != "/":
+            while (job_name := self._origins.get((node, directory))) is None and directory != "/":
                 directory = os.path.dirname(directory)
             if job_name is not None:
                 return job_name, os.path.relpath(found, directory)
-        return None, _place(self._location(reader), path)[1]
+        return None, path_on(self._location(reader), path)[1]
 
-    def _places(self, location: ExecutionLocation, path: str) -> Iterator[tuple[str, str]]:
+    def _paths(self, location: ExecutionLocation, path: str) -> Iterator[tuple[str, str]]:
         """Where a file is, by another path or on another location; as far as StreamFlow has put it there."""
-        yield _place(location, path)
+        yield path_on(location, path)
         if not location.local:
             for known in (PurePosixPath(path), *PurePosixPath(path).parents):
                 for data in self._data.get_data_locations(str(known)):
-                    yield _place(data.location, os.path.join(data.path, PurePosixPath(path).relative_to(known)))
+                    yield path_on(data.location, os.path.join(data.path, PurePosixPath(path).relative_to(known)))
 
     def _end(self, job_name: str, status: EndStatus, usage: Usage | None = None) -> None:
         # The run may have ended while its last jobs were being ended.
@@ -201,8 +200,3 @@ def _usage(exit_event: ExitEvent | None) -> Usage | None:
         cpu_seconds=usage.user + usage.system,
         io_seconds=usage.io,
     )
-
-
-def _place(location: ExecutionLocation, path: str) -> tuple[str, str]:
-    """A path on a location; what is here is known by its real path."""
-    return ("", os.path.realpath(path)) if location.local else (str(location), os.path.normpath(path))

@@ -28,6 +28,7 @@ from streamflow_io.admission.observations import Observation
 from streamflow_io.admission.storages import storage_of
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.runtime.locations import location_name
 from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochRecord
 
 from .tokens import streams_of
@@ -119,14 +120,14 @@ class StorageAdmission:
             return False
         if job_name in self._granted:
             return self._is_granted(job_name, target, location)
-        return self._admission.could_start(job_name, _key(location), self._placement(job_name, target))
+        return self._admission.could_start(job_name, location_name(location), self._placement(job_name, target))
 
     def stand_down(self, job_name: str, target: Target, location: AvailableLocation) -> None:
         """StreamFlow has no place for a job on a location: what it holds there is for others."""
         if job_name not in self._jobs:
             return
         if job_name not in self._granted:
-            if self._admission.stand_down(job_name, _key(location), self._placement(job_name, target)):
+            if self._admission.stand_down(job_name, location_name(location), self._placement(job_name, target)):
                 self.decide()
         elif self._is_granted(job_name, target, location):
             del self._granted[job_name]
@@ -139,7 +140,7 @@ class StorageAdmission:
         """StreamFlow has given a job its locations."""
         now = time.time()
         if (grant := self._granted.pop(job_name, None)) is None:
-            keys = [_key(location) for location in locations]
+            keys = [location_name(location) for location in locations]
             grant = self._admission.start(job_name, keys, now, self._placement(job_name, target))
         self._admitted(grant, now)
         self.decide()
@@ -170,7 +171,7 @@ class StorageAdmission:
     def _is_granted(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
         """Whether a location is one where an I/O task was granted to start."""
         grant = self._granted[job_name]
-        return _key(location) in grant.locations and grant.placement == self._placement(job_name, target)
+        return location_name(location) in grant.locations and grant.placement == self._placement(job_name, target)
 
     # What a job needs
 
@@ -181,7 +182,7 @@ class StorageAdmission:
     def _demand(self, job: Job, targets: Sequence[Target]) -> Demand:
         step = get_job_step_name(job.name)
         for target in targets:
-            if (key := _place(step, target)) not in self._placements:
+            if (key := _placement_key(step, target)) not in self._placements:
                 self._placements[key] = Placement(_pool(target), self._storage(job, step, target))
         annotations = self._annotations[step]
         bandwidth = annotations.storage_bandwidth
@@ -195,7 +196,7 @@ class StorageAdmission:
         )
 
     def _placement(self, job_name: str, target: Target) -> Placement:
-        return self._placements[_place(get_job_step_name(job_name), target)]
+        return self._placements[_placement_key(get_job_step_name(job_name), target)]
 
     def _storage(self, job: Job, step: str, target: Target) -> StorageConfig | None:
         bandwidth = self._annotations[step].storage_bandwidth
@@ -222,14 +223,14 @@ class StorageAdmission:
             return
         self._names[pool] = names
         locations = available.values()
-        cores = {_key(location): _cores(location) for location in locations}
-        slots = {_key(location): location.slots or 1 for location in locations if location.hardware is None}
+        cores = {location_name(location): _cores(location) for location in locations}
+        slots = {location_name(location): location.slots or 1 for location in locations if location.hardware is None}
         self._admission.set_locations(pool, cores, slots)
 
     async def _preferred(self, job: Job) -> tuple[str, ...]:
         """The locations of those that a job streams with, then those that hold most of its input."""
         partners = [
-            posixpath.join(location.deployment, location.name)
+            location_name(location)
             for token in streams_of(job.inputs)
             for location in self._context.scheduler.get_locations(token.source.job)
         ]
@@ -239,7 +240,7 @@ class StorageAdmission:
                 weight = await token.get_weight(self._context)
                 for path in await token.get_paths(self._context):
                     for location in self._context.data_manager.get_data_locations(path):
-                        key = posixpath.join(location.deployment, location.name)
+                        key = location_name(location)
                         held[key] = held.get(key, 0) + weight
         return (*partners, *sorted(held, key=lambda key: -held[key]))
 
@@ -306,12 +307,8 @@ def _pool(target: Target) -> str:
     return posixpath.join(str(target.deployment.name), str(target.service or ""))
 
 
-def _place(step: str, target: Target) -> tuple[str, str, str]:
+def _placement_key(step: str, target: Target) -> tuple[str, str, str]:
     return step, _pool(target), str(target.workdir)
-
-
-def _key(location: AvailableLocation) -> str:
-    return posixpath.join(str(location.deployment), str(location.name))
 
 
 def _cores(location: AvailableLocation) -> float:

@@ -60,22 +60,6 @@ EFFECTS |= {"datetime": EFFECTS["time"], "secrets": EFFECTS["random"]}
 
 MOST_IN_FUNCTIONS = 14
 
-# Still to be done; nothing may be added.
-OPEN_IN_FUNCTIONS = 8
-OPEN_ORDER: set[tuple[str, str]] = set()
-OPEN_CIRCLE = {
-    "run.connector",
-    "run.context",
-    "run.ending",
-    "run.execution",
-    "run.gang_placement",
-    "run.observer",
-    "run.reach",
-    "run.scheduler",
-    "run.steps",
-}
-OPEN_SCHEDULER = {"run.context", "run.execution", "run.gang_placement", "run.observer", "run.reach"}
-
 
 @dataclass(frozen=True)
 class Import:
@@ -162,7 +146,7 @@ def test_packages_import_only_those_before_them() -> None:
     for each in OURS:
         is_outer = package(each.imported) and order.index(package(each.imported)) > order.index(package(each.importer))
         inner, outer = package(each.importer), package(each.imported)
-        assert not is_outer or (each.importer, each.imported) in OPEN_ORDER, (
+        assert not is_outer, (
             f"{each}: {inner} ({ORDER[inner]}) comes before {outer} ({ORDER[outer]}). What both need belongs into "
             f"{inner} or before it; what needs {outer} belongs into {outer} or after it"
         )
@@ -170,7 +154,7 @@ def test_packages_import_only_those_before_them() -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = {name: {each.imported for each in OURS if each.importer == name} for name in MODULES}
-    for module in MODULES.keys() - OPEN_CIRCLE:
+    for module in MODULES:
         circle = ways(module, graph).get(module)
         assert circle is None, (
             f"a circle of imports: {' -> '.join([*circle, module])}. What several of them need belongs into a module "
@@ -210,20 +194,19 @@ def is_pure(module: str) -> bool:
 
 def test_few_imports_stand_inside_functions() -> None:
     inside = {(each.importer, each.line) for each in IMPORTS if each.in_function}
-    most = MOST_IN_FUNCTIONS + OPEN_IN_FUNCTIONS
     lines = ", ".join(f"{importer}:{line}" for importer, line in sorted(inside))
-    assert len(inside) <= most, (
-        f"{len(inside)} imports stand inside functions, {most} may: {lines}. An import belongs to the top of its "
-        "module; what a run without hints does not need is imported by `translation.planning`, `translation.serving` "
-        "or `run.context`, which are themselves imported when there are hints"
+    assert len(inside) <= MOST_IN_FUNCTIONS, (
+        f"{len(inside)} imports stand inside functions, {MOST_IN_FUNCTIONS} may: {lines}. An import belongs to the top "
+        "of its module; what a run without hints does not need is imported by `translation.planning`, "
+        "`translation.serving` or `run.context`, which are themselves imported when there are hints"
     )
 
 
 def test_who_imports_the_scheduler() -> None:
     importers = {each.importer for each in OURS if each.imported == "run.scheduler" and package(each.importer) == "run"}
-    assert importers <= OPEN_SCHEDULER, (
-        f"{', '.join(sorted(importers - OPEN_SCHEDULER))} imports run.scheduler: what it needs of the run is a "
-        "protocol beside it, which the scheduler or `Run` fulfils"
+    assert importers <= {"run.scheduler"}, (
+        f"{', '.join(sorted(importers))} imports run.scheduler: what it needs of the run is a protocol beside it, "
+        "which the scheduler or `Run` fulfils"
     )
 
 
