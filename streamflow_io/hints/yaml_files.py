@@ -1,4 +1,4 @@
-"""YAML files with the lines of everything in them. Edge: of this package, just this and `cwl` read files."""
+"""YAML files with the lines of everything in them. Edge: reads them."""
 
 from __future__ import annotations
 
