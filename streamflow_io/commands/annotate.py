@@ -13,7 +13,7 @@ from rich.console import Console
 from streamflow_io.capio_cl.annotations import annotation_text
 from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.to_hints import Annotation, annotate
-from streamflow_io.hints import read_scheduler_config
+from streamflow_io.hints.yaml_files import read_scheduler_config
 
 from .console import say
 from .output import output_error, write_output

@@ -10,10 +10,10 @@ from typing import Any, cast, get_args
 
 from rich.console import Console
 
-from streamflow_io.capio_cl import Configuration
+from streamflow_io.capio_cl.configuration import Configuration
 from streamflow_io.capio_cl.dot import write_dot
 from streamflow_io.capio_cl.language import Version, write_capio_cl
-from streamflow_io.graph import StreamEdge
+from streamflow_io.graph.io_graph import StreamEdge
 from streamflow_io.run.plan import Plan
 
 from .console import Result

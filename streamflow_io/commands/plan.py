@@ -24,10 +24,13 @@ from streamflow.main import build_context
 from streamflow_io._streamflow import cwl_files
 from streamflow_io.admission.storages import StepStorage
 from streamflow_io.errors import is_ours, said
-from streamflow_io.graph import Delivery, Site, SiteKind, Step, StreamEdge
-from streamflow_io.hints import HintError, HintErrors, SchedulerConfig, read_scheduler_config
+from streamflow_io.graph.io_graph import Delivery, Step, StreamEdge
+from streamflow_io.graph.sites import Site, SiteKind
+from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.cwl import UnreadableError, load
+from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.rules import check_both_ends
+from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.run.plan import Plan
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from streamflow_io.errors import is_ours, said
-from streamflow_io.hints import HintError, HintErrors, Located, StepAnnotations
 from streamflow_io.hints.cwl import CWLObject, UnreadableError, file_of, load, name_of
-from streamflow_io.hints.inheritance import port_path
+from streamflow_io.hints.errors import HintError, HintErrors, Located
+from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.hints.resolution import resolve
 from streamflow_io.hints.rules import check_both_ends, check_streamable
 from streamflow_io.hints.yaml_text import TooMuchError

@@ -3,7 +3,7 @@
     resolved = resolve(cwl_utils.parser.load_document_by_uri("workflow.cwl"), "annotations.yml")
     resolved["/align"].streaming["alignments"][0].value.mode
 
-Not in the package itself: it needs cwl_utils, which takes long to import, and most commands do not.
+A module of its own: it needs cwl_utils, which takes long to import, and most commands do not.
 """
 
 from __future__ import annotations

@@ -10,10 +10,13 @@ from streamflow.core.workflow import Workflow
 
 from streamflow_io.admission.gang_placement import gang_cores
 from streamflow_io.admission.storages import StepStorages
-from streamflow_io.capio_cl import Configuration, KnownJobs, configure, stricter_than_served
-from streamflow_io.graph import Gang, PossibleRoute, StreamEdge
-from streamflow_io.graph.io_graph import Output, Route, Step
-from streamflow_io.hints import StepAnnotations
+from streamflow_io.capio_cl.applications import KnownJobs
+from streamflow_io.capio_cl.configuration import Configuration
+from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
+from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.io_graph import Output, Route, Step, StreamEdge
+from streamflow_io.graph.possible import PossibleRoute
+from streamflow_io.hints.inheritance import StepAnnotations
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from typing_extensions import Self
 from .locked_database import explain_locked_database
 
 if TYPE_CHECKING:
-    from streamflow_io.hints import SchedulerConfig
+    from streamflow_io.hints.config import SchedulerConfig
     from streamflow_io.runtime.node_runtimes import StartRuntime
 
     from .context import Run
@@ -66,7 +66,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     @cached_property
     def config(self) -> SchedulerConfig:
         """`config` of the scheduler in the StreamFlow file."""
-        from streamflow_io.hints import HintErrors, parse_scheduler_config, scheduler_config_source
+        from streamflow_io.hints.errors import HintErrors
+        from streamflow_io.hints.yaml_files import parse_scheduler_config, scheduler_config_source
 
         try:
             return parse_scheduler_config(self._config, scheduler_config_source(self._streamflow_config["path"]))

@@ -40,8 +40,7 @@ from streamflow.workflow.step import (
 from streamflow_io.graph import io_graph as graph
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, Route
 from streamflow_io.graph.sites import SiteKind
-from streamflow_io.hints import StepAnnotations
-from streamflow_io.hints.inheritance import port_path
+from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.run.deployment_sites import site_of
 from streamflow_io.run.output_globs import file_processor, kind_of
 

@@ -15,7 +15,7 @@ from streamflow.cwl.transformer import ValueFromTransformer
 from streamflow.cwl.utils import LoadListing, is_expression
 
 from streamflow_io.graph.io_graph import OutputKind
-from streamflow_io.hints import StreamingRule
+from streamflow_io.hints.models import StreamingRule
 
 # A list has its length when all of its elements have names.
 _NAME_FIELDS = {"basename", "nameroot", "nameext", "class", "format", "length"}

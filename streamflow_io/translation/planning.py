@@ -10,16 +10,16 @@ from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.workflow import Workflow
 
 from streamflow_io.admission.storages import StepStorages
-from streamflow_io.capio_cl import KnownJobs
-from streamflow_io.graph import find_gangs, name_edges, plan_edges, possible_routes
+from streamflow_io.capio_cl.applications import KnownJobs
+from streamflow_io.graph.edges import name_edges, plan_edges
 from streamflow_io.graph.feasibility import never_start, not_together
-from streamflow_io.hints import (
-    HintErrors,
-    SchedulerConfig,
-    StepAnnotations,
-    check_storages,
-)
+from streamflow_io.graph.gangs import find_gangs
+from streamflow_io.graph.possible import possible_routes
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.errors import HintErrors
+from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.resolution import resolve, tool_digests
+from streamflow_io.hints.rules import check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
 from streamflow_io.run.deployment_sites import room_here
 from streamflow_io.run.plan import Plan

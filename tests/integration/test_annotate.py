@@ -14,8 +14,8 @@ from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.to_hints import annotate
 from streamflow_io.commands.plan import plan_workflow
 from streamflow_io.commands.validate import validate
-from streamflow_io.hints import AnnotationsFile, StreamingRule, read_annotations
-from streamflow_io.hints.yaml_files import parse, plain
+from streamflow_io.hints.models import AnnotationsFile, StreamingRule
+from streamflow_io.hints.yaml_files import parse, plain, read_annotations
 from streamflow_io.run.plan import Plan
 from tests.coordination_support import (
     Document,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.hints import read_scheduler_config
+from streamflow_io.hints.yaml_files import read_scheduler_config
 from tests.cwl import NAMESPACES, streamable, tool, workflow
 from tests.template_support import load
 

@@ -15,7 +15,7 @@ from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.commands.coordination_check import check
 from streamflow_io.commands.plan import plan_workflow
-from streamflow_io.hints import HintErrors
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.run.plan import Plan
 from tests.coordination_support import (
     Document,

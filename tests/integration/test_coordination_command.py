@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from streamflow.cwl import utils
 
-from streamflow_io.capio_cl import Configuration, CoordinatedFile
+from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.reading import read_capio_cl
 from streamflow_io.cli import main

@@ -17,8 +17,9 @@ from streamflow.ext.utils import load_extensions
 from streamflow.main import build_context
 from typing_extensions import Self
 
-from streamflow_io.graph import Gang, Step
-from streamflow_io.hints import StepAnnotations
+from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.io_graph import Step
+from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value

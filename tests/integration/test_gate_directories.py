@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.graph import Delivery
+from streamflow_io.graph.io_graph import Delivery
 from tests.cwl import Bench, Document, streamable
 from tests.gate_support import ATTEMPT, BY_LIST, BY_NAME, FILES, RETRY, assert_early, lister, pair, producer
 

@@ -11,7 +11,7 @@ import pytest
 
 from streamflow_io.cli import main as main_program
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.graph import Delivery, StreamEdge
+from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")

@@ -14,7 +14,7 @@ import pytest
 from streamflow_io.commands.doctor import _javascript
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
-from streamflow_io.hints import HintErrors
+from streamflow_io.hints.errors import HintErrors
 from tests.cwl import Document
 
 TOOL: Document = {"class": "CommandLineTool", "baseCommand": "date", "inputs": {}, "outputs": {"o": "stdout"}}

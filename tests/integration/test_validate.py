@@ -23,7 +23,7 @@ from streamflow.workflow.step import ExecuteStep
 from streamflow_io.commands.cwltool_validation import run_cwltool
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
-from streamflow_io.hints import HintErrors
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.resolution import resolve
 from tests import forked
 from tests.cwl import Bench, Document, bomb, found, streaming, tool, workflow

@@ -13,7 +13,8 @@ from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import Demand, Grant, Placement, Request
 from streamflow_io.admission.epochs import EpochEnded
 from streamflow_io.admission.observations import Observation
-from streamflow_io.hints import AutoConstraint, Bounds, StaticConstraint, StorageBW, StorageConfig
+from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
+from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 
 SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=100, read=60)

@@ -18,7 +18,8 @@ from streamflow_io.admission.learner import Learner
 from streamflow_io.admission.learners import Subject, make_learner
 from streamflow_io.admission.observations import Observation
 from streamflow_io.admission.storages import ONE_WAY
-from streamflow_io.hints import AutoConstraint, Bounds, StaticConstraint, StorageBW, StorageConfig
+from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
+from streamflow_io.hints.config import StorageConfig
 
 POOLS = {"p": ["n1", "n2"], "q": ["n3"], "r": ["n2", "n3", "n4"]}
 CORES = 0.5

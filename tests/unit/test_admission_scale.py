@@ -16,7 +16,8 @@ from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import Demand, Placement, Request
 from streamflow_io.admission.ledger import Ledger
 from streamflow_io.admission.observations import Observation
-from streamflow_io.hints import AutoConstraint, StaticConstraint, StorageConfig
+from streamflow_io.hints.bandwidth import AutoConstraint, StaticConstraint
+from streamflow_io.hints.config import StorageConfig
 
 STEPS, DECISIONS = 20, 200
 SSD = StorageConfig(name="ssd", path="/ssd", scope="node", write=450)

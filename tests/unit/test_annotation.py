@@ -12,9 +12,10 @@ from streamflow_io.capio_cl.annotations import annotation_text
 from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile, HomeNode
 from streamflow_io.capio_cl.to_hints import Annotation, annotate
 from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
-from streamflow_io.hints import AnnotationsFile, StreamingRule, parse_commit_rule
+from streamflow_io.hints.commit import parse_commit_rule
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter
+from streamflow_io.hints.models import AnnotationsFile, StreamingRule
 from streamflow_io.hints.rules import find_cycle
 from streamflow_io.hints.yaml_files import parse, plain
 

@@ -10,14 +10,16 @@ from itertools import combinations
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.capio_cl import Configuration, CoordinatedFile, configure
 from streamflow_io.capio_cl.applications import KnownJobs
+from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
+from streamflow_io.capio_cl.from_graph import configure
 from streamflow_io.capio_cl.to_hints import Annotation, annotate
-from streamflow_io.graph import plan_edges
+from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
-from streamflow_io.hints import CommitRule, StreamingRule
+from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter
+from streamflow_io.hints.models import StreamingRule
 from streamflow_io.hints.rules import find_cycle
 
 MAKE, USE, OTHER = STEPS = ("/c/make", "/c/use", "/other")

@@ -17,7 +17,8 @@ from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile,
 from streamflow_io.capio_cl.language import Version, write_capio_cl
 from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.reading import read_capio_cl
-from streamflow_io.hints import CommitRule, HintErrors
+from streamflow_io.hints.commit import CommitRule
+from streamflow_io.hints.errors import HintErrors
 
 VERSIONS: tuple[Version, ...] = ("1.0", "1.1")
 APPLICATIONS = ("main", "align", "call.filter", "sort-0.3")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind
-from streamflow_io.hints import StreamingRule
+from streamflow_io.hints.models import StreamingRule
 from streamflow_io.run.delivered import Fail, Item, Value, Warn
 from streamflow_io.run.delivery import (
     Answer,

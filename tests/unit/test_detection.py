@@ -9,8 +9,7 @@ from typing import Any
 import cwl_utils.parser
 import pytest
 
-from streamflow_io.hints import NAMESPACE
-from streamflow_io.hints.models import HINT_CLASSES, PREFIX
+from streamflow_io.hints.models import HINT_CLASSES, NAMESPACE, PREFIX
 from streamflow_io.translation.detection import can_have_hints
 
 Document = dict[str, Any]

@@ -10,14 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.capio_cl import Configuration, CoordinatedFile, KnownJobs, configure, stricter_than_served
-from streamflow_io.capio_cl.applications import MOST_INSTANCES
+from streamflow_io.capio_cl.applications import MOST_INSTANCES, KnownJobs
+from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
 from streamflow_io.capio_cl.dot import write_dot
+from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
 from streamflow_io.capio_cl.language import write_capio_cl
 from streamflow_io.capio_cl.names import application_name, step_of
 from streamflow_io.capio_cl.reading import read_capio_cl
-from streamflow_io.graph import Gang, Hop, HopKind, Input, Output, OutputKind, Route, plan_edges
-from streamflow_io.hints import CommitRule, StreamingRule
+from streamflow_io.graph.edges import plan_edges
+from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.io_graph import Hop, HopKind, Input, Output, OutputKind, Route
+from streamflow_io.hints.commit import CommitRule
+from streamflow_io.hints.models import StreamingRule
 from tests.unit.test_capio_cl import as_read_officially, as_written, officially
 
 STEPS = ("/a", "/b/c", "/b/d", "/e")

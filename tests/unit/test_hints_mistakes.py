@@ -8,9 +8,14 @@ from pathlib import Path
 import cwl_utils.parser
 import pytest
 
-from streamflow_io.hints import HintError, HintErrors, read_annotations, read_scheduler_config
+from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.resolution import resolve
-from streamflow_io.hints.yaml_files import check_annotations_file, scheduler_config_source
+from streamflow_io.hints.yaml_files import (
+    check_annotations_file,
+    read_annotations,
+    read_scheduler_config,
+    scheduler_config_source,
+)
 
 CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming"
 COMMITTED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"

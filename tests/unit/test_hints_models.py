@@ -5,22 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streamflow_io.hints import (
-    HintErrors,
-    IOTask,
-    Located,
-    SchedulerConfig,
-    Source,
-    StepAnnotations,
-    StorageBandwidth,
-    StorageConfig,
-    StreamingRule,
-    check_storages,
-    parse_scheduler_config,
-)
-from streamflow_io.hints.errors import Level
-from streamflow_io.hints.models import NAMESPACE
+from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.hints.errors import HintErrors, Level, Located, Source
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import NAMESPACE, IOTask, StorageBandwidth, StreamingRule
 from streamflow_io.hints.parsing import parse_hint
+from streamflow_io.hints.rules import check_storages
+from streamflow_io.hints.yaml_files import parse_scheduler_config
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.hints import (
-    AutoConstraint,
-    Bounds,
-    CommitRule,
-    StaticConstraint,
-    parse_commit_rule,
-    parse_storage_bw,
-)
-from streamflow_io.hints.commit import KINDS, MOST
+from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, parse_storage_bw
+from streamflow_io.hints.commit import KINDS, MOST, CommitRule, parse_commit_rule
 
 numbers = st.floats(min_value=1e-6, max_value=1e12, allow_nan=False)
 bounds = st.builds(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streamflow_io.graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, possible_routes
-from streamflow_io.graph.io_graph import StreamEdge
-from streamflow_io.hints import StreamingRule
+from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
+from streamflow_io.graph.possible import possible_routes
+from streamflow_io.hints.models import StreamingRule
 from streamflow_io.runtime import JobSpec
 from streamflow_io.runtime.protocol import EVENT, ObservedInput, OutputRule, UsedEvent, WatchedOutput
 from streamflow_io.telemetry.job_files import MOST_RECORDS, Identity, JobFiles

@@ -14,7 +14,7 @@ from streamflow_io.admission.learner import Chosen, Learner
 from streamflow_io.admission.observations import Observation
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.admission.storages import bytes_per_second
-from streamflow_io.hints import Bounds
+from streamflow_io.hints.bandwidth import Bounds
 
 MEGABYTE = 1e6
 # The time of a job when so many run: the storage serves two well, more of them hinder each other.

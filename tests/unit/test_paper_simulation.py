@@ -19,7 +19,8 @@ from streamflow_io.admission.demand import Demand, Placement
 from streamflow_io.admission.learner import Chosen, Learner
 from streamflow_io.admission.learners import Subject
 from streamflow_io.admission.registry import ConstraintRegistry
-from streamflow_io.hints import AutoConstraint, Bounds, StaticConstraint, StorageBW, StorageConfig
+from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
+from streamflow_io.hints.config import StorageConfig
 from tests.simulation import Disk, Outcome, Task, Work, simulate
 
 EXECUTORS, TASKS, MEGABYTES = 225, 2304, 290.0

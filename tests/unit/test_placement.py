@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamflow_io.admission.gang_placement import BorrowedCores, candidates, gang_cores
-from streamflow_io.graph import Gang, Step
+from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.io_graph import Step
 
 NAMES = ["n1", "n2", "n3", "n4"]
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from streamflow_io.commands.storage import Probe, entry_yaml
-from streamflow_io.hints import Source, parse_scheduler_config
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.errors import Source
+from streamflow_io.hints.yaml_files import parse_scheduler_config
 from streamflow_io.storage.evaluation import (
     Level,
     Measurement,

@@ -11,20 +11,10 @@ from streamflow.deployment.connector import connector_classes
 from streamflow.deployment.connector.queue_manager import SlurmConnector
 
 from streamflow_io.capio_cl.supported import map_to_capio
-from streamflow_io.graph import (
-    Delivery,
-    Deployment,
-    Input,
-    Output,
-    OutputKind,
-    Route,
-    Site,
-    SiteKind,
-    StreamEdge,
-    plan_edges,
-)
-from streamflow_io.graph.sites import DRIVERS_NODE
-from streamflow_io.hints import StreamingRule
+from streamflow_io.graph.edges import plan_edges
+from streamflow_io.graph.io_graph import Delivery, Input, Output, OutputKind, Route, StreamEdge
+from streamflow_io.graph.sites import DRIVERS_NODE, Deployment, Site, SiteKind
+from streamflow_io.hints.models import StreamingRule
 from streamflow_io.run.deployment_sites import deployment_kind
 
 ONE = Deployment("one", "ssh", SiteKind.HOSTS)

@@ -12,7 +12,7 @@ from streamflow.core.workflow import Token
 from streamflow.cwl.processor import CWLCommandOutputProcessor
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind
-from streamflow_io.hints import StreamingRule
+from streamflow_io.hints.models import StreamingRule
 from streamflow_io.run.attempts import ProducerFailedError, StreamingJobs
 from streamflow_io.run.output_globs import certain_path
 from streamflow_io.run.outputs import EarlyOutput, directory_of

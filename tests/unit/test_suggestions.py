@@ -15,8 +15,7 @@ from rich.console import Console
 
 from streamflow_io import cli
 from streamflow_io.commands.suggest import Result
-from streamflow_io.hints import read_annotations
-from streamflow_io.hints.yaml_files import parse, plain
+from streamflow_io.hints.yaml_files import parse, plain, read_annotations
 from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.suggestions.evidence import Proposal, Refusal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
