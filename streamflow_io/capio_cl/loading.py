@@ -9,7 +9,7 @@ from typing import cast
 from pydantic import JsonValue
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import plain, source_of
 from streamflow_io.hints.yaml_text import parse
 
@@ -29,10 +29,10 @@ def load_capio_cl(path: str | os.PathLike[str]) -> Configuration:
         document = parse(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise HintErrors([HintError(file, None, "CAPIO-CL", f"cannot be read: {reason}", _ALLOWED)]) from None
+        raise HintErrors.one(file, "CAPIO-CL", f"cannot be read: {reason}", _ALLOWED) from None
     except YAMLError as error:
         mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
         message = getattr(error, "problem", None) or str(error)
         line = None if mark is None else mark.line + 1
-        raise HintErrors([HintError(file, line, "CAPIO-CL", f"no JSON: {message}", _ALLOWED)]) from None
+        raise HintErrors.one(file, "CAPIO-CL", f"no JSON: {message}", _ALLOWED, line=line) from None
     return read_capio_cl(cast(JsonValue, plain(document)), file, source_of(document, file).lines)

@@ -32,7 +32,7 @@ def read_capio_cl(document: JsonValue, file: str, lines: Mapping[Loc, int] | Non
     """
     source = Source(file, lines or {})
     if not isinstance(document, dict):
-        raise HintErrors([HintError(file, source.line(), "CAPIO-CL", "no JSON object", "name, IO_Graph, ...")])
+        raise HintErrors.one(file, "CAPIO-CL", "no JSON object", "name, IO_Graph, ...", line=source.line())
     model, errors = parse_model(Document, document, "", source)
     if model is None:
         raise HintErrors(errors)

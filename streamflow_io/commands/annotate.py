@@ -13,10 +13,11 @@ from rich.console import Console
 from streamflow_io.capio_cl.annotations import annotation_text
 from streamflow_io.capio_cl.loading import load_capio_cl
 from streamflow_io.capio_cl.to_hints import Annotation, annotate
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.yaml_files import read_scheduler_config
 
 from .console import say
-from .output import output_error, write_output
+from .output import write_output
 from .plan import plan_workflow
 
 
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> Annotated:
     """:raises HintErrors: if a file, the workflow or a hint has mistakes, or the output cannot be written"""
     output: Path | None = arguments.output
     if output is not None and not arguments.force and os.path.lexists(output):
-        raise output_error(output, "exists", "another file, or --force to overwrite it")
+        raise HintErrors.one(output, "--output", "exists", "another file, or --force to overwrite it")
     streamflow_file = Path(arguments.streamflow_file)
     configuration = load_capio_cl(arguments.source)
     plan = plan_workflow(streamflow_file, arguments.workflow)

@@ -37,9 +37,7 @@ class Coordination:
     text: str
     output: Path | None = None
 
-    @property
-    def ok(self) -> bool:
-        return True
+    ok = True
 
     def to_json(self) -> dict[str, Any]:
         return plan_to_json(self.plan)

@@ -20,7 +20,7 @@ from streamflow.ext.utils import load_extensions
 from streamflow.log_handler import logger
 from streamflow.main import build_context
 
-from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.deployments import Deployments
@@ -58,20 +58,20 @@ def _read(path: Path, deployment: str) -> dict[str, Any]:
     try:
         config: dict[str, Any] = SfValidator().validate_file(str(path))
     except OSError as error:
-        raise _mistake(path, "StreamFlow file", str(error.strerror), "a StreamFlow file that can be read") from None
+        raise HintErrors.one(
+            path, "StreamFlow file", str(error.strerror), "a StreamFlow file that can be read"
+        ) from None
     except (WorkflowDefinitionException, YAMLError) as error:
-        raise _mistake(path, "StreamFlow file", str(error), "a valid StreamFlow file") from None
+        raise HintErrors.one(path, "StreamFlow file", str(error), "a valid StreamFlow file") from None
     entries = config.get("deployments", {})
     if deployment not in entries:
         allowed = ", ".join(sorted(entries)) or "nothing: there are no deployments"
-        raise _mistake(path, "deployments", f"there is no deployment {deployment}", allowed)
+        raise HintErrors.one(path, "deployments", f"there is no deployment {deployment}", allowed)
     if entries[deployment]["type"] == "local":
-        raise _mistake(path, f"deployments.{deployment}", "it is this machine", "no --location: `streamflow-io doctor`")
+        raise HintErrors.one(
+            path, f"deployments.{deployment}", "it is this machine", "no --location: `streamflow-io doctor`"
+        )
     return config
-
-
-def _mistake(path: Path, field: str, message: str, allowed: str) -> HintErrors:
-    return HintErrors([HintError(str(path), None, field, message, allowed)])
 
 
 async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Finding]:

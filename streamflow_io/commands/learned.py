@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> Result:
         return asyncio.run(_run(arguments, path))
     except LearnedLimitsError as error:
         allowed = "a file of learned limits (if it is damaged, delete it: limits are then learned anew)"
-        raise HintErrors([HintError(str(path), None, "file", error.reason, allowed)]) from None
+        raise HintErrors.one(path, "file", error.reason, allowed) from None
 
 
 async def _run(arguments: argparse.Namespace, path: Path) -> Result:
@@ -167,7 +167,7 @@ def _of_step(step: str, path: Path, limits: Sequence[LearnedLimit]) -> list[Lear
     found = [limit for limit in limits if limit.facts.step == step]
     if not found:
         known = ", ".join(dict.fromkeys(limit.facts.step for limit in limits)) or "nothing is learned yet"
-        raise HintErrors([HintError(str(path), None, "--step", f"nothing is learned of {step!r}", known)])
+        raise HintErrors.one(path, "--step", f"nothing is learned of {step!r}", known)
     return found
 
 

@@ -57,9 +57,7 @@ class Plans:
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     capio: str | None = None
 
-    @property
-    def ok(self) -> bool:
-        return True
+    ok = True
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -135,9 +133,7 @@ def plan_file(path: Path) -> Plans:
     except (WorkflowDefinitionException, KeyError, TypeError, AttributeError) as error:
         if is_ours(error):
             raise
-        raise HintErrors(
-            [HintError(str(path), None, "StreamFlow file", said(error), "a valid StreamFlow file")]
-        ) from None
+        raise HintErrors.one(path, "StreamFlow file", said(error), "a valid StreamFlow file") from None
     finally:
         logger.disabled = False
 
@@ -155,7 +151,7 @@ def plan_workflow(streamflow_file: Path, name: str | None) -> Plan:
         return plans[name]
     message = f"unknown workflow {name!r}" if name is not None else f"{len(plans)} CWL workflows"
     allowed = f"--workflow with one of {', '.join(sorted(plans))}" if plans else "a StreamFlow file with a CWL workflow"
-    raise HintErrors([HintError(str(streamflow_file), None, "workflows", message, allowed)])
+    raise HintErrors.one(streamflow_file, "workflows", message, allowed)
 
 
 def _inactive(scheduler: SchedulerConfig | None) -> str | None:
@@ -208,7 +204,7 @@ def _plan(workflow: WorkflowConfig, context: Any, path: Path) -> tuple[Plan, tup
     except (InvalidHintsException, HintErrors):
         raise
     except (TooMuchError, UnreadableError) as error:
-        raise HintErrors([HintError(file, None, "CWL", str(error), "a workflow that can be read")]) from None
+        raise HintErrors.one(file, "CWL", str(error), "a workflow that can be read") from None
     except Exception as error:  # Whatever cwl_utils and StreamFlow raise for what they cannot use.
         raise HintErrors([_refusal(error, file, inputs_path)]) from None
 

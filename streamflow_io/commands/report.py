@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.page import STEP_HEADER, megabytes, notes, number, render, step_row
@@ -37,9 +37,7 @@ class Report:
     runs: Sequence[RunResult]
     file: Path | None
 
-    @property
-    def ok(self) -> bool:
-        return True
+    ok = True
 
     def to_json(self) -> dict[str, Any]:
         runs = [run.model_dump(by_alias=True) for run in self.runs]
@@ -103,16 +101,11 @@ def _plotly_js() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise HintErrors(
-            [
-                HintError(
-                    "streamflow-io report",
-                    None,
-                    "plotly",
-                    "plotly draws the figures, and it is not installed",
-                    "pip install 'streamflow-io[report]'; or --json, which needs no plotly",
-                )
-            ]
+        raise HintErrors.one(
+            "streamflow-io report",
+            "plotly",
+            "plotly draws the figures, and it is not installed",
+            "pip install 'streamflow-io[report]'; or --json, which needs no plotly",
         ) from None
     return str(get_plotlyjs())
 
@@ -121,6 +114,4 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise HintErrors(
-            [HintError(str(path), None, "--output", f"cannot be written: {error.strerror}", "a file to write")]
-        ) from None
+        raise HintErrors.one(path, "--output", f"cannot be written: {error.strerror}", "a file to write") from None

@@ -27,7 +27,7 @@ def read_streamflow_file(path: Path) -> dict[str, Any]:
     """
     document = read_yaml(path, "StreamFlow file")
     if not isinstance(document, Mapping):
-        raise HintErrors([HintError(str(path), 1, "StreamFlow file", "not a mapping", "version, workflows, ...")])
+        raise HintErrors.one(path, "StreamFlow file", "not a mapping", "version, workflows, ...", line=1)
     validator = SfValidator()
     try:
         return dict(validator.validate_file(str(path)))

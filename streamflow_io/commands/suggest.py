@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
 from streamflow_io.suggestions.evidence import Proposal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
@@ -20,7 +20,7 @@ from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.runs import find_run, run_label
 
 from .console import say
-from .output import output_error, write_output
+from .output import write_output
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ def run(arguments: argparse.Namespace) -> Result:
     """:raises HintErrors: if there is no such run, it was not observed, or the file cannot be written"""
     output: Path | None = arguments.output
     if output is not None and output.exists() and not arguments.force:
-        raise output_error(output, "is there already", "another file, or --force to replace it")
+        raise HintErrors.one(output, "--output", "is there already", "another file, or --force to replace it")
     file = find_run(arguments.run)
     history = read_history(run_label(file), read_records(file))
     if not history.routes and not any(job.outputs or job.inputs for job in history.jobs):
         allowed = "a run with `observe: true` in the scheduler's config"
-        raise HintErrors([HintError(str(file), None, "observe", "this run was not observed", allowed)])
+        raise HintErrors.one(file, "observe", "this run was not observed", allowed)
     suggestions = suggest(history)
     if output is not None and suggestions.proposals:
         write_output(output, suggestions_text(history.label, suggestions))

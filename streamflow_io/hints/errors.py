@@ -53,6 +53,11 @@ class HintErrors(ValueError):  # noqa: N818 (it is several)
         )
         super().__init__("\n".join(str(error) for error in self.errors))
 
+    @classmethod
+    def one(cls, file: object, field: str, message: str, allowed: str, line: int | None = None) -> HintErrors:
+        """A single mistake; see :class:`HintError`."""
+        return cls([HintError(str(file), line, field, message, allowed)])
+
 
 @dataclass(frozen=True)
 class Source:

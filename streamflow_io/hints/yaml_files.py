@@ -105,7 +105,7 @@ def read_annotations(path: str | os.PathLike[str]) -> Annotations:
     source = source_of(document, file)
     raw = plain(document)
     if not isinstance(raw, dict):
-        raise HintErrors([HintError(file, 1, "annotations", "not a mapping", "steps, streamable")])
+        raise HintErrors.one(file, "annotations", "not a mapping", "steps, streamable", line=1)
     steps = raw.get("steps")
     streamable = raw.get("streamable")
     # Steps are looked at below, one by one; whether steps and ports exist is known where the workflow is.
@@ -154,7 +154,7 @@ def check_annotations_file(path: str | os.PathLike[str], streamflow_file: str | 
         message = f"{os.fspath(path)!r} cannot be read: {error.strerror}"
         allowed = str(SchedulerConfig.model_fields["annotations"].description)
         line = source.line("annotations")
-        raise HintErrors([HintError(source.file, line, f"{_CONFIG}.annotations", message, allowed)]) from None
+        raise HintErrors.one(source.file, f"{_CONFIG}.annotations", message, allowed, line=line) from None
 
 
 def check_annotations_names(
@@ -213,7 +213,7 @@ def read_scheduler_config(path: str | os.PathLike[str]) -> SchedulerConfig | Non
     source = source_of(scheduler, str(Path(path).absolute()))
     if scheduler.get("config") is None:  # StreamFlow wants it, too
         allowed = f"`config: {{}}`, or with any of {_CONFIG_FIELDS}"
-        raise HintErrors([HintError(source.file, source.line("config"), _CONFIG, "missing", allowed)])
+        raise HintErrors.one(source.file, _CONFIG, "missing", allowed, line=source.line("config"))
     return parse_scheduler_config(plain(scheduler["config"]), source.below("config"))
 
 
@@ -240,7 +240,7 @@ def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:
     :raises HintErrors: with all mistakes in it
     """
     if not isinstance(raw, Mapping):
-        raise HintErrors([HintError(source.file, source.line(), _CONFIG, "not a mapping", _CONFIG_FIELDS)])
+        raise HintErrors.one(source.file, _CONFIG, "not a mapping", _CONFIG_FIELDS, line=source.line())
     config, errors = parse_model(SchedulerConfig, raw, _CONFIG, source)
     if config is None:
         raise HintErrors(errors)
@@ -264,11 +264,9 @@ def read_yaml(path: Path, what: str) -> object:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise HintErrors(
-            [HintError(str(path.absolute()), None, what, f"cannot be read: {reason}", "a YAML file")]
-        ) from None
+        raise HintErrors.one(path.absolute(), what, f"cannot be read: {reason}", "a YAML file") from None
     except YAMLError as error:
         mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
         problem = error.problem if isinstance(error, MarkedYAMLError) else str(error)
         line = mark.line + 1 if mark is not None else None
-        raise HintErrors([HintError(str(path.absolute()), line, what, str(problem), "a YAML file")]) from None
+        raise HintErrors.one(path.absolute(), what, str(problem), "a YAML file", line=line) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import posixpath
 from collections.abc import MutableSequence
 from typing import Any
@@ -19,6 +18,7 @@ from streamflow.cwl.processor import CWLCommandOutputProcessor
 from streamflow.cwl.step import CWLExecuteStep
 
 from streamflow_io.graph.io_graph import OutputKind
+from streamflow_io.hints.globs import is_pattern
 
 
 def file_processor(processor: CommandOutputProcessor) -> CWLCommandOutputProcessor | None:
@@ -99,7 +99,7 @@ def certain_path(processor: CommandOutputProcessor, globs: tuple[str, ...]) -> s
     if collector is None or collector.optional or not collects_only_files(processor) or len(globs) != 1:
         return None
     (path,) = globs
-    return None if glob.has_magic(path) or path.split("/")[0] == ".." else path
+    return None if is_pattern(path) or path.split("/")[0] == ".." else path
 
 
 def relative_glob(pattern: str, directory: str) -> str:

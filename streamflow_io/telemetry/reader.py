@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.hints.errors import HintErrors
 
 from .records import RECORD, VERSION, Record, RunRecord
 
@@ -26,14 +26,14 @@ def read_records(path: Path) -> Iterator[Record]:
             for number, line in enumerate(whole, 1):
                 record = _parse(path, number, line)
                 if isinstance(record, RunRecord) is not (number == 1):
-                    raise _error(
-                        path, number, "event", "this is no telemetry of one run", "`run` first, and only there"
+                    raise HintErrors.one(
+                        path, "event", "this is no telemetry of one run", "`run` first, and only there", line=number
                     )
                 yield record
             if number == 0:
-                raise _error(path, None, "file", "nothing was recorded yet", "the telemetry file of a run")
+                raise HintErrors.one(path, "file", "nothing was recorded yet", "the telemetry file of a run")
     except OSError as error:
-        raise _error(path, None, "file", f"cannot be read: {error.strerror}", "the telemetry file of a run") from None
+        raise HintErrors.one(path, "file", f"cannot be read: {error.strerror}", "the telemetry file of a run") from None
 
 
 def _parse(path: Path, number: int, line: bytes) -> Record:
@@ -43,8 +43,4 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "line"
         allowed = f"a record of a telemetry file, version {VERSION}"
-        raise _error(path, number, field, first["msg"], allowed) from None
-
-
-def _error(path: Path, line: int | None, field: str, message: str, allowed: str) -> HintErrors:
-    return HintErrors([HintError(str(path), line, field, message, allowed)])
+        raise HintErrors.one(path, field, first["msg"], allowed, line=number) from None

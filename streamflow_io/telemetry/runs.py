@@ -6,7 +6,7 @@ import difflib
 import re
 from pathlib import Path
 
-from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.hints.errors import HintErrors
 
 from .directories import data_directory
 
@@ -63,7 +63,7 @@ def find_run(text: str) -> Path:
     known = [f"`{LAST}`", *near] if names else []
     allowed = f"{', '.join(known)}, or the path of a telemetry file" if known else "the path of a telemetry file"
     missing = "there is no such run" if names else f"there is no run in {runs_directory()}"
-    raise HintErrors([HintError(text, None, "RUN", missing, allowed)])
+    raise HintErrors.one(text, "RUN", missing, allowed)
 
 
 def run_names() -> list[str]:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from streamflow.core.workflow import Port, Step, Workflow
+from streamflow.cwl import transformer
 from streamflow.cwl.combinator import ListMergeCombinator
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import (
@@ -15,16 +16,6 @@ from streamflow.cwl.step import (
     CWLEmptyScatterConditionalStep,
     CWLExecuteStep,
     CWLLoopConditionalStep,
-)
-from streamflow.cwl.transformer import (
-    AllNonNullTransformer,
-    CWLTokenTransformer,
-    DefaultTransformer,
-    FirstNonNullTransformer,
-    ForwardTransformer,
-    ListToElementTransformer,
-    OnlyNonNullTransformer,
-    ValueFromTransformer,
 )
 from streamflow.cwl.utils import resolve_dependencies
 from streamflow.workflow.combinator import LoopCombinator, LoopTerminationCombinator
@@ -175,11 +166,9 @@ def _input_obstacle(
         return f"{tool.name} is an ExpressionTool"
     if tool.command.time_limit and step.site.kind is SiteKind.QUEUE:
         return f"{tool.name} has a ToolTimeLimit, and its queue manager counts the time in which it would wait"
-    transformer = workflow.steps.get(posixpath.join(tool.name, name + TOKEN_TRANSFORMER))
-    if (
-        isinstance(transformer, CWLTokenTransformer)
-        and (obstacle := processor_obstacle(transformer.processor, shown)) is not None
-    ):
+    reader = workflow.steps.get(posixpath.join(tool.name, name + TOKEN_TRANSFORMER))
+    processor = reader.processor if isinstance(reader, transformer.CWLTokenTransformer) else None
+    if (obstacle := processor_obstacle(processor, shown)) is not None:
         return obstacle
     for binding in (inner for processor in tool.command.processors for inner in with_inner(processor)):
         expression = getattr(binding, "expression", None)
@@ -217,7 +206,7 @@ def _follow(
 
 def _consumer(reader: Step, name: str, inputs: Mapping[tuple[str, str], Input]) -> Input | None:
     """The input of a tool that a step of StreamFlow stands for."""
-    if isinstance(reader, CWLTokenTransformer) and reader.port_name == name:
+    if isinstance(reader, transformer.CWLTokenTransformer) and reader.port_name == name:
         return inputs.get((posixpath.dirname(reader.name), name))
     return None
 
@@ -238,14 +227,14 @@ def _loops(reader: Step, name: str, _: Readers) -> _Passed:
     return Hop(reader.name, name, HopKind.LOOP), None
 
 
-def _subworkflow(reader: CWLTokenTransformer, name: str, _: Readers) -> _Passed | None:
+def _subworkflow(reader: transformer.CWLTokenTransformer, name: str, _: Readers) -> _Passed | None:
     if reader.port_name != name:
         return None
     obstacle = processor_obstacle(reader.processor, reader.name.removesuffix(TOKEN_TRANSFORMER))
     return Hop(reader.name, name, HopKind.SUBWORKFLOW, obstacle), reader.get_output_port()
 
 
-def _value_from(reader: ValueFromTransformer, name: str, _: Readers) -> _Passed | None:
+def _value_from(reader: transformer.ValueFromTransformer, name: str, _: Readers) -> _Passed | None:
     uses = resolve_dependencies(reader.value_from, full_js=reader.full_js, expression_lib=reader.expression_lib)
     if reader.port_name != name and name not in uses:
         return None
@@ -253,7 +242,7 @@ def _value_from(reader: ValueFromTransformer, name: str, _: Readers) -> _Passed 
     return Hop(reader.name, name, HopKind.VALUE_FROM, by_name=by_name), reader.get_output_port()
 
 
-def _default(reader: DefaultTransformer, name: str, _: Readers) -> _Passed | None:
+def _default(reader: transformer.DefaultTransformer, name: str, _: Readers) -> _Passed | None:
     if getattr(reader, "primary_port", name) != name:
         return None
     return Hop(reader.name, name, HopKind.DEFAULT), reader.get_output_port()
@@ -282,7 +271,7 @@ def _when(reader: CWLConditionalStep, name: str, _: Readers) -> _Passed:
     return Hop(reader.name, name, HopKind.WHEN, obstacle, decides=name in uses), reader.get_output_port(name)
 
 
-def _forward(reader: ForwardTransformer, name: str, _: Readers) -> _Passed:
+def _forward(reader: transformer.ForwardTransformer, name: str, _: Readers) -> _Passed:
     if reader.name.endswith("-back-propagation-transformer"):
         return Hop(reader.name, name, HopKind.LOOP), None
     return Hop(reader.name, name, HopKind.FORWARD), reader.get_output_port()
@@ -300,19 +289,19 @@ def _combinator(reader: CombinatorStep, name: str, _: Readers) -> _Passed:
 
 # From a class of StreamFlow to what its steps do with a token; the first class that fits counts.
 _HOPS: dict[type[Step], _HopOf] = {
-    CWLTokenTransformer: _subworkflow,
-    ValueFromTransformer: _value_from,
-    DefaultTransformer: _default,
+    transformer.CWLTokenTransformer: _subworkflow,
+    transformer.ValueFromTransformer: _value_from,
+    transformer.DefaultTransformer: _default,
     GatherStep: _gather,
     CWLEmptyScatterConditionalStep: _scatter,
     CWLLoopConditionalStep: _loops,
     LoopCombinatorStep: _loops,
     LoopOutputStep: _loops,
     CWLConditionalStep: _when,
-    ForwardTransformer: _forward,
-    ListToElementTransformer: _passes(HopKind.LINK_MERGE),
-    FirstNonNullTransformer: _passes(HopKind.PICK_VALUE),
-    OnlyNonNullTransformer: _passes(HopKind.PICK_VALUE),
-    AllNonNullTransformer: _passes(HopKind.PICK_VALUE),
+    transformer.ForwardTransformer: _forward,
+    transformer.ListToElementTransformer: _passes(HopKind.LINK_MERGE),
+    transformer.FirstNonNullTransformer: _passes(HopKind.PICK_VALUE),
+    transformer.OnlyNonNullTransformer: _passes(HopKind.PICK_VALUE),
+    transformer.AllNonNullTransformer: _passes(HopKind.PICK_VALUE),
     CombinatorStep: _combinator,
 }

@@ -79,7 +79,7 @@ def _are_committed(processor: CWLCommandOutputProcessor, kind: OutputKind, rules
     return named and (kind is OutputKind.FILE or alone)
 
 
-def processor_obstacle(transformer: TokenProcessor, shown: str) -> str | None:
+def processor_obstacle(transformer: TokenProcessor | None, shown: str) -> str | None:
     """Why an input that a processor handles needs the whole file, if so.
 
     :param shown: the input, for people
