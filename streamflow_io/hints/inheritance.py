@@ -37,7 +37,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Scope:
-    """One place with hints.
+    """One element with hints.
 
     :param path: the path of the step that has them, or of the workflow whose steps inherit them
     """
@@ -47,7 +47,7 @@ class Scope:
     hints: tuple[Located[Hint], ...]
 
     def rules(self) -> Iterator[Located[StreamingRule]]:
-        """All rules of the Streaming hints of this place."""
+        """All rules of the Streaming hints of this element."""
         for hint in self.hints:
             if isinstance(hint.value, Streaming):
                 for index, rule in enumerate(hint.value.rules):
@@ -57,7 +57,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Step:
-    """A tool that runs in a workflow, with the places whose hints it inherits, the farthest first."""
+    """A tool that runs in a workflow, with the elements whose hints it inherits, the farthest first."""
 
     path: str
     scopes: tuple[Scope, ...]
@@ -82,8 +82,8 @@ class StepAnnotations:
     :ivar io_task: set if the step is an I/O task
     :ivar storage_bandwidth: its bandwidth constraint
     :ivar streaming: the rules of its outputs, by the name of the output; outputs without rules are missing
-    :ivar streamable_inputs: inputs that are read front to back, with the place that says so
-    :ivar streamable_outputs: outputs that are written front to back, with the place that says so
+    :ivar streamable_inputs: inputs that are read front to back, with the position that says so
+    :ivar streamable_outputs: outputs that are written front to back, with the position that says so
     """
 
     path: str
@@ -121,7 +121,7 @@ def within(path: str, scope: str) -> bool:
 
 
 def scopes_of(step: Step, annotations: Annotations) -> list[Scope]:
-    """The places whose hints a step inherits, the nearest first."""
+    """The elements whose hints a step inherits, the nearest first."""
     annotated = [scope for scope in annotations.scopes if within(step.path, scope.path)]
     return [*sorted(annotated, key=lambda scope: -len(scope.path)), *reversed(step.scopes)]
 

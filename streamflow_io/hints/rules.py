@@ -128,7 +128,7 @@ def _most(hint: StorageBandwidth) -> float:
 
 
 def _scopes(steps: Sequence[Step], annotations: Annotations) -> list[tuple[Scope, list[Step]]]:
-    """All places with hints, and the steps that inherit from each."""
+    """All elements with hints, and the steps that inherit from each."""
     heirs: dict[tuple[str, Level], tuple[Scope, list[Step]]] = {}
     for step in steps:
         for scope in scopes_of(step, annotations):

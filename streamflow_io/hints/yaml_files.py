@@ -144,7 +144,7 @@ def read_annotations(path: str | os.PathLike[str]) -> Annotations:
 def check_annotations_file(path: str | os.PathLike[str], streamflow_file: str | os.PathLike[str]) -> None:
     """Look whether the annotations file that a StreamFlow file names can be read.
 
-    :raises HintErrors: if it cannot; it names the place in the StreamFlow file
+    :raises HintErrors: if it cannot; it names the position in the StreamFlow file
     """
     try:
         with open(path, "rb"):
