@@ -394,6 +394,7 @@ mod tests {
         let files = |commit| [output("p", Kind::Files, "*", vec![(vec![], commit)])];
         for (commit, script, end, expected) in [
             (Commit::Close(1), "!a !b", Some(&["a", "b"][..]), "+a a:1 =a +b b:1 =b #p"),
+            (Commit::Close(2), "!a !a !b !b", None, "+a a:1 a:2 =a +b b:1 b:2 =b"),
             (Commit::NFiles(2), "!a +b !c +d", None, "+a a:1 =a +b +c c:1 =c #p +d"),
             (
                 Commit::NFiles(3),
@@ -415,6 +416,7 @@ mod tests {
         for (commit, script, end, expected) in [
             (Commit::NFiles(2), "!out/a !out/s/b !other", None, "+out/a out/a:1 =out/a +out/s/b out/s/b:1 =out/s/b #d"),
             (Commit::Close(2), "!out/a !out/b +out/c", None, "+out/a out/a:1 +out/b out/b:1 =out/a =out/b #d +out/c"),
+            (Commit::Close(1), "!out/a !out/b", Some(&["out/a"][..]), "+out/a out/a:1 =out/a +out/b out/b:1 =out/b #d"),
             (Commit::Termination, "!out/a", Some(&["out/a"][..]), "+out/a =out/a #d"),
             (
                 Commit::Close(9),

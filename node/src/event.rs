@@ -17,15 +17,16 @@ use crate::json::{self, optional_path, ByteString};
 use crate::observe::Verdict;
 use crate::verify::Part;
 
+/// `again`: it was committed before; `at_end`: only because the job has succeeded.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
     Started { pid: i32, command_pid: i32 },
     Opened { port: &'a str, path: ByteString<&'a Path> },
-    Closed { port: &'a str, path: ByteString<&'a Path>, closes: u32 },
-    Committed { port: &'a str, path: ByteString<&'a Path>, size: u64 },
+    Closed { port: &'a str, path: ByteString<&'a Path>, closes: u32, again: bool },
+    Committed { port: &'a str, path: ByteString<&'a Path>, size: u64, at_end: bool },
     Entry { port: &'a str, path: ByteString<&'a Path>, size: u64 },
-    Complete { port: &'a str },
+    Complete { port: &'a str, at_end: bool },
     Changed { port: &'a str, path: ByteString<&'a Path>, how: &'a str },
     Stream(Stream<'a>),
     Used(&'a Verdict),
@@ -255,8 +256,10 @@ mod tests {
 
     #[test]
     fn lines() {
-        let text = Event::Committed { port: "p", path: ByteString(Path::new("/o/a b\n")), size: 3 }.line();
-        assert!(text.starts_with(r#"{"event":"committed","port":"p","path":"/o/a b\n","size":3,"time":"#), "{text}");
+        let path = ByteString(Path::new("/o/a b\n"));
+        let text = Event::Committed { port: "p", path, size: 3, at_end: true }.line();
+        let expected = r#"{"event":"committed","port":"p","path":"/o/a b\n","size":3,"at_end":true,"time":"#;
+        assert!(text.starts_with(expected), "{text}");
         let seen = Seen::parse(text.as_bytes()).unwrap();
         assert_eq!((seen.event.as_str(), seen.path, seen.size), ("committed", Some("/o/a b\n".into()), Some(3)));
         let text = Event::Changed { port: "p", path: ByteString(Path::new("/o/a")), how: "removed" }.line();
@@ -304,8 +307,8 @@ mod tests {
         let log = |number: u32| {
             let path = directory.path().join(number.to_string());
             let mut log = EventLog::open(&path).unwrap();
-            log.append(&[Event::Complete { port: "a" }]).unwrap();
-            log.append(&[Event::Complete { port: "b" }]).unwrap();
+            log.append(&[Event::Complete { port: "a", at_end: false }]).unwrap();
+            log.append(&[Event::Complete { port: "b", at_end: false }]).unwrap();
             assert!(log.is_ours() && log.is_intact());
             (log, path)
         };

@@ -243,6 +243,8 @@ class JobDelivery:
     def _commit(self, event: CommitEvent) -> Iterator[Instruction]:
         if (delivered := self._outputs.get(event.port)) is None:
             return
+        if isinstance(event, CommittedEvent | CompleteEvent) and event.at_end:
+            return  # It is delivered with all others when the job has succeeded.
         if isinstance(event, CompleteEvent):
             yield from self._complete(delivered)
             return
@@ -251,16 +253,11 @@ class JobDelivery:
             yield from self._file_committed(delivered, path)
         elif isinstance(event, ChangedEvent):
             delivered.changed[path] = event.how
-        elif (event.port, path) in self.committed or (
-            delivered.output.kind is OutputKind.DIRECTORY and delivered.output.closes_enough(path, event.closes - 1)
-        ):
+        elif event.again:
             delivered.closed_again.add(path)
 
     def _file_committed(self, delivered: DeliveredOutput, path: str) -> Iterator[Collect | Settle]:
         output = delivered.output
-        # Of the files of a Directory it is not told here when they are committed: there may be many.
-        if output.kind is OutputKind.DIRECTORY or not output.commits_early(path):
-            return
         self.committed.add((output.port, path))
         ways = output.deliveries if output.kind is OutputKind.FILE else output.elements
         # Who is held at the gate has it already, but what it gets is compared at the end.
@@ -273,7 +270,7 @@ class JobDelivery:
 
     def _complete(self, delivered: DeliveredOutput) -> Iterator[Collect | Settle]:
         output = delivered.output
-        if output.kind is OutputKind.FILE or not output.completes_early or output.may_have_more:
+        if output.kind is OutputKind.FILE or output.may_have_more:
             return
         if output.kind is OutputKind.DIRECTORY:
             self.committed.add((output.port, None))

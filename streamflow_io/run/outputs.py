@@ -81,31 +81,9 @@ class EarlyOutput(BaseModel):
         return next(iter(named), None) or next((rule for rule in self.rules if not rule.files), None)
 
     @property
-    def is_never_closed(self) -> bool:
-        """Whether its files are committed by their closes, and it as a whole only by the end of the job."""
-        committed = self.rule.committed
-        if self.kind is OutputKind.FILES:
-            return committed.kind == "on_close"
-        return self.kind is OutputKind.DIRECTORY and str(committed) == "on_close"
-
-    @property
-    def completes_early(self) -> bool:
-        """Whether it can be complete, as a whole, before its job ends."""
-        return self.rule.committed.kind != "on_termination" and not self.is_never_closed
-
-    @property
     def may_have_more(self) -> bool:
         """Whether elements may come when a rule says that the list is complete: its number is known at the end only."""
         return bool(self.elements) and self.rule.committed.kind == "on_n_files"
-
-    def commits_early(self, path: str) -> bool:
-        rule = self.rule_for(path)
-        return rule is not None and rule.committed.kind != "on_termination"
-
-    def closes_enough(self, path: str, closes: int) -> bool:
-        """Whether a file is committed by so many closes."""
-        rule = self.rule_for(path)
-        return rule is not None and rule.committed.kind == "on_close" and closes >= rule.committed.closes
 
     def secondary_files(self, path: str) -> tuple[str, ...]:
         """Where the secondary files of a file are, or of what a glob matches; as StreamFlow looks for them."""

@@ -179,28 +179,31 @@ class OpenedEvent(_Event):
 
 
 class ClosedEvent(_Event):
-    """A file was closed after writing."""
+    """A file was closed after writing; `again`: and was committed before."""
 
     event: Literal["closed"]
     port: str
     path: Path
     closes: int
+    again: bool = False
 
 
 class CommittedEvent(_Event):
-    """The rule of a file holds."""
+    """The rule of a file holds; `at_end`: only because the job has succeeded."""
 
     event: Literal["committed"]
     port: str
     path: Path
     size: int
+    at_end: bool = False
 
 
 class CompleteEvent(_Event):
-    """An output as a whole is committed."""
+    """An output as a whole is committed; `at_end`: only because the job has succeeded."""
 
     event: Literal["complete"]
     port: str
+    at_end: bool = False
 
 
 class ChangedEvent(_Event):

@@ -52,8 +52,9 @@ class Played:
     """Plays a job by a script, answers what is asked, and writes down what follows.
 
     Words: `begin`, `submit`, `start`, `lift` (the barrier), `fail`; `+a` opened, `=a` committed, `!a:2` closed twice,
-    `~a` written again, `-a` removed, `#` complete; `end:a,b` the job has succeeded with these. `a@x` is the file `a`
-    with the content `x`; before a port other than `out` stands its name, as in `log=a`.
+    `~a` written again, `-a` removed, `#` complete; `;a` and `;` committed and complete at the end only; `end:a,b` the
+    job has succeeded with these. `a@x` is the file `a` with the content `x`; before a port other than `out` stands its
+    name, as in `log=a`.
 
     :ivar said: `stream:a`, `gate:a`, `commit:a`: it is delivered so; `commit[1]:a` as an element with this number;
         `order:1,0`; `settle:a`; `?a` is collected; `!...` a failure; `warn ...`
@@ -94,21 +95,21 @@ class Played:
             if not self.said or not self.said[-1].startswith("!"):
                 yield "published"
         else:
-            place = next(place for place, char in enumerate(word) if char in "+=!~-#")
+            place = next(place for place, char in enumerate(word) if char in "+=!~-#;")
             yield self._told(word[:place] or "out", word[place], word[place + 1 :])
 
     def _told(self, port: str, what: str, file: str) -> Event:
-        if what == "#":
-            return told("complete", port=port)
+        if what == "#" or not file:
+            return told("complete", port=port, at_end=what == ";")
         file, _, closes = file.partition(":")
         path = {"port": port, "path": f"{self.directory}/{self._write(file)}"}
         match what:
             case "+":
                 return told("opened", **path)
-            case "=":
-                return told("committed", size=1, **path)
+            case "=" | ";":
+                return told("committed", size=1, at_end=what == ";", **path)
             case "!":
-                return told("closed", closes=int(closes), **path)
+                return told("closed", closes=int(closes), again=int(closes) > 1, **path)
         return told("changed", how="written" if what == "~" else "removed", **path)
 
     def _write(self, file: str) -> str:
@@ -214,7 +215,7 @@ def words(text: str) -> list[str]:
         (output(FILE, COMMIT), "lift +a !a:1 =a #", "?a commit:a settle:a"),
         (output(FILE, COMMIT), "lift =a end:a", "?a commit:a settle:a"),
         (output(FILE, COMMIT), "lift end:a", "final-commit:*"),
-        (output(FILE, COMMIT, rule="on_termination"), "lift =a # end:a", "final-commit:*"),
+        (output(FILE, COMMIT, rule="on_termination"), "lift ;a ; end:a", "final-commit:*"),
         # What is streamed is delivered when it is there; its commit is not collected.
         (output(FILE, STREAM), "lift +a", "stream:a"),
         (output(FILE, STREAM), "+a lift +a =a", "stream:a settle:a"),
@@ -285,7 +286,7 @@ def words(text: str) -> list[str]:
             "+dir/x # lift end:dir/x",
             "gate:dir ?* commit:* settle:*",
         ),
-        (output(DIRECTORY, COMMIT), "lift # end:x", "final-commit:*"),
+        (output(DIRECTORY, COMMIT), "lift ; end:x", "final-commit:*"),
         (output(DIRECTORY, STREAM, rule="on_file"), "lift #", "settle:*"),
         # Several outputs.
         (
@@ -501,7 +502,7 @@ def test_a_file_is_committed_with_its_secondary_files(script: str, expected: str
 def test_a_list_has_rules_for_some_of_its_files() -> None:
     rules = [{"port": "out", "files": ["*.early"], "committed": "on_close"}, {"port": "out", "files": ["*.late"]}]
     tested = output(FILES, COMMIT, rules=tuple(StreamingRule.model_validate(rule) for rule in rules))
-    said = played("begin lift =1.early =2.late end:2.late,1.early@x", tested)
+    said = played("begin lift =1.early ;2.late end:2.late,1.early@x", tested)
     assert said == [
         *words("?1.early commit[0]:1.early settle:1.early"),
         "!1.early of the output `out` was committed by `on_close`, but was written again afterwards",

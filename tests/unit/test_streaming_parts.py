@@ -128,18 +128,12 @@ def early(*rules: dict[str, object], kind: OutputKind = OutputKind.FILES) -> Ear
 
 def test_the_rule_for_a_file_is_the_one_that_names_it_or_the_one_for_all() -> None:
     output = early({"committed": "on_close"}, {"files": ["*.log"], "committed": "on_termination"})
-    assert output.commits_early("d/x.txt")
-    assert not output.commits_early("d/x.log")
+    assert output.rule_for("d/x.txt") == output.rules[0]
+    assert output.rule_for("d/x.log") == output.rules[1]
     assert str(output.rule.committed) == "on_close"
     only_some = early({"files": ["*.txt"], "committed": "on_close"})
-    assert only_some.commits_early("x.txt")
-    assert not only_some.commits_early("x.log")
-
-
-def test_the_closes_that_commit_a_file() -> None:
-    output = early({"committed": "on_close:2"}, {"files": ["*.log"], "committed": "on_n_files", "nFiles": 2})
-    assert [output.closes_enough("d/x.txt", closes) for closes in (1, 2, 3)] == [False, True, True]
-    assert not output.closes_enough("d/x.log", 3)
+    assert only_some.rule_for("x.txt") == only_some.rules[0]
+    assert only_some.rule_for("x.log") is None
 
 
 def test_what_the_node_runtime_is_told() -> None:
@@ -149,27 +143,6 @@ def test_what_the_node_runtime_is_told() -> None:
     assert (watched.kind, watched.globs, watched.root) == ("files", ("*.txt", "*.log"), "/out")
     assert (named.globs, named.committed, named.file_deps) == (("*.log",), "on_file", ("done",))
     assert (rest.globs, rest.committed, rest.closes) == (("*.txt", "*.log"), "on_close", 2)
-
-
-@pytest.mark.parametrize(
-    ("rule", "completes_early"),
-    [
-        ({"committed": "on_termination"}, False),
-        ({"committed": "on_close"}, False),
-        ({"committed": "on_close:2"}, True),
-        ({"committed": "on_n_files", "nFiles": 2}, True),
-    ],
-)
-def test_a_directory_is_complete_before_the_end_only_if_something_says_so(
-    rule: dict[str, object], completes_early: bool
-) -> None:
-    output = early(rule, kind=OutputKind.DIRECTORY)
-    assert output.completes_early is completes_early
-
-
-@pytest.mark.parametrize("committed", ["on_close", "on_close:2"])
-def test_a_list_is_not_complete_before_the_end_by_the_closes_of_its_files(committed: str) -> None:
-    assert not early({"committed": committed}, kind=OutputKind.FILES).completes_early
 
 
 def test_an_early_output_is_kept_with_its_step() -> None:

@@ -46,10 +46,10 @@ impl Commits {
             Decision::Closed { port: index, path, closes } => {
                 let output = &outputs[*index];
                 let tells = *closes > 1 || output.observed || !output.commits_at_close(path);
-                let closed =
-                    tells.then_some(Event::Closed { port: port(*index), path: ByteString(path), closes: *closes });
+                let again = self.early.get(index).is_some_and(|files| files.contains_key(path.as_os_str()));
+                let closed = Event::Closed { port: port(*index), path: ByteString(path), closes: *closes, again };
                 let changed = self.closed_again(*index, path).map(|how| changed(port(*index), path, how));
-                [closed, changed].into_iter().flatten().collect()
+                [tells.then_some(closed), changed].into_iter().flatten().collect()
             }
             Decision::Committed { port: index, path } => {
                 let file = fs::metadata(path).ok();
@@ -60,10 +60,13 @@ impl Commits {
                 }
                 let size = file.map_or(0, |file| file.len());
                 let (port, path) = (port(*index), ByteString(path.as_path()));
-                let is_entry = outputs[*index].kind == Kind::Directory;
-                vec![if is_entry { Event::Entry { port, path, size } } else { Event::Committed { port, path, size } }]
+                let at_end = self.ended;
+                vec![match outputs[*index].kind {
+                    Kind::Directory => Event::Entry { port, path, size },
+                    _ => Event::Committed { port, path, size, at_end },
+                }]
             }
-            Decision::Complete { port: index } => vec![Event::Complete { port: port(*index) }],
+            Decision::Complete { port: index } => vec![Event::Complete { port: port(*index), at_end: self.ended }],
             Decision::Unmet { port: index, why } => {
                 vec![Event::warning(format!("output {}: {why}: committed only now", port(*index)), None)]
             }
