@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use crate::event::{now, Event, EventLog, Exit, Reason};
 use crate::exit::{End, CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND, UNFINISHED};
 use crate::fd_store::Client;
-use crate::feed::{Feeder, Known};
+use crate::feed::{Feeder, Registration};
 use crate::gate::{Entrance, Gates};
 use crate::job::Job;
 use crate::supervise::{Ended, Supervisor, Surroundings, Token};
@@ -132,8 +132,9 @@ fn run_job(
     let entrance = gates.purpose().map(Entrance::new).transpose().map_err(at_entrance)?;
     let mut streamed_stdin = None;
     for (number, input) in (0..).zip(&job.inputs) {
-        let known = Known { number, store: surroundings.store.clone(), streams: Arc::clone(gates.streams()) };
-        let (feeder, reader) = Feeder::new(input.clone(), known).map_err(cannot_set_up)?;
+        let registration =
+            Registration { number, store: surroundings.store.clone(), streams: Arc::clone(gates.streams()) };
+        let (feeder, reader) = Feeder::new(input.clone(), registration).map_err(cannot_set_up)?;
         feeders.push(feeder);
         streamed_stdin = streamed_stdin.or(reader);
     }

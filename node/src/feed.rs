@@ -67,14 +67,14 @@ pub enum Need {
 
 /// Who has to know of a stream, by the number of the input.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct Registration {
     pub number: u32,
     /// Where `serve` has the write end of it, too.
     pub store: Option<Rc<Client>>,
     pub streams: Arc<Streams>,
 }
 
-impl Known {
+impl Registration {
     fn add(&self, fifo: &Path) {
         gate::identity(fifo).iter().for_each(|place| self.streams.add(self.number as usize, *place));
     }
@@ -86,7 +86,7 @@ pub struct Feeder {
     pub need: Need,
     origin: Box<dyn Origin>,
     sink: Option<OwnedFd>,
-    known: Known,
+    registration: Registration,
     /// What takes the place of the FIFO, when it is wanted.
     whole: Option<Whole>,
     /// The pipe has the size that was asked for.
@@ -121,7 +121,7 @@ impl Feeder {
     ///
     /// # Errors
     /// A message that names the input.
-    pub fn new(input: Input, mut known: Known) -> Result<(Self, Option<OwnedFd>), String> {
+    pub fn new(input: Input, mut registration: Registration) -> Result<(Self, Option<OwnedFd>), String> {
         let at = |error: io::Error| format!("input {}: {error}", input.name);
         let (sink, fifo, reader) = match &input.target {
             Target::Stdin => {
@@ -142,15 +142,15 @@ impl Feeder {
             }
             Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify).map_err(at)?),
         };
-        known.store = known.store.filter(|store| store.keep(known.number, &sink).is_ok());
-        fifo.iter().for_each(|fifo| known.add(fifo));
+        registration.store = registration.store.filter(|store| store.keep(registration.number, &sink).is_ok());
+        fifo.iter().for_each(|fifo| registration.add(fifo));
         // Refused beyond the system's limits; the pipe then stays smaller.
         let wide = widen(&sink);
         let feeder = Self {
             need: if reader.is_some() { Need::Data } else { Need::Reader },
             origin,
             sink: Some(sink),
-            known,
+            registration,
             whole: None,
             wide,
             fifo,
@@ -384,7 +384,7 @@ impl Feeder {
             guard = guard_fifo(fifo, |path| watcher.watch(path, AddWatchFlags::IN_OPEN, token(Wait::Fifo))).ok();
         }
         match (fifo, &guard) {
-            (Some(fifo), Some(_)) => self.known.add(fifo),
+            (Some(fifo), Some(_)) => self.registration.add(fifo),
             (Some(fifo), None) => {
                 remove_fifo(fifo);
             }
@@ -392,8 +392,8 @@ impl Feeder {
         }
         // Dropping the old sink, and the one that is kept, is the end of file.
         self.sink = guard;
-        if let Some(store) = self.known.store.take() {
-            store.release(self.known.number);
+        if let Some(store) = self.registration.store.take() {
+            store.release(self.registration.number);
         }
     }
 

@@ -19,7 +19,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 
-use self::driver::{Driver, Word};
+use self::driver::{Driver, DriverState};
 use self::local::Local;
 use self::mirror::Mirror;
 use crate::event::{now, Exit, Reason};
@@ -54,7 +54,7 @@ pub fn run(job: &Path, command: &[OsString], patience: Duration) -> i32 {
         }
     };
     let mut driver = Driver::new(&directory, patience);
-    if driver.look() != Word::GoOn {
+    if driver.look() != DriverState::Lives {
         mirror.conclude(Exit { reason: Reason::Cancelled, ended: now(), ..Exit::default() });
         return UNFINISHED;
     }
@@ -165,8 +165,8 @@ impl<'a> Run<'a> {
 
     fn look(&mut self) {
         match self.driver.look() {
-            Word::GoOn if self.mirror.failure().is_none() => {}
-            Word::Gone => self.local.leave(),
+            DriverState::Lives if self.mirror.failure().is_none() => {}
+            DriverState::Gone => self.local.leave(),
             _ => self.cancel(),
         }
     }

@@ -7,7 +7,7 @@
 mod digests;
 mod noted;
 mod part;
-mod spots;
+mod samples;
 
 pub use self::noted::{Noted, Verify};
 pub use self::part::{compare, Part};

@@ -147,7 +147,7 @@ def test_a_slow_reader(tmp_path: Path) -> None:
     command = [str(built()), "serve", "--directory", str(run), "--remote", "--shared"]
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     try:
-        wait_for((run / "jobs").exists, "serve")
+        wait_for((run / "heartbeat").exists, "serve")
         (run / "jobs" / "j").mkdir()
         lines = [json.dumps({"event": "opened", "port": f"{i:050}"}) for i in range(many)]
         (run / "jobs" / "j" / "events.jsonl").write_text("\n".join([*lines, '{"event":"exit"}', ""]))

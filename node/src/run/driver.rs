@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::fresh;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
-    GoOn,
-    Cancel,
+pub enum DriverState {
+    Lives,
+    Cancels,
     /// The driver has ended, or nothing has been heard of it for too long.
     Gone,
 }
@@ -18,18 +18,18 @@ pub enum Word {
 pub struct Driver {
     job: PathBuf,
     heartbeat: PathBuf,
-    pulse: Pulse,
+    heartbeats: Heartbeats,
     clock: Instant,
 }
 
 /// The heartbeats that were seen.
 #[derive(Debug)]
-struct Pulse {
+struct Heartbeats {
     patience: Duration,
     last: Option<(Vec<u8>, Duration)>,
 }
 
-impl Pulse {
+impl Heartbeats {
     /// Whether there is one. Without any heartbeat nothing is known, and the driver may live.
     fn is_there(&mut self, heartbeat: Option<Vec<u8>>, now: Duration) -> bool {
         match (&self.last, heartbeat) {
@@ -50,16 +50,18 @@ impl Driver {
     /// * `job` - RUN/jobs/ID
     pub fn new(job: &Path, patience: Duration) -> Self {
         let heartbeat = job.ancestors().nth(2).unwrap_or(job).join("heartbeat");
-        Self { job: job.to_owned(), heartbeat, pulse: Pulse { patience, last: None }, clock: Instant::now() }
+        Self { job: job.to_owned(), heartbeat, heartbeats: Heartbeats { patience, last: None }, clock: Instant::now() }
     }
 
-    pub fn look(&mut self) -> Word {
-        if fresh::is_missing(&self.job) || !self.pulse.is_there(fs::read(&self.heartbeat).ok(), self.clock.elapsed()) {
-            Word::Gone
+    pub fn look(&mut self) -> DriverState {
+        if fresh::is_missing(&self.job)
+            || !self.heartbeats.is_there(fs::read(&self.heartbeat).ok(), self.clock.elapsed())
+        {
+            DriverState::Gone
         } else if fresh::exists(&self.job.join("cancel")) {
-            Word::Cancel
+            DriverState::Cancels
         } else {
-            Word::GoOn
+            DriverState::Lives
         }
     }
 }
@@ -70,9 +72,10 @@ mod tests {
 
     #[test]
     fn a_heartbeat_has_to_change() {
-        let mut pulse = Pulse { patience: Duration::from_secs(60), last: None };
-        let mut at =
-            |seconds, beat: Option<&str>| pulse.is_there(beat.map(|beat| beat.into()), Duration::from_secs(seconds));
+        let mut heartbeats = Heartbeats { patience: Duration::from_secs(60), last: None };
+        let mut at = |seconds, beat: Option<&str>| {
+            heartbeats.is_there(beat.map(|beat| beat.into()), Duration::from_secs(seconds))
+        };
         for (seconds, beat, expected) in [
             (0, None, true),
             (500, None, true),

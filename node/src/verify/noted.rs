@@ -5,7 +5,7 @@ use std::fs::File;
 use serde::{Deserialize, Serialize};
 
 use super::digests::{Difference, Digests};
-use super::spots::Spots;
+use super::samples::Samples;
 
 /// How much of a stream is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -21,14 +21,14 @@ pub enum Verify {
 #[derive(Debug)]
 pub enum Noted {
     Full(Digests),
-    Samples(Spots),
+    Samples(Samples),
 }
 
 impl Noted {
     pub fn new(verify: Verify) -> Self {
         match verify {
             Verify::Full => Self::Full(Digests::new()),
-            Verify::Samples => Self::Samples(Spots::new()),
+            Verify::Samples => Self::Samples(Samples::new()),
         }
     }
 
@@ -36,7 +36,7 @@ impl Noted {
     pub fn note(&mut self, file: &File, start: u64, end: u64) {
         match self {
             Self::Full(digests) => digests.note(file, start, end),
-            Self::Samples(spots) => spots.note(file, start, end),
+            Self::Samples(samples) => samples.note(file, start, end),
         }
     }
 
@@ -44,7 +44,7 @@ impl Noted {
     pub fn digest(&self) -> u64 {
         match self {
             Self::Full(digests) => digests.digest(),
-            Self::Samples(spots) => spots.digest(),
+            Self::Samples(samples) => samples.digest(),
         }
     }
 
@@ -52,7 +52,7 @@ impl Noted {
     pub fn difference(&self, file: &File) -> Option<Difference> {
         match self {
             Self::Full(digests) => digests.difference(file),
-            Self::Samples(spots) => spots.difference(file),
+            Self::Samples(samples) => samples.difference(file),
         }
     }
 }

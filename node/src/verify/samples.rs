@@ -15,24 +15,24 @@ const LIMIT: usize = 256;
 
 /// Digests of bytes of a file, as they were when they were noted.
 #[derive(Debug)]
-pub struct Spots {
+pub struct Samples {
     /// Every `stride`-th block is compared.
     stride: u64,
-    spots: Vec<Spot>,
+    samples: Vec<Sample>,
     /// Bytes could not be read again: the file was cut.
     unreadable: bool,
 }
 
 #[derive(Debug)]
-struct Spot {
+struct Sample {
     block: u64,
     length: usize,
     digest: DefaultHasher,
 }
 
-impl Spots {
+impl Samples {
     pub fn new() -> Self {
-        Self { stride: 1, spots: Vec::new(), unreadable: false }
+        Self { stride: 1, samples: Vec::new(), unreadable: false }
     }
 
     /// Notes the bytes from `start` to `end` of `file`, which follow those noted before.
@@ -45,45 +45,45 @@ impl Spots {
             let from = start.max(block * BLOCK);
             let part = &mut buffer[..(end.min((block + 1) * BLOCK) - from) as usize];
             self.unreadable |= file.read_exact_at(part, from).is_err();
-            let spot = self.spot(block);
-            spot.digest.write(part);
-            spot.length += part.len();
+            let sample = self.sample(block);
+            sample.digest.write(part);
+            sample.length += part.len();
         }
     }
 
     /// The last one, which is that of `block`.
-    fn spot(&mut self, block: u64) -> &mut Spot {
-        if self.spots.last().is_none_or(|spot| spot.block != block) {
-            if self.spots.len() == LIMIT {
+    fn sample(&mut self, block: u64) -> &mut Sample {
+        if self.samples.last().is_none_or(|sample| sample.block != block) {
+            if self.samples.len() == LIMIT {
                 self.stride *= 2;
-                self.spots.retain(|spot| spot.block % self.stride == 0);
+                self.samples.retain(|sample| sample.block % self.stride == 0);
             }
-            self.spots.push(Spot { block, length: 0, digest: DefaultHasher::new() });
+            self.samples.push(Sample { block, length: 0, digest: DefaultHasher::new() });
         }
-        let last = self.spots.len() - 1;
-        &mut self.spots[last]
+        let last = self.samples.len() - 1;
+        &mut self.samples[last]
     }
 
     /// The same for the same bytes, however they were noted.
     pub fn digest(&self) -> u64 {
         let mut digest = Xxh3Default::new();
         digest.update(&[u8::from(self.unreadable)]);
-        self.spots.iter().for_each(|spot| digest.update(&spot.digest.finish().to_le_bytes()));
+        self.samples.iter().for_each(|sample| digest.update(&sample.digest.finish().to_le_bytes()));
         digest.digest()
     }
 
     pub fn difference(&self, file: &File) -> Option<Difference> {
         let mut buffer = [0; BLOCK as usize];
-        let mut differs = |spot: &&Spot| {
-            let bytes = &mut buffer[..spot.length];
+        let mut differs = |sample: &&Sample| {
+            let bytes = &mut buffer[..sample.length];
             let mut digest = DefaultHasher::new();
-            let read = file.read_exact_at(bytes, spot.block * BLOCK);
+            let read = file.read_exact_at(bytes, sample.block * BLOCK);
             digest.write(bytes);
-            read.is_err() || digest.finish() != spot.digest.finish()
+            read.is_err() || digest.finish() != sample.digest.finish()
         };
-        let found = self.spots.iter().find(&mut differs);
-        let found = found.or_else(|| self.spots.first().filter(|_| self.unreadable));
-        found.map(|spot| Difference { from: spot.block * BLOCK, to: spot.block * BLOCK + spot.length as u64 })
+        let found = self.samples.iter().find(&mut differs);
+        let found = found.or_else(|| self.samples.first().filter(|_| self.unreadable));
+        found.map(|sample| Difference { from: sample.block * BLOCK, to: sample.block * BLOCK + sample.length as u64 })
     }
 }
 
@@ -95,16 +95,16 @@ mod tests {
     fn holds_after(size: u64, piece: u64, place: u64, byte: u8) -> bool {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&vec![7; size as usize], 0).unwrap();
-        let mut spots = Spots::new();
+        let mut samples = Samples::new();
         let mut start = 0;
         while start < size {
             let end = size.min(start + piece);
-            spots.note(&file, start, end);
+            samples.note(&file, start, end);
             start = end;
         }
-        assert!(spots.spots.len() <= LIMIT);
+        assert!(samples.samples.len() <= LIMIT);
         file.write_all_at(&[byte], place).unwrap();
-        spots.difference(&file).is_none()
+        samples.difference(&file).is_none()
     }
 
     #[test]
@@ -131,12 +131,12 @@ mod tests {
     fn a_file_that_was_cut_does_not_hold() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[7; 100], 0).unwrap();
-        let mut spots = Spots::new();
-        spots.note(&file, 0, 100);
+        let mut samples = Samples::new();
+        samples.note(&file, 0, 100);
         file.set_len(99).unwrap();
-        assert!(spots.difference(&file).is_some());
-        spots.note(&file, 100, 200);
+        assert!(samples.difference(&file).is_some());
+        samples.note(&file, 100, 200);
         file.write_all_at(&[7; 200], 0).unwrap();
-        assert!(spots.difference(&file).is_some());
+        assert!(samples.difference(&file).is_some());
     }
 }
