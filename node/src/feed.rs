@@ -2,21 +2,22 @@
 //!
 //! The reader gets each byte once, and the end only when the producer's events say that the file is committed.
 
+mod openings;
 mod whole;
 
-use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
+use self::openings::Openings;
 use self::whole::Whole;
 use crate::event::{now, Event, Stream, StreamPart};
 use crate::fd_store::Client;
@@ -28,17 +29,12 @@ use crate::origin::{Failure, Origin, Step};
 use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, remove_fifo, remove_link, widen};
 use crate::source::Source;
 use crate::sys::bytes_in_pipe;
-use crate::tree;
 use crate::watch::Watcher;
 
 /// A reader that takes little at a time makes space page by page. When less than `LITTLE` could be moved into a pipe
 /// of the full size, the feeder waits for so long instead of being woken for each page: the reader still has plenty.
 pub const PAUSE: Duration = Duration::from_micros(200);
 const LITTLE: u64 = 64 << 10;
-/// A command may look at its input, close it, and open it again to read. So nothing is fed until so long after it was
-/// opened, and then as long as the one who has it open goes on, at most `LOOK_AT_MOST`.
-const LOOK: Duration = Duration::from_millis(5);
-const LOOK_AT_MOST: Duration = Duration::from_secs(1);
 /// After so many bytes the other inputs get their turn.
 const TURN: u64 = 16 << 20;
 
@@ -92,19 +88,7 @@ pub struct Feeder {
     /// The pipe has the size that was asked for.
     wide: bool,
     fifo: Option<PathBuf>,
-    /// Each opening of the FIFO is told.
-    told: bool,
-    /// When the command opened it last.
-    opened: Option<Instant>,
-    /// When it was last looked whether the command reads.
-    looked: Cell<Instant>,
-    /// It does, as far as is known.
-    waits: Cell<bool>,
-    /// It was looked who has it open, since it was opened last.
-    counted: Cell<bool>,
-    /// How often the command has opened the FIFO, and how many of these are open.
-    opens: u32,
-    open_now: u32,
+    openings: Openings,
     first: f64,
     last: f64,
     finished: bool,
@@ -154,13 +138,7 @@ impl Feeder {
             whole: None,
             wide,
             fifo,
-            told: false,
-            opened: None,
-            looked: Cell::new(Instant::now()),
-            waits: Cell::new(false),
-            counted: Cell::new(false),
-            opens: 0,
-            open_now: 0,
+            openings: Openings::default(),
             first: 0.0,
             last: 0.0,
             finished: false,
@@ -210,7 +188,7 @@ impl Feeder {
     pub fn arm<T: Clone + PartialEq>(&mut self, watcher: &mut Watcher<T>, token: &impl Fn(Wait) -> T) {
         if let Some(fifo) = &self.fifo {
             let mask = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE_NOWRITE;
-            self.told = watcher.watch(fifo, mask, token(Wait::Fifo)).is_ok();
+            self.openings.told = watcher.watch(fifo, mask, token(Wait::Fifo)).is_ok();
             let _ = fifo.parent().map(|above| watcher.watch(above, mask, token(Wait::Beside)));
         }
         self.origin.watch_events(&mut |path, mask| watcher.watch(path, mask, token(Wait::Events)));
@@ -218,27 +196,14 @@ impl Feeder {
 
     /// Openings may not have been told.
     pub fn notices_were_lost(&mut self) {
-        self.told = false;
+        self.openings.told = false;
     }
 
     /// The command has opened (or closed) its FIFO.
     pub fn fifo_notice(&mut self, mask: AddWatchFlags) -> Result<(), Failure> {
-        self.waits.set(false);
-        if mask.contains(AddWatchFlags::IN_CLOSE_NOWRITE) {
-            self.open_now = self.open_now.saturating_sub(1);
-            return Ok(());
-        }
-        if !mask.contains(AddWatchFlags::IN_OPEN) {
-            return Ok(());
-        }
-        self.opens += 1;
-        self.open_now += 1;
-        self.opened = Some(Instant::now());
-        self.counted.set(false);
         let fifo = self.fifo.as_deref().unwrap_or(Path::new(""));
-        // Two openings at once are one notice when they were quicker than we.
-        let several = self.open_now > 1 || tree::opened_twice(&tree::descendants(), fifo);
-        if several || (self.opens > 1 && self.consumed() > 0) {
+        let opened = self.openings.notice(mask);
+        if opened && (self.openings.are_several(fifo) || (self.openings.is_again() && self.consumed() > 0)) {
             return Err(reopened(fifo));
         }
         Ok(())
@@ -318,10 +283,13 @@ impl Feeder {
         }
         let nothing_fed = self.streamed() == 0;
         if nothing_fed {
-            if self.may_only_look() {
+            let fifo = self.fifo.as_deref();
+            if self.openings.may_be_a_look(fifo) {
                 return Ok(Need::Pause);
             }
-            self.count_openings()?;
+            if let Some(fifo) = fifo.filter(|fifo| self.openings.are_uncounted_and_several(fifo)) {
+                return Err(reopened(fifo));
+            }
         }
         match self.origin.take(sink)? {
             Step::Moved => {
@@ -339,32 +307,6 @@ impl Feeder {
                 Ok(Need::Nothing)
             }
         }
-    }
-
-    /// Notices of two openings that were made by two processes in the same moment may have become one.
-    fn count_openings(&self) -> Result<(), Failure> {
-        match &self.fifo {
-            Some(fifo) if !self.counted.replace(true) && tree::opened_twice(&tree::descendants(), fifo) => {
-                Err(reopened(fifo))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn may_only_look(&self) -> bool {
-        // A reader of which nothing was told yet has just come.
-        let (Some(opened), Some(fifo)) = (self.opened, &self.fifo) else { return self.told };
-        let now = Instant::now();
-        if self.waits.get() {
-            return false;
-        }
-        if now < opened + LOOK || now < self.looked.get() + LOOK {
-            return true;
-        }
-        self.looked.set(now);
-        let waits = now >= opened + LOOK_AT_MOST || tree::wait_to_read(&tree::descendants(), fifo);
-        // What has happened until now is told before the next turn.
-        !self.waits.replace(waits)
     }
 
     /// A command may look at its input and open it again, as long as it has read nothing; or it has read enough.

@@ -5,6 +5,7 @@ mod lifeline;
 mod output;
 mod remote;
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -17,7 +18,6 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{umask, Mode};
-use serde::Serialize;
 
 use self::jobs::Jobs;
 use self::lifeline::Lifeline;
@@ -105,18 +105,11 @@ fn has_ended(stdin: &impl AsFd) -> bool {
 
 /// The first line that is printed; `listening` is where links are, or why they cannot be.
 fn ready(listening: Option<Result<SocketAddr, String>>) -> String {
-    #[derive(Serialize)]
-    struct Ready {
-        event: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        address: Option<SocketAddr>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<String>,
+    let mut ready = BTreeMap::from([("event", "ready".to_owned())]);
+    match listening {
+        Some(Ok(address)) => drop(ready.insert("address", address.to_string())),
+        Some(Err(message)) => drop(ready.insert("message", message)),
+        None => {}
     }
-    let (address, message) = match listening {
-        Some(Ok(address)) => (Some(address), None),
-        Some(Err(message)) => (None, Some(message)),
-        None => (None, None),
-    };
-    json::write(&Ready { event: "ready", address, message }) + "\n"
+    json::write(&ready) + "\n"
 }
