@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use nix::sys::pthread::pthread_kill;
+use nix::sys::pthread::{pthread_kill, Pthread};
 use nix::sys::signal::Signal;
 
 use super::{has_callers, Desk, Gates};
@@ -51,7 +51,7 @@ impl Desk {
         for thread in &threads {
             // One that is about to wait is interrupted by the next signal.
             while !thread.is_finished() && Instant::now() < deadline {
-                let _ = pthread_kill(thread.as_pthread_t(), INTERRUPT);
+                let _ = pthread_kill(thread.as_pthread_t() as Pthread, INTERRUPT);
                 std::thread::sleep(TURN);
             }
         }
