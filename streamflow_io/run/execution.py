@@ -33,7 +33,7 @@ from .reach import Reach
 from .recorder import JobRecorder
 from .replacing import ReplacedError, check_replaced, with_replacements
 from .steps import StreamingExecuteStep
-from .tokens import StreamToken, stream_tokens, with_own_value
+from .tokens import StreamToken, streams_of, with_own_value
 
 _NOTICE_SECONDS = 2.0
 # How long a job of a queue manager may hold its node while one that it reads from is still in the queue.
@@ -68,7 +68,7 @@ class Execution:
         self._job = job
         self._connectors = connectors
         self._deliverer = Deliverer(step, job, connectors)
-        self._streams = [token for value in job.inputs.values() for token in stream_tokens(value)]
+        self._streams = streams_of(job.inputs)
         self._first_directory: str = job.output_directory
         self._inputs: Mapping[str, Token] = job.inputs
         self._command = cast(CWLCommand, step.command)
@@ -126,7 +126,7 @@ class Execution:
     async def _take_replacements(self) -> None:
         jobs = self._run.streaming_jobs
         self._inputs = await with_replacements(self._step, self._job, self._inputs, jobs)
-        self._streams = [token for value in self._inputs.values() for token in stream_tokens(value)]
+        self._streams = streams_of(self._inputs)
 
     async def _wait_for_retry(self, error: JobFailedError) -> None:
         policy = retry_policy(self._step.workflow.context.failure_manager, self._job.name)

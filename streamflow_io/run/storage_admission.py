@@ -10,7 +10,6 @@ import os
 import posixpath
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
@@ -22,20 +21,16 @@ from streamflow.workflow.token import FileToken
 
 from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import Demand, Grant, Placement, Request
-from streamflow_io.admission.epochs import EpochEnded
-from streamflow_io.admission.learners import LearningEvent
 from streamflow_io.admission.observations import Observation
 from streamflow_io.admission.storages import storage_of
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.runtime.locations import location_name
-from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochRecord
+from streamflow_io.telemetry.records import Record
 
+from .admission_log import AdmissionLog
 from .tokens import streams_of
-
-if TYPE_CHECKING:
-    from streamflow_io.learned.limits import RememberedLimits
-    from streamflow_io.telemetry.records import Record
 
 
 class StorageAdmission:
@@ -68,7 +63,7 @@ class StorageAdmission:
         self._arrived = arrived
         self._wake = wake
         self._submitted: dict[str, int] = {}
-        self._record = record
+        self._log = AdmissionLog(remembered, record)
         self._admission = Admission(config.io_executors, remembered.make_learner)
         # By step, pool and working directory: targets on the same locations may differ in their storage.
         self._placements: dict[tuple[str, str, str], Placement] = {}
@@ -77,7 +72,6 @@ class StorageAdmission:
         self._waiting: dict[str, asyncio.Future[None]] = {}
         # What I/O tasks were granted, until StreamFlow has a place for them.
         self._granted: dict[str, Grant] = {}
-        self._told: set[str] = set()
 
     def concerns(self, job_name: str) -> bool:
         """Whether the hints of a job's step say something about storage."""
@@ -142,7 +136,7 @@ class StorageAdmission:
         if (grant := self._granted.pop(job_name, None)) is None:
             keys = [location_name(location) for location in locations]
             grant = self._admission.start(job_name, keys, now, self._placement(job_name, target))
-        self._admitted(grant, now)
+        self._log.admitted(grant, now)
         self.decide()
 
     def release(self, job_name: str, observation: Observation | None) -> None:
@@ -166,7 +160,7 @@ class StorageAdmission:
             if (future := self._waiting.get(grant.job)) is not None and not future.done():
                 future.set_result(None)
         for event in self._admission.drain():
-            self._tell(event, now)
+            self._log.told(event, now)
 
     def _is_granted(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
         """Whether a location is one where an I/O task was granted to start."""
@@ -243,64 +237,6 @@ class StorageAdmission:
                         key = location_name(location)
                         held[key] = held.get(key, 0) + weight
         return (*partners, *sorted(held, key=lambda key: -held[key]))
-
-    # What is told
-
-    def _admitted(self, grant: Grant, now: float) -> None:
-        self._record(
-            AdmittedRecord(
-                time=now,
-                job=grant.job,
-                step=grant.step,
-                location=grant.locations[0],
-                storage=grant.placement.storage.name if grant.placement.storage is not None else None,
-                constraint=grant.constraint,
-                allocated=grant.allocated,
-                running=grant.running,
-            )
-        )
-
-    def _tell(self, learning: LearningEvent, now: float) -> None:
-        event = learning.event
-        if isinstance(event, EpochEnded):
-            self._record(
-                EpochRecord(
-                    time=now,
-                    step=learning.step,
-                    storage=learning.subject.storage.name,
-                    location=event.location or "",
-                    number=event.number,
-                    constraint=event.constraint,
-                    concurrency=event.concurrency,
-                    jobs=event.jobs,
-                    mean_seconds=event.mean_seconds,
-                    registered=event.registered,
-                    started=event.started,
-                )
-            )
-            if event.uneven and learning.step not in self._told:
-                self._told.add(learning.step)
-                logger.info(f"The jobs of {learning.step} differ in size: their times are compared per byte")
-            if event.registered:
-                # There may be too few jobs for the next epoch: the next run goes on from here.
-                self._remembered.learned(learning)
-            return
-        self._record(
-            ChoiceRecord(
-                time=now,
-                step=learning.step,
-                storage=learning.subject.storage.name,
-                constraint=event.constraint,
-                reason=event.reason,
-                outstanding=event.outstanding,
-                estimates={f"{constraint:g}": seconds for constraint, seconds in event.estimates.items()},
-            )
-        )
-        if event.reason in ("learned", "remembered", "contradicted", "drifted"):
-            what = f"storageBW of {learning.step} on {learning.subject.storage.name}"
-            logger.info(f"{what}: {event.constraint:g} MB/s ({event.reason})")
-        if event.reason == "learned":
-            self._remembered.learned(learning)
 
 
 def _pool(target: Target) -> str:

@@ -1,0 +1,83 @@
+"""Adapter: what the admission of jobs by storages tells: for telemetry, for people, and for the next run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamflow.log_handler import logger
+
+from streamflow_io.admission.demand import Grant
+from streamflow_io.admission.epochs import EpochEnded
+from streamflow_io.admission.learners import LearningEvent
+from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.telemetry.records import AdmittedRecord, ChoiceRecord, EpochRecord, Record
+
+
+class AdmissionLog:
+    """Keeps what admission tells.
+
+    :param remembered: the limits that the next run begins with
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(self, remembered: RememberedLimits, record: Callable[[Record], None]) -> None:
+        self._remembered = remembered
+        self._record = record
+        self._uneven: set[str] = set()
+
+    def admitted(self, grant: Grant, now: float) -> None:
+        """A job may start."""
+        self._record(
+            AdmittedRecord(
+                time=now,
+                job=grant.job,
+                step=grant.step,
+                location=grant.locations[0],
+                storage=grant.placement.storage.name if grant.placement.storage is not None else None,
+                constraint=grant.constraint,
+                allocated=grant.allocated,
+                running=grant.running,
+            )
+        )
+
+    def told(self, learning: LearningEvent, now: float) -> None:
+        """Something was learned of a step."""
+        step, storage, event = learning.step, learning.subject.storage.name, learning.event
+        if isinstance(event, EpochEnded):
+            self._record(
+                EpochRecord(
+                    time=now,
+                    step=step,
+                    storage=storage,
+                    location=event.location or "",
+                    number=event.number,
+                    constraint=event.constraint,
+                    concurrency=event.concurrency,
+                    jobs=event.jobs,
+                    mean_seconds=event.mean_seconds,
+                    registered=event.registered,
+                    started=event.started,
+                )
+            )
+            if event.uneven and step not in self._uneven:
+                self._uneven.add(step)
+                logger.info(f"The jobs of {step} differ in size: their times are compared per byte")
+            if event.registered:
+                # There may be too few jobs for the next epoch: the next run goes on from here.
+                self._remembered.learned(learning)
+            return
+        self._record(
+            ChoiceRecord(
+                time=now,
+                step=step,
+                storage=storage,
+                constraint=event.constraint,
+                reason=event.reason,
+                outstanding=event.outstanding,
+                estimates={f"{constraint:g}": seconds for constraint, seconds in event.estimates.items()},
+            )
+        )
+        if event.reason in ("learned", "remembered", "contradicted", "drifted"):
+            logger.info(f"storageBW of {step} on {storage}: {event.constraint:g} MB/s ({event.reason})")
+        if event.reason == "learned":
+            self._remembered.learned(learning)
