@@ -234,7 +234,9 @@ class DeliveredOutput:
                 if now[path].get(name) != facts[name]:
                     told = f"{path} was delivered early with the {name} {facts[name]}"
                     return f"{told}, but has the {name} {now[path].get(name)} at the end"
-            if more := sorted(Value((Item(path, now[path]),)).all.keys() - self._facts.keys()):
+            beside = Item(path, now[path]).with_secondary_files()
+            # Not by a difference of sets, which would look at all files for each of them.
+            if more := sorted(part.path for part in beside if part.path not in self._facts):
                 return f"{path} was delivered early without {_some(more)}"
         ordered = set(self._order)
         if list(dict.fromkeys(item.path for item in final.items if item.path in ordered)) != self._order:
