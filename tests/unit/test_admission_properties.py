@@ -67,9 +67,13 @@ class Job:
     demand: Demand
     arrival: int
     grant: Grant | None = None
-    asked: list[str] = field(default_factory=list)
+    asked: list[tuple[str, Placement | None]] = field(default_factory=list)
     asks: bool = False
     alone: Epoch | None = None
+
+    def about(self, placement: Placement) -> Placement | None:
+        """What is said of where it would start; of an I/O task the placement: its pools may have a location in common."""
+        return placement if self.demand.io_task else None
 
     @property
     def waits(self) -> bool:
@@ -137,15 +141,16 @@ class AdmissionMachine(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(self.compute()))
         placement = data.draw(st.sampled_from(job.demand.placements))
         wide = st.permutations(self.pools[placement.pool]).map(lambda names: names[: job.demand.locations])
-        self.try_to_start(job, data.draw(wide), start)
+        self.try_to_start(job, placement, data.draw(wide), start)
 
-    def try_to_start(self, job: Job, locations: Sequence[str], start: bool = True) -> None:
-        answers = [self.admission.could_start(job.name, location) for location in locations]
+    def try_to_start(self, job: Job, placement: Placement, locations: Sequence[str], start: bool = True) -> None:
+        about = job.about(placement)
+        answers = [self.admission.could_start(job.name, location, about) for location in locations]
         for location, answer in zip(locations, answers, strict=True):
-            if not answer and location not in job.asked:
-                job.asked.append(location)
+            if not answer and (location, about) not in job.asked:
+                job.asked.append((location, about))
         if start and all(answers):
-            self.granted(self.admission.start(job.name, locations, self.now))
+            self.granted(self.admission.start(job.name, locations, self.now, about))
             assert set(job.grant.locations if job.grant else ()) == set(locations)
             self.follow(job.demand)
         self.settle()
@@ -154,10 +159,10 @@ class AdmissionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def stand_down(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from(self.compute()))
-        location = data.draw(st.sampled_from(job.asked or ["n1"]))
-        was_last = job.asked == [location]
-        assert self.admission.stand_down(job.name, location) == was_last
-        job.asked = [other for other in job.asked if other != location]
+        asked = data.draw(st.sampled_from(job.asked or [("n1", None)]))
+        was_last = job.asked == [asked]
+        assert self.admission.stand_down(job.name, *asked) == was_last
+        job.asked = [other for other in job.asked if other != asked]
         self.settle()
 
     @precondition(lambda self: any(not job.asks for job in self.running()))
@@ -291,9 +296,9 @@ class AdmissionMachine(RuleBasedStateMachine):
                 self.release(job, Observation(1.0), settle=False)
             self.settle()
             for job in self.compute():
-                for locations in self.places(job):
+                for placement, locations in self.places(job):
                     if job.grant is None:
-                        self.try_to_start(job, locations)
+                        self.try_to_start(job, placement, locations)
             assert self.running() or (self.arrivals, len(self.jobs)) != before
         assert all(learner.outstanding == 0 and not learner.is_exclusive for _, learner in self.learners)
         assert all(self.admission.waiting(demand.step) == 0 for demand in self.demands)
@@ -318,11 +323,11 @@ class AdmissionMachine(RuleBasedStateMachine):
     def compute(self) -> list[Job]:
         return [job for job in self.jobs.values() if job.grant is None and job.asks]
 
-    def places(self, job: Job) -> Iterator[list[str]]:
+    def places(self, job: Job) -> Iterator[tuple[Placement, list[str]]]:
         for placement in job.demand.placements:
             locations = self.pools[placement.pool]
             for index in range(len(locations) - job.demand.locations + 1):
-                yield locations[index : index + job.demand.locations]
+                yield placement, locations[index : index + job.demand.locations]
 
     def io_tasks(self) -> Counter[str]:
         tasks = [job.grant for job in self.running() if job.demand.io_task and job.grant is not None]
@@ -385,7 +390,7 @@ class StaticAdmissionMachine(AdmissionMachine):
         if not job.asks:
             locations = [name for name in self.pools[placement.pool] if tasks.get(name, 0) < self.executors]
         else:
-            locations = [name for name in job.asked if name in self.pools[placement.pool]]
+            locations = [name for name, _ in job.asked if name in self.pools[placement.pool]]
         return bool(locations) and not any(
             all(
                 used.get((name, way, where), 0) + constraint.value <= storage.bandwidth(way)  # type: ignore[arg-type]
