@@ -72,7 +72,7 @@ class Job:
     alone: Epoch | None = None
 
     def about(self, placement: Placement) -> Placement | None:
-        """What is said of where it would start; of an I/O task the placement: its pools may have a location in common."""
+        """What is said of where it would start; of an I/O task the placement: its pools may share a location."""
         return placement if self.demand.io_task else None
 
     @property
