@@ -82,12 +82,12 @@ impl Tracker {
         Self { outputs: outputs.iter().map(track).collect() }
     }
 
-    pub fn observe(&mut self, path: &Path, fact: Fact) -> Vec<Decision> {
-        self.observe_all(&[path.to_owned()], fact)
+    pub fn handle(&mut self, path: &Path, fact: Fact) -> Vec<Decision> {
+        self.handle_all(&[path.to_owned()], fact)
     }
 
-    /// Observes the same of several files: an output that is complete with some of them has all of them.
-    pub fn observe_all(&mut self, paths: &[PathBuf], fact: Fact) -> Vec<Decision> {
+    /// The same fact about several files: an output that is complete with some of them has all of them.
+    pub fn handle_all(&mut self, paths: &[PathBuf], fact: Fact) -> Vec<Decision> {
         let mut decisions = Vec::new();
         for path in paths {
             self.note(path, fact, &mut decisions);
@@ -332,7 +332,7 @@ mod tests {
             .into_iter()
             .map(|(globs, commit)| Rule { globs: globs.into_iter().map(pattern).collect(), commit })
             .collect();
-        Output { port: port.into(), globs: vec![pattern(glob)], root, kind, rules, observed: false }
+        Output { port: port.into(), globs: vec![pattern(glob)], root, kind, rules, tells_all: false }
     }
 
     /// Runs `script` (lines of `+file`, `!file` for a close, `-file`) and writes decisions as short words.
@@ -358,7 +358,7 @@ mod tests {
                 "!" => Fact::Closed,
                 _ => Fact::Gone,
             };
-            note(tracker.observe(&Path::new("/o").join(&step[1..]), fact));
+            note(tracker.handle(&Path::new("/o").join(&step[1..]), fact));
         }
         if let Some(existing) = end {
             note(tracker.finish(&existing.iter().map(|name| Path::new("/o").join(name)).collect::<Vec<_>>()));

@@ -12,17 +12,16 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::signal::Signal;
-use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use crate::event::{now, Event, EventLog, Exit, Reason};
-use crate::exit::{End, CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND, UNFINISHED};
+use crate::exit::{End, CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
 use crate::fd_store::Client;
 use crate::feed::{Feeder, Registration};
-use crate::gate::{Entrance, Gates};
+use crate::gate::{Gates, Launcher};
 use crate::job::Job;
-use crate::supervise::{Ended, Supervisor, Surroundings, Token};
+use crate::supervise::{Supervisor, Surroundings};
+use crate::token::Token;
 use crate::watch::Watcher;
 use crate::{signals, sys, usage};
 
@@ -35,8 +34,10 @@ struct CannotStart {
     message: String,
 }
 
-fn cannot_set_up(message: String) -> CannotStart {
-    CannotStart { code: CANNOT_SET_UP, message }
+impl From<String> for CannotStart {
+    fn from(message: String) -> Self {
+        Self { code: CANNOT_SET_UP, message }
+    }
 }
 
 /// Runs the job and ends this process as the command has ended.
@@ -103,16 +104,16 @@ fn run_in(
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(Exit, End), CannotStart> {
-    let alive = open_alive(&directory).map_err(cannot_set_up)?;
-    let job = Job::load(&directory.join("job.json")).map_err(cannot_set_up)?;
-    let (signals, inherited) = signals::take().map_err(|error| cannot_set_up(format!("signals: {}", error.desc())))?;
+    let alive = open_alive(&directory)?;
+    let job = Job::load(&directory.join("job.json"))?;
+    let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
     let _ = set_child_subreaper(true);
     let surroundings = Surroundings { directory, alive, signals, inherited, grace, store };
     let mut feeders = Vec::new();
     if !job.outputs.is_empty() || !job.inputs.is_empty() || !job.gates.is_empty() {
         *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();
     }
-    let mut gates = Gates::new(&job).map_err(cannot_set_up)?;
+    let mut gates = Gates::new(&job)?;
     let result = run_job(&job, &mut feeders, &mut gates, command, &surroundings, events, watcher);
     let success = result.as_ref().is_ok_and(|(exit, _)| exit.success);
     feeders.iter_mut().for_each(|feeder| feeder.clean_up(success));
@@ -129,31 +130,38 @@ fn run_job(
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(Exit, End), CannotStart> {
-    let entrance = gates.purpose().map(Entrance::new).transpose().map_err(at_entrance)?;
+    let launcher = gates.purpose().map(Launcher::new).transpose();
+    let launcher = launcher.map_err(|error| format!("the gate: {}", error.desc()))?;
     let mut streamed_stdin = None;
     for (number, input) in (0..).zip(&job.inputs) {
         let registration =
             Registration { number, store: surroundings.store.clone(), streams: Arc::clone(gates.streams()) };
-        let (feeder, reader) = Feeder::new(input.clone(), registration).map_err(cannot_set_up)?;
+        let (feeder, reader) = Feeder::new(input.clone(), registration)?;
         feeders.push(feeder);
         streamed_stdin = streamed_stdin.or(reader);
     }
-    let mut supervisor = Supervisor::new(job, feeders, gates, surroundings, events, watcher).map_err(cannot_set_up)?;
+    let mut supervisor = Supervisor::new(job, feeders, gates, surroundings, events, watcher)?;
     let started = now();
-    let program = match &entrance {
-        Some(entrance) => entrance.command(command).map_err(|error| cannot_set_up(format!("the gate: {error}")))?,
+    let program = match &launcher {
+        Some(launcher) => launcher.command(command).map_err(|error| format!("the gate: {error}"))?,
         None => plain(command)?,
     };
     let main = spawn(job, streamed_stdin, program, surroundings)?;
-    supervisor.started(main, entrance);
-    let ended = supervisor.supervise();
+    supervisor.started(main, launcher);
+    let (ended, io) = supervisor.supervise();
     let streamed = feeders.iter().map(Feeder::streamed).sum();
-    let usage = usage::of_job(streamed, ended.io);
-    Ok(conclude(ended, started, usage))
-}
-
-fn at_entrance(error: nix::Error) -> CannotStart {
-    cannot_set_up(format!("the gate: {}", error.desc()))
+    let end = ended.end();
+    let exit = Exit {
+        code: ended.code(),
+        signal: ended.signal().map(|signal| signal as i32),
+        success: ended.success,
+        reason: ended.reason,
+        message: ended.message,
+        started: Some(started),
+        ended: now(),
+        usage: usage::of_job(streamed, io),
+    };
+    Ok((exit, end))
 }
 
 /// Without inotify, such as with too many instances of this user, all that is lost is time.
@@ -175,12 +183,12 @@ fn open_alive(directory: &Path) -> Result<File, String> {
     }
 }
 
-fn at(path: &Path) -> impl Fn(std::io::Error) -> CannotStart + '_ {
-    move |error| cannot_set_up(format!("{}: {error}", path.display()))
+fn at(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
+    move |error| format!("{}: {error}", path.display())
 }
 
-fn plain(words: &[OsString]) -> Result<Command, CannotStart> {
-    let (program, arguments) = words.split_first().ok_or_else(|| cannot_set_up("no command".into()))?;
+fn plain(words: &[OsString]) -> Result<Command, String> {
+    let (program, arguments) = words.split_first().ok_or("no command")?;
     let mut command = Command::new(program);
     command.args(arguments);
     Ok(command)
@@ -216,32 +224,4 @@ fn spawn(
         message: format!("cannot run {}: {error}", Path::new(command.get_program()).display()),
     })?;
     Ok(Pid::from_raw(child.id() as i32))
-}
-
-/// The exit event, and how this process ends.
-fn conclude(ended: Ended, started: f64, usage: crate::event::Usage) -> (Exit, End) {
-    let (code, signal) = match ended.status {
-        WaitStatus::Exited(_, code) => (Some(code), None),
-        WaitStatus::Signaled(_, signal, _) => (None, Some(signal)),
-        _ => (None, Some(Signal::SIGKILL)),
-    };
-    let end = match (&ended.reason, code, signal) {
-        (Reason::Exited, Some(code), _) => End::Code(code),
-        // A command that is cancelled and ends as if nothing had been must not look like a success.
-        (Reason::Cancelled | Reason::Driver, Some(_), _) if ended.successful_code => End::Code(UNFINISHED),
-        (Reason::Cancelled | Reason::Driver, Some(code), _) => End::Code(code),
-        (Reason::Exited | Reason::Cancelled | Reason::Driver, None, Some(signal)) => End::Signal(signal),
-        _ => End::Code(UNFINISHED),
-    };
-    let exit = Exit {
-        code,
-        signal: signal.map(|signal| signal as i32),
-        success: ended.success,
-        reason: ended.reason,
-        message: ended.message,
-        started: Some(started),
-        ended: now(),
-        usage,
-    };
-    (exit, end)
 }

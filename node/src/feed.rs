@@ -21,7 +21,8 @@ use self::openings::Openings;
 use self::whole::Whole;
 use crate::event::{now, Event, Stream, StreamPart};
 use crate::fd_store::Client;
-use crate::gate::{self, Streams};
+use crate::file_id::file_id;
+use crate::gate::Streams;
 use crate::job::{Access, Input, Job, Target};
 use crate::json::ByteString;
 use crate::link::Reader;
@@ -72,7 +73,7 @@ pub struct Registration {
 
 impl Registration {
     fn add(&self, fifo: &Path) {
-        gate::identity(fifo).iter().for_each(|place| self.streams.add(self.number as usize, *place));
+        file_id(fifo).iter().for_each(|fifo| self.streams.add(self.number as usize, *fifo));
     }
 }
 

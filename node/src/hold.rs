@@ -7,11 +7,12 @@
 //! exits right after its child: both are busy, or gone, within the grace. Time in which one of them is stopped or frozen, or
 //! nobody could look, or one of them waited for a processor, is none of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::lives::Lives;
+use crate::vitals::{ProcessId, Snapshot};
 
 /// How long the job has to go on after a close, or after the end of a process that could have caused it.
 pub const GRACE: Duration = Duration::from_millis(50);
@@ -46,63 +47,6 @@ const TICK: Duration = Duration::from_millis(4);
 /// A look may be so much later than it is due; whatever is more was time in which this process did not run either, and the job
 /// may not have gone on.
 const PUNCTUAL: Duration = Duration::from_millis(20);
-
-/// Identity of a process that survives reuse of its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProcessId {
-    pub pid: i32,
-    /// Clock ticks from boot to its start.
-    pub start: u64,
-}
-
-/// What `/proc/PID/stat` says about a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Vitals {
-    /// PF_EXITING, or a zombie.
-    pub exiting: bool,
-    /// One thread, and it sleeps.
-    pub resting: bool,
-    /// It is stopped, or frozen, and does nothing until somebody lets it go on.
-    pub standing: bool,
-    /// It runs, or waits for a processor.
-    pub runnable: bool,
-    /// How long it has run, and how long it has waited for a processor, since it began; None: the kernel does not tell.
-    pub turns: Option<(Duration, Duration)>,
-    /// Wait status of an exiting process; 0 also when it may not be read.
-    pub status: i32,
-    /// Page faults of children that were waited for: grows whenever one is, since nobody lives without a fault.
-    pub reaped_faults: u64,
-}
-
-/// The job's processes at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    pub processes: BTreeMap<ProcessId, Vitals>,
-    /// How many orphans of the tree were reaped by the wrapper so far.
-    pub orphans: u64,
-    /// The main process is exiting or gone.
-    pub main_exiting: bool,
-}
-
-impl Snapshot {
-    fn are_asleep(&self) -> bool {
-        self.processes.values().all(|vitals| vitals.resting)
-    }
-
-    fn stands(&self) -> bool {
-        self.processes.values().any(|vitals| vitals.standing)
-    }
-
-    /// Whether somebody died between `earlier` and now.
-    fn deaths_since(&self, earlier: &Snapshot) -> bool {
-        let reaped = |id: &ProcessId, vitals: &Vitals| {
-            vitals.reaped_faults > earlier.processes.get(id).map_or(0, |before| before.reaped_faults)
-        };
-        self.orphans != earlier.orphans
-            || earlier.processes.keys().any(|id| !self.processes.contains_key(id))
-            || self.processes.iter().any(|(id, vitals)| reaped(id, vitals))
-    }
-}
 
 #[derive(Debug)]
 struct Held {
@@ -324,6 +268,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vitals::Vitals;
 
     const LIVE: Vitals = Vitals {
         exiting: false,

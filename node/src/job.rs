@@ -57,7 +57,7 @@ impl Job {
         }
         let ports: Vec<String> = job.outputs.iter().map(|output| output.port.clone()).collect();
         for output in &mut job.outputs {
-            output.observed = job.observed.is_some();
+            output.tells_all = job.observed.is_some();
             output.name_ports(&ports);
         }
         for (index, gate) in job.gates.iter().enumerate() {

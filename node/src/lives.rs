@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::hold::{ProcessId, Vitals};
+use crate::vitals::{ProcessId, Vitals};
 
 #[derive(Clone, Copy, Debug)]
 struct Life {

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::file_id::FileId;
 use crate::json::bytes;
 
-/// The reader went to another place: for good, or only where it could.
+/// The reader went elsewhere in the file: for good, or only where it could.
 const SOUGHT: &str = "sought";
 const PROBED: &str = "probed";
-
-/// What a file is, by whatever name: its device and number.
-pub type Identity = (u64, u64);
 
 /// Of one input, the files that were opened first are told.
 const TOLD: usize = 1_000;
@@ -21,7 +19,7 @@ const BUFFER: i64 = 256 << 10;
 /// So many files of a job are kept in mind.
 const MIND: usize = 100_000;
 
-/// What a place in a file is relative to.
+/// What a position in a file is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     Start,
@@ -66,8 +64,8 @@ pub enum Act {
     List,
 }
 
-/// Where those are who have files open for reading.
-pub type Places = HashMap<Identity, HashSet<u64>>;
+/// Where those read who have files open.
+pub type Positions = HashMap<FileId, HashSet<u64>>;
 
 /// A file of an input.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +73,7 @@ pub struct InputFile {
     /// Of the input.
     pub name: String,
     pub path: PathBuf,
-    pub identity: Identity,
+    pub id: FileId,
 }
 
 /// How a file was read.
@@ -115,8 +113,8 @@ struct Record {
     left: Option<i64>,
     touched: Option<f64>,
     /// Where readers were at the last look.
-    places: HashSet<u64>,
-    /// The last look at which one was at another place than before.
+    positions: HashSet<u64>,
+    /// The last look at which one was elsewhere than before.
     read: Option<f64>,
     directory: bool,
     reasons: BTreeSet<&'static str>,
@@ -128,7 +126,7 @@ impl Record {
     /// Where it cannot seek, a reader does without a look at the end from which it comes back, and without giving back what it has read
     /// too much.
     fn seek(&mut self, from: i64, to: i64, by: Whence) -> Option<&'static str> {
-        let nearby = |place: i64| (place - BUFFER..=place).contains(&to);
+        let nearby = |position: i64| (position - BUFFER..=position).contains(&to);
         match by {
             Whence::Beyond => {
                 self.left.get_or_insert(from);
@@ -147,16 +145,16 @@ impl Record {
 /// What a job was seen to do to files, also to those of no input: some inputs are not there before the job runs.
 #[derive(Debug, Default)]
 pub struct Observation {
-    records: HashMap<Identity, Record>,
+    records: HashMap<FileId, Record>,
     unseen: bool,
     /// Opened since the last look.
-    fresh: HashSet<Identity>,
+    fresh: HashSet<FileId>,
     /// The last look at which nothing had been written.
     quiet: Option<f64>,
 }
 
 impl Observation {
-    pub fn note(&mut self, file: Identity, act: Act, time: f64) {
+    pub fn note(&mut self, file: FileId, act: Act, time: f64) {
         if self.records.len() >= MIND && !self.records.contains_key(&file) {
             return self.lose_sight();
         }
@@ -194,7 +192,7 @@ impl Observation {
     }
 
     /// Whether somebody has opened a file before, and read nothing since.
-    pub fn has_only_looked(&self, file: Identity, opener: Opener) -> bool {
+    pub fn has_only_looked(&self, file: FileId, opener: Opener) -> bool {
         self.records.get(&file).is_some_and(|record| record.opener == Some(opener))
     }
 
@@ -204,13 +202,13 @@ impl Observation {
     }
 
     /// Takes a look: where the readers of files are, and whether the job has written anything.
-    pub fn look(&mut self, places: Places, written: bool, time: f64) {
-        for (file, places) in places {
+    pub fn look(&mut self, positions: Positions, written: bool, time: f64) {
+        for (file, positions) in positions {
             let Some(record) = self.records.get_mut(&file) else { continue };
-            if !places.is_subset(&record.places) {
+            if !positions.is_subset(&record.positions) {
                 record.read = Some(time);
             }
-            record.places = places;
+            record.positions = positions;
         }
         // Who has opened a file since the last look may have read it, and closed it.
         for file in self.fresh.drain() {
@@ -235,14 +233,14 @@ impl Observation {
     }
 
     fn verdict(&self, file: &InputFile) -> Option<Verdict> {
-        let record = self.records.get(&file.identity)?;
+        let record = self.records.get(&file.id)?;
         let (first, last) = record.opened?;
         let mut reasons = record.reasons.clone();
         reasons.extend((record.opens > 1).then_some("opened again"));
         reasons.extend(record.left.map(|_| SOUGHT));
         reasons.extend(self.unseen.then_some("unknown"));
         let reasons: Vec<_> = if record.directory { Vec::new() } else { reasons.into_iter().collect() };
-        let read = record.read.filter(|_| !self.fresh.contains(&file.identity));
+        let read = record.read.filter(|_| !self.fresh.contains(&file.id));
         Some(Verdict {
             name: file.name.clone(),
             path: file.path.clone(),
@@ -265,10 +263,10 @@ mod tests {
 
     const READ: Act = Act::Open { reads: true, writes: false, by: None };
     const AWAY: Act = Act::Seek { from: 100, to: 9_999_000, by: Whence::Beyond };
-    const FILE: Identity = (1, 2);
+    const FILE: FileId = (1, 2);
 
-    fn file(name: &str, path: &str, identity: Identity) -> InputFile {
-        InputFile { name: name.into(), path: path.into(), identity }
+    fn file(name: &str, path: &str, id: FileId) -> InputFile {
+        InputFile { name: name.into(), path: path.into(), id }
     }
 
     fn observe(acts: &[Act], unseen: bool) -> Option<(u32, String)> {
@@ -323,7 +321,7 @@ mod tests {
 
     #[test]
     fn when_it_was_read_last() {
-        let look = |place: u64, written: bool| (Some(place), written);
+        let look = |position: u64, written: bool| (Some(position), written);
         for (looks, read, whole) in [
             (&[][..], None, false),
             // As `sort`: the first look after its opening may have missed what was read.
@@ -338,9 +336,9 @@ mod tests {
         ] {
             let mut observation = Observation::default();
             observation.note(FILE, READ, 0.5);
-            for ((place, written), time) in looks.iter().zip(1_u32..) {
-                let places = place.map(|place| (FILE, HashSet::from([place])));
-                observation.look(places.into_iter().collect(), *written, time.into());
+            for ((position, written), time) in looks.iter().zip(1_u32..) {
+                let positions = position.map(|position| (FILE, HashSet::from([position])));
+                observation.look(positions.into_iter().collect(), *written, time.into());
             }
             let files = [file("in", "/i/f", FILE)];
             let told = observation.verdicts(&files).remove(0);

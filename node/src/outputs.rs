@@ -8,23 +8,8 @@ use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
 use crate::job::{Kind, Output};
+use crate::token::Token;
 use crate::watch::{Notice, Watcher};
-
-/// What a watch on behalf of the outputs is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    Directory(PathBuf),
-    /// A file that was there before the command: it exists for the driver when it is written to.
-    Old(PathBuf),
-    /// A file whose closes are counted. The kernel merges a notice with an equal one before it: this second notice of
-    /// each close keeps two closes apart.
-    Counted,
-}
-
-/// A watcher's token that may stand for a place.
-pub trait AsPlace {
-    fn as_place(&self) -> Option<&Place>;
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -55,7 +40,7 @@ impl OutputWatch<'_> {
     ///
     /// # Errors
     /// A message when a root cannot be watched.
-    pub fn arm<T: Clone + PartialEq + From<Place>>(&self, watcher: &mut Watcher<T>) -> Result<(), String> {
+    pub fn arm(&self, watcher: &mut Watcher<Token>) -> Result<(), String> {
         for output in self.outputs {
             let mut old = Vec::new();
             self.descend(&output.root, watcher, &mut old).map_err(|error| {
@@ -64,21 +49,18 @@ impl OutputWatch<'_> {
             // Who writes what a link leads to does not do it here.
             for path in old.into_iter().filter(|path| !path.is_symlink()) {
                 let touched = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONESHOT;
-                let _ = watcher.watch(&path, touched, Place::Old(path.clone()).into());
+                let _ = watcher.watch(&path, touched, Token::Old(path.clone()));
             }
         }
         Ok(())
     }
 
     /// Turns a notice into changes, and follows new directories.
-    pub fn changes<T>(&self, place: &Place, notice: &Notice<T>, watcher: &mut Watcher<T>) -> Vec<Change>
-    where
-        T: Clone + PartialEq + From<Place> + AsPlace,
-    {
-        let directory = match place {
-            Place::Old(path) => return vec![Change::Exists(path.clone())],
-            Place::Counted => return Vec::new(),
-            Place::Directory(directory) => directory,
+    pub fn changes(&self, notice: &Notice<Token>, watcher: &mut Watcher<Token>) -> Vec<Change> {
+        let directory = match &notice.token {
+            Token::Old(path) => return vec![Change::Exists(path.clone())],
+            Token::Directory(directory) => directory,
+            _ => return Vec::new(),
         };
         let Some(name) = &notice.name else { return Vec::new() };
         let (path, mask) = (directory.join(name), notice.mask);
@@ -86,9 +68,7 @@ impl OutputWatch<'_> {
         let left = mask.intersects(AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM);
         if mask.contains(AddWatchFlags::IN_ISDIR) {
             if left {
-                let below =
-                    |token: &T| matches!(token.as_place(), Some(Place::Directory(other)) if other.starts_with(&path));
-                watcher.forget(below);
+                watcher.forget(|token| matches!(token, Token::Directory(other) if other.starts_with(&path)));
                 return vec![Change::Gone(path)];
             }
             let mut found = Vec::new();
@@ -110,7 +90,7 @@ impl OutputWatch<'_> {
             return Vec::new();
         }
         if self.counts_closes(&path) {
-            let _ = watcher.watch(&path, AddWatchFlags::IN_CLOSE_WRITE, Place::Counted.into());
+            let _ = watcher.watch(&path, AddWatchFlags::IN_CLOSE_WRITE, Token::Counted);
         }
         vec![change(path, mask, &file)]
     }
@@ -120,7 +100,7 @@ impl OutputWatch<'_> {
     }
 
     /// After notices were lost: all that is there, and watches for directories that were missed.
-    pub fn rescan<T: Clone + PartialEq + From<Place>>(&self, watcher: &mut Watcher<T>) -> Vec<Change> {
+    pub fn rescan(&self, watcher: &mut Watcher<Token>) -> Vec<Change> {
         let mut found = Vec::new();
         for output in self.outputs {
             let _ = self.descend(&output.root, watcher, &mut found);
@@ -131,14 +111,11 @@ impl OutputWatch<'_> {
     }
 
     /// Watches `directory`, then looks at what is in it: in this order nothing is missed.
-    fn descend<T>(&self, directory: &Path, watcher: &mut Watcher<T>, found: &mut Vec<PathBuf>) -> nix::Result<()>
-    where
-        T: Clone + PartialEq + From<Place>,
-    {
+    fn descend(&self, directory: &Path, watcher: &mut Watcher<Token>, found: &mut Vec<PathBuf>) -> nix::Result<()> {
         let Some(mask) = self.mask(directory) else { return Ok(()) };
         // A file that was removed has still its name when it is closed, which may be another file's by then.
         let only = AddWatchFlags::IN_ONLYDIR | AddWatchFlags::from_bits_retain(nix::libc::IN_EXCL_UNLINK);
-        watcher.watch(directory, mask | only, Place::Directory(directory.to_owned()).into())?;
+        watcher.watch(directory, mask | only, Token::Directory(directory.to_owned()))?;
         let entries = fs::read_dir(directory).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))?;
         for entry in entries.flatten() {
             let path = entry.path();
@@ -161,7 +138,7 @@ impl OutputWatch<'_> {
         let here = || self.outputs.iter().filter(|output| output.reaches(directory));
         let appearances = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
         let closes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM;
-        // As `Place::Counted`, for a file that is not watched yet.
+        // As `Token::Counted`, for a file that is not watched yet.
         let opens = if here().any(Output::counts_closes) { AddWatchFlags::IN_OPEN } else { AddWatchFlags::empty() };
         if here().any(Output::tells_closes) {
             return Some(appearances | closes | opens);

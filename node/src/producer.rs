@@ -1,12 +1,11 @@
 //! What a consumer knows of its producer, from the events of the producer's job.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::inotify::AddWatchFlags;
 
 use crate::event::{Seen, ENTRY, FOREIGN};
+use crate::file_id::file_id;
 use crate::follow::Follower;
 use crate::job::{Gate, Kind};
 use crate::watch::Watch;
@@ -127,7 +126,5 @@ impl Producer {
 }
 
 fn same_file(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    one == other
-        || (one.file_name() == other.file_name() && identity(one).is_some_and(|found| Some(found) == identity(other)))
+    one == other || (one.file_name() == other.file_name() && file_id(one).is_some_and(|id| Some(id) == file_id(other)))
 }

@@ -1,19 +1,16 @@
 //! The processes of a job, from `/proc`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-use crate::hold::{ProcessId, Vitals};
-use crate::observe::Places;
-use crate::sys;
+use crate::vitals::{ProcessId, Vitals};
 
 const PF_EXITING: u64 = 0x4;
 
@@ -136,7 +133,7 @@ struct Kept {
     /// The children of its first thread.
     children: File,
     /// Where in the kernel it sleeps.
-    place: Option<File>,
+    channel: Option<File>,
     /// How long it has run, and waited for a processor.
     turns: Option<File>,
 }
@@ -144,7 +141,7 @@ struct Kept {
 /// Where a frozen process sleeps, in freezers of both versions, proc(5).
 const FREEZERS: [&str; 3] = ["get_signal", "do_freezer_trap", "__refrigerator"];
 
-/// The place of one that runs, waits for a processor, or may not be looked at, proc(5).
+/// The wait channel of one that runs, waits for a processor, or may not be looked at, proc(5).
 const NOWHERE: &str = "0";
 
 /// Of so many processes files are kept.
@@ -183,22 +180,22 @@ impl Descendants {
         let process = read_stat(pid, &stat)?;
         if let Ok(children) = File::open(format!("/proc/{pid}/task/{pid}/children")) {
             let open = |name: &str| File::open(format!("/proc/{pid}/{name}")).ok();
-            self.kept.insert(pid, Kept { stat, children, place: open("wchan"), turns: open("schedstat") });
+            self.kept.insert(pid, Kept { stat, children, channel: open("wchan"), turns: open("schedstat") });
         }
         Some(process)
     }
 
     /// Notes of each of `processes`, its first thread at least, what its `stat` does not say: whether it is frozen, which
-    /// looks like sleep; whether it only was on its way there when it lost its processor: it has no place yet, and does not
+    /// looks like sleep; whether it only was on its way there when it lost its processor: it waits nowhere yet, and does not
     /// rest; and how long it has had a processor.
     pub fn look_closer(&self, processes: &mut [Process]) {
         for process in processes.iter_mut().filter(|process| !process.zombie) {
             let kept = self.kept.get(&process.id.pid);
             if process.asleep || process.waiting {
-                let place = kept.map(|kept| kept.place.as_ref());
-                if let Some(place) = read_text(process.id.pid, "wchan", place) {
-                    process.vitals.standing |= FREEZERS.contains(&&*place);
-                    process.vitals.resting &= place != NOWHERE;
+                let channel = kept.map(|kept| kept.channel.as_ref());
+                if let Some(channel) = read_text(process.id.pid, "wchan", channel) {
+                    process.vitals.standing |= FREEZERS.contains(&&*channel);
+                    process.vitals.resting &= channel != NOWHERE;
                 }
             }
             let turns = kept.map(|kept| kept.turns.as_ref());
@@ -263,6 +260,11 @@ fn a_thread_waits(pid: i32) -> bool {
     threads(pid).any(|thread| thread.waiting)
 }
 
+/// Whether a thread of a process does not sleep.
+pub fn a_thread_goes_on(pid: i32) -> bool {
+    threads(pid).any(|thread| !thread.asleep)
+}
+
 /// Vitals by identity.
 pub fn vitals(processes: &[Process]) -> BTreeMap<ProcessId, Vitals> {
     processes.iter().map(|process| (process.id, process.vitals)).collect()
@@ -273,107 +275,6 @@ pub fn signal_all<'a>(processes: impl IntoIterator<Item = &'a Process>, signal: 
     for process in processes.into_iter().filter(|process| !process.zombie) {
         let _ = kill(Pid::from_raw(process.id.pid), signal);
     }
-}
-
-/// Whether one of `processes` has one of `paths` open for writing. A process that may not be looked into might.
-pub fn writes_any(processes: &[Process], paths: &[&Path]) -> bool {
-    let files: HashSet<Identity> = paths.iter().filter_map(|path| identity(path)).collect();
-    let open = |process: &Process| match descriptors(process.id.pid, 0o200, &files) {
-        Ok(found) => !found.is_empty(),
-        Err(error) => error.kind() == ErrorKind::PermissionDenied,
-    };
-    !files.is_empty() && processes.iter().filter(|process| !process.zombie).any(open)
-}
-
-/// Whether one of `processes` has one of `files` open for writing. One that may not be looked into is taken for one that has not.
-pub fn holds_any(processes: &[Process], files: &HashSet<Identity>) -> bool {
-    let open = |process: &Process| descriptors(process.id.pid, 0o200, files).is_ok_and(|found| !found.is_empty());
-    !files.is_empty() && processes.iter().any(open)
-}
-
-/// Whether some of `processes` have `path` open for reading, and all of them sleep: they wait for what can be read.
-pub fn wait_to_read(processes: &[Process], path: &Path) -> bool {
-    let files: HashSet<Identity> = identity(path).into_iter().collect();
-    let reads = |pid: &i32| descriptors(*pid, 0o400, &files).is_ok_and(|found| !found.is_empty());
-    let mut readers = processes.iter().map(|process| process.id.pid).filter(reads).peekable();
-    readers.peek().is_some() && !readers.any(a_thread_goes_on)
-}
-
-fn a_thread_goes_on(pid: i32) -> bool {
-    threads(pid).any(|thread| !thread.asleep)
-}
-
-/// Whether `path` was opened for reading more than once by `processes`, and is open now. Descriptors that were inherited or
-/// duplicated are of one opening. Where the kernel does not tell them apart, those are of one that are of one process, or
-/// of processes of which one, or one above both, can have given it to the others.
-pub fn opened_twice(processes: &[Process], path: &Path) -> bool {
-    let files: HashSet<Identity> = identity(path).into_iter().collect();
-    let mut open = Vec::new();
-    for pid in processes.iter().map(|process| process.id.pid) {
-        open.extend(
-            descriptors(pid, 0o400, &files).unwrap_or_default().into_iter().map(|descriptor| (pid, descriptor)),
-        );
-    }
-    let inherited = |one: i32, other: i32| {
-        let above = ancestors(processes, one);
-        ancestors(processes, other)
-            .iter()
-            .any(|pid| above.contains(pid) && open.iter().any(|(holder, _)| holder == pid))
-    };
-    let same = |one: (i32, i32), other: (i32, i32)| {
-        sys::same_opening(one, other).unwrap_or_else(|| one.0 == other.0 || inherited(one.0, other.0))
-    };
-    open.iter().any(|descriptor| !same(open[0], *descriptor))
-}
-
-/// A process and those above it, as far as they are among `processes`.
-fn ancestors(processes: &[Process], pid: i32) -> Vec<i32> {
-    let mut found = vec![pid];
-    let parent = |pid: i32| processes.iter().find(|process| process.id.pid == pid).map(|process| process.parent);
-    while let Some(above) = found.last().and_then(|last| parent(*last)).filter(|above| !found.contains(above)) {
-        found.push(above);
-    }
-    found
-}
-
-/// What a file is known by, whatever its names are.
-pub type Identity = (u64, u64);
-
-pub fn identity(path: &Path) -> Option<Identity> {
-    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
-}
-
-/// The descriptors of a process that are `files` and were opened as `mode` says: 0o400 to read, 0o200 to write.
-fn descriptors(pid: i32, mode: u32, files: &HashSet<Identity>) -> io::Result<Vec<i32>> {
-    let of_interest = |path: &Path| {
-        // Its own permissions tell how it was opened.
-        let opened = fs::symlink_metadata(path).is_ok_and(|link| link.mode() & mode != 0);
-        opened && identity(path).is_some_and(|file| files.contains(&file))
-    };
-    let entries = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
-    let interesting = entries.filter(|entry| of_interest(&entry.path()));
-    Ok(interesting.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
-}
-
-/// Where those of `processes` are who have `files` open for reading; of each file that is open all places.
-pub fn places(processes: &[Process], files: &HashSet<Identity>) -> Places {
-    let mut found = Places::new();
-    for process in processes.iter().filter(|process| !process.zombie) {
-        let pid = process.id.pid;
-        for descriptor in descriptors(pid, 0o400, files).unwrap_or_default() {
-            let file = identity(Path::new(&format!("/proc/{pid}/fd/{descriptor}")));
-            if let (Some(file), Some(place)) = (file, place(pid, descriptor)) {
-                found.entry(file).or_default().insert(place);
-            }
-        }
-    }
-    found
-}
-
-/// Where in its file the next byte of a descriptor is read, or written.
-pub fn place(pid: i32, descriptor: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
 }
 
 /// Kills every process whose environment holds `variable` with a value that `selects`, until none is left.
@@ -400,6 +301,7 @@ pub fn sweep(variable: &str, selects: impl Fn(&Path) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::open_files::{opened_twice, wait_to_read, writes_any};
 
     #[test]
     fn a_name_may_hold_anything() {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::inotify::AddWatchFlags;
 
-use crate::tree;
+use crate::open_files::{opened_twice, wait_to_read};
+use crate::tree::descendants;
 
 /// A command may look at its input, close it, and open it again to read. So nothing is fed until so long after it was
 /// opened, and then as long as the one who has it open goes on, at most `LOOK_AT_MOST`.
@@ -53,13 +54,13 @@ impl Openings {
 
     /// Whether the command has it open twice. Two openings at once are one notice when they were quicker than we.
     pub fn are_several(&self, fifo: &Path) -> bool {
-        self.open_now > 1 || tree::opened_twice(&tree::descendants(), fifo)
+        self.open_now > 1 || opened_twice(&descendants(), fifo)
     }
 
     /// The same, looked for once after each opening: notices of two that were made by two processes in the same moment may
     /// have become one.
     pub fn are_uncounted_and_several(&mut self, fifo: &Path) -> bool {
-        !std::mem::replace(&mut self.counted, true) && tree::opened_twice(&tree::descendants(), fifo)
+        !std::mem::replace(&mut self.counted, true) && opened_twice(&descendants(), fifo)
     }
 
     /// Whether the command may close it again without having read. `fifo`: None: it has a pipe.
@@ -74,7 +75,7 @@ impl Openings {
             return true;
         }
         self.looked = Some(now);
-        let waits = now >= last + LOOK_AT_MOST || tree::wait_to_read(&tree::descendants(), fifo);
+        let waits = now >= last + LOOK_AT_MOST || wait_to_read(&descendants(), fifo);
         // What has happened until now is told before the next turn.
         !std::mem::replace(&mut self.waits, waits)
     }

@@ -1,8 +1,9 @@
 //! The seccomp filter of the gate, as a program for the kernel. No effects.
 
+use clap::Args;
 use nix::libc::{self, sock_filter};
 
-use super::calls::{Asks, Call, CALLS, EMPTY_PATH, OBSERVED};
+use super::syscalls::{Asks, Syscall, EMPTY_PATH, OBSERVED, SYSCALLS};
 
 /// `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
 const NUMBER: u32 = 0;
@@ -33,13 +34,16 @@ const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
 }
 
 /// What a filter is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub struct Purpose {
     /// Calls with a path are told, for some have to wait.
+    #[arg(long = "hold")]
     pub holds: bool,
     /// Those are told that ask for more of a file than its bytes, for it may be a byte stream.
+    #[arg(long)]
     pub streams: bool,
     /// Calls that read are told.
+    #[arg(long = "observe")]
     pub observes: bool,
 }
 
@@ -62,10 +66,10 @@ pub fn program(purpose: Purpose) -> Vec<sock_filter> {
         program.extend([jump(AT_LEAST, X32, 0, 1), foreign]);
     }
     if purpose.holds {
-        program.extend(CALLS.iter().flat_map(hold));
+        program.extend(SYSCALLS.iter().flat_map(hold));
     } else {
         // Who observes sees what would have waited.
-        program.extend(CALLS.iter().flat_map(hold_if_it_asks));
+        program.extend(SYSCALLS.iter().flat_map(hold_if_it_asks));
     }
     if purpose.may_hold() {
         program.extend([jump(EQUAL, libc::SYS_io_uring_setup as u32, 0, 1), REFUSE]);
@@ -90,7 +94,7 @@ fn map_of_file() -> [sock_filter; 5] {
     [jump(EQUAL, libc::SYS_mmap as u32, 0, 4), jump(LOAD, argument(4), 0, 0), no_file, ALLOW, NOTIFY]
 }
 
-fn hold(call: &Call) -> Vec<sock_filter> {
+fn hold(call: &Syscall) -> Vec<sock_filter> {
     let number = call.number as u32;
     let Some(flags) = call.empty else { return vec![jump(EQUAL, number, 0, 1), NOTIFY] };
     // fstat is often this call with an empty path and a descriptor, which needs no answer.
@@ -105,7 +109,7 @@ fn hold(call: &Call) -> Vec<sock_filter> {
     ]
 }
 
-fn hold_if_it_asks(call: &Call) -> Vec<sock_filter> {
+fn hold_if_it_asks(call: &Syscall) -> Vec<sock_filter> {
     match call.asks {
         Asks::Always => hold(call),
         // What is asked otherwise has no answer here: the number is loaded anew for whoever observes.
@@ -158,7 +162,7 @@ mod tests {
     fn what_is_held() {
         let program = program(Purpose { holds: true, streams: false, observes: false });
         let none = [0; 6];
-        for call in CALLS {
+        for call in SYSCALLS {
             assert_eq!(run(&program, NATIVE, call.number, none), libc::SECCOMP_RET_USER_NOTIF, "{}", call.number);
             assert_eq!(run(&program, 0x4000_0003, call.number, none), libc::SECCOMP_RET_ALLOW, "32 bits");
         }

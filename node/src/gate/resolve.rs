@@ -4,10 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-pub use crate::observe::Identity;
+use nix::libc;
+
+use crate::file_id::{file_id, FileId};
 
 /// As many symbolic links as the kernel follows.
 const LINKS: usize = 40;
@@ -21,12 +22,13 @@ pub enum Base {
     Descriptor(i32),
 }
 
-pub fn identity(path: &Path) -> Option<Identity> {
-    fs::metadata(path).ok().as_ref().map(identity_of)
-}
-
-pub fn identity_of(found: &Metadata) -> Identity {
-    (found.dev(), found.ino())
+impl Base {
+    pub fn of(argument: u64) -> Self {
+        match argument as i32 {
+            libc::AT_FDCWD => Self::Working,
+            descriptor => Self::Descriptor(descriptor),
+        }
+    }
 }
 
 /// Whose paths they are, and whether it finds the same files by absolute paths as this process.
@@ -47,7 +49,7 @@ pub fn find(caller: Caller, base: Base, path: &[u8], follow: bool) -> io::Result
     }
 }
 
-/// Finds the first place on the way of a path that lies in one of some directories.
+/// Finds the first name on the way of a path that lies in one of some directories.
 ///
 /// # Arguments
 /// * `follow` - a symbolic link at the end of the path is followed
@@ -60,22 +62,22 @@ pub fn locate(
     base: Base,
     path: &[u8],
     mut follow: bool,
-    concerned: impl Fn(Identity) -> bool,
-) -> Option<(Identity, OsString)> {
+    concerned: impl Fn(FileId) -> bool,
+) -> Option<(FileId, OsString)> {
     let mut path = of_root(caller, base, path);
     for _ in 0..LINKS * 4 {
         let (parent, name) = split(&path.path)?;
         follow |= name.slash;
         if name.is_itself {
             // Such as `missing/..`: what has to be there is the way to it.
-            if identity(&path.here(path.path.as_os_str())).is_some() {
+            if file_id(path.here(path.path.as_os_str())).is_some() {
                 return None;
             }
             path.path = parent;
             follow = true;
             continue;
         }
-        match identity(&path.here(parent.as_os_str())) {
+        match file_id(path.here(parent.as_os_str())) {
             Some(directory) if concerned(directory) => return Some((directory, name.text)),
             Some(_) if follow => {
                 let target = fs::read_link(path.here(parent.join(&name.text).as_os_str())).ok()?;
@@ -120,15 +122,15 @@ fn of_root(Caller { thread, elsewhere }: Caller, base: Base, path: &[u8]) -> Roo
     let path = Path::new(OsStr::from_bytes(&path[start..]));
     // These mean whoever asks.
     let own = [("proc/self", ""), ("proc/thread-self", ""), ("dev/fd", "fd"), ("dev/stdin", "fd/0")];
-    let of_thread = own.into_iter().find_map(|(own, place)| Some((place, path.strip_prefix(own).ok()?)));
+    let of_thread = own.into_iter().find_map(|(own, entry)| Some((entry, path.strip_prefix(own).ok()?)));
     let path = match of_thread {
-        Some((place, rest)) if start > 0 => {
-            let place = Path::new("proc").join(thread.to_string()).join(place);
+        Some((entry, rest)) if start > 0 => {
+            let entry = Path::new("proc").join(thread.to_string()).join(entry);
             // Not with a slash at the end, as what is a directory.
             if rest.as_os_str().is_empty() {
-                place
+                entry
             } else {
-                place.join(rest)
+                entry.join(rest)
             }
         }
         _ => path.to_owned(),
@@ -181,7 +183,7 @@ mod tests {
             symlink(target, root.join(link)).unwrap();
         }
         symlink(gated.join("name"), root.join("absolute")).unwrap();
-        let target = identity(&gated).unwrap();
+        let target = file_id(&gated).unwrap();
         let find = |path: &str, follow: bool| {
             let path = path.replace('~', root.to_str().unwrap());
             let find = |elsewhere: bool| {
@@ -224,7 +226,7 @@ mod tests {
         use std::os::fd::AsRawFd;
         let directory = tempfile::tempdir().unwrap();
         let open = fs::File::open(directory.path()).unwrap();
-        let target = identity(directory.path()).unwrap();
+        let target = file_id(directory.path()).unwrap();
         let find = |path: &str| {
             let base = Base::Descriptor(open.as_raw_fd());
             let caller = Caller { thread: std::process::id(), elsewhere: false };

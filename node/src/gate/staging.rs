@@ -1,4 +1,4 @@
-//! What a command finds at the place of a gated input: nothing before it is committed.
+//! What a command finds under the name of a gated input: nothing before it is committed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use nix::libc::{DT_DIR, DT_LNK, DT_REG, DT_UNKNOWN};
 
 use super::listing::Entry;
-use super::resolve::{identity, Identity};
+use crate::file_id::{file_id, FileId};
 
 /// Makes room at `target`: what an earlier attempt of the job has left is removed.
 pub fn clear(target: &Path) -> io::Result<()> {
@@ -34,7 +34,7 @@ pub fn same_file_system(one: &Path, other: &Path) -> bool {
 #[derive(Debug)]
 pub enum Arrival {
     /// An entry of a directory.
-    Entry { directory: Identity, entry: Entry },
+    Entry { directory: FileId, entry: Entry },
     /// A directory, with the entries for itself and for the one above it.
     Directory { path: PathBuf, own: [Entry; 2] },
 }
@@ -180,7 +180,7 @@ impl Tree {
 
     fn arrived(&self, relative: &Path) -> Option<Arrival> {
         let path = self.lists.then(|| self.target.join(relative))?;
-        let (directory, name) = (identity(path.parent()?)?, path.file_name()?);
+        let (directory, name) = (file_id(path.parent()?)?, path.file_name()?);
         Some(Arrival::Entry { directory, entry: entry(name, &path)? })
     }
 }

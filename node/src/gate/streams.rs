@@ -5,12 +5,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::resolve::Identity;
+use crate::file_id::FileId;
 
 #[derive(Debug, Default)]
 struct Stream {
     /// The FIFOs that it is.
-    places: Vec<Identity>,
+    fifos: Vec<FileId>,
     wanted: bool,
     whole: bool,
 }
@@ -21,16 +21,17 @@ struct Stream {
 #[derive(Debug)]
 pub struct Streams {
     streams: Mutex<Vec<Stream>>,
-    bell: EventFd,
+    /// Readable when something is wanted.
+    waker: EventFd,
 }
 
 impl Streams {
     /// # Arguments
     /// * `count` - the inputs of the job
     pub fn new(count: usize) -> nix::Result<Self> {
-        let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        let waker = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let streams = std::iter::repeat_with(Stream::default).take(count).collect();
-        Ok(Self { streams: Mutex::new(streams), bell })
+        Ok(Self { streams: Mutex::new(streams), waker })
     }
 
     fn streams(&self) -> MutexGuard<'_, Vec<Stream>> {
@@ -38,32 +39,32 @@ impl Streams {
     }
 
     /// A FIFO is a stream.
-    pub fn add(&self, number: usize, place: Identity) {
+    pub fn add(&self, number: usize, fifo: FileId) {
         if let Some(stream) = self.streams().get_mut(number) {
-            stream.places.push(place);
+            stream.fifos.push(fifo);
         }
     }
 
     /// Whether a file is a stream of which there is not the whole file; if so, that is wanted from now on.
-    pub fn want(&self, place: Identity) -> bool {
+    pub fn want(&self, fifo: FileId) -> bool {
         let mut streams = self.streams();
-        let Some(stream) = streams.iter_mut().find(|stream| !stream.whole && stream.places.contains(&place)) else {
+        let Some(stream) = streams.iter_mut().find(|stream| !stream.whole && stream.fifos.contains(&fifo)) else {
             return false;
         };
         stream.wanted = true;
         // Full only when nobody has listened 2^64 times.
-        let _ = self.bell.write(1);
+        let _ = self.waker.write(1);
         true
     }
 
     /// All of them are wanted.
     pub fn want_all(&self) {
-        self.streams().iter_mut().for_each(|stream| stream.wanted |= !stream.places.is_empty());
+        self.streams().iter_mut().for_each(|stream| stream.wanted |= !stream.fifos.is_empty());
     }
 
     /// The numbers of those that are wanted and have not come.
     pub fn wanted(&self) -> Vec<usize> {
-        let _ = self.bell.read();
+        let _ = self.waker.read();
         let streams = self.streams();
         streams
             .iter()
@@ -82,14 +83,14 @@ impl Streams {
 
     /// Whether one of them may be wanted yet.
     pub fn are_open(&self) -> bool {
-        self.streams().iter().any(|stream| !stream.whole && !stream.places.is_empty())
+        self.streams().iter().any(|stream| !stream.whole && !stream.fifos.is_empty())
     }
 }
 
 impl AsFd for Streams {
     /// Readable when something is wanted.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.waker.as_fd()
     }
 }
 

@@ -19,8 +19,8 @@ pub struct Output {
     pub kind: Kind,
     pub globs: Vec<Pattern>,
     pub rules: Vec<Rule>,
-    /// The job is observed: all closes are told.
-    pub observed: bool,
+    /// All that happens to its files is told, since the job is observed.
+    pub tells_all: bool,
 }
 
 /// A commit rule, for the files that match `globs` (all, when there is none).
@@ -109,7 +109,7 @@ impl TryFrom<OutputFields> for Output {
             }
             read.push(rule);
         }
-        Ok(Self { port, root, kind, globs, rules: read, observed: false })
+        Ok(Self { port, root, kind, globs, rules: read, tells_all: false })
     }
 }
 
@@ -198,7 +198,7 @@ impl Output {
 
     /// Whether closes are told: where a rule needs them, or somebody wants to know.
     pub fn tells_closes(&self) -> bool {
-        self.observed || self.commits_early()
+        self.tells_all || self.commits_early()
     }
 
     /// Whether the file `path` of a directory is committed by its first close: then only that is told.
@@ -209,6 +209,6 @@ impl Output {
 
     /// Whether the closes of one file are counted.
     pub fn counts_closes(&self) -> bool {
-        self.observed || self.rules.iter().any(|rule| matches!(rule.commit, Commit::Close(closes) if closes > 1))
+        self.tells_all || self.rules.iter().any(|rule| matches!(rule.commit, Commit::Close(closes) if closes > 1))
     }
 }

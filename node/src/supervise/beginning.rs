@@ -10,7 +10,7 @@ const FILES: usize = 100;
 
 /// The time until one of its outputs has data.
 #[derive(Debug, Default)]
-pub(super) struct Beginning {
+pub struct Beginning {
     empty: Vec<PathBuf>,
     over: bool,
 }

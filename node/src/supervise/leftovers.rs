@@ -1,24 +1,10 @@
-//! What the main process leaves behind when it ends with success.
+//! What the main process leaves behind when it ends with success. Facts in, a fate out; no I/O, no clock.
 //!
 //! StreamFlow waits until everybody has closed what the command prints to, and whoever goes on after that is none of its
 //! business. So it is here, but for those that are late because of us: who waited for a stream or at a gate, and who is
 //! just about to close an output.
 
-use std::collections::HashSet;
-use std::fs;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use nix::sys::signal::Signal;
-
-use super::ending::PATIENCE;
-use super::Supervisor;
-use crate::event::Event;
-use crate::feed::{Feeder, Need};
-use crate::job::Job;
-use crate::outputs::existing;
-use crate::tree::{self, Identity, Process};
 
 /// How long those that have read a stream to its end, or have come through a gate, after the main process was gone may go
 /// on; and how long a stream may stand still because nobody takes from it.
@@ -30,21 +16,21 @@ const SOONEST: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_millis(250);
 
 /// What those that are left do.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sight {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
     /// Hold what the command prints to.
-    prints: bool,
+    pub prints: bool,
     /// Read a stream that has not ended, or wait at a gate.
-    reads: bool,
+    pub reads: bool,
     /// Bytes streamed, and whether there are more than anybody takes.
-    streamed: u64,
-    full: bool,
+    pub streamed: u64,
+    pub full: bool,
     /// Have an output open for writing.
-    writes: bool,
+    pub writes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub enum Fate {
     Wait,
     /// They go on without us.
     Leave,
@@ -53,9 +39,7 @@ enum Fate {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Leftovers {
-    /// The pipes or sockets that the command prints to. A file or a terminal is waited for by nobody.
-    printed: HashSet<Identity>,
+pub struct Leftovers {
     began: Duration,
     due: Duration,
     streamed: u64,
@@ -68,26 +52,23 @@ pub(super) struct Leftovers {
 }
 
 impl Leftovers {
-    pub(super) fn of(job: &Job) -> Self {
-        let own = [(&job.stdout, "/proc/self/fd/1"), (&job.stderr, "/proc/self/fd/2")];
-        let inherited = own.into_iter().filter(|(file, _)| file.is_none()).map(|(_, own)| Path::new(own));
-        let awaited = |own: &&Path| {
-            fs::metadata(own).is_ok_and(|found| found.file_type().is_fifo() || found.file_type().is_socket())
-        };
-        Self { printed: inherited.filter(awaited).filter_map(tree::identity).collect(), ..Self::default() }
-    }
-
     /// The main process has ended.
-    pub(super) fn begin(&mut self, now: Duration) {
+    pub fn begin(&mut self, now: Duration) {
         (self.began, self.due, self.moved) = (now, now, now);
     }
 
     /// When to look next.
-    pub(super) fn due(&self) -> Duration {
+    pub fn due(&self) -> Duration {
         self.due
     }
 
-    fn decide(&mut self, now: Duration, seen: Sight) -> Fate {
+    /// # Arguments
+    /// * `activity` - None: nobody is left, and somebody waits to be waited for
+    pub fn decide(&mut self, now: Duration, activity: Option<Activity>) -> Fate {
+        let Some(seen) = activity else {
+            self.due = now + SOONEST;
+            return Fate::Wait;
+        };
         self.due = now + ((now - self.began) / 10).clamp(SOONEST, LATEST);
         if seen.streamed != self.streamed || !seen.full {
             (self.streamed, self.moved) = (seen.streamed, now);
@@ -112,59 +93,18 @@ impl Leftovers {
     }
 }
 
-impl Supervisor<'_> {
-    pub(super) fn look_at_leftovers(&mut self, now: Duration) {
-        if now < self.leftovers.due {
-            return;
-        }
-        let processes: Vec<Process> = tree::descendants().into_iter().filter(|process| !process.zombie).collect();
-        if processes.is_empty() {
-            self.leftovers.due = now + SOONEST;
-            return;
-        }
-        let seen = self.look_at(&processes);
-        match self.leftovers.decide(now, seen) {
-            Fate::Wait => {}
-            Fate::Leave if self.gates.hand_over() => {
-                // Who cancels a job may signal all of its processes, one after the other, and the command first.
-                std::thread::sleep(self.surroundings.grace);
-                self.take_signals();
-                self.left = self.reason.is_none();
-            }
-            Fate::Leave | Fate::End => {
-                let message = "processes that the command left running are ended: they cannot go on without sfio-node";
-                self.note(&[Event::warning(message, None)]);
-                self.signal_tree(Signal::SIGTERM, PATIENCE, false);
-            }
-        }
-    }
-
-    fn look_at(&self, processes: &[Process]) -> Sight {
-        let read: Vec<&Feeder> = self.feeders.iter().filter(|feeder| feeder.is_read()).collect();
-        let files = existing(&self.job.outputs);
-        let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
-        Sight {
-            prints: tree::holds_any(processes, &self.leftovers.printed),
-            reads: !read.is_empty() || self.gates.hold_somebody(),
-            streamed: read.iter().map(|feeder| feeder.streamed()).sum(),
-            full: read.iter().any(|feeder| matches!(feeder.need, Need::Space | Need::Pause)),
-            writes: tree::writes_any(processes, &paths),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PRINTS: Sight = Sight { prints: true, reads: false, streamed: 0, full: false, writes: false };
-    const DAEMON: Sight = Sight { prints: false, ..PRINTS };
-    const WRITES: Sight = Sight { writes: true, ..DAEMON };
-    const READS: Sight = Sight { reads: true, ..DAEMON };
-    const STUCK: Sight = Sight { full: true, streamed: 7, ..READS };
+    const PRINTS: Activity = Activity { prints: true, reads: false, streamed: 0, full: false, writes: false };
+    const DAEMON: Activity = Activity { prints: false, ..PRINTS };
+    const WRITES: Activity = Activity { writes: true, ..DAEMON };
+    const READS: Activity = Activity { reads: true, ..DAEMON };
+    const STUCK: Activity = Activity { full: true, streamed: 7, ..READS };
 
     /// When it is decided not to wait any longer, and what.
-    fn decided(course: &[(u64, Sight)]) -> Option<(u64, Fate)> {
+    fn decided(course: &[(u64, Activity)]) -> Option<(u64, Fate)> {
         let mut leftovers = Leftovers::default();
         leftovers.begin(Duration::from_millis(5));
         (5..100_000).find_map(|now| {
@@ -173,13 +113,13 @@ mod tests {
             if time < leftovers.due() {
                 return None;
             }
-            Some((now, leftovers.decide(time, *seen))).filter(|(_, fate)| *fate != Fate::Wait)
+            Some((now, leftovers.decide(time, Some(*seen)))).filter(|(_, fate)| *fate != Fate::Wait)
         })
     }
 
     #[test]
     fn fates() {
-        type Case<'a> = (&'a str, &'a [(u64, Sight)], Option<(u64, Fate)>);
+        type Case<'a> = (&'a str, &'a [(u64, Activity)], Option<(u64, Fate)>);
         let table: [Case; 8] = [
             ("goes on", &[(0, DAEMON)], Some((5, Fate::Leave))),
             ("prints for ever", &[(0, PRINTS)], None),
@@ -188,7 +128,7 @@ mod tests {
             ("closes an output", &[(0, WRITES), (1000, DAEMON)], Some((1000, Fate::Leave))),
             ("reads for long", &[(0, READS), (50_000, DAEMON)], Some((59_750, Fate::Leave))),
             ("never reads", &[(0, STUCK)], Some((10_005, Fate::End))),
-            ("takes its time, and prints", &[(0, Sight { prints: true, ..STUCK }), (30_000, READS)], None),
+            ("takes its time, and prints", &[(0, Activity { prints: true, ..STUCK }), (30_000, READS)], None),
         ];
         for (name, course, expected) in table {
             let found = decided(course);

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// Blocks get longer with their place, so that of a file of a terabyte 16 MiB are kept.
+/// Blocks get longer with their position, so that of a file of a terabyte 16 MiB are kept.
 const SHORTEST: u64 = 4 << 10;
 const LONGEST: u64 = 1 << 20;
 /// So much is read at once: it stays in the cache of a core.
@@ -101,12 +101,12 @@ impl Digests {
 
     fn digest_of(&self, file: &File, from: u64, to: u64, buffer: &mut [u8]) -> Option<u64> {
         let mut digest = Xxh3Default::new();
-        let mut place = from;
-        while place < to {
-            let piece = &mut buffer[..(to - place).min(PIECE) as usize];
-            file.read_exact_at(piece, place).ok()?;
+        let mut position = from;
+        while position < to {
+            let piece = &mut buffer[..(to - position).min(PIECE) as usize];
+            file.read_exact_at(piece, position).ok()?;
             digest.update(piece);
-            place += piece.len() as u64;
+            position += piece.len() as u64;
         }
         Some(digest.digest())
     }
@@ -137,11 +137,14 @@ mod tests {
             file.write_all_at(&vec![7; size as usize], 0).unwrap();
             let digests = noted(&file, size, piece);
             assert_eq!(digests.difference(&file), None, "{size} {piece}");
-            for place in [0, size / 3, size.saturating_sub(1)].into_iter().filter(|&place| place < size) {
-                file.write_all_at(&[8], place).unwrap();
+            for position in [0, size / 3, size.saturating_sub(1)].into_iter().filter(|&position| position < size) {
+                file.write_all_at(&[8], position).unwrap();
                 let found = digests.difference(&file).unwrap();
-                assert!(found.from <= place && place < found.to && found.to <= size, "{size} {piece} {place} {found}");
-                file.write_all_at(&[7], place).unwrap();
+                assert!(
+                    found.from <= position && position < found.to && found.to <= size,
+                    "{size} {piece} {position} {found}"
+                );
+                file.write_all_at(&[7], position).unwrap();
             }
         }
     }

@@ -92,7 +92,7 @@ mod tests {
     fn a_part_is_found_again_however_it_was_noted() {
         let file = tempfile::tempfile().unwrap();
         let size = 9 << 20;
-        let content: Vec<u8> = (0..size).map(|place: u64| (place / 1000) as u8).collect();
+        let content: Vec<u8> = (0..size).map(|position: u64| (position / 1000) as u8).collect();
         file.write_all_at(&content, 0).unwrap();
         for verify in [Verify::Full, Verify::Samples] {
             for (bytes, piece) in
@@ -111,11 +111,11 @@ mod tests {
             let file = tempfile::tempfile().unwrap();
             file.write_all_at(&[7; 10_000], 0).unwrap();
             let part = part_of(&file, 9_000, 700, verify);
-            for (place, byte, same) in
+            for (position, byte, same) in
                 [(0, 8, false), (0, 7, true), (8_999, 8, false), (8_999, 7, true), (9_000, 8, true)]
             {
-                file.write_all_at(&[byte], place).unwrap();
-                assert_eq!(part.is_of(&file).unwrap(), same, "{place} {byte}");
+                file.write_all_at(&[byte], position).unwrap();
+                assert_eq!(part.is_of(&file).unwrap(), same, "{position} {byte}");
             }
             file.set_len(8_999).unwrap();
             assert!(!part.is_of(&file).unwrap());

@@ -91,8 +91,8 @@ impl Samples {
 mod tests {
     use super::*;
 
-    /// Whether a file of `size` bytes that was noted in `pieces` holds after the byte at `place` was written again.
-    fn holds_after(size: u64, piece: u64, place: u64, byte: u8) -> bool {
+    /// Whether a file of `size` bytes that was noted in `pieces` holds after the byte at `position` was written again.
+    fn holds_after(size: u64, piece: u64, position: u64, byte: u8) -> bool {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&vec![7; size as usize], 0).unwrap();
         let mut samples = Samples::new();
@@ -103,7 +103,7 @@ mod tests {
             start = end;
         }
         assert!(samples.samples.len() <= LIMIT);
-        file.write_all_at(&[byte], place).unwrap();
+        file.write_all_at(&[byte], position).unwrap();
         samples.difference(&file).is_none()
     }
 
@@ -112,9 +112,9 @@ mod tests {
         for (size, piece) in
             [(1, 1), (100, 7), (BLOCK, BLOCK), (BLOCK + 1, 100), (5 * BLOCK, 3 * BLOCK + 5), (4 << 20, 1 << 20)]
         {
-            for place in [0, size / 2, size - 1] {
-                assert!(holds_after(size, piece, place, 7), "{size} {piece} {place}");
-                assert!(!holds_after(size, piece, place, 8), "{size} {piece} {place}");
+            for position in [0, size / 2, size - 1] {
+                assert!(holds_after(size, piece, position, 7), "{size} {piece} {position}");
+                assert!(!holds_after(size, piece, position, 8), "{size} {piece} {position}");
             }
         }
     }
@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn of_a_large_file_blocks_are_compared() {
         let size = 20 << 20;
-        for (place, same) in [(0, false), (BLOCK - 1, false), (8 * BLOCK, false), (8 * BLOCK + BLOCK, true)] {
-            assert_eq!(holds_after(size, 1_000_003, place, 8), same, "{place}");
+        for (position, same) in [(0, false), (BLOCK - 1, false), (8 * BLOCK, false), (8 * BLOCK + BLOCK, true)] {
+            assert_eq!(holds_after(size, 1_000_003, position, 8), same, "{position}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The way of a command through the gate: `sfio-node enter` puts the filter on itself, and then becomes the command.
+//! `sfio-node launch`: puts the filter on itself, and then becomes the command.
 //!
 //! So the filter holds the command's own execve, too, and whoever answers it need not be the one who started it.
 
@@ -22,26 +22,26 @@ use crate::sys::{self, seccomp};
 /// Set, to whatever: commands do without the gate, as where the system has none.
 const WITHOUT_GATE: &str = "SFIO_NODE_WITHOUT_GATE";
 
-/// What the process at the entrance says: it listens, and where it keeps `MARK`; it has no filter, and why; the command
+/// What the launcher says: it listens, and where it keeps `MARK`; it has no filter, and why; the command
 /// cannot be run.
 const LISTENS: u8 = b'L';
 const WITHOUT: u8 = b'W';
 const CANNOT: u8 = b'X';
 /// Who can read this in its memory can read its paths.
-const MARK: [u8; 16] = *b"sfio-node enters";
+const MARK: [u8; 16] = *b"sfio-node launch";
 const LONGEST: usize = 4096;
 
-/// The side of the one who lets in.
+/// The side of the one who starts it, and lets it go on.
 #[derive(Debug)]
-pub struct Entrance {
+pub struct Launcher {
     socket: OwnedFd,
     other: Option<OwnedFd>,
     purpose: Purpose,
 }
 
-/// What has happened at the entrance.
+/// What the launcher has said.
 #[derive(Debug)]
-pub enum Entered {
+pub enum Message {
     /// Its calls are told at this descriptor. With a reason why they cannot be understood, if so.
     Listening(OwnedFd, Option<String>),
     /// There will be no gate, for this reason.
@@ -52,7 +52,7 @@ pub enum Entered {
     Gone,
 }
 
-impl Entrance {
+impl Launcher {
     pub fn new(purpose: Purpose) -> nix::Result<Self> {
         let (socket, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
         fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -60,11 +60,11 @@ impl Entrance {
         Ok(Self { socket, other: Some(other), purpose })
     }
 
-    /// The command that enters and becomes the one that `words` are.
+    /// The launcher, which becomes the command that `words` are.
     pub fn command(&self, words: &[OsString]) -> std::io::Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
         let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        command.arg("enter").arg("--socket").arg(socket.to_string());
+        command.arg("launch").arg("--socket").arg(socket.to_string());
         let Purpose { holds, streams, observes } = self.purpose;
         let purposes = [("--hold", holds), ("--streams", streams), ("--observe", observes)];
         command.args(purposes.into_iter().filter(|(_, meant)| *meant).map(|(name, _)| name));
@@ -77,7 +77,7 @@ impl Entrance {
         self.other = None;
     }
 
-    pub fn hear(&self, process: Pid) -> Option<Entered> {
+    pub fn hear(&self, process: Pid) -> Option<Message> {
         let mut bytes = [0; LONGEST];
         let received = match rights::receive(&self.socket, &mut bytes, MsgFlags::empty()) {
             Err(Errno::EAGAIN | Errno::EINTR) => return None,
@@ -85,10 +85,10 @@ impl Entrance {
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(match (bytes[..received.length].split_first(), received.file) {
-            (Some((&LISTENS, address)), Some(listener)) => Entered::Listening(listener, test(process, address)),
-            (Some((&WITHOUT, reason)), _) => Entered::Without(text(reason)),
-            (Some((&CANNOT, message)), _) => Entered::CannotRun(text(message)),
-            _ => Entered::Gone,
+            (Some((&LISTENS, address)), Some(listener)) => Message::Listening(listener, test(process, address)),
+            (Some((&WITHOUT, reason)), _) => Message::Without(text(reason)),
+            (Some((&CANNOT, message)), _) => Message::CannotRun(text(message)),
+            _ => Message::Gone,
         })
     }
 
@@ -98,7 +98,7 @@ impl Entrance {
     }
 }
 
-impl AsFd for Entrance {
+impl AsFd for Launcher {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -115,8 +115,8 @@ fn test(process: Pid, address: &[u8]) -> Option<String> {
     }
 }
 
-/// `sfio-node enter`: see the module.
-pub fn enter(socket: RawFd, purpose: Purpose, words: &[OsString]) -> i32 {
+/// `sfio-node launch`: see the module.
+pub fn launch(socket: RawFd, purpose: Purpose, words: &[OsString]) -> i32 {
     let socket = sys::own(socket);
     let _ = fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
     let say = |kind: u8, text: &[u8], listener: Option<&OwnedFd>| {

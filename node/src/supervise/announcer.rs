@@ -1,4 +1,4 @@
-//! What was committed while the job ran, and whether it stays so.
+//! From decisions to events: what is told of files, and whether what was committed while the job ran stays so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ struct Early {
 
 /// Turns decisions into events, and tells once of each file that is changed after its commit.
 #[derive(Debug, Default)]
-pub(super) struct Commits {
+pub struct Announcer {
     /// By output and path.
     early: BTreeMap<usize, BTreeMap<OsString, Early>>,
     /// Outputs of which a file was told to be there.
@@ -33,19 +33,19 @@ pub(super) struct Commits {
     ended: bool,
 }
 
-impl Commits {
+impl Announcer {
     pub fn events<'e>(&mut self, outputs: &'e [Output], decision: &'e Decision) -> Vec<Event<'e>> {
         let port = |index: usize| outputs[index].port.as_str();
         match decision {
             Decision::Opened { port: index, path } => {
                 let first = self.opened.insert(*index);
                 let output = &outputs[*index];
-                let tells = first || output.observed || output.kind != Kind::Directory;
+                let tells = first || output.tells_all || output.kind != Kind::Directory;
                 tells.then_some(Event::Opened { port: port(*index), path: ByteString(path) }).into_iter().collect()
             }
             Decision::Closed { port: index, path, closes } => {
                 let output = &outputs[*index];
-                let tells = *closes > 1 || output.observed || !output.commits_at_close(path);
+                let tells = *closes > 1 || output.tells_all || !output.commits_at_close(path);
                 let again = self.early.get(index).is_some_and(|files| files.contains_key(path.as_os_str()));
                 let closed = Event::Closed { port: port(*index), path: ByteString(path), closes: *closes, again };
                 let changed = self.closed_again(*index, path).map(|how| changed(port(*index), path, how));

@@ -44,7 +44,7 @@ pub enum Asks {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Call {
+pub struct Syscall {
     pub number: i64,
     pub named: Named,
     /// The argument with flags of which AT_EMPTY_PATH is one: with it, the descriptor itself is meant.
@@ -52,7 +52,7 @@ pub struct Call {
     pub asks: Asks,
 }
 
-impl Call {
+impl Syscall {
     const fn new(number: i64, named: Named) -> Self {
         Self { number, named, empty: None, asks: Asks::Always }
     }
@@ -75,21 +75,21 @@ impl Call {
 const NOFOLLOW: u64 = libc::AT_SYMLINK_NOFOLLOW as u64;
 pub const EMPTY_PATH: u32 = libc::AT_EMPTY_PATH as u32;
 
-const fn at(number: i64, follow: Follow) -> Call {
-    Call::new(number, Named::At { directory: 0, path: 1, follow })
+const fn at(number: i64, follow: Follow) -> Syscall {
+    Syscall::new(number, Named::At { directory: 0, path: 1, follow })
 }
 
-const fn stat_at(number: i64, flags: usize) -> Call {
+const fn stat_at(number: i64, flags: usize) -> Syscall {
     let follow = Follow::Unless { argument: flags, flag: NOFOLLOW };
-    Call { empty: Some(flags), ..at(number, follow) }
+    Syscall { empty: Some(flags), ..at(number, follow) }
 }
 
-const fn path(number: i64, follow: Follow) -> Call {
-    Call::new(number, Named::Path { path: 0, follow })
+const fn path(number: i64, follow: Follow) -> Syscall {
+    Syscall::new(number, Named::Path { path: 0, follow })
 }
 
-const fn elsewhere(number: i64) -> Call {
-    Call::new(number, Named::Elsewhere)
+const fn elsewhere(number: i64) -> Syscall {
+    Syscall::new(number, Named::Elsewhere)
 }
 
 const fn unless(argument: usize) -> Follow {
@@ -97,7 +97,7 @@ const fn unless(argument: usize) -> Follow {
 }
 
 /// The calls that are held, the most frequent first.
-pub const CALLS: &[Call] = &[
+pub const SYSCALLS: &[Syscall] = &[
     at(libc::SYS_openat, Follow::Unless { argument: 2, flag: libc::O_NOFOLLOW as u64 }).opens(2),
     stat_at(libc::SYS_newfstatat, 3),
     stat_at(libc::SYS_statx, 2),
@@ -127,7 +127,7 @@ pub const CALLS: &[Call] = &[
     path(libc::SYS_link, Follow::Never),
     at(libc::SYS_linkat, Follow::If { argument: 4, flag: libc::AT_SYMLINK_FOLLOW as u64 }),
     at(libc::SYS_name_to_handle_at, Follow::If { argument: 4, flag: libc::AT_SYMLINK_FOLLOW as u64 }),
-    Call::new(
+    Syscall::new(
         libc::SYS_inotify_add_watch,
         Named::Path { path: 1, follow: Follow::Unless { argument: 2, flag: libc::IN_DONT_FOLLOW as u64 } },
     ),
@@ -149,9 +149,9 @@ pub const CALLS: &[Call] = &[
     elsewhere(libc::SYS_setns),
     elsewhere(libc::SYS_mount),
     elsewhere(libc::SYS_move_mount),
-    Call::new(libc::SYS_getdents64, Named::Listing).asking(Asks::Never),
+    Syscall::new(libc::SYS_getdents64, Named::Listing).asking(Asks::Never),
     #[cfg(target_arch = "x86_64")]
-    Call::new(libc::SYS_getdents, Named::Listing).asking(Asks::Never),
+    Syscall::new(libc::SYS_getdents, Named::Listing).asking(Asks::Never),
 ];
 
 /// The calls that tell how files are read; maps are told, too, if they are of a file.
@@ -198,8 +198,8 @@ impl Asks {
     }
 }
 
-fn call(number: i64) -> Option<&'static Call> {
-    CALLS.iter().find(|call| call.number == number)
+fn call(number: i64) -> Option<&'static Syscall> {
+    SYSCALLS.iter().find(|call| call.number == number)
 }
 
 /// How the call with this number names a file.
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn each_call_stands_once() {
-        let numbers: Vec<i64> = CALLS.iter().map(|call| call.number).collect();
+        let numbers: Vec<i64> = SYSCALLS.iter().map(|call| call.number).collect();
         for (index, number) in numbers.iter().enumerate() {
             assert!(!numbers[..index].contains(number), "{number}");
         }

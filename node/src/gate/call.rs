@@ -1,0 +1,64 @@
+//! One system call of the command, as it was told, and what it says of files.
+
+use nix::libc::{self, seccomp_notif};
+
+use super::filter;
+use super::memory;
+use super::resolve::Base;
+use super::syscalls::{asks, named, Named};
+
+/// One call, as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub id: u64,
+    pub thread: u32,
+    /// Its number is one of the native interface.
+    pub native: bool,
+    pub number: i64,
+    pub arguments: [u64; 6],
+}
+
+/// The path of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct PathArgument {
+    pub base: Base,
+    pub address: u64,
+    /// A symbolic link at its end is followed.
+    pub follow: bool,
+}
+
+impl From<seccomp_notif> for Call {
+    fn from(notice: seccomp_notif) -> Self {
+        let (data, native) = (notice.data, filter::is_native(&notice.data));
+        Self { id: notice.id, thread: notice.pid, native, number: i64::from(data.nr), arguments: data.args }
+    }
+}
+
+impl Call {
+    /// None: it has none that is known.
+    pub fn path(&self) -> Option<PathArgument> {
+        let (base, path, follow) = match named(self.number)? {
+            Named::Path { path, follow } => (Base::Working, path, follow),
+            Named::At { directory, path, follow } => (Base::of(self.arguments[directory]), path, follow),
+            Named::Listing | Named::Elsewhere => return None,
+        };
+        Some(PathArgument { base, address: self.arguments[path], follow: follow.holds(&self.arguments) })
+    }
+
+    /// Whether it asks for more of a file than its bytes. `openat2` has its flags in memory; what cannot be read may ask for
+    /// anything.
+    pub fn asks_for_more(&self) -> bool {
+        if self.number != libc::SYS_openat2 {
+            return asks(self.number, &self.arguments);
+        }
+        self.open_how().is_none_or(|[flags, ..]| asks(libc::SYS_openat, &[0, 0, flags, 0, 0, 0]))
+    }
+
+    /// What `openat2` has in its `struct open_how`: flags, mode, and ways of resolving a path that are not those of other
+    /// calls.
+    pub fn open_how(&self) -> Option<[u64; 3]> {
+        let mut how = [0; 24];
+        memory::read(self.thread, self.arguments[2] as usize, &mut how).ok()?;
+        Some([0, 8, 16].map(|at| u64::from_ne_bytes(how[at..at + 8].try_into().unwrap_or_default())))
+    }
+}

@@ -1,0 +1,176 @@
+//! The notification handler: threads that answer the calls of the command.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::thread::JoinHandleExt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::pthread::{pthread_kill, Pthread};
+use nix::sys::signal::Signal;
+
+use super::call::Call;
+use super::observer::Observer;
+use super::pass_through;
+use super::table::GateTable;
+use crate::sys;
+use crate::sys::seccomp::{self, Answer};
+
+/// So many calls may wait before those that were interrupted are looked for.
+const CROWD: usize = 64;
+/// All threads that answer calls are stuck when none was answered for so long.
+const STUCK: Duration = Duration::from_millis(20);
+/// Interrupts a thread that waits for a call. Nobody sends it to this process for another reason.
+const INTERRUPT: Signal = Signal::SIGIO;
+/// A thread that does not come back for so long is stuck in a look at a file.
+const PATIENCE: Duration = Duration::from_secs(1);
+const TURN: Duration = Duration::from_micros(200);
+
+#[derive(Debug)]
+pub struct Handler {
+    pub table: GateTable,
+    pub observer: Option<Observer>,
+    listener: OnceLock<OwnedFd>,
+    /// Threads that wait for a call.
+    idle: AtomicUsize,
+    /// Calls that were looked at.
+    served: AtomicUsize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Others answer calls from now on.
+    stopped: AtomicBool,
+}
+
+impl Handler {
+    pub fn new(table: GateTable, observer: Option<Observer>) -> Self {
+        Self {
+            table,
+            observer,
+            listener: OnceLock::new(),
+            idle: AtomicUsize::new(0),
+            served: AtomicUsize::new(0),
+            threads: Mutex::default(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Answers the calls that are told at `listener` from now on, in threads that end with this process.
+    pub fn start(self: &Arc<Self>, listener: OwnedFd) -> io::Result<()> {
+        seccomp::wake_in_place(&listener);
+        let _ = self.listener.set(listener);
+        self.start_thread()?;
+        let own = Arc::clone(self);
+        std::thread::Builder::new().name("relief".into()).stack_size(64 << 10).spawn(move || own.relieve()).map(drop)
+    }
+
+    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
+        let own = Arc::clone(self);
+        self.idle.fetch_add(1, Ordering::Relaxed);
+        let thread = std::thread::Builder::new().name("gate".into()).stack_size(256 << 10);
+        self.threads().push(thread.spawn(move || own.listener.get().map_or((), |listener| own.serve(listener)))?);
+        Ok(())
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers calls as long as there is somebody to call.
+    fn serve(&self, listener: &OwnedFd) {
+        while !self.stopped.load(Ordering::Relaxed) {
+            let call = match seccomp::receive(listener) {
+                Ok(notice) => Call::from(notice),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::ENOENT) if has_callers(listener) => continue,
+                Err(_) => return,
+            };
+            self.idle.fetch_sub(1, Ordering::Relaxed);
+            match self.table.ask(call) {
+                Some(answer) => self.answer(listener, &call, answer),
+                None if self.table.waiting() % CROWD == 0 => self.prune(listener),
+                None => {}
+            }
+            self.served.fetch_add(1, Ordering::Relaxed);
+            self.idle.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets one more thread answer calls whenever all of them are stuck. To look at a file may take a process of this very
+    /// job, as one that serves a FUSE mount, and that one may wait for the answer to a call of its own. Two threads from the
+    /// start would cost half as much again for each call.
+    fn relieve(self: Arc<Self>) {
+        let mut served = self.served.load(Ordering::Relaxed);
+        while self.observer.is_some() || !self.table.is_open() {
+            std::thread::sleep(STUCK);
+            if self.stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            let before = std::mem::replace(&mut served, self.served.load(Ordering::Relaxed));
+            if served == before && self.idle.load(Ordering::Relaxed) == 0 && self.start_thread().is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, listener: &OwnedFd, call: &Call, answer: Answer) {
+        match &self.observer {
+            Some(observer) => observer.answer(listener, call, answer),
+            None => drop(seccomp::answer(listener, call.id, answer)),
+        }
+    }
+
+    fn prune(&self, listener: &OwnedFd) {
+        self.table.prune(|id| seccomp::is_waiting(listener, id));
+    }
+
+    /// Something has come: lets those go on that waited for it.
+    pub fn release(&self) {
+        let Some(listener) = self.listener.get() else { return };
+        for (call, answer) in self.table.released() {
+            self.answer(listener, &call, answer);
+        }
+    }
+
+    /// Whether somebody waits.
+    pub fn holds_somebody(&self) -> bool {
+        self.listener.get().iter().filter(|_| self.table.waiting() > 0).for_each(|listener| self.prune(listener));
+        self.table.waiting() > 0
+    }
+
+    /// Lets others answer the calls of processes that go on after this one: whatever they call, goes on.
+    ///
+    /// False: nobody can. No call is lost, and none is answered here from now on.
+    pub fn hand_over(&self) -> bool {
+        let Some(listener) = self.listener.get().filter(|listener| has_callers(listener)) else { return true };
+        let over = self.stop() && listener.try_clone().and_then(pass_through::start).is_ok();
+        for call in self.table.give_up() {
+            seccomp::answer(listener, call.id, Answer::Continue);
+        }
+        over
+    }
+
+    /// Stops to answer calls; each that was taken is answered. False: not all threads could be stopped.
+    fn stop(&self) -> bool {
+        self.stopped.store(true, Ordering::Relaxed);
+        sys::let_interrupt(INTERRUPT);
+        let deadline = Instant::now() + PATIENCE;
+        let threads = std::mem::take(&mut *self.threads());
+        for thread in &threads {
+            // One that is about to wait is interrupted by the next signal.
+            while !thread.is_finished() && Instant::now() < deadline {
+                let _ = pthread_kill(thread.as_pthread_t() as Pthread, INTERRUPT);
+                std::thread::sleep(TURN);
+            }
+        }
+        threads.iter().all(|thread| thread.is_finished())
+    }
+}
+
+fn has_callers(listener: &OwnedFd) -> bool {
+    let mut descriptors = [PollFd::new(listener.as_fd(), PollFlags::empty())];
+    let _ = poll(&mut descriptors, PollTimeout::ZERO);
+    !descriptors[0].revents().unwrap_or(PollFlags::empty()).contains(PollFlags::POLLHUP)
+}

@@ -1,0 +1,103 @@
+//! One input that is gated: puts in place what its producer has committed.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::symlink;
+
+use super::staging::{self, Tree};
+use super::table::GateTable;
+use crate::file_id::{file_id, FileId};
+use crate::job::{Gate, Kind};
+use crate::origin::Failure;
+use crate::producer::{Producer, State};
+
+/// How what is committed appears.
+#[derive(Debug)]
+enum Target {
+    /// As a whole, under a name.
+    Link { directory: FileId, name: OsString },
+    /// File by file, in a directory.
+    Tree { number: usize, tree: Tree },
+}
+
+#[derive(Debug)]
+pub struct GatedInput {
+    pub spec: Gate,
+    pub producer: Producer,
+    target: Target,
+    /// All of it is there.
+    pub open: bool,
+}
+
+impl GatedInput {
+    /// Makes room for what will come.
+    ///
+    /// # Errors
+    /// A message that names the input.
+    pub fn new(spec: &Gate, table: &GateTable) -> Result<Self, String> {
+        let target = stage(spec, table)
+            .map_err(|error| format!("input {}: cannot make {}: {error}", spec.name, spec.target.display()))?;
+        Ok(Self { spec: spec.clone(), producer: Producer::of_gate(spec), target, open: false })
+    }
+
+    /// Takes what is committed by now, and says whether anything has come.
+    ///
+    /// # Errors
+    /// Why the command must not go on.
+    pub fn advance(&mut self, table: &GateTable) -> Result<bool, Failure> {
+        self.producer.read();
+        let (target, path) = (&self.spec.target, &self.spec.path);
+        let at = |error: io::Error| Failure::Producer(format!("cannot place {}: {error}", target.display()));
+        let files = self.producer.take_committed();
+        let mut arrivals = Vec::new();
+        if let Target::Tree { tree, .. } = &self.target {
+            for file in &files {
+                arrivals.extend(tree.place(file.strip_prefix(path).unwrap_or(file)).map_err(at)?);
+            }
+        }
+        let complete = match &self.producer.state {
+            State::Committed(_) => true,
+            State::Failed(message) => return Err(Failure::Producer(message.clone())),
+            State::Silent | State::Writing => false,
+        };
+        match &self.target {
+            Target::Tree { number, tree } => {
+                if complete {
+                    arrivals.extend(tree.complete().map_err(at)?);
+                }
+                arrivals.into_iter().for_each(|arrival| table.arrive(*number, arrival));
+                if complete {
+                    table.complete_tree(*number);
+                }
+            }
+            Target::Link { directory, name } if complete => {
+                symlink(path, target).map_err(at)?;
+                table.open_file(*directory, name);
+            }
+            Target::Link { .. } => {}
+        }
+        self.open = complete;
+        Ok(complete || !files.is_empty())
+    }
+
+    /// Removes what was put in place.
+    pub fn clean_up(&self) {
+        let _ = staging::clear(&self.spec.target);
+    }
+}
+
+fn stage(spec: &Gate, table: &GateTable) -> io::Result<Target> {
+    staging::clear(&spec.target)?;
+    if spec.kind == Kind::Directory && staging::same_file_system(&spec.path, &spec.target) {
+        let (tree, root) = Tree::new(&spec.path, &spec.target, spec.delivers())?;
+        let number = table.hold_tree(spec.delivers());
+        table.arrive(number, root);
+        return Ok(Target::Tree { number, tree });
+    }
+    let above = spec.target.parent().and_then(file_id);
+    let (Some(directory), Some(name)) = (above, spec.target.file_name()) else {
+        return Err(io::Error::from(io::ErrorKind::NotFound));
+    };
+    table.hold_file(directory, name);
+    Ok(Target::Link { directory, name: name.to_owned() })
+}

@@ -1,0 +1,174 @@
+//! What comes into the command: byte streams, and what it finds behind its gates.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use nix::unistd::Pid;
+
+use super::state::Fact;
+use crate::event::{Event, EventLog, Reason};
+use crate::feed::{Feeder, Need, Wait};
+use crate::gate::{Gates, Launcher, Message};
+use crate::origin::Failure;
+use crate::token::Token;
+use crate::watch::{Notice, Watcher};
+
+/// Each method that fails gives the fact that the job cannot go on.
+pub struct Inputs<'a> {
+    pub feeders: &'a mut Vec<Feeder>,
+    pub gates: &'a mut Gates,
+    /// There until the command has started.
+    pub launcher: Option<Launcher>,
+}
+
+impl Inputs<'_> {
+    pub fn arm(&mut self, watcher: &mut Watcher<Token>) {
+        for (index, feeder) in self.feeders.iter_mut().enumerate() {
+            feeder.arm(watcher, &|wait| Token::Input(index, wait));
+        }
+        self.gates.arm(watcher, &Token::Gate);
+    }
+
+    pub fn notice(&mut self, notice: &Notice<Token>, watcher: &mut Watcher<Token>) -> Result<(), Fact> {
+        let Token::Input(index, wait) = notice.token else { return Ok(()) };
+        let feeder = &mut self.feeders[index];
+        match wait {
+            Wait::Growth => feeder.growth_notice(),
+            Wait::Beside => {}
+            Wait::Events => feeder.read_events(Some(watcher), &|wait| Token::Input(index, wait)),
+            Wait::Fifo => {
+                feeder.fifo_notice(notice.mask).map_err(|failure| failed(&feeder.input.name, failure))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn notices_were_lost(&mut self) {
+        self.feeders.iter_mut().for_each(Feeder::notices_were_lost);
+    }
+
+    /// What is readable when the launcher, a call or another machine says something.
+    pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let launcher = self.launcher.iter().map(AsFd::as_fd);
+        let arrivals = self.feeders.iter().flat_map(Feeder::arrivals);
+        launcher.chain([self.gates.streams().as_fd()]).chain(arrivals)
+    }
+
+    /// What is writable when a reader has taken something.
+    pub fn writable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.feeders.iter().filter(|feeder| feeder.need == Need::Space).filter_map(Feeder::sink)
+    }
+
+    /// Whether there may be news of files that nobody tells.
+    pub fn wait_for_files(&self) -> bool {
+        let waits = |feeder: &Feeder| feeder.need != Need::Nothing || feeder.is_leaving() || feeder.is_wanted_whole();
+        !self.gates.are_open() || self.feeders.iter().any(waits)
+    }
+
+    pub fn are_paused(&self) -> bool {
+        self.feeders.iter().any(|feeder| feeder.need == Need::Pause)
+    }
+
+    /// Hears what the launcher says.
+    pub fn hear(&mut self, main: Pid) -> Option<Fact> {
+        Some(match self.launcher.as_ref()?.hear(main)? {
+            Message::Listening(listener, trouble) => {
+                // Its calls have to be answered, even if they are not understood.
+                let trouble = self.gates.handler.start(listener).err().map(|error| error.to_string()).or(trouble);
+                trouble.map_or(Fact::FilterInstalled, Fact::NoFilter)
+            }
+            Message::Without(reason) => Fact::NoFilter(reason),
+            Message::CannotRun(message) => Fact::CannotRun(message),
+            Message::Gone => {
+                self.launcher = None;
+                return None;
+            }
+        })
+    }
+
+    /// Nothing is told of what the command does: it might ask for the size of a stream, and find none.
+    pub fn do_without_filter(&self) {
+        self.gates.lose_sight();
+        self.gates.streams().want_all();
+    }
+
+    /// Whether the command can find nothing that is not there as a whole.
+    pub fn are_there(&self) -> bool {
+        self.gates.are_open() && !self.gates.streams().are_open()
+    }
+
+    /// Feeds what can be fed.
+    pub fn feed(&mut self, mut watcher: Option<&mut Watcher<Token>>, events: &mut EventLog) -> Result<(), Fact> {
+        for (index, feeder) in self.feeders.iter_mut().enumerate() {
+            let token = |wait| Token::Input(index, wait);
+            feeder.read_events(watcher.as_deref_mut(), &token);
+            let written = feeder.pump(watcher.as_deref_mut(), &token).map(|event| events.append(event.as_slice()));
+            written.map_err(|failure| failed(&feeder.input.name, failure))??;
+        }
+        Ok(())
+    }
+
+    /// Opens the gates of what has been committed.
+    pub fn advance_gates(&mut self, watcher: Option<&mut Watcher<Token>>) -> Result<(), Fact> {
+        if self.gates.are_open() {
+            return Ok(());
+        }
+        watcher.into_iter().for_each(|watcher| self.gates.arm(watcher, &Token::Gate));
+        self.gates.advance().map_err(|(input, failure)| failed(&input, failure))
+    }
+
+    /// Brings the whole files for which the command waits.
+    ///
+    /// # Arguments
+    /// * `warn` - says so: the command has asked for them
+    pub fn bring_wholes(&mut self, warn: bool, events: &mut EventLog) -> Result<(), Fact> {
+        let streams = Arc::clone(self.gates.streams());
+        let mut changed = false;
+        for number in streams.wanted() {
+            let feeder = &mut self.feeders[number];
+            if warn && !feeder.is_wanted_whole() {
+                let (input, file) = (&feeder.input, feeder.input.path.display());
+                let asks = "the command asks by path for more than the bytes of";
+                let message =
+                    format!("input {}: {asks} {file} (stat, access...), and waits for the whole file", input.name);
+                events.append(&[Event::warning(message, Some(input))])?;
+            }
+            if feeder.bring_whole().map_err(|failure| failed(&feeder.input.name, failure))? {
+                streams.is_whole(number);
+                changed = true;
+            }
+        }
+        if changed {
+            self.gates.handler.release();
+        }
+        Ok(())
+    }
+
+    /// The command has ended, perhaps before it had read all.
+    pub fn leave(&mut self) {
+        self.feeders.iter_mut().filter(|feeder| feeder.streamed() > 0).for_each(Feeder::leave);
+    }
+
+    /// Tells how the streams have ended that the command has left; true: of one that is not known yet.
+    pub fn report(&mut self, events: &mut EventLog) -> Result<bool, Fact> {
+        for feeder in self.feeders.iter_mut() {
+            let written = feeder.report().map(|event| events.append(event.as_slice()));
+            written.map_err(|failure| failed(&feeder.input.name, failure))??;
+            if feeder.is_leaving() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The stream stays open, so that nothing looks like its end, until the tree is gone.
+fn failed(input: &str, failure: Failure) -> Fact {
+    let name = input.to_owned();
+    let (reason, message) = match failure {
+        Failure::Producer(message) => (Reason::Producer { input: name }, message),
+        Failure::Rewritten(message) => (Reason::Rewritten { input: name }, message),
+        Failure::Reopened(message) => (Reason::Error, format!("input {input}: {message}")),
+    };
+    Fact::InputFailed { reason, message }
+}

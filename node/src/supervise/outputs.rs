@@ -1,0 +1,140 @@
+//! What happens to the files of the job, and what is announced of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::announcer::Announcer;
+use super::beginning::Beginning;
+use super::processes::Processes;
+use crate::commit::{Decision, Fact, Tracker};
+use crate::event::EventLog;
+use crate::hold::Holder;
+use crate::job::{Job, Output};
+use crate::open_files::writes_any;
+use crate::outputs::{existing, Change, OutputWatch};
+use crate::token::Token;
+use crate::vitals::Snapshot;
+use crate::watch::Watcher;
+
+pub struct Outputs<'a> {
+    outputs: &'a [Output],
+    pub watch: OutputWatch<'a>,
+    tracker: Tracker,
+    pub holder: Holder,
+    /// Not announced yet.
+    decisions: Vec<Decision>,
+    announcer: Announcer,
+    /// Of a job that is observed.
+    beginning: Option<Beginning>,
+}
+
+impl<'a> Outputs<'a> {
+    pub fn new(job: &'a Job) -> Self {
+        let outputs = &job.outputs;
+        Self {
+            outputs,
+            watch: OutputWatch { outputs },
+            tracker: Tracker::new(outputs),
+            holder: Holder::default(),
+            decisions: Vec::new(),
+            announcer: Announcer::default(),
+            beginning: job.observed.as_ref().map(|_| Beginning::default()),
+        }
+    }
+
+    /// The command runs.
+    pub fn start(&mut self, first: Snapshot) {
+        self.holder = Holder::new(first);
+    }
+
+    /// A file is there.
+    pub fn exists(&mut self, path: &Path) {
+        self.decisions.extend(self.tracker.handle(path, Fact::Exists));
+    }
+
+    /// Notices were lost: what may have happened.
+    pub fn rescan(&mut self, watcher: &mut Watcher<Token>) -> Vec<Change> {
+        self.announcer.lost = true;
+        let mut changes = self.watch.rescan(watcher);
+        changes.retain(|change| !matches!(change, Change::Found(path) if self.tracker.closes(path) > 0));
+        changes
+    }
+
+    /// # Arguments
+    /// * `closes` - closes may count: nothing ends the job
+    pub fn take(&mut self, changes: Vec<Change>, closes: bool, now: Duration, processes: &mut Processes) {
+        let living = if changes.iter().any(Change::is_close) { processes.look() } else { Vec::new() };
+        let unwritten = |path: &PathBuf| !writes_any(&living, &[path]);
+        let mut closed: Vec<(PathBuf, bool)> = Vec::new();
+        for change in changes {
+            match change {
+                Change::Gone(path) => {
+                    self.holder.forget(&path);
+                    closed.retain(|(other, _)| !other.starts_with(&path));
+                    self.decisions.extend(self.tracker.handle(&path, Fact::Gone));
+                    continue;
+                }
+                Change::Exists(path) => self.exists(&path),
+                Change::Closed(path) => {
+                    self.exists(&path);
+                    closed.push((path, false));
+                }
+                Change::Placed(path) | Change::Found(path) if !unwritten(&path) => self.exists(&path),
+                Change::Placed(path) => {
+                    self.exists(&path);
+                    closed.push((path, false));
+                }
+                Change::Found(path) => {
+                    self.exists(&path);
+                    closed.push((path, true));
+                }
+            }
+        }
+        if closes && !closed.is_empty() {
+            let counted = self.holder.close(&closed, now, processes.snapshot(living));
+            self.count(counted);
+            processes.hold(self.holder.suspects());
+        }
+    }
+
+    /// Looks again at the closes that are held, if it is time to.
+    pub fn review(&mut self, now: Duration, processes: &mut Processes) {
+        if self.holder.next_review().is_none_or(|due| due > now) {
+            return;
+        }
+        let snapshot = processes.snapshot_of_suspects(self.holder.suspects());
+        let counted = self.holder.review(now, &snapshot);
+        self.count(counted);
+        processes.hold(self.holder.suspects());
+    }
+
+    /// Closes that count. One of a file that is gone does not: what takes its place starts anew.
+    fn count(&mut self, closed: Vec<PathBuf>) {
+        let there: Vec<PathBuf> = closed.into_iter().filter(|path| path.exists()).collect();
+        self.decisions.extend(self.tracker.handle_all(&there, Fact::Closed));
+    }
+
+    /// Writes what was decided.
+    pub fn announce(&mut self, events: &mut EventLog) -> io::Result<()> {
+        let decisions = std::mem::take(&mut self.decisions);
+        self.beginning.iter_mut().for_each(|beginning| beginning.note(&decisions));
+        let announced = decisions.iter().flat_map(|decision| self.announcer.events(self.outputs, decision));
+        events.append(&announced.collect::<Vec<_>>())
+    }
+
+    /// Whether an output has data, or had some.
+    pub fn have_data(&mut self) -> bool {
+        self.beginning.as_mut().is_some_and(Beginning::is_over)
+    }
+
+    /// The job has succeeded: what was held counts, the rest is committed, and what was committed before is looked at.
+    pub fn commit_all(&mut self, events: &mut EventLog) -> io::Result<()> {
+        let released = self.holder.release();
+        self.count(released);
+        self.announce(events)?;
+        events.append(&self.announcer.end(self.outputs))?;
+        self.decisions.extend(self.tracker.finish(&existing(self.outputs)));
+        self.announce(events)
+    }
+}
