@@ -32,7 +32,7 @@ COMMANDS = (
     ("annotate", "streamflow_io.commands.annotate", "write an annotations file from a CAPIO-CL file"),
     ("storage", "streamflow_io.commands.storage", "measure a storage: its bandwidths for the StreamFlow file"),
     ("report", "streamflow_io.commands.report", "draw what runs measured: times, throughput, learning, constraints"),
-    ("suggest", "streamflow_io.commands.suggest", "propose hints from what a run was seen to do; applies nothing"),
+    ("suggest", "streamflow_io.commands.suggest", "propose hints from an observed run; nothing is applied"),
     ("doctor", "streamflow_io.commands.doctor", "show what works on this machine, what does not, and why"),
     ("learned", "streamflow_io.commands.learned", "limits learned in earlier runs: list, show, forget"),
 )

@@ -194,7 +194,7 @@ def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Fin
         if names.step(application) is None:
             yield Finding(
                 "warning", "unknown application", application, (), "no step, or more than one, has this name",
-                f"application {application}", "what the file says of it holds for nothing",
+                f"application {application}", "its rules apply to no step",
             )  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def _kept(one: _File, pairs: _Pairs) -> Iterator[Finding]:
         if not one.consumers:
             yield Finding(
                 "warning", "missing file", one.writer, one.paths, "permanent: a workflow output", "nothing about it",
-                "it is kept only if the runtime keeps what it is not told of",
+                "it is kept only if the runtime keeps files that the configuration does not name",
             )  # fmt: skip
     elif one.file.permanent and not permanent:
         yield Finding(
@@ -248,7 +248,7 @@ def _kept(one: _File, pairs: _Pairs) -> Iterator[Finding]:
         if needless:
             yield Finding(
                 "warning", "permanent", one.writer, one.paths, "not permanent", f"{_paths(needless)}: permanent",
-                "it is kept for nothing",
+                "it is kept without need",
             )  # fmt: skip
 
 

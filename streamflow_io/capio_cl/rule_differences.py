@@ -43,7 +43,7 @@ def _kind(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[Differen
     # Without a streaming item the language does not say which of both a path is.
     if workflow.is_directory != file.is_directory and (file.is_directory or not _is_default(file)):
         wanted, written = (("file", "directory")[f.is_directory] for f in (workflow, file))
-        yield "error", "directory", wanted, written, "its rule does not hold as it is meant"
+        yield "error", "directory", wanted, written, "its rule does not hold as intended"
 
 
 def _is_default(file: CoordinatedFile) -> bool:

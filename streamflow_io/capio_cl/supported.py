@@ -162,7 +162,7 @@ def _obstacle(edge: StreamEdge, steps: Mapping[str, CapioStep]) -> str | None:
         if site.kind is not SiteKind.LOCAL:
             return f"{step} runs on {site}: CAPIO serves only jobs of the driver's node"
     if edge.delivery is Delivery.COMMIT:
-        return "CAPIO keeps a file in memory: who waits for its commit in the file system would not see it"
+        return "CAPIO keeps files in memory: a step that waits for a commit in the file system would not see it"
     if edge.delivery is Delivery.GATE:
         return "CAPIO tells the size of a file before its commit, and cannot map it: that is for the gate"
     if output.kind is not OutputKind.FILE:

@@ -93,4 +93,4 @@ def _notes(streamflow_file: Path) -> tuple[str, ...]:
         return ()
     named = scheduler.annotations
     files = ", ".join(named.values()) if isinstance(named, dict) else named
-    return (f"{streamflow_file.name} names {files}: take over from it what is to hold besides.",)
+    return (f"{streamflow_file.name} names {files}: copy from it the hints that are to hold, too.",)

@@ -175,8 +175,8 @@ def _capio(scheduler: SchedulerConfig | None) -> str | None:
     if not scheduler.capio_unchecked:
         return f"the embedded node runtime is used for all: {UNCHECKED}"
     return (
-        "what streams between files with fixed names goes through CAPIO if that is installed and passes its trial; it "
-        "is compared with nothing, so results may differ from plain StreamFlow's"
+        "streams of files with fixed names go through CAPIO if it is installed and passes its trial; nothing compares "
+        "them with a file, so results may differ from plain StreamFlow's"
     )
 
 
@@ -324,7 +324,7 @@ def _sites(steps: Mapping[str, Step]) -> Table:
 
 def _gangs(plan: Plan) -> Table:
     title = "Gangs: steps that run at the same time"
-    table = Table(title=title if not plan.apart else f"{title}, but where it is said", title_justify="left")
+    table = Table(title=title if not plan.apart else f"{title}, except where noted", title_justify="left")
     for column in ("steps", "needs cores for", "cores", *(["at the same time"] if plan.apart else [])):
         table.add_column(column, overflow="fold")
     for number, gang in enumerate(plan.gangs):

@@ -94,7 +94,7 @@ class SchedulerConfig(Model):
     capio_unchecked: StrictBool = Field(
         False,
         alias="capioUnchecked",
-        description="true: with `runtime: capio`, CAPIO gets what nobody can compare, too; false (default)",
+        description="true: with `runtime: capio`, CAPIO carries streams, which nobody can compare; false (default)",
     )
     observe: StrictBool = Field(
         False, description="true: note how each job uses its files, for `streamflow-io suggest`; false (default)"

@@ -152,8 +152,7 @@ async def _check(access: Access, workdir: str, binary: Binary) -> tuple[Binary, 
         raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
     if "foreign" in said:
         raise NodeRuntimeError(
-            f"{access.name}: {workdir}: {said['foreign']}: another user could put a program of his there, take another "
-            "workdir"
+            f"{access.name}: {workdir}: {said['foreign']}: another user could put a program there, take another workdir"
         )
     if "open" in said and "temporary" not in said:
         raise NodeRuntimeError(f"{access.name}: no directory for temporary files is safe: {said['open']}: set TMPDIR")

@@ -227,7 +227,8 @@ class _Writer:
 
     def _killed(self) -> StorageProbeError:
         return StorageProbeError(
-            f"{self._path} cannot be measured: a writer was killed", "enough memory, and nobody who ends its processes"
+            f"{self._path} cannot be measured: a writer was killed",
+            "enough memory, and nothing that kills its processes",
         )
 
 

@@ -108,7 +108,7 @@ def _tried(proposals: Sequence[Proposal]) -> Iterator[str]:
     tried = [proposal for proposal in proposals if not proposal.is_sure]
     if not tried:
         return
-    yield " To be tried, as how it is written was not seen: only what is written front to back can be streamed."
+    yield " Try it first: how it is written was not seen, and only what is written front to back can stream."
     for proposal in tried:
         yield f" {proposal.subject}: {_comment(proposal)}"
     sure = _streamable(proposal for proposal in proposals if proposal.is_sure)

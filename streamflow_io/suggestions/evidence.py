@@ -35,8 +35,8 @@ _HOW = {
     "read at a position": "reads it at positions",
     "opened for writing": "opens it for writing",
     "executed": "executes it",
-    "asked by path": "asks for its size or kind by path, for which a stream waits until it is complete",
-    "probed": "looks at its end, or gives back what it has read too much",
+    "asked by path": "asks for its size or kind by path, and would wait for the whole file",
+    "probed": "looks at its end, or goes back over what it has read",
     "unknown": "uses it in a way that cannot be seen",
 }
 

@@ -160,7 +160,7 @@ def _constraints(runs: Sequence[RunResult]) -> Figure:
             trace |= {"mode": "lines+markers", "marker": marker, "hovertext": [*reasons, ""]}
             traces.append(trace | {"hoverinfo": "x+y+text+name"})
     caption = (
-        "The storageBW of the jobs of each step. It holds until the next mark; under the pointer is why it changed. "
+        "The storageBW of the jobs of each step. It holds until the next mark; the pointer shows why it changed. "
         "Where it is static, it is drawn from the first job on."
     )
     return Figure("Constraint over time", caption, traces, {"xaxis": _x(), "yaxis": _y("storageBW of a job (MB/s)")})

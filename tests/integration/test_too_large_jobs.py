@@ -91,4 +91,4 @@ def test_a_gang_that_does_not_fit_into_memory(bench: Bench, capsys: pytest.Captu
     (gang,) = planned(capsys, bench, document)["gangs"]
     assert gang["apart"].startswith("not all at the same time: together they ask for")
     assert main(["plan", str(bench.write(document, {}, True, {}))]) == 0
-    assert "run at the same time, but where it is said" in capsys.readouterr().out
+    assert "run at the same time, except where noted" in capsys.readouterr().out

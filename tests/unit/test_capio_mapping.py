@@ -54,7 +54,7 @@ def test_byte_streams_of_files_are_served(committed: str, permanent: bool | None
 @pytest.mark.parametrize(
     ("one", "why"),
     [
-        (edge(delivery=Delivery.COMMIT), "who waits for its commit in the file system would not see it"),
+        (edge(delivery=Delivery.COMMIT), "a step that waits for a commit in the file system would not see it"),
         (edge(delivery=Delivery.GATE), "that is for the gate"),
         (edge(delivery=Delivery.GATE, kind=OutputKind.DIRECTORY), "that is for the gate"),
         (edge(kind=OutputKind.FILES), "/a/out is a File[]"),

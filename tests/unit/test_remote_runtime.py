@@ -162,7 +162,7 @@ async def test_a_program_of_another_user_is_not_run(access: Access, workdir: Pat
     # Who is first in a directory for all.
     plant(theirs, ran)
     give(theirs)
-    await is_refused(f"{theirs} belongs to user {STRANGER}: another user could put a program of his there")
+    await is_refused(f"{theirs} belongs to user {STRANGER}: another user could put a program there")
     # A link of his, also to a directory of ours.
     elsewhere = tmp_path / "elsewhere"
     theirs.rename(elsewhere)

@@ -204,8 +204,7 @@ def test_a_reader_that_looks_at_the_end_where_it_can_is_to_be_tried() -> None:
     stream = proposals["streamable"]
     assert (stream.text, stream.is_sure) == ("try streamable", False)
     assert stream.evidence == (
-        "1 job read it once, front to back, but /b looks at its end, or gives back what it has read too much, "
-        "where it can"
+        "1 job read it once, front to back, but /b looks at its end, or goes back over what it has read, where it can"
     )
     _, refusals = one_after_the_other(written, read("/b/0", reasons=["probed", "mapped"]), standard_output=True)
     assert refusals["streamable"].reason == "/b maps it into memory"
@@ -246,7 +245,7 @@ def test_no_commit_rule(written: OutputRecord | None, fields: dict[str, Any], re
         (
             read("/b/0", reasons=["asked by path"]),
             {},
-            "/b asks for its size or kind by path, for which a stream waits until it is complete",
+            "/b asks for its size or kind by path, and would wait for the whole file",
         ),
         (read("/b/0", reasons=["unknown"]), {}, "/b uses it in a way that cannot be seen"),
         (read("/b/0"), {"not_streamed": "/b/in has loadContents"}, "/b/in has loadContents"),
