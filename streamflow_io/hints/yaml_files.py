@@ -254,19 +254,20 @@ def _scheduler(document: object) -> Mapping[str, object] | None:
     return document if isinstance(document, Mapping) and document.get("type") == SCHEDULER_TYPE else None
 
 
-def read_yaml(path: Path, what: str) -> object:
-    """Read a YAML file, with the lines of everything in it.
+def read_yaml(path: Path, what: str, allowed: str = "a YAML file", otherwise: str = "") -> object:
+    """Read a YAML or JSON file, with the lines of everything in it.
 
     :param what: what the file is, for people
-    :raises HintErrors: if it cannot be read or is no YAML
+    :param otherwise: what to say before the problem, if it is neither
+    :raises HintErrors: if it cannot be read or is neither
     """
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise HintErrors.one(path.absolute(), what, f"cannot be read: {reason}", "a YAML file") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise HintErrors.one(path.absolute(), what, f"cannot be read: {reason}", allowed) from None
     except YAMLError as error:
         mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
-        problem = error.problem if isinstance(error, MarkedYAMLError) else str(error)
+        problem = (isinstance(error, MarkedYAMLError) and error.problem) or str(error)
         line = mark.line + 1 if mark is not None else None
-        raise HintErrors.one(path.absolute(), what, str(problem), "a YAML file", line=line) from None
+        raise HintErrors.one(path.absolute(), what, f"{otherwise}{problem}", allowed, line) from None

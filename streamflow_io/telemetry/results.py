@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from streamflow_io.hints.models import Direction
 
 from .history import History, Interval, Job
-from .records import ChoiceRecord, EpochRecord
+from .records import EpochRecord
 from .series import covered, levels, rates, thinned
 
 BINS = 200
@@ -207,19 +207,16 @@ def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
 
 
 def _activity(history: History) -> Activity:
-    compute: list[Interval] = []
-    io_tasks: list[Interval] = []
-    waiting: list[Interval] = []
-    for job in history.jobs:
-        if (running := history.running(job)) is not None:
-            (io_tasks if history.is_io_task(job.step) else compute).append(running)
-        if (wait := history.waiting(job)) is not None:
-            waiting.append(wait)
-    counts = [
-        rates(((start, end, end - start) for start, end in intervals), history.seconds, BINS)
-        for intervals in (compute, io_tasks, waiting)
-    ]
-    return Activity(width=history.seconds / BINS, compute=counts[0], io_tasks=counts[1], waiting=counts[2])
+    def count(intervals: Iterable[Interval | None]) -> list[float]:
+        amounts = ((start, end, end - start) for start, end in filter(None, intervals))
+        return rates(amounts, history.seconds, BINS)
+
+    return Activity(
+        width=history.seconds / BINS,
+        compute=count(history.running(job) for job in history.jobs if not history.is_io_task(job.step)),
+        io_tasks=count(history.running(job) for job in history.jobs if history.is_io_task(job.step)),
+        waiting=count(map(history.waiting, history.jobs)),
+    )
 
 
 def _throughput(history: History, io_steps: Mapping[str, Direction]) -> Throughput | None:
@@ -258,22 +255,20 @@ def _learning(epochs: Iterable[EpochRecord]) -> list[Learning]:
 def _constraints(history: History) -> list[Constraint]:
     choices: dict[tuple[str, str], list[Choice]] = defaultdict(list)
     for record in history.choices:
-        choices[record.step, record.storage].append(_choice(history, record))
+        time = history.since_start(record.time)
+        choices[record.step, record.storage].append(
+            Choice(time=time, constraint=record.constraint, reason=record.reason)
+        )
     fixed: dict[tuple[str, str], list[Choice]] = {}
     for job in history.jobs:
-        if job.storage is None or job.constraint is None or job.admitted is None or (job.step, job.storage) in choices:
-            continue
-        fixed.setdefault(
-            (job.step, job.storage), [Choice(time=job.admitted, constraint=job.constraint, reason="static")]
-        )
+        if job.storage is not None and job.constraint is not None and job.admitted is not None:
+            first = Choice(time=job.admitted, constraint=job.constraint, reason="static")
+            fixed.setdefault((job.step, job.storage), [first])
+    # What was chosen holds, where a step has both.
     return [
         Constraint(step=step, storage=storage, choices=thinned(items, POINTS))
-        for (step, storage), items in {**choices, **fixed}.items()
+        for (step, storage), items in (choices | fixed | choices).items()
     ]
-
-
-def _choice(history: History, record: ChoiceRecord) -> Choice:
-    return Choice(time=history.since_start(record.time), constraint=record.constraint, reason=record.reason)
 
 
 def _admitted(history: History) -> list[AdmittedBandwidth]:

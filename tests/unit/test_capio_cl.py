@@ -247,7 +247,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(HintErrors, match="CAPIO-CL: cannot be read: No such file or directory"):
         load_capio_cl(tmp_path / "missing.json")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    with pytest.raises(HintErrors, match="CAPIO-CL: cannot be read: it is no text"):
+    with pytest.raises(HintErrors, match="CAPIO-CL: cannot be read: it is not UTF-8"):
         load_capio_cl(tmp_path / "binary")
 
 
