@@ -1,0 +1,70 @@
+"""Files that the pages name are there, and what the pages say is in them is in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+# Where a page need not say that a file is.
+ROOTS = ("", "streamflow_io", "node/src", "tests/unit", "tests/integration")
+_FILE = r"(?:[\w.-]+/)*[\w-]+\.(?:py|rs)"
+# In running text, and in the drawing of the layout.
+_NAMED = re.compile(rf"`({_FILE})`|^  +({_FILE})\b|[ (]({_FILE})(?=[ ),])", re.MULTILINE)
+# `module.py` (`function`, `Class.method`).
+_WITH_NAMES = re.compile(rf"`({_FILE})` \(((?:`[\w.]+`(?:, )?)+)\)")
+
+
+def found(name: str, page: Path) -> list[Path]:
+    places = [REPOSITORY / root / name for root in ROOTS] + [page.parent / name]
+    if "/" not in name:
+        places += [path for root in ("streamflow_io", "node/src") for path in (REPOSITORY / root).rglob(name)]
+    return [path for path in places if path.is_file()]
+
+
+def named() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for groups in _NAMED.findall(page.read_text()):
+            yield page.name, next(filter(None, groups))
+
+
+def directories() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for name in re.findall(r"`((?:streamflow_io|node|tests|benchmarks|laboratories)/[\w/]*)`", page.read_text()):
+            yield page.name, name
+
+
+@pytest.mark.parametrize(("page", "file"), sorted(set(named())))
+def test_a_file_that_a_page_names_is_there(page: str, file: str) -> None:
+    where = next(each for each in PAGES if each.name == page)
+    assert found(file, where)
+
+
+@pytest.mark.parametrize(("page", "directory"), sorted(set(directories())))
+def test_a_directory_that_a_page_names_is_there(page: str, directory: str) -> None:
+    assert (REPOSITORY / directory).is_dir()
+
+
+def test_the_layout_has_all_packages() -> None:
+    layout = (REPOSITORY / "docs" / "development.md").read_text().split("```")[1]
+    drawn = set(re.findall(r"^  (\w+)/", layout, re.MULTILINE)) | set(re.findall(r"(\w+)/ ", layout))
+    packages = {path.parent.name for path in (REPOSITORY / "streamflow_io").glob("*/__init__.py")}
+    assert packages <= drawn
+
+
+def test_what_a_page_says_is_in_a_module_is_in_it() -> None:
+    missing, number = [], 0
+    for page in PAGES:
+        for file, names in _WITH_NAMES.findall(page.read_text()):
+            text = "\n".join(path.read_text() for path in found(file, page))
+            for name in re.findall(r"`([\w.]+)`", names):
+                number += 1
+                if any(
+                    not re.search(rf"\b(?:def|class|fn|struct|enum|trait) {part}\b", text) for part in name.split(".")
+                ):
+                    missing.append(f"{page.name}: {file}: {name}")
+    assert not missing
