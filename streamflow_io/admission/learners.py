@@ -304,7 +304,7 @@ class Learners:
     def _give_back(self, learning: _Learning) -> bool:
         """Unlock the grounds of epochs that have ended, or of which no location is left; the next ones may take them.
 
-        :return: whether there are any for others
+        :return: whether there is anything for others, who wait behind it
         """
         kept, free = [], []
         for lock in learning.locks:
@@ -316,8 +316,6 @@ class Learners:
                 lock.epoch.ground, lock.epoch.alone = None, False
             free.append(lock)
         learning.locks = kept
-        if not free:
-            return False
         wanting = list(learning.learner.unplaced())
         for lock in free:
             self._unlock(learning, lock)
@@ -325,8 +323,10 @@ class Learners:
         for lock, epoch in zip(free, wanting, strict=False):
             if all(where in learning.locations for where in lock.locations):
                 self._lock(learning, epoch, lock.locations)
-        if not learning.locks and not learning.learner.is_exclusive:
-            del self._exclusive[learning]
+        if learning.locks or learning.learner.is_exclusive:
+            return bool(free)
+        # Also if it never had any: its jobs may have been cancelled before.
+        del self._exclusive[learning]
         return True
 
     def _give_grounds(self, learning: _Learning) -> None:

@@ -414,6 +414,17 @@ def test_two_steps_learn_one_after_the_other_on_a_storage_of_different_locations
     assert len(driver.end("/a/2")) == 2
 
 
+def test_a_step_that_waits_to_learn_and_is_cancelled_keeps_nobody_out() -> None:
+    driver = Driver(("n1",), io_executors=2)
+    single = AutoConstraint(Bounds(50, 50, 2))
+    assert len(driver.submit(step("a", single, NFS), jobs=2)) == 2
+    assert driver.submit(step("b", single, NFS), jobs=2) == []
+    assert driver.submit(step("c", single, NFS), jobs=2) == []
+    assert all(driver.admission.release(job, 0.0) for job in ("/b/1", "/b/2"))
+    assert driver.end("/a/1") == []
+    assert names(driver.end("/a/2")) == ["/c/1", "/c/2"]
+
+
 # Learning
 
 AUTO = AutoConstraint()
