@@ -18,6 +18,7 @@ from streamflow.log_handler import logger
 from streamflow.workflow.token import ListToken
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind
+from streamflow_io.hints.globs import is_pattern
 from streamflow_io.runtime.protocol import Event, OpenedEvent, StartedEvent, StreamEvent
 
 from .attempts import Attempt
@@ -136,7 +137,7 @@ class Deliverer:
     async def _is_unchanged(self, source: Source, token: Token) -> bool:
         path = job_path(self._step.workflow.context, self._job, f"{self._job.output_directory}/{source.path}")
         return (
-            not glob.has_magic(str(source.path))
+            not is_pattern(str(source.path))
             and collects_only_files(self._step.output_processors[source.port])
             and token.value["path"] == str(path)  # in a later attempt it is not
             and not await path.is_symlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import posixpath
 import shutil
 from collections.abc import MutableSequence, Sequence
@@ -18,6 +17,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.capio_cl.supported import CapioOutput, CapioStep, map_to_capio
 from streamflow_io.graph.io_graph import StreamEdge
+from streamflow_io.hints.globs import is_pattern
 from streamflow_io.run.output_globs import file_processor
 from streamflow_io.run.outputs import is_early_port
 from streamflow_io.runtime.capio import CapioRuntime
@@ -108,8 +108,6 @@ def _capio_output(processor: CommandOutputProcessor, redirections: set[str]) -> 
     if isinstance(collector.glob, str) and collector.glob in redirections:
         return CapioOutput(collector.glob, redirected=True)
     kinds = collector.token_type if isinstance(collector.token_type, MutableSequence) else [collector.token_type]
-    certain = (
-        isinstance(collector.glob, str) and not is_expression(collector.glob) and not glob.has_magic(collector.glob)
-    )
+    certain = isinstance(collector.glob, str) and not is_expression(collector.glob) and not is_pattern(collector.glob)
     simple = "Directory" not in kinds and not collector.secondary_files and collector.target is None
     return CapioOutput(posixpath.normpath(collector.glob) if certain and simple else None)
