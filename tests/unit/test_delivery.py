@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import time
 from collections import Counter
@@ -721,5 +722,10 @@ def processor_times_of(count: int) -> tuple[float, float]:
 
 
 def test_thousands_of_files_take_no_more_than_their_share() -> None:
-    few, many = [processor_times_of(400) for _ in range(3)], processor_times_of(8000)
-    assert all(time < 5 * min(others) for time, others in zip(many, zip(*few, strict=True), strict=True))
+    # The least of three: caches and the collector, which looks at all that other tests have made, take their time, too.
+    gc.disable()
+    try:
+        few, many = (list(zip(*(processor_times_of(n) for _ in range(3)), strict=True)) for n in (400, 8000))
+    finally:
+        gc.enable()
+    assert all(min(times) < 5 * min(others) for times, others in zip(many, few, strict=True))
