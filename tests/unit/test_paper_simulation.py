@@ -174,7 +174,9 @@ def test_epochs_at_the_same_time_learn_the_same(disk: Disk, constraint: AutoCons
         return [(epoch.constraint, pytest.approx(epoch.mean_seconds), epoch.registered) for epoch in epochs]
 
     alone, together = learn(1), learn(locations)
-    assert registered(together) == registered(alone)
+    first = registered(alone)
+    # More may follow where a disk hardly congests: the times of fewer jobs at once look like a drift there.
+    assert registered(together)[: len(first)] == first
     learned = next(
         now for now, told in together.events if isinstance(told.event, Chosen) and told.event.reason == "learned"
     )
