@@ -177,6 +177,7 @@ def test_epochs_at_the_same_time_learn_the_same(disk: Disk, constraint: AutoCons
     first = registered(alone)
     # More may follow where a disk hardly congests: the times of fewer jobs at once look like a drift there.
     assert registered(together)[: len(first)] == first
+    assert registered(together) == first or together.chosen("/checkpoint", "drifted")
     learned = next(
         now for now, told in together.events if isinstance(told.event, Chosen) and told.event.reason == "learned"
     )
