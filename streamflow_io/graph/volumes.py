@@ -1,0 +1,210 @@
+"""What two containers, or a container and its host, see of each other's files. Pure.
+
+Paths are POSIX strings, and may hold lone surrogates, as Python makes them of names that are no UTF-8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+VOLUME = "volume:"  # before the name of a volume of the engine, which has no path
+
+# StreamFlow puts each option in double quotes into a line for a shell.
+_OF_THE_SHELL = re.compile(r'[$`"\\]')
+_OTHER_THAN_THE_SOURCE = {"bind-nonrecursive", "bind-recursive", "image-src", "id"}
+_VOLUME_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*")
+
+
+def _below(path: str, directory: str) -> str | None:
+    """The rest of a path below a directory, empty for the directory itself; None: it is not there."""
+    if path == directory:
+        return ""
+    prefix = "/" if directory == "/" else f"{directory}/"
+    return path[len(prefix) :] if path.startswith(prefix) else None
+
+
+def _join(directory: str, rest: str) -> str:
+    return f"{'' if directory == '/' else directory}/{rest}" if rest else directory
+
+
+def _resolved(path: str) -> str:
+    """:raises ValueError: if it is not absolute"""
+    if not path.startswith("/"):
+        raise ValueError(f"{path!r} is not an absolute path")
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A directory or file in a container that is one outside of it.
+
+    Trailing slashes, `.` and `..` in both are resolved by their text, as by the engines.
+
+    :ivar inside: its path in the container
+    :ivar outside: its path on the host; or, of a volume of the engine, `volume:` and its name, and below that a path;
+        None: a place that nobody else sees, as tmpfs, or that is not known
+    :ivar read_only: whether it cannot be written in the container
+    :raises ValueError: if `inside` is not absolute, or `outside` neither is, nor a volume
+    """
+
+    inside: str
+    outside: str | None
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inside", _resolved(self.inside))
+        if self.outside is not None:
+            is_volume = self.outside.startswith(VOLUME)
+            name, _, rest = self.outside.partition("/") if is_volume else ("", "", self.outside)
+            object.__setattr__(self, "outside", _join(name or "/", _resolved(f"/{rest}" if is_volume else rest)[1:]))
+
+
+HOST = (Bind("/", "/"),)  # the host itself
+
+
+def seen_from(binds_a: Sequence[Bind], path: str, binds_b: Sequence[Bind]) -> str | None:
+    """The path of a file in container B, of its path in container A; both are of one engine on one host.
+
+    Inside, the longest bind that holds a path counts; of different ones at the same path, none. Symbolic links and
+    what the host mounts are not known here: that a file is there must be tried. What is bound below a directory is not
+    asked when the directory is.
+
+    :param path: where it holds `..`, it is not seen: a symbolic link may be before it
+    :return: where B sees it at several paths: by its longest source, and of these the one that is called as in A;
+        None: B does not see it, or `path` is not absolute
+    """
+    if not path.startswith("/") or ".." in path.split("/"):
+        return None
+    path = _resolved(path)
+    if (place := _place(binds_a, path)) is None:
+        return None
+    seen: list[tuple[int, bool, str]] = []
+    for bind in binds_b:
+        if bind.outside is not None and (rest := _below(place, bind.outside)) is not None:
+            inside = _join(bind.inside, rest)
+            if _place(binds_b, inside) == place:  # else another bind covers it
+                seen.append((len(bind.outside), inside == path, inside))
+    return max(seen, key=lambda each: each[:2])[2] if seen else None
+
+
+def binds_of(engine: str, config: Mapping[str, object]) -> tuple[Bind, ...]:
+    """The binds of a deployment's containers, as its StreamFlow configuration has them.
+
+    A source that only the shell or the engine knows (`~`, `$HOME`, a relative path) is one that nobody else sees.
+
+    :param engine: the type of the deployment; of others than `docker` and `singularity` no bind is known
+    :param config: its `config`
+    :return: none, if it cannot be read with certainty: an unknown bind may cover others
+    """
+    try:
+        if engine == "docker":
+            return tuple(_binds_of_docker(config))
+        if engine == "singularity":
+            return tuple(_binds_of_singularity(config))
+    except ValueError:
+        pass
+    return ()
+
+
+def _binds_of_docker(config: Mapping[str, object]) -> Iterator[Bind]:
+    if config.get("volumesFrom"):
+        raise ValueError("volumes of another container")
+    for volume in _texts(config, "volume"):
+        source, target, options = _parts(volume)
+        # Without a target it is the target, of a volume without a name.
+        yield _bind(_source(source, named=True) if target else None, target or source, options)
+    for mount in _texts(config, "mount"):
+        yield _mount(mount, named=True)
+    for tmpfs in _texts(config, "tmpfs"):
+        yield _bind(None, tmpfs.partition(":")[0])
+
+
+def _binds_of_singularity(config: Mapping[str, object]) -> Iterator[Bind]:
+    for binds in _texts(config, "bind"):
+        for bind in _split_binds(binds):
+            source, target, options = _parts(bind)
+            is_image = any(option.startswith(("image-src=", "id=")) for option in options)
+            yield _bind(None if is_image else _source(source), target or source, options)
+    for mount in _texts(config, "mount"):
+        yield _mount(mount)
+    for home in _texts(config, "home"):
+        source, target, _ = _parts(home)
+        yield _bind(_source(source), target or source)
+    for scratch in _texts(config, "scratch"):
+        yield from (_bind(None, each) for each in scratch.split(","))
+    for fuse in _texts(config, "fusemount"):
+        yield _bind(None, fuse.split()[-1] if fuse.split() else "")
+
+
+def _texts(config: Mapping[str, object], name: str) -> list[str]:
+    value = config.get(name) or []
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{name} is not a list of strings")
+    return list(texts)
+
+
+def _parts(bind: str) -> tuple[str, str, list[str]]:
+    source, target, options, *more = *bind.split(":"), "", ""
+    if len(more) > 2:
+        raise ValueError("more than source, target and options")
+    return source, target, options.split(",")
+
+
+def _split_binds(binds: str) -> Iterator[str]:
+    """One or several binds of Singularity; commas are also between the options of one."""
+    bind = ""
+    for part in binds.split(","):
+        if bind.count(":") == 2 and ":" not in part and not part.startswith("/"):
+            bind += f",{part}"
+        else:
+            yield from [bind] if bind else []
+            bind = part
+    yield bind
+
+
+def _mount(mount: str, named: bool = False) -> Bind:
+    """:param named: whether a volume of the engine can be mounted, and not only a directory"""
+    fields = {key.lower(): value for key, _, value in (field.partition("=") for field in mount.split(","))}
+    source = next((fields[key] for key in ("source", "src") if key in fields), "")
+    target = next((fields[key] for key in ("target", "destination", "dst", "dest") if key in fields), "")
+    flags = [key for key in ("ro", "readonly") if fields.get(key, "false").lower() in ("", "1", "t", "true")]
+    outside = None
+    # What the host mounts below the source may be left out; an image holds other files.
+    if fields.get("type") == "bind" and not fields.keys() & _OTHER_THAN_THE_SOURCE:
+        outside = _source(source)
+    elif fields.get("type") == "volume" and named and source:
+        volume = _source(source, named)
+        outside = volume and _join(volume, _resolved("/" + fields.get("volume-subpath", ""))[1:])
+    return _bind(outside, target, ["ro"] if flags else [])
+
+
+def _source(source: str, named: bool = False) -> str | None:
+    if _OF_THE_SHELL.search(source):
+        return None
+    if source.startswith("/"):
+        return source
+    return f"{VOLUME}{source}" if named and _VOLUME_NAME.fullmatch(source) else None
+
+
+def _bind(outside: str | None, inside: str, options: Sequence[str] = ()) -> Bind:
+    if _OF_THE_SHELL.search(inside):
+        raise ValueError("the shell would change where it is")
+    return Bind(inside, outside, "ro" in options)
+
+
+def _place(binds: Sequence[Bind], path: str) -> str | None:
+    """Where a path of a container is outside; None: nowhere, or it is not known where."""
+    holding = [bind for bind in binds if _below(path, bind.inside) is not None]
+    longest = max((len(bind.inside) for bind in holding), default=0)
+    nearest = {bind.outside: bind.inside for bind in holding if len(bind.inside) == longest}
+    outside, inside = next(iter(nearest.items())) if len(nearest) == 1 else (None, "")
+    return outside and _join(outside, _below(path, inside) or "")
