@@ -1,1 +1,1 @@
-"""Real clusters on this machine, for tests and benchmarks: SSH hosts with shaped links, and a Slurm."""
+"""Real clusters and engines of containers, for tests and benchmarks: a Slurm, SSH hosts, dockerd; on this machine."""

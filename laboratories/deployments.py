@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +31,22 @@ def slurm_deployment(workdir: Path) -> dict[str, Any]:
 def slurm_environment(laboratory: Laboratory) -> dict[str, str]:
     """What the commands of Slurm need to find their daemons."""
     return {"SLURM_CONF": str(laboratory.directory / "slurm.conf")}
+
+
+def docker_environment(laboratory: Laboratory) -> dict[str, str]:
+    """Where `docker` finds the daemon of a laboratory with containers."""
+    return {"DOCKER_HOST": f"unix://{laboratory.directory}/docker.sock"}
+
+
+def podman_environment(laboratory: Laboratory) -> dict[str, str]:
+    """Where `docker` is podman."""
+    return _found_first(laboratory, "podman")
+
+
+def singularity_environment(laboratory: Laboratory) -> dict[str, str]:
+    """Where `singularity` is our stand-in."""
+    return _found_first(laboratory, "singularity")
+
+
+def _found_first(laboratory: Laboratory, engine: str) -> dict[str, str]:
+    return {"PATH": f"{laboratory.directory / engine}:{os.environ['PATH']}"}

@@ -3,11 +3,13 @@
     python -S -E -m laboratories.keeper DIRECTORY COMMAND...
 
 The command is process 1 of namespaces of its own (network, mounts, processes, host name, IPC). When our standard input
-ends, because the other process has closed it or is dead, we kill the command: the kernel then kills all that has
-started in there, and with the last of them go mounts, links and addresses. The directory is removed last. If we are
-killed ourselves, the kernel does all but the last.
+ends, because the other process has closed it or is dead, we kill the command; a pidfd as standard input ends with its
+process, too. The kernel then kills all that has started in there, and with the last of them go mounts, links and
+addresses. The directory, and cgroups of its name, are removed last. If we are killed ourselves, the kernel does all but
+the last.
 
-Prints the id of a process that is in the namespaces (but for that of processes), then what the command prints.
+Prints the id of a process that is in the namespaces (but for that of processes), then what the command prints. The id
+is in DIRECTORY/pid, too.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import sys
 from pathlib import Path
 
 NAMESPACES = ("unshare", "--net", "--mount-proc", "--uts", "--ipc", "--pid", "--fork", "--kill-child")
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 def main(directory: str, *command: str) -> int:
@@ -32,6 +35,7 @@ def main(directory: str, *command: str) -> int:
         ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, *command], stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT
     )
     try:
+        Path(directory, "pid").write_text(f"{inside.pid}\n")
         print(inside.pid, flush=True)
         ended = os.pidfd_open(inside.pid)
         while sys.stdin.fileno() not in (ready := select.select([sys.stdin.fileno(), ended], [], [])[0]):
@@ -40,7 +44,16 @@ def main(directory: str, *command: str) -> int:
         return 0
     finally:
         kill(inside)
-        shutil.rmtree(directory, ignore_errors=True)
+        remove(Path(directory))
+
+
+def remove(directory: Path) -> None:
+    """Remove what the kernel leaves of a laboratory."""
+    for root in (CGROUPS, *CGROUPS.glob("*")):  # one hierarchy, or several
+        for group, _, _ in os.walk(root / directory.name, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(group)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def kill(inside: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,7 @@
-"""Start laboratories: real clusters in namespaces of their own, so that nothing of them can stay behind."""
+"""Start laboratories: real clusters and engines of containers, each in namespaces of its own.
+
+So nothing of them can stay behind.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +13,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from laboratories.keeper import NAMESPACES
+from laboratories.keeper import CGROUPS, NAMESPACES, remove
 
 REPOSITORY = Path(__file__).parents[1]
 START_SECONDS = 60.0
 LINK_MEGABITS = 200
+_CONTAINERS = ("-m", "laboratories.containers")
 _SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PATH = f"{os.environ['PATH']}:{_SYSTEM}"
 _DAEMONS = ("slurmctld", "slurmd", "munged", "sshd")
 _CLIENTS = ("sbatch", "squeue", "scontrol", "sinfo", "ssh-keygen", "ip", "tc", "hostname", "free", "python3")
-_PROGRAMS = (*_DAEMONS, *_CLIENTS, "unshare", "nsenter", "setpriv", "mount", "pivot_root")
+_NAMESPACES = ("unshare", "nsenter", "setpriv", "mount")
+CLUSTERS = (*_DAEMONS, *_CLIENTS, *_NAMESPACES, "pivot_root")
+DOCKER = ("docker", "dockerd", "containerd", "runc", "iptables", "busybox", "ip", "dpkg-query", *_NAMESPACES)
+PODMAN = ("podman", "conmon", "runc", "catatonit")
 # What laboratories are made of.
-_KERNEL = """
-mount -t tmpfs none /tmp && mkdir /tmp/usr && mount -o bind,ro /usr /tmp/usr &&
-ip link add bridge type bridge && ip link add one type veth peer name other &&
-tc qdisc add dev one root tbf rate 1mbit burst 32kb latency 50ms
-"""
+_MOUNTS = "mount -t tmpfs none /tmp && mkdir /tmp/usr && mount -o bind,ro /usr /tmp/usr"
+_BRIDGE = "ip link add bridge type bridge && ip link add one type veth peer name other"
+_SHAPING = "tc qdisc add dev one root tbf rate 1mbit burst 32kb latency 50ms"
+_OVERLAY = "mkdir /tmp/w /tmp/u && mount -t overlay -o lowerdir=/usr,upperdir=/tmp/u,workdir=/tmp/w none /tmp/usr"
 
 
 class LaboratoryError(Exception):
@@ -80,19 +86,36 @@ class Laboratory:
         ).stdout
 
 
-def missing_programs() -> list[str]:
+def missing_programs(programs: Iterable[str] = CLUSTERS) -> list[str]:
     """The programs that laboratories need, and the system does not have."""
-    return [name for name in _PROGRAMS if shutil.which(name, path=_SYSTEM) is None]
+    return [name for name in programs if shutil.which(name, path=_PATH) is None]
 
 
 def obstacle() -> str | None:
-    """Why there can be no laboratories on this machine, if so."""
+    """Why there can be no clusters on this machine, if so."""
+    return _obstacle(CLUSTERS, _MOUNTS, _BRIDGE, _SHAPING)
+
+
+def containers_obstacle() -> str | None:
+    """Why there can be no engines of containers on this machine, if so."""
+    if (reason := _obstacle(DOCKER, _MOUNTS, _BRIDGE, _OVERLAY)) is not None:
+        return reason
+    return None if os.access(CGROUPS, os.W_OK) else f"{CGROUPS} cannot be written"
+
+
+def podman_obstacle() -> str | None:
+    """Why there is no podman where there are engines of containers, if so."""
+    missing = missing_programs(PODMAN)
+    return f"needs programs that are not installed: {', '.join(missing)}" if missing else None
+
+
+def _obstacle(programs: Iterable[str], *kernel: str) -> str | None:
     if os.geteuid() != 0:
         return "needs root, for namespaces of networks and mounts"
-    if missing := missing_programs():
+    if missing := missing_programs(programs):
         return f"needs programs that are not installed: {', '.join(missing)}"
     attempt = subprocess.run(
-        [*NAMESPACES, "sh", "-c", _KERNEL],
+        [*NAMESPACES, "sh", "-c", " && ".join(kernel)],
         env={**os.environ, "PATH": _PATH},
         capture_output=True,
         timeout=30,
@@ -123,6 +146,31 @@ def start_hosts(megabits: int = LINK_MEGABITS) -> AbstractContextManager[Laborat
     return laboratory("-m", "laboratories.hosts", str(megabits))
 
 
+def start_containers() -> AbstractContextManager[Laboratory]:
+    """Engines of containers: :mod:`laboratories.containers`. Raises as :func:`laboratory`."""
+    return laboratory(*_CONTAINERS)
+
+
+def keep_containers(process: int) -> Laboratory:
+    """The same, which nobody needs to remove: it is when a process has ended.
+
+    :raises LaboratoryError: as :func:`laboratory`
+    """
+    directory = _make_directory()
+    ended = os.pidfd_open(process)
+    try:
+        keeper = _start_keeper(directory, _CONTAINERS, ended)
+    finally:
+        os.close(ended)
+    try:
+        return Laboratory(directory, _ready(keeper, directory))
+    except BaseException:
+        keeper.kill()
+        keeper.wait()
+        remove(directory)
+        raise
+
+
 @contextlib.contextmanager
 def laboratory(*program: str) -> Iterator[Laboratory]:
     """Start a laboratory and wait until it is ready; remove it at the end.
@@ -130,18 +178,8 @@ def laboratory(*program: str) -> Iterator[Laboratory]:
     :param program: arguments of Python: process 1 of the laboratory. It gets the directory, too, and prints `ready`
     :raises LaboratoryError: if it is not ready in time, with what it printed
     """
-    directory = Path(tempfile.mkdtemp(prefix="sfio-e2e-"))
-    directory.chmod(0o755)  # munged looks at it
-    python = (sys.executable, "-S", "-E")  # starts in a few milliseconds
-    keeper = subprocess.Popen(
-        [*python, "-m", "laboratories.keeper", directory, *python, *program, directory],
-        cwd=REPOSITORY,
-        env={**os.environ, "PATH": _PATH},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        bufsize=0,
-    )
+    directory = _make_directory()
+    keeper = _start_keeper(directory, program, subprocess.PIPE)
     try:
         yield Laboratory(directory, _ready(keeper, directory))
     finally:
@@ -150,7 +188,27 @@ def laboratory(*program: str) -> Iterator[Laboratory]:
         keeper.wait(60)
         assert keeper.stdout is not None
         keeper.stdout.close()
-        shutil.rmtree(directory, ignore_errors=True)  # if somebody has killed the keeper
+        remove(directory)  # if somebody has killed the keeper
+
+
+def _make_directory() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="sfio-e2e-"))
+    directory.chmod(0o755)  # munged looks at it
+    return directory
+
+
+def _start_keeper(directory: Path, program: Iterable[str], wanted: int) -> subprocess.Popen[bytes]:
+    """Start what keeps a laboratory until it can read from `wanted`, or that ends."""
+    python = (sys.executable, "-S", "-E")  # starts in a few milliseconds
+    return subprocess.Popen(
+        [*python, "-m", "laboratories.keeper", directory, *python, *program, directory],
+        cwd=REPOSITORY,
+        env={**os.environ, "PATH": _PATH},
+        stdin=wanted,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        bufsize=0,
+    )
 
 
 def _ready(keeper: subprocess.Popen[bytes], directory: Path) -> int:

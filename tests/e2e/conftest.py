@@ -2,25 +2,45 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from laboratories.laboratory import Laboratory, missing_programs, obstacle, slurm_obstacle, start_hosts, start_slurm
+from laboratories.laboratory import (
+    CLUSTERS,
+    DOCKER,
+    Laboratory,
+    containers_obstacle,
+    keep_containers,
+    missing_programs,
+    obstacle,
+    slurm_obstacle,
+    start_hosts,
+    start_slurm,
+)
 from tests.e2e.support import Site, hosts_site, login_site, slurm_site
+from tests.once import once
 
-
-@functools.cache
-def why_not() -> str | None:
-    return obstacle()
+why_not = functools.cache(obstacle)
+why_no_containers = functools.cache(containers_obstacle)
 
 
 def require_laboratories() -> None:
-    """Skip the test where there can be none; `.ci/run` has installed the programs."""
-    if os.environ.get("SFIO_TEST_PACKAGES") == "installed" and (missing := missing_programs()):
+    """Skip the test where there can be no clusters."""
+    _require(CLUSTERS, why_not)
+
+
+def require_containers() -> None:
+    """Skip the test where there can be no engines of containers."""
+    _require(DOCKER, why_no_containers)
+
+
+def _require(programs: Iterable[str], why: Callable[[], str | None]) -> None:
+    """Skip the test for a reason; `.ci/run` has installed the programs."""
+    if os.environ.get("SFIO_TEST_PACKAGES") == "installed" and (missing := missing_programs(programs)):
         pytest.fail(f"not installed: {', '.join(missing)}")
-    if (reason := why_not()) is not None:
+    if (reason := why()) is not None:
         pytest.skip(reason)
 
 
@@ -40,6 +60,14 @@ def hosts_laboratory() -> Iterator[Laboratory]:
     require_laboratories()
     with start_hosts() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def containers_laboratory(common: Path) -> Laboratory:
+    """Engines of containers, one laboratory for all processes that run tests: it lasts as long as they do."""
+    require_containers()
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    return once(common / "containers", lambda: keep_containers(os.getppid() if is_worker else os.getpid()))
 
 
 @pytest.fixture

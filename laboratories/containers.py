@@ -1,0 +1,132 @@
+"""Process 1 of a laboratory with containers: a real dockerd, and what podman and a stand-in for Singularity need.
+
+    python -S -E -m laboratories.containers DIRECTORY
+
+The socket of dockerd is DIRECTORY/docker.sock; when it ends it is started again, as by systemd. DIRECTORY/podman has a
+`docker` that is podman, DIRECTORY/singularity a `singularity`. All have the images of :mod:`laboratories.images`, and
+keep what they have in memory. Of the file system they see what the machine sees, but for what mounts change here:
+DIRECTORY/noexec, from which no program can be started.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+from laboratories.images import IMAGES
+from laboratories.laboratory import podman_obstacle
+
+HERE = Path(__file__).parent
+NETWORK = "10.77.2.1/24"
+DOCKER_OPTIONS = ("--userland-proxy=false", "--shutdown-timeout=2", "--log-level=warn")
+MEMORY = "mount -t tmpfs -o mode=755 tmpfs"
+IMPORT = ("import", "--change", 'CMD ["/bin/sh"]')
+PREPARATION = f"""\
+ip link set lo up
+{MEMORY} {{directory}}/data
+mount --bind {{directory}}/noexec {{directory}}/noexec
+mount -o remount,bind,noexec {{directory}}/noexec
+"""
+# Where engines keep what is not of one laboratory alone.
+COVERED = ("/run", "/var/lib")
+# Limits are not raised, which may be forbidden.
+PODMAN_CONFIGURATION = """\
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+[engine]
+lock_type = "file"
+"""
+# A command for those outside, who have to enter; it ends when they are killed.
+ENTRANCE = """\
+#!/bin/sh
+read -r pid <'{directory}/pid'
+exec nsenter --target "$pid" --mount --net --uts --ipc --pid="/proc/$pid/ns/pid_for_children" --wd="$PWD" \\
+    setpriv --pdeathsig KILL sh '{script}' '{directory}' "$@"
+"""
+
+
+def main(directory: Path) -> None:
+    for name in ("data", "noexec"):
+        (directory / name).mkdir()
+    call(*PREPARATION.format(directory=directory).splitlines())
+    archives = write_archives(directory / "data")
+    call(*(f"{MEMORY} {place}" for place in COVERED))
+    os.environ["DOCKER_HOST"] = f"unix://{directory}/docker.sock"
+    daemon = start_docker(directory)
+    importing = [["docker", *IMPORT], [*install(directory, "singularity", "singularity"), "import"]]
+    if podman_obstacle() is None:
+        (directory / "containers.conf").write_text(PODMAN_CONFIGURATION)
+        importing.append([*install(directory, "podman", "docker"), *IMPORT])
+    while not answers():
+        if daemon.poll() is not None:
+            sys.exit("dockerd has ended")
+        time.sleep(0.05)
+    processes = [subprocess.Popen([*words, str(path), path.stem]) for path in archives for words in importing]
+    codes = [process.wait() for process in processes]
+    if any(codes):
+        sys.exit("an image cannot be imported")
+    for path in archives:
+        path.unlink()
+    call("docker run --rm sfio-busybox true")
+    print("ready", flush=True)
+    while True:  # Orphans are ours.
+        if os.wait()[0] == daemon.pid:
+            daemon = start_docker(directory)
+
+
+def write_archives(directory: Path) -> list[Path]:
+    """The images, as archives."""
+    paths = []
+    for name, write in IMAGES.items():
+        paths.append(directory / f"{name}.tar")
+        with tarfile.open(paths[-1], "w") as archive:
+            write(archive)
+    return paths
+
+
+def start_docker(directory: Path) -> subprocess.Popen[bytes]:
+    """Start dockerd. Its cgroups have the name of the directory."""
+    data = directory / "data"
+    options = {
+        "host": os.environ["DOCKER_HOST"],
+        "data-root": data / "docker",
+        "exec-root": data / "exec",
+        "pidfile": data / "dockerd.pid",
+        "cgroup-parent": f"/{directory.name}",
+        "bip": NETWORK,
+    }
+    (data / "dockerd.pid").unlink(missing_ok=True)
+    with (directory / "dockerd.log").open("a") as log:
+        return subprocess.Popen(
+            ["dockerd", *(f"--{name}={value}" for name, value in options.items()), *DOCKER_OPTIONS],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def answers() -> bool:
+    return subprocess.run(["docker", "version"], capture_output=True, check=False).returncode == 0
+
+
+def install(directory: Path, engine: str, command: str) -> list[str]:
+    """Make an engine's command for those outside; return the words of that for us."""
+    script = HERE / f"{engine}.sh"
+    path = directory / engine / command
+    path.parent.mkdir()
+    path.write_text(ENTRANCE.format(directory=directory, script=script))
+    path.chmod(0o755)
+    return ["sh", str(script), str(directory)]
+
+
+def call(*commands: str) -> None:
+    for command in commands:
+        subprocess.run(command.split(), check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
