@@ -71,16 +71,19 @@ struct About<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "lowercase")]
 pub enum Reason {
+    /// The command has ended by itself.
     Exited,
+    /// By its driver, or by a signal.
     Cancelled,
-    Producer {
-        input: String,
-    },
-    Rewritten {
-        input: String,
-    },
+    /// The producer of an input has failed.
+    Producer { input: String },
+    /// An input was changed after it was read.
+    Rewritten { input: String },
+    /// Its driver is gone.
     Driver,
+    /// Its `exec` was killed.
     Lost,
+    /// It could not be run, or watched.
     #[default]
     Error,
 }

@@ -15,13 +15,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc::{channel, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{setsockopt, sockopt, MsgFlags};
 
+use crate::lock::lock;
 use crate::rights::{self, Received};
 
 /// The stacks of the threads: they call few functions.
@@ -151,7 +152,7 @@ impl FdStore {
     }
 
     fn take_all(&self) -> MutexGuard<'_, Jobs> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = lock(&self.left);
         loop {
             match self.receive() {
                 // The one who closes last has to wait, and that shall be nobody who is waited for.

@@ -16,6 +16,7 @@ mod job;
 mod json;
 mod link;
 mod lives;
+mod lock;
 mod observe;
 mod open_files;
 mod origin;

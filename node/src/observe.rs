@@ -43,19 +43,19 @@ pub struct Opener {
 /// What is done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
+    /// It is opened.
     Open {
         reads: bool,
         writes: bool,
         /// None: who opens it, or another one, has it open already, or who opens it cannot be looked at.
         by: Option<Opener>,
     },
+    /// It becomes a program.
     Execute,
+    /// It is mapped into memory.
     Map,
-    Seek {
-        from: i64,
-        to: i64,
-        by: Whence,
-    },
+    /// The reader goes elsewhere in it.
+    Seek { from: i64, to: i64, by: Whence },
     /// Its data are read from where the call says, and not from where the reader is.
     ReadAt,
     /// More than its data is asked for by its path.

@@ -1,15 +1,15 @@
 //! The notification handler: threads that answer the calls of the command.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::poll::PollFlags;
 use nix::sys::pthread::{pthread_kill, Pthread};
 use nix::sys::signal::Signal;
 
@@ -17,8 +17,9 @@ use super::call::Call;
 use super::observer::Observer;
 use super::pass_through;
 use super::table::GateTable;
-use crate::sys;
+use crate::lock::lock;
 use crate::sys::seccomp::{self, Answer};
+use crate::{pipe, sys};
 
 /// So many calls may wait before those that were interrupted are looked for.
 const CROWD: usize = 64;
@@ -70,12 +71,8 @@ impl Handler {
         let own = Arc::clone(self);
         self.idle.fetch_add(1, Ordering::Relaxed);
         let thread = std::thread::Builder::new().name("gate".into()).stack_size(256 << 10);
-        self.threads().push(thread.spawn(move || own.listener.get().map_or((), |listener| own.serve(listener)))?);
+        lock(&self.threads).push(thread.spawn(move || own.listener.get().map_or((), |listener| own.serve(listener)))?);
         Ok(())
-    }
-
-    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Answers calls as long as there is somebody to call.
@@ -157,7 +154,7 @@ impl Handler {
         self.stopped.store(true, Ordering::Relaxed);
         sys::let_interrupt(INTERRUPT);
         let deadline = Instant::now() + PATIENCE;
-        let threads = std::mem::take(&mut *self.threads());
+        let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in &threads {
             // One that is about to wait is interrupted by the next signal.
             while !thread.is_finished() && Instant::now() < deadline {
@@ -170,7 +167,5 @@ impl Handler {
 }
 
 fn has_callers(listener: &OwnedFd) -> bool {
-    let mut descriptors = [PollFd::new(listener.as_fd(), PollFlags::empty())];
-    let _ = poll(&mut descriptors, PollTimeout::ZERO);
-    !descriptors[0].revents().unwrap_or(PollFlags::empty()).contains(PollFlags::POLLHUP)
+    !pipe::state(listener, PollFlags::empty()).contains(PollFlags::POLLHUP)
 }

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::acts::{act_of, may_have_heirs, Unseen};
 use super::call::Call;
 use crate::event::now;
 use crate::file_id::{file_id, file_id_of, FileId};
 use crate::job::{Job, Observed, Target};
+use crate::lock::lock;
 use crate::observe::{Act, InputFile, Observation, Verdict};
 use crate::open_files::positions;
 use crate::sys::seccomp::{self, Answer};
@@ -46,7 +47,7 @@ impl Observer {
     pub fn answer(&self, listener: &OwnedFd, call: &Call, answer: Answer) {
         let seen = act_of(call);
         // Whoever waits for the end of the command, and then for this lock, finds what is noted here.
-        let mut observation = self.observation();
+        let mut observation = lock(&self.observation);
         let seen = match seen {
             Ok(Some((file, Act::Open { reads, writes, by: Some(by) })))
                 if observation.has_only_looked(file, by) && may_have_heirs(by.thread) =>
@@ -65,13 +66,9 @@ impl Observer {
         }
     }
 
-    fn observation(&self) -> MutexGuard<'_, Observation> {
-        self.observation.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Calls are not told, or not understood.
     pub fn lose_sight(&self) {
-        self.observation().lose_sight();
+        lock(&self.observation).lose_sight();
     }
 
     /// Looks where those of `processes` are who read the inputs.
@@ -80,7 +77,7 @@ impl Observer {
     /// * `written` - the job has written something
     pub fn look(&self, processes: &[Process], written: bool) {
         let positions = positions(processes, &self.ids);
-        self.observation().look(positions, written, now());
+        lock(&self.observation).look(positions, written, now());
     }
 
     /// What was seen, when the command has ended.
@@ -90,7 +87,7 @@ impl Observer {
         files.extend(self.files.iter().cloned());
         files.sort();
         files.dedup();
-        self.observation().verdicts(&files)
+        lock(&self.observation).verdicts(&files)
     }
 }
 

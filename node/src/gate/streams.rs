@@ -1,11 +1,12 @@
 //! Byte streams as a command finds them by their names: who asks for more than bytes waits for the whole file.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::file_id::FileId;
+use crate::lock::lock;
 
 #[derive(Debug, Default)]
 struct Stream {
@@ -34,20 +35,16 @@ impl Streams {
         Ok(Self { streams: Mutex::new(streams), waker })
     }
 
-    fn streams(&self) -> MutexGuard<'_, Vec<Stream>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A FIFO is a stream.
     pub fn add(&self, number: usize, fifo: FileId) {
-        if let Some(stream) = self.streams().get_mut(number) {
+        if let Some(stream) = lock(&self.streams).get_mut(number) {
             stream.fifos.push(fifo);
         }
     }
 
     /// Whether a file is a stream of which there is not the whole file; if so, that is wanted from now on.
     pub fn want(&self, fifo: FileId) -> bool {
-        let mut streams = self.streams();
+        let mut streams = lock(&self.streams);
         let Some(stream) = streams.iter_mut().find(|stream| !stream.whole && stream.fifos.contains(&fifo)) else {
             return false;
         };
@@ -59,13 +56,13 @@ impl Streams {
 
     /// All of them are wanted.
     pub fn want_all(&self) {
-        self.streams().iter_mut().for_each(|stream| stream.wanted |= !stream.fifos.is_empty());
+        lock(&self.streams).iter_mut().for_each(|stream| stream.wanted |= !stream.fifos.is_empty());
     }
 
     /// The numbers of those that are wanted and have not come.
     pub fn wanted(&self) -> Vec<usize> {
         let _ = self.waker.read();
-        let streams = self.streams();
+        let streams = lock(&self.streams);
         streams
             .iter()
             .enumerate()
@@ -76,14 +73,14 @@ impl Streams {
 
     /// The whole file is where the stream was.
     pub fn is_whole(&self, number: usize) {
-        if let Some(stream) = self.streams().get_mut(number) {
+        if let Some(stream) = lock(&self.streams).get_mut(number) {
             stream.whole = true;
         }
     }
 
     /// Whether one of them may be wanted yet.
     pub fn are_open(&self) -> bool {
-        self.streams().iter().any(|stream| !stream.whole && !stream.fifos.is_empty())
+        lock(&self.streams).iter().any(|stream| !stream.whole && !stream.fifos.is_empty())
     }
 }
 

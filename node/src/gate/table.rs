@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -17,6 +17,7 @@ use super::staging::Arrival;
 use super::streams::Streams;
 use super::syscalls::{named, Named};
 use crate::file_id::{file_id, file_id_of, FileId};
+use crate::lock::lock;
 use crate::sys::seccomp::Answer;
 
 /// A directory in which something is held.
@@ -64,13 +65,9 @@ impl GateTable {
         Self { state: Mutex::default(), streams, elsewhere: AtomicBool::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Holds a name in a directory.
     pub fn hold_file(&self, directory: FileId, name: &OsStr) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.closed += 1;
         match state.directories.entry(directory).or_insert_with(|| Held::Files(Vec::new())) {
             Held::Files(names) => names.push(name.to_owned()),
@@ -80,7 +77,7 @@ impl GateTable {
 
     /// The name is there.
     pub fn open_file(&self, directory: FileId, name: &OsStr) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.closed -= 1;
         if let Some(Held::Files(names)) = state.directories.get_mut(&directory) {
             names.retain(|held| held != name);
@@ -95,7 +92,7 @@ impl GateTable {
     /// # Arguments
     /// * `delivers` - a listing delivers entries as they come; else it waits until all are there
     pub fn hold_tree(&self, delivers: bool) -> usize {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.closed += 1;
         state.trees.push(Tree { complete: false, delivers });
         state.trees.len() - 1
@@ -106,11 +103,11 @@ impl GateTable {
         match arrival {
             Arrival::Directory { path, own } => {
                 if let Some(found) = file_id(&path) {
-                    self.state().directories.insert(found, Held::Tree { tree, path, entries: own.to_vec() });
+                    lock(&self.state).directories.insert(found, Held::Tree { tree, path, entries: own.to_vec() });
                 }
             }
             Arrival::Entry { directory, entry } => {
-                if let Some(Held::Tree { entries, .. }) = self.state().directories.get_mut(&directory) {
+                if let Some(Held::Tree { entries, .. }) = lock(&self.state).directories.get_mut(&directory) {
                     entries.push(entry);
                 }
             }
@@ -119,7 +116,7 @@ impl GateTable {
 
     /// All of a tree is there.
     pub fn complete_tree(&self, number: usize) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.closed -= 1;
         state.trees[number].complete = true;
         if !state.trees[number].delivers {
@@ -129,7 +126,7 @@ impl GateTable {
 
     /// Whether nothing is held any more.
     pub fn is_open(&self) -> bool {
-        self.state().closed == 0 && !self.streams.are_open()
+        lock(&self.state).closed == 0 && !self.streams.are_open()
     }
 
     /// What a call gets now; one that is to wait gets nothing, and is kept.
@@ -142,11 +139,11 @@ impl GateTable {
             self.elsewhere.store(true, Ordering::Relaxed);
         }
         loop {
-            let seen = self.state().arrivals;
+            let seen = lock(&self.state).arrivals;
             if let Some(answer) = self.decide(&call) {
                 return Some(answer);
             }
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             // Else it may be just what has come meanwhile.
             if state.arrivals == seen {
                 state.waiting.push(call);
@@ -158,7 +155,7 @@ impl GateTable {
     /// Something has come: those that waited and need not any more. For one thread, which tells of all that comes.
     pub fn released(&self) -> Vec<(Call, Answer)> {
         let waiting = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.arrivals += 1;
             std::mem::take(&mut state.waiting)
         };
@@ -169,22 +166,22 @@ impl GateTable {
                 None => held.push(call),
             }
         }
-        self.state().waiting.append(&mut held);
+        lock(&self.state).waiting.append(&mut held);
         released
     }
 
     /// Forgets those that were interrupted.
     pub fn prune(&self, is_waiting: impl Fn(u64) -> bool) {
-        self.state().waiting.retain(|call| is_waiting(call.id));
+        lock(&self.state).waiting.retain(|call| is_waiting(call.id));
     }
 
     /// Forgets all that wait, and says which they are.
     pub fn give_up(&self) -> Vec<Call> {
-        std::mem::take(&mut self.state().waiting)
+        std::mem::take(&mut lock(&self.state).waiting)
     }
 
     pub fn waiting(&self) -> usize {
-        self.state().waiting.len()
+        lock(&self.state).waiting.len()
     }
 
     /// None: it has to wait.
@@ -201,7 +198,7 @@ impl GateTable {
             let waits = call.asks_for_more() && self.streams.want(file_id_of(&found));
             return PASS.filter(|_| !waits);
         }
-        let concerned = |directory| self.state().directories.contains_key(&directory);
+        let concerned = |directory| lock(&self.state).directories.contains_key(&directory);
         match locate(caller, argument.base, &path, argument.follow, concerned) {
             Some((directory, name)) if self.is_held(directory, &name) => None,
             _ => PASS,
@@ -210,7 +207,7 @@ impl GateTable {
 
     fn is_held(&self, directory: FileId, name: &OsStr) -> bool {
         let path = {
-            let state = self.state();
+            let state = lock(&self.state);
             match state.directories.get(&directory) {
                 Some(Held::Files(names)) => return names.iter().any(|held| held == name),
                 Some(Held::Tree { tree, path, .. }) if !state.trees[*tree].complete => path.join(name),
@@ -224,7 +221,7 @@ impl GateTable {
         let descriptor = call.arguments[0] as i32;
         let open = PathBuf::from(format!("/proc/{}/fd/{descriptor}", call.thread));
         let Some(directory) = file_id(&open) else { return PASS };
-        let state = self.state();
+        let state = lock(&self.state);
         let (tree, entries) = match state.directories.get(&directory) {
             Some(Held::Tree { tree, entries, .. }) => (tree, entries),
             // What is held here has no entry yet.

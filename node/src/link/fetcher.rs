@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use super::frame::{read_header, read_payload, record, Kind};
 use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
 use crate::job::Link;
+use crate::lock::lock;
 use crate::origin::Failure;
 use crate::pipe::{has_reader, has_space};
 use crate::verify::Part;
@@ -58,7 +59,7 @@ pub struct Leave {
 
 impl Leave {
     fn connected(&self, socket: &TcpStream) -> io::Result<()> {
-        *self.socket() = Some(socket.try_clone()?);
+        *lock(&self.socket) = Some(socket.try_clone()?);
         Ok(())
     }
 
@@ -73,13 +74,9 @@ impl Leave {
 
     /// After that.
     pub fn hurry(&self) {
-        if let Some(socket) = &*self.socket() {
+        if let Some(socket) = &*lock(&self.socket) {
             let _ = socket.shutdown(Shutdown::Both);
         }
-    }
-
-    fn socket(&self) -> MutexGuard<'_, Option<TcpStream>> {
-        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

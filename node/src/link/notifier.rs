@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::threads::spawn;
+use crate::lock::lock;
 use crate::origin::Origin;
 use crate::source::Source;
 use crate::watch::Watcher;
@@ -41,7 +42,7 @@ impl Notifier {
 
     pub fn waker(&self) -> nix::Result<Waker> {
         let event = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?);
-        let mut watches = self.watches();
+        let mut watches = lock(&self.0);
         watches.last += 1;
         let number = watches.last;
         watches.wakers.insert(number, event.clone());
@@ -50,16 +51,12 @@ impl Notifier {
     }
 
     fn wake(&self) {
-        let mut watches = self.watches();
+        let mut watches = lock(&self.0);
         let (notices, lost) = watches.watcher.read();
         let concerned = |number: &u64| lost || notices.iter().any(|notice| notice.token == *number);
         for (_, waker) in watches.wakers.iter().filter(|(number, _)| concerned(number)) {
             let _ = waker.write(1);
         }
-    }
-
-    fn watches(&self) -> MutexGuard<'_, Watches> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,7 +71,7 @@ pub struct Waker {
 impl Waker {
     /// Watches the file and the events of `source`. After true there may be more in the file.
     pub fn watch(&self, source: &mut Source) -> bool {
-        let mut watches = self.notifier.watches();
+        let mut watches = lock(&self.notifier.0);
         let mut watch = |path: &Path, mask| watches.watcher.watch(path, mask, self.number);
         source.watch_events(&mut watch);
         source.watch_growth(&mut watch)
@@ -94,7 +91,7 @@ impl AsFd for Waker {
 
 impl Drop for Waker {
     fn drop(&mut self) {
-        let mut watches = self.notifier.watches();
+        let mut watches = lock(&self.notifier.0);
         watches.wakers.remove(&self.number);
         watches.watcher.forget(|number| *number == self.number);
     }

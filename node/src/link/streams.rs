@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::request::Wanted;
+use crate::lock::lock;
 use crate::source::Source;
 
 /// How long the end of a connection may take that another one replaces.
@@ -32,7 +33,7 @@ impl Streams {
     /// # Errors
     /// When the former connection does not end.
     pub fn take(&self, wanted: &Wanted, connection: &TcpStream) -> io::Result<Option<Source>> {
-        let held = self.held();
+        let held = lock(&self.held);
         if let Some(Held::By(former)) = held.get(wanted) {
             let _ = former.shutdown(Shutdown::Both);
         }
@@ -50,7 +51,7 @@ impl Streams {
 
     /// Gives back what was taken; None: the reader has seen the end.
     pub fn give_back(&self, wanted: &Wanted, source: Option<Source>) {
-        let mut held = self.held();
+        let mut held = lock(&self.held);
         match source {
             Some(source) => held.insert(wanted.clone(), Held::Left(Box::new(source), Instant::now())),
             None => held.remove(wanted),
@@ -60,11 +61,7 @@ impl Streams {
 
     /// Forgets those of which the reader did not come again.
     pub fn forget_abandoned(&self) {
-        self.held().retain(|_, held| !matches!(held, Held::Left(_, since) if since.elapsed() > FORGET_AFTER));
-    }
-
-    fn held(&self) -> MutexGuard<'_, HashMap<Wanted, Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held).retain(|_, held| !matches!(held, Held::Left(_, since) if since.elapsed() > FORGET_AFTER));
     }
 }
 
@@ -100,6 +97,6 @@ mod tests {
         streams.give_back(&wanted, None);
         assert!(streams.take(&wanted, &third).unwrap().is_none());
         streams.forget_abandoned();
-        assert_eq!(streams.held().len(), 1, "who is here has not gone");
+        assert_eq!(lock(&streams.held).len(), 1, "who is here has not gone");
     }
 }

@@ -1,19 +1,18 @@
 //! What ties the jobs on this machine to their `serve`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use nix::fcntl::{Flock, FlockArg, OFlag};
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use nix::fcntl::{Flock, FlockArg};
 
 use crate::fd_store::FdStore;
+use crate::pipe::make_fifo;
 
 pub struct Lifeline {
     /// The write end of the FIFO that tells each exec that this process lives.
-    alive: Option<File>,
+    alive: Option<OwnedFd>,
     /// Tells the last exec whether it has to remove the run directory.
     _lock: Flock<File>,
     pub store: FdStore,
@@ -24,13 +23,7 @@ impl Lifeline {
         let lock = File::open(run_directory)?;
         let lock = Flock::lock(lock, FlockArg::LockSharedNonblock).map_err(|(_, error)| error)?;
         let store = FdStore::accept(&lock)?;
-        let alive = run_directory.join("alive");
-        mkfifo(&alive, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        // A write end alone cannot be opened before there is a reader.
-        let open = |read| OpenOptions::new().read(read).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&alive);
-        let both = open(true)?;
-        let alive = open(false)?;
-        drop(both);
+        let alive = make_fifo(&run_directory.join("alive"))?;
         Ok(Self { alive: Some(alive), _lock: lock, store })
     }
 

@@ -21,22 +21,18 @@ const PATIENCE_WITHOUT_DRIVER: Duration = Duration::from_millis(500);
 const STUCK: Duration = Duration::from_secs(10);
 /// How often a tree that is being ended is looked at.
 pub const ENDING_TICK: Duration = Duration::from_millis(10);
+
 /// What has happened.
 #[derive(Clone, Debug)]
 pub enum Fact {
     /// A signal has come to this process; `to_group`: the terminal has sent it to our whole process group.
-    Signal {
-        signal: Signal,
-        to_group: bool,
-    },
+    Signal { signal: Signal, to_group: bool },
     /// There is a cancel file.
     CancelRequested,
+    /// Nobody wants the results any more.
     DriverGone,
     /// An input has failed: the job cannot go on.
-    InputFailed {
-        reason: Reason,
-        message: String,
-    },
+    InputFailed { reason: Reason, message: String },
     /// Nobody would know of the job: it cannot go on.
     EventsFailed(String),
     /// The command could not be run.
@@ -47,6 +43,7 @@ pub enum Fact {
     NoFilter(String),
     /// All that the command reads is there.
     InputsThere,
+    /// The main process has, and was waited for.
     MainEnded(WaitStatus),
     /// No process of the tree is left.
     TreeEnded,
@@ -69,21 +66,19 @@ impl From<std::io::Error> for Fact {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// Looks whether there is a cancel file.
     LookForCancel,
     /// Signals the tree; `spare_group`: but for those in our own process group.
-    SignalTree {
-        signal: Signal,
-        spare_group: bool,
-    },
-    SignalMain {
-        signal: Signal,
-        spare_group: bool,
-    },
+    SignalTree { signal: Signal, spare_group: bool },
+    /// Signals the main process alone; `spare_group`: as above.
+    SignalMain { signal: Signal, spare_group: bool },
+    /// Tells the driver.
     Warn(String),
     /// Brings whole files instead of streams, and does not observe.
     DoWithoutFilter,
     /// Lets the command start.
     LetIn,
+    /// Looks what those do that the main process has left behind.
     LookAtLeftovers,
     /// Lets others do for the leftovers what is done here.
     HandOver,
@@ -110,7 +105,7 @@ struct Ending {
     give_up_at: Duration,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct State {
     success_codes: Vec<i32>,
     /// What calls are told for, if they are.
@@ -127,17 +122,7 @@ pub struct State {
 
 impl State {
     pub fn new(success_codes: &[i32], purpose: Option<Purpose>) -> Self {
-        Self {
-            success_codes: success_codes.to_owned(),
-            purpose,
-            held: false,
-            status: None,
-            leftovers: Leftovers::default(),
-            reason: None,
-            message: None,
-            ending: None,
-            over: false,
-        }
+        Self { success_codes: success_codes.to_owned(), purpose, ..Self::default() }
     }
 
     /// Takes a fact, and says what is to be done now, in order.

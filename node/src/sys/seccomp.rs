@@ -10,42 +10,8 @@ use nix::sys::prctl::{get_no_new_privs, set_no_new_privs};
 
 use super::own;
 
-mod ioctl {
-    use nix::libc::{seccomp_notif, seccomp_notif_resp};
-
-    nix::ioctl_readwrite!(
-        /// SECCOMP_IOCTL_NOTIF_RECV of linux/seccomp.h.
-        receive,
-        b'!',
-        0,
-        seccomp_notif
-    );
-    nix::ioctl_readwrite!(
-        /// SECCOMP_IOCTL_NOTIF_SEND.
-        send,
-        b'!',
-        1,
-        seccomp_notif_resp
-    );
-    nix::ioctl_write_ptr!(
-        /// SECCOMP_IOCTL_NOTIF_ID_VALID.
-        is_valid,
-        b'!',
-        2,
-        u64
-    );
-    nix::ioctl_write_int_bad!(
-        /// SECCOMP_IOCTL_NOTIF_SET_FLAGS: its flags are a number, not where one stands.
-        set_flags,
-        nix::request_code_write!(b'!', 4, size_of::<u64>())
-    );
-}
-
 /// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP: the one who waits runs where the one who answers did.
-const SYNC_WAKE_UP: i32 = 1;
-
-/// SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV of linux/seccomp.h.
-const WAIT_KILLABLE: u64 = 1 << 5;
+const SYNC_WAKE_UP: libc::c_ulong = 1;
 
 /// Puts a filter on this process and its children, and returns the descriptor to answer at.
 ///
@@ -56,7 +22,7 @@ const WAIT_KILLABLE: u64 = 1 << 5;
 /// The error of seccomp(2); EBUSY where there is such a filter already.
 pub fn listen(program: &mut [libc::sock_filter], patient: bool) -> io::Result<OwnedFd> {
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-    match install(program, if patient { flags | WAIT_KILLABLE } else { flags }) {
+    match install(program, if patient { flags | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV } else { flags }) {
         Err(error) if error.raw_os_error() == Some(libc::EACCES) && !get_no_new_privs()? => {
             set_no_new_privs()?;
             listen(program, patient)
@@ -79,7 +45,7 @@ fn install(program: &mut [libc::sock_filter], flags: u64) -> io::Result<OwnedFd>
 /// Asks for answers that wake up the waiting call on the same core, Linux 6.6; it is only faster.
 pub fn wake_in_place(listener: &OwnedFd) {
     // SAFETY: takes a number only.
-    let _ = unsafe { ioctl::set_flags(listener.as_raw_fd(), SYNC_WAKE_UP) };
+    let _ = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
 }
 
 /// Waits for the next call.
@@ -90,7 +56,8 @@ pub fn receive(listener: &impl AsFd) -> nix::Result<libc::seccomp_notif> {
     let mut notice = MaybeUninit::<libc::seccomp_notif>::zeroed();
     // SAFETY: the kernel wants zeros and writes one `seccomp_notif`, of which every pattern of bits is valid.
     unsafe {
-        ioctl::receive(listener.as_fd().as_raw_fd(), notice.as_mut_ptr())?;
+        let listener = listener.as_fd().as_raw_fd();
+        Errno::result(libc::ioctl(listener, libc::SECCOMP_IOCTL_NOTIF_RECV, notice.as_mut_ptr()))?;
         Ok(notice.assume_init())
     }
 }
@@ -114,12 +81,13 @@ pub fn answer(listener: &impl AsFd, id: u64, answer: Answer) -> bool {
         Answer::Error(error) => (0, -(error as i32), 0),
     };
     let mut response = libc::seccomp_notif_resp { id, val, error, flags };
+    let (listener, response) = (listener.as_fd().as_raw_fd(), &raw mut response);
     // SAFETY: the kernel reads one live `seccomp_notif_resp`.
-    unsafe { ioctl::send(listener.as_fd().as_raw_fd(), &mut response) }.is_ok()
+    unsafe { libc::ioctl(listener, libc::SECCOMP_IOCTL_NOTIF_SEND, response) != -1 }
 }
 
 /// Whether a call still waits for its answer.
 pub fn is_waiting(listener: &impl AsFd, id: u64) -> bool {
     // SAFETY: the kernel reads one live number.
-    unsafe { ioctl::is_valid(listener.as_fd().as_raw_fd(), &id) }.is_ok()
+    unsafe { libc::ioctl(listener.as_fd().as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) != -1 }
 }
