@@ -9,24 +9,35 @@ use nix::sys::inotify::AddWatchFlags;
 
 use crate::job::{Kind, Output};
 use crate::token::Token;
-use crate::watch::{Notice, Watcher};
+use crate::watch::{Notice, Watcher, ARRIVES, LEAVES};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    Exists(PathBuf),
-    Closed(PathBuf),
+pub struct Change {
+    pub path: PathBuf,
+    pub what: What,
+}
+
+/// What has happened to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Exists,
+    Closed,
     /// Moved into place.
-    Placed(PathBuf),
+    Placed,
     /// Found in a directory that was not watched when it was made, or after notices were lost; or a link to a file.
-    Found(PathBuf),
+    Found,
     /// Removed or moved away, with everything below it.
-    Gone(PathBuf),
+    Gone,
 }
 
 impl Change {
     /// Whether a close may follow from it.
     pub fn is_close(&self) -> bool {
-        matches!(self, Self::Closed(_) | Self::Placed(_) | Self::Found(_))
+        matches!(self.what, What::Closed | What::Placed | What::Found)
+    }
+
+    fn all_found(paths: Vec<PathBuf>) -> Vec<Self> {
+        paths.into_iter().map(|path| Self { path, what: What::Found }).collect()
     }
 }
 
@@ -58,31 +69,30 @@ impl OutputWatch<'_> {
     /// Turns a notice into changes, and follows new directories.
     pub fn changes(&self, notice: &Notice<Token>, watcher: &mut Watcher<Token>) -> Vec<Change> {
         let directory = match &notice.token {
-            Token::Old(path) => return vec![Change::Exists(path.clone())],
+            Token::Old(path) => return vec![Change { path: path.clone(), what: What::Exists }],
             Token::Directory(directory) => directory,
             _ => return Vec::new(),
         };
         let Some(name) = &notice.name else { return Vec::new() };
         let (path, mask) = (directory.join(name), notice.mask);
-        let arrived = mask.intersects(AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO);
-        let left = mask.intersects(AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM);
+        let left = mask.intersects(LEAVES);
         if mask.contains(AddWatchFlags::IN_ISDIR) {
             if left {
                 watcher.forget(|token| matches!(token, Token::Directory(other) if other.starts_with(&path)));
-                return vec![Change::Gone(path)];
+                return vec![Change { path, what: What::Gone }];
             }
             let mut found = Vec::new();
-            if arrived {
+            if mask.intersects(ARRIVES) {
                 // It may be gone again, and without a watch its files are committed at the end.
                 let _ = self.descend(&path, watcher, &mut found);
             }
-            return found.into_iter().map(Change::Found).collect();
+            return Change::all_found(found);
         }
         if !self.outputs.iter().any(|output| output.concerns(&path)) {
             return Vec::new();
         }
         if left {
-            return vec![Change::Gone(path)];
+            return vec![Change { path, what: What::Gone }];
         }
         // What is gone again was another file: its directory may have been moved, or a notice of its end follows.
         let Ok(file) = fs::symlink_metadata(&path) else { return Vec::new() };
@@ -92,7 +102,7 @@ impl OutputWatch<'_> {
         if self.counts_closes(&path) {
             let _ = watcher.watch(&path, AddWatchFlags::IN_CLOSE_WRITE, Token::Counted);
         }
-        vec![change(path, mask, &file)]
+        vec![Change { what: what(&path, mask, &file), path }]
     }
 
     fn counts_closes(&self, path: &Path) -> bool {
@@ -107,7 +117,7 @@ impl OutputWatch<'_> {
         }
         found.sort();
         found.dedup();
-        found.into_iter().map(Change::Found).collect()
+        Change::all_found(found)
     }
 
     /// Watches `directory`, then looks at what is in it: in this order nothing is missed.
@@ -136,26 +146,24 @@ impl OutputWatch<'_> {
     /// What has to be known about `directory`: closes where they are told; appearances where a stream may begin.
     fn mask(&self, directory: &Path) -> Option<AddWatchFlags> {
         let here = || self.outputs.iter().filter(|output| output.reaches(directory));
-        let appearances = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
-        let closes = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM;
         // As `Token::Counted`, for a file that is not watched yet.
         let opens = if here().any(Output::counts_closes) { AddWatchFlags::IN_OPEN } else { AddWatchFlags::empty() };
         if here().any(Output::tells_closes) {
-            return Some(appearances | closes | opens);
+            return Some(ARRIVES | LEAVES | AddWatchFlags::IN_CLOSE_WRITE | opens);
         }
-        here().any(|output| output.kind != Kind::Directory).then_some(appearances)
+        here().any(|output| output.kind != Kind::Directory).then_some(ARRIVES)
     }
 }
 
-fn change(path: PathBuf, mask: AddWatchFlags, file: &Metadata) -> Change {
+fn what(path: &Path, mask: AddWatchFlags, file: &Metadata) -> What {
     // A link is made of a file that somebody has written under another name, and that nobody closes under this one.
     let is_link = |file: &Metadata| if file.is_symlink() { path.is_file() } else { file.nlink() > 1 };
     let linked = mask.contains(AddWatchFlags::IN_CREATE) && is_link(file);
     match () {
-        () if mask.contains(AddWatchFlags::IN_MOVED_TO) => Change::Placed(path),
-        () if mask.contains(AddWatchFlags::IN_CLOSE_WRITE) => Change::Closed(path),
-        () if linked => Change::Found(path),
-        () => Change::Exists(path),
+        () if mask.contains(AddWatchFlags::IN_MOVED_TO) => What::Placed,
+        () if mask.contains(AddWatchFlags::IN_CLOSE_WRITE) => What::Closed,
+        () if linked => What::Found,
+        () => What::Exists,
     }
 }
 

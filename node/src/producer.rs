@@ -8,7 +8,7 @@ use crate::event::{Seen, ENTRY, FOREIGN};
 use crate::file_id::file_id;
 use crate::follow::Follower;
 use crate::job::{Gate, Kind};
-use crate::watch::Watch;
+use crate::watch::{Watch, ARRIVES};
 
 /// How far the producer is with the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,9 +70,8 @@ impl Producer {
         }
         self.watched = watch(&self.events, AddWatchFlags::IN_MODIFY).is_ok();
         if !self.watched {
-            let appears = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
             let mut above = self.events.ancestors().skip(1);
-            let _ = above.any(|directory| watch(directory, appears).is_ok());
+            let _ = above.any(|directory| watch(directory, ARRIVES).is_ok());
         }
     }
 

@@ -31,9 +31,8 @@ pub struct Source {
     /// The most that was ever taken: more than `taken` after `resume`.
     reached: u64,
     verify: Verify,
-    /// What is compared at the end, and so many bytes of it: those that may be taken before the commit.
-    noted: Noted,
-    noted_until: u64,
+    /// What is compared at the end: the bytes that may be taken before the commit.
+    noted: Box<dyn Noted>,
     /// What was wrong with it before.
     failure: Option<Failure>,
 }
@@ -49,8 +48,7 @@ impl Source {
             taken: 0,
             reached: 0,
             verify,
-            noted: Noted::new(verify),
-            noted_until: 0,
+            noted: verify.begin(),
             failure: None,
         }
     }
@@ -125,11 +123,10 @@ impl Source {
             return size.saturating_sub(self.taken);
         }
         let end = size.min(self.taken + AHEAD);
-        if self.noted_until <= self.taken && self.taken < end {
-            self.noted.note(file, self.noted_until, end);
-            self.noted_until = end;
+        if self.noted.bytes() <= self.taken && self.taken < end {
+            self.noted.note(file, end);
         }
-        self.noted_until.saturating_sub(self.taken)
+        self.noted.bytes().saturating_sub(self.taken)
     }
 
     /// Everything that the file holds was taken: is that all?
@@ -148,7 +145,7 @@ impl Source {
                     return rewritten(format!("was replaced after {taken} bytes of it were streamed"));
                 }
                 (self.file, self.growth_armed) = (None, false);
-                (self.noted, self.noted_until) = (Noted::new(self.verify), 0);
+                self.noted = self.verify.begin();
                 return Ok(Step::Moved);
             }
         }
@@ -179,7 +176,7 @@ impl Source {
             return Err(failure.clone());
         }
         match self.producer.state {
-            _ if self.reached == 0 || self.noted_until == 0 => Ok(None),
+            _ if self.reached == 0 || self.noted.bytes() == 0 => Ok(None),
             // That is told elsewhere, and who has read so much may have enough.
             State::Failed(_) => Ok(None),
             State::Committed(_) => {
@@ -187,7 +184,7 @@ impl Source {
                 self.compare(&fresh::open(&self.path).map_err(missing)?).map(|()| None)
             }
             State::Silent | State::Writing => {
-                Ok(Some(Part { bytes: self.noted_until, digest: self.noted.digest(), verify: self.verify }))
+                Ok(Some(Part { bytes: self.noted.bytes(), digest: self.noted.digest(), verify: self.verify }))
             }
         }
     }
@@ -391,6 +388,6 @@ mod tests {
         }
         let mut producing = Producing::new(&vec![7; size], "committed");
         while producing.take(1 << 20).unwrap().0 == Step::Moved {}
-        assert_eq!(producing.source.noted_until, 0);
+        assert_eq!(producing.source.noted.bytes(), 0);
     }
 }

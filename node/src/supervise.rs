@@ -40,7 +40,7 @@ use crate::signals::SI_KERNEL;
 use crate::token::Token;
 use crate::tree::{self, Process};
 use crate::usage::own_cpu;
-use crate::watch::Watcher;
+use crate::watch::{Watcher, ARRIVES, LEAVES};
 
 /// How often files are looked at that notify nobody, such as those written from another machine.
 const FALLBACK_TICK: Duration = Duration::from_millis(100);
@@ -91,9 +91,8 @@ impl<'a> Supervisor<'a> {
         let (mut inputs, outputs) = (Inputs { feeders, gates, launcher: None }, Outputs::new(job));
         if let Some(watcher) = watcher.as_mut() {
             outputs.watch.arm(watcher)?;
-            let appears = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
-            let changes = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM;
-            let _ = watcher.watch(&surroundings.directory, appears | changes, Token::Control);
+            let changes = ARRIVES | LEAVES | AddWatchFlags::IN_MODIFY;
+            let _ = watcher.watch(&surroundings.directory, changes, Token::Control);
             inputs.arm(watcher);
         }
         let (clock, processes) = (Instant::now(), Processes::new(job));

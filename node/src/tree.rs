@@ -88,19 +88,10 @@ pub fn descendants() -> Vec<Process> {
     if Path::new("/proc/thread-self/children").exists() {
         return follow(children_of_threads(own), |pid| Some((read(pid)?, children_of_threads(pid))));
     }
-    let mut found = Vec::new();
-    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
-    for process in everybody().filter_map(read) {
-        children.entry(process.parent).or_default().push(process);
-    }
-    let mut parents = vec![own];
-    while let Some(parent) = parents.pop() {
-        for child in children.remove(&parent).unwrap_or_default() {
-            parents.push(child.id.pid);
-            found.push(child);
-        }
-    }
-    found
+    let all: HashMap<i32, Process> = everybody().filter_map(|pid| Some((pid, read(pid)?))).collect();
+    let children =
+        |parent: i32| all.values().filter(|child| child.parent == parent).map(|child| child.id.pid).collect();
+    follow(children(own), |pid| Some((*all.get(&pid)?, children(pid))))
 }
 
 /// Some processes, and all that descend from them. `look` gives a process and its children; None when it is gone.

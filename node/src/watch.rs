@@ -13,6 +13,10 @@ use nix::unistd::pipe2;
 /// The fewest events that can fill the 4096 bytes that are read at once: none is longer than 16 bytes and a name with its end.
 const FULL: usize = 4096 / (16 + 256);
 
+/// Something has come to a directory, or has left it.
+pub const ARRIVES: AddWatchFlags = AddWatchFlags::IN_CREATE.union(AddWatchFlags::IN_MOVED_TO);
+pub const LEAVES: AddWatchFlags = AddWatchFlags::IN_DELETE.union(AddWatchFlags::IN_MOVED_FROM);
+
 /// Something that happened to what `token` stands for.
 #[derive(Debug)]
 pub struct Notice<T> {

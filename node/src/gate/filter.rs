@@ -3,7 +3,7 @@
 use clap::Args;
 use nix::libc::{self, sock_filter};
 
-use super::syscalls::{Asks, Syscall, EMPTY_PATH, OBSERVED, SYSCALLS};
+use super::syscalls::{Syscall, When, EMPTY_PATH, OBSERVED, SYSCALLS};
 
 /// `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
 const NUMBER: u32 = 0;
@@ -110,18 +110,15 @@ fn hold(call: &Syscall) -> Vec<sock_filter> {
 }
 
 fn hold_if_it_asks(call: &Syscall) -> Vec<sock_filter> {
-    match call.asks {
-        Asks::Always => hold(call),
-        // What is asked otherwise has no answer here: the number is loaded anew for whoever observes.
-        Asks::If { argument: number, flags } => vec![
-            jump(EQUAL, call.number as u32, 0, 4),
-            jump(LOAD, argument(number), 0, 0),
-            jump(HAS_BITS, flags, 0, 1),
-            NOTIFY,
-            jump(LOAD, NUMBER, 0, 0),
-        ],
-        Asks::Never => Vec::new(),
-    }
+    let (flagged, asks) = match call.asks {
+        When::Always => return hold(call),
+        When::Never => return Vec::new(),
+        When::Has { argument: number, flags } => (argument(number), jump(HAS_BITS, flags, 0, 1)),
+        When::Lacks { argument: number, flags } => (argument(number), jump(HAS_BITS, flags, 1, 0)),
+    };
+    // What is asked otherwise has no answer here: the number is loaded anew for whoever observes.
+    let again = jump(LOAD, NUMBER, 0, 0);
+    vec![jump(EQUAL, call.number as u32, 0, 4), jump(LOAD, flagged, 0, 0), asks, NOTIFY, again]
 }
 
 /// Where the lower half of an argument stands.

@@ -8,7 +8,7 @@ use super::staging::{self, Tree};
 use super::table::GateTable;
 use crate::file_id::{file_id, FileId};
 use crate::job::{Gate, Kind};
-use crate::origin::Failure;
+use crate::origin::{cannot_place, Failure};
 use crate::producer::{Producer, State};
 
 /// How what is committed appears.
@@ -47,31 +47,27 @@ impl GatedInput {
     pub fn advance(&mut self, table: &GateTable) -> Result<bool, Failure> {
         self.producer.read();
         let (target, path) = (&self.spec.target, &self.spec.path);
-        let at = |error: io::Error| Failure::Producer(format!("cannot place {}: {error}", target.display()));
         let files = self.producer.take_committed();
-        let mut arrivals = Vec::new();
-        if let Target::Tree { tree, .. } = &self.target {
-            for file in &files {
-                arrivals.extend(tree.place(file.strip_prefix(path).unwrap_or(file)).map_err(at)?);
-            }
-        }
         let complete = match &self.producer.state {
             State::Committed(_) => true,
             State::Failed(message) => return Err(Failure::Producer(message.clone())),
             State::Silent | State::Writing => false,
         };
-        match &self.target {
+        match &mut self.target {
             Target::Tree { number, tree } => {
-                if complete {
-                    arrivals.extend(tree.complete().map_err(at)?);
+                for file in &files {
+                    tree.place(file.strip_prefix(path).unwrap_or(file)).map_err(cannot_place(target))?;
                 }
-                arrivals.into_iter().for_each(|arrival| table.arrive(*number, arrival));
+                if complete {
+                    tree.complete().map_err(cannot_place(target))?;
+                }
+                tree.arrivals.drain(..).for_each(|arrival| table.arrive(*number, arrival));
                 if complete {
                     table.complete_tree(*number);
                 }
             }
             Target::Link { directory, name } if complete => {
-                symlink(path, target).map_err(at)?;
+                symlink(path, target).map_err(cannot_place(target))?;
                 table.open_file(*directory, name);
             }
             Target::Link { .. } => {}
@@ -89,9 +85,9 @@ impl GatedInput {
 fn stage(spec: &Gate, table: &GateTable) -> io::Result<Target> {
     staging::clear(&spec.target)?;
     if spec.kind == Kind::Directory && staging::same_file_system(&spec.path, &spec.target) {
-        let (tree, root) = Tree::new(&spec.path, &spec.target, spec.delivers())?;
+        let mut tree = Tree::new(&spec.path, &spec.target, spec.delivers())?;
         let number = table.hold_tree(spec.delivers());
-        table.arrive(number, root);
+        tree.arrivals.drain(..).for_each(|root| table.arrive(number, root));
         return Ok(Target::Tree { number, tree });
     }
     let above = spec.target.parent().and_then(file_id);

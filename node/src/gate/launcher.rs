@@ -161,11 +161,8 @@ fn listen(purpose: Purpose) -> Result<OwnedFd, String> {
 
 fn become_command(words: &[OsString]) -> Errno {
     let words: Result<Vec<CString>, _> = words.iter().map(|word| CString::new(word.as_bytes())).collect();
-    match words {
-        Ok(words) => match words.first().map(|program| execvp(program, &words)) {
-            Some(Err(error)) => error,
-            _ => Errno::ENOENT,
-        },
-        Err(_) => Errno::EINVAL,
-    }
+    let Ok(words) = words else { return Errno::EINVAL };
+    let Some(program) = words.first() else { return Errno::ENOENT };
+    let Err(error) = execvp(program, &words);
+    error
 }

@@ -1,11 +1,10 @@
 //! What a command finds under the name of a gated input: nothing before it is committed.
 
-use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, FileTimes, FileType, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{symlink, DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{symlink, DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use nix::libc::{DT_DIR, DT_LNK, DT_REG, DT_UNKNOWN};
@@ -15,13 +14,23 @@ use crate::file_id::{file_id, FileId};
 
 /// Makes room at `target`: what an earlier attempt of the job has left is removed.
 pub fn clear(target: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(target) {
+    let removed = fs::symlink_metadata(target).and_then(|found| {
         // Its files are links to those of a producer, which keep their own names.
-        Ok(found) if found.is_dir() => fs::remove_dir_all(target),
-        Ok(_) => fs::remove_file(target),
-        Err(error) => Err(error),
-    };
-    removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+        if found.is_dir() {
+            fs::remove_dir_all(target)
+        } else {
+            fs::remove_file(target)
+        }
+    });
+    unless(ErrorKind::NotFound, removed).map(drop)
+}
+
+/// None: it failed in this way, which is no failure here.
+fn unless<T>(kind: ErrorKind, result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == kind => Ok(None),
+        result => result.map(Some),
+    }
 }
 
 /// Whether two paths, which need not exist yet, are on one file system.
@@ -47,9 +56,11 @@ pub struct Tree {
     /// Entries are told, for listings that deliver them.
     lists: bool,
     /// The directory has the mode of its source, which need not be there at first.
-    adopted: Cell<bool>,
+    adopted: bool,
     /// What is in place already.
-    placed: RefCell<HashSet<PathBuf>>,
+    placed: HashSet<PathBuf>,
+    /// What has come and was not told yet.
+    pub arrivals: Vec<Arrival>,
 }
 
 impl Tree {
@@ -57,69 +68,53 @@ impl Tree {
     ///
     /// # Arguments
     /// * `lists` - arrivals tell of each entry, and not of directories only
-    pub fn new(source: &Path, target: &Path, lists: bool) -> io::Result<(Self, Arrival)> {
+    pub fn new(source: &Path, target: &Path, lists: bool) -> io::Result<Self> {
         DirBuilder::new().mode(0o755).create(target)?;
-        let (source, adopted, placed) = (source.to_owned(), Cell::new(false), RefCell::default());
-        let tree = Self { source, target: target.to_owned(), lists, adopted, placed };
-        let root = arrived_directory(target)?;
-        Ok((tree, root))
+        let (source, arrivals) = (source.to_owned(), vec![arrived_directory(target)?]);
+        Ok(Self { source, target: target.to_owned(), lists, adopted: false, placed: HashSet::new(), arrivals })
     }
 
     /// Puts a committed file in place, and the directories above it.
     ///
     /// One that the producer has removed meanwhile is not there for anybody.
-    pub fn place(&self, relative: &Path) -> io::Result<Vec<Arrival>> {
-        let mut arrivals = Vec::new();
+    pub fn place(&mut self, relative: &Path) -> io::Result<()> {
         if relative.components().any(|part| !matches!(part, Component::Normal(_))) {
-            return Ok(arrivals);
+            return Ok(());
         }
-        if !self.adopted.replace(true) {
+        if !std::mem::replace(&mut self.adopted, true) {
             self.adopt_mode(Path::new(""))?;
         }
         let mut above: Vec<&Path> = relative.ancestors().skip(1).filter(|path| *path != Path::new("")).collect();
         above.reverse();
         for directory in above {
-            self.make_directory(directory, &mut arrivals)?;
+            self.make_directory(directory)?;
         }
-        let is_link = self.source.join(relative).is_symlink();
-        match if is_link { self.copy_link(relative) } else { self.link(relative) } {
-            Ok(true) => arrivals.extend(self.arrived(relative)),
-            Ok(false) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        Ok(arrivals)
+        let found = fs::symlink_metadata(self.source.join(relative));
+        unless(ErrorKind::NotFound, found.and_then(|found| self.put(relative, found.file_type()))).map(drop)
     }
 
     /// Puts everything else in place: the output is complete.
-    pub fn complete(&self) -> io::Result<Vec<Arrival>> {
-        let mut arrivals = Vec::new();
-        self.mirror(Path::new(""), &mut arrivals)?;
-        Ok(arrivals)
+    pub fn complete(&mut self) -> io::Result<()> {
+        self.mirror(Path::new(""))
     }
 
     /// Gives a directory the mode of its source, and what is needed to fill it.
     fn adopt_mode(&self, relative: &Path) -> io::Result<()> {
-        match fs::metadata(self.source.join(relative)) {
-            Ok(found) => {
-                let mode = found.permissions().mode() | 0o700;
-                fs::set_permissions(self.target.join(relative), Permissions::from_mode(mode))
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-        }
+        let found = unless(ErrorKind::NotFound, fs::metadata(self.source.join(relative)))?;
+        let Some(mode) = found.map(|found| found.permissions().mode() | 0o700) else { return Ok(()) };
+        fs::set_permissions(self.target.join(relative), Permissions::from_mode(mode))
     }
 
-    fn mirror(&self, relative: &Path, arrivals: &mut Vec<Arrival>) -> io::Result<()> {
+    fn mirror(&mut self, relative: &Path) -> io::Result<()> {
         let source = self.source.join(relative);
         for entry in fs::read_dir(&source)? {
             let entry = entry?;
             let (kind, path) = (entry.file_type()?, relative.join(entry.file_name()));
             if kind.is_dir() {
-                self.make_directory(&path, arrivals)?;
-                self.mirror(&path, arrivals)?;
-            } else if self.put(&path, kind)? {
-                arrivals.extend(self.arrived(&path));
+                self.make_directory(&path)?;
+                self.mirror(&path)?;
+            } else {
+                self.put(&path, kind)?;
             }
         }
         let (found, target) = (fs::metadata(&source)?, self.target.join(relative));
@@ -127,19 +122,18 @@ impl Tree {
         File::open(&target)?.set_times(FileTimes::new().set_modified(found.modified()?))
     }
 
-    fn put(&self, relative: &Path, kind: FileType) -> io::Result<bool> {
-        if kind.is_symlink() {
-            return self.copy_link(relative);
+    /// Puts a file or a link in place, and nothing else.
+    fn put(&mut self, relative: &Path, kind: FileType) -> io::Result<()> {
+        let put = if kind.is_symlink() { self.copy_link(relative)? } else { kind.is_file() && self.link(relative)? };
+        if put {
+            self.arrivals.extend(self.arrived(relative));
         }
-        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
-            return Ok(false);
-        }
-        self.link(relative)
+        Ok(())
     }
 
     /// False: it is there already.
-    fn link(&self, relative: &Path) -> io::Result<bool> {
-        if self.placed.borrow().contains(relative) {
+    fn link(&mut self, relative: &Path) -> io::Result<bool> {
+        if self.placed.contains(relative) {
             return Ok(false);
         }
         let (source, target) = (self.source.join(relative), self.target.join(relative));
@@ -150,31 +144,28 @@ impl Tree {
             Err(_) => copy(&source, &target)?,
             Ok(()) => {}
         }
-        self.placed.borrow_mut().insert(relative.to_owned());
+        self.placed.insert(relative.to_owned());
         Ok(true)
     }
 
     fn copy_link(&self, relative: &Path) -> io::Result<bool> {
         let mut leads = fs::read_link(self.source.join(relative))?;
+        let from = relative.parent().unwrap_or(Path::new(""));
         // From here, what lies outside of the directory is elsewhere.
-        if leads.is_relative() && leaves(relative.parent().unwrap_or(Path::new("")), &leads) {
-            leads = self.source.join(relative.parent().unwrap_or(Path::new(""))).join(leads);
+        if leads.is_relative() && leaves(from, &leads) {
+            leads = self.source.join(from).join(leads);
         }
-        match symlink(leads, self.target.join(relative)) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            result => result.map(|()| true),
-        }
+        let made = unless(ErrorKind::AlreadyExists, symlink(leads, self.target.join(relative)))?;
+        Ok(made.is_some())
     }
 
-    fn make_directory(&self, relative: &Path, arrivals: &mut Vec<Arrival>) -> io::Result<()> {
+    fn make_directory(&mut self, relative: &Path) -> io::Result<()> {
         let target = self.target.join(relative);
-        match DirBuilder::new().create(&target) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
-            result => result?,
+        if unless(ErrorKind::AlreadyExists, DirBuilder::new().create(&target))?.is_some() {
+            self.adopt_mode(relative)?;
+            self.arrivals.push(arrived_directory(&target)?);
+            self.arrivals.extend(self.arrived(relative));
         }
-        self.adopt_mode(relative)?;
-        arrivals.push(arrived_directory(&target)?);
-        arrivals.extend(self.arrived(relative));
         Ok(())
     }
 
@@ -232,14 +223,13 @@ fn entry(name: &OsStr, path: &Path) -> Option<Entry> {
 mod tests {
     use super::*;
 
-    fn names(arrivals: &[Arrival]) -> Vec<String> {
-        let mut names: Vec<String> = arrivals
-            .iter()
-            .filter_map(|arrival| match arrival {
-                Arrival::Entry { entry, .. } => entry.name.to_str().map(str::to_owned),
-                Arrival::Directory { .. } => None,
-            })
-            .collect();
+    /// The names of what has come since the last call.
+    fn arrived(tree: &mut Tree) -> Vec<String> {
+        let name = |arrival| match arrival {
+            Arrival::Entry { entry, .. } => entry.name.into_string().ok(),
+            Arrival::Directory { .. } => None,
+        };
+        let mut names: Vec<String> = tree.arrivals.drain(..).filter_map(name).collect();
         names.sort();
         names
     }
@@ -258,16 +248,18 @@ mod tests {
         }
         symlink("../a", source.join("deep/inside")).unwrap();
         symlink("../../elsewhere", source.join("deep/outside")).unwrap();
-        let (tree, root) = Tree::new(&source, &target, true).unwrap();
-        assert!(matches!(root, Arrival::Directory { path, .. } if path == target));
-        assert_eq!(names(&tree.place(Path::new("deep/er/b")).unwrap()), ["b", "deep", "er"]);
+        let mut tree = Tree::new(&source, &target, true).unwrap();
+        assert!(matches!(&tree.arrivals[..], [Arrival::Directory { path, .. }] if *path == target));
+        let place = |tree: &mut Tree, path: &str| tree.place(Path::new(path)).map(|()| arrived(tree)).unwrap();
+        assert_eq!(place(&mut tree, "deep/er/b"), ["b", "deep", "er"]);
         let mode = |path: &str| fs::metadata(target.join(path)).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(""), mode("deep")), (0o711, 0o750));
-        assert!(tree.place(Path::new("deep/er/b")).unwrap().is_empty());
-        assert_eq!(names(&tree.place(Path::new("deep/outside")).unwrap()), ["outside"]);
-        assert!(tree.place(Path::new("gone")).unwrap().is_empty());
-        assert!(tree.place(Path::new("../a")).unwrap().is_empty());
-        assert_eq!(names(&tree.complete().unwrap()), ["a", "c", "empty", "inside"]);
+        for (path, expected) in [("deep/er/b", None), ("deep/outside", Some("outside")), ("gone", None), ("../a", None)]
+        {
+            assert_eq!(place(&mut tree, path), Vec::from_iter(expected));
+        }
+        tree.complete().unwrap();
+        assert_eq!(arrived(&mut tree), ["a", "c", "empty", "inside"]);
         assert_eq!((mode(""), mode("deep"), mode("empty")), (0o711, 0o750, 0o500));
         assert_eq!(fs::read_to_string(target.join("deep/er/b")).unwrap(), "deep/er/b");
         assert_eq!(fs::read_to_string(target.join("deep/inside")).unwrap(), "a");

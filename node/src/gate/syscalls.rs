@@ -6,41 +6,37 @@ use nix::libc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// By a path; `follow` says whether a symbolic link at its end is followed.
-    Path { path: usize, follow: Follow },
+    Path { path: usize, follow: When },
     /// By a path that is relative to the directory of a descriptor.
-    At { directory: usize, path: usize, follow: Follow },
+    At { directory: usize, path: usize, follow: When },
     /// By the descriptor of a directory, of which entries are read.
     Listing,
     /// Not at all: the process may find other files by the same paths from now on.
     Elsewhere,
 }
 
+/// When something holds for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Follow {
+pub enum When {
+    /// Whatever its arguments are.
     Always,
+    /// In no case.
     Never,
-    /// Unless an argument has a flag.
-    Unless {
-        argument: usize,
-        flag: u64,
-    },
-    /// If an argument has a flag.
-    If {
-        argument: usize,
-        flag: u64,
-    },
+    /// An argument has one of some flags.
+    Has { argument: usize, flags: u32 },
+    /// An argument has none of them.
+    Lacks { argument: usize, flags: u32 },
 }
 
-/// Whether a call that names a byte stream asks for more than its bytes: what it finds is then not true of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
-    Always,
-    Never,
-    /// If an argument has one of some flags.
-    If {
-        argument: usize,
-        flags: u32,
-    },
+impl When {
+    pub fn holds(self, arguments: &[u64; 6]) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Has { argument, flags } => arguments[argument] as u32 & flags != 0,
+            Self::Lacks { argument, flags } => arguments[argument] as u32 & flags == 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,42 +45,44 @@ pub struct Syscall {
     pub named: Named,
     /// The argument with flags of which AT_EMPTY_PATH is one: with it, the descriptor itself is meant.
     pub empty: Option<usize>,
-    pub asks: Asks,
+    /// It asks for more of a byte stream than its bytes: what it finds is then not true of the file.
+    pub asks: When,
 }
 
 impl Syscall {
     const fn new(number: i64, named: Named) -> Self {
-        Self { number, named, empty: None, asks: Asks::Always }
+        Self { number, named, empty: None, asks: When::Always }
     }
 
-    const fn asking(self, asks: Asks) -> Self {
+    const fn asking(self, asks: When) -> Self {
         Self { asks, ..self }
     }
 
     /// The argument says how the file is opened. To read is all that a stream is for.
     const fn opens(self, argument: usize) -> Self {
-        self.asking(Asks::If { argument, flags: (libc::O_RDWR | libc::O_PATH) as u32 })
+        self.asking(When::Has { argument, flags: (libc::O_RDWR | libc::O_PATH) as u32 })
     }
 
     /// The argument says what may be done to the file. A stream is there, and can be read, as the file.
     const fn may(self, argument: usize) -> Self {
-        self.asking(Asks::If { argument, flags: (libc::W_OK | libc::X_OK) as u32 })
+        self.asking(When::Has { argument, flags: (libc::W_OK | libc::X_OK) as u32 })
     }
 }
 
-const NOFOLLOW: u64 = libc::AT_SYMLINK_NOFOLLOW as u64;
+const NOFOLLOW: u32 = libc::AT_SYMLINK_NOFOLLOW as u32;
+const FOLLOW: u32 = libc::AT_SYMLINK_FOLLOW as u32;
+const OPEN_NOFOLLOW: u32 = libc::O_NOFOLLOW as u32;
 pub const EMPTY_PATH: u32 = libc::AT_EMPTY_PATH as u32;
 
-const fn at(number: i64, follow: Follow) -> Syscall {
+const fn at(number: i64, follow: When) -> Syscall {
     Syscall::new(number, Named::At { directory: 0, path: 1, follow })
 }
 
 const fn stat_at(number: i64, flags: usize) -> Syscall {
-    let follow = Follow::Unless { argument: flags, flag: NOFOLLOW };
-    Syscall { empty: Some(flags), ..at(number, follow) }
+    Syscall { empty: Some(flags), ..at(number, unless(flags, NOFOLLOW)) }
 }
 
-const fn path(number: i64, follow: Follow) -> Syscall {
+const fn path(number: i64, follow: When) -> Syscall {
     Syscall::new(number, Named::Path { path: 0, follow })
 }
 
@@ -92,66 +90,63 @@ const fn elsewhere(number: i64) -> Syscall {
     Syscall::new(number, Named::Elsewhere)
 }
 
-const fn unless(argument: usize) -> Follow {
-    Follow::Unless { argument, flag: NOFOLLOW }
+const fn unless(argument: usize, flags: u32) -> When {
+    When::Lacks { argument, flags }
 }
 
 /// The calls that are held, the most frequent first.
 pub const SYSCALLS: &[Syscall] = &[
-    at(libc::SYS_openat, Follow::Unless { argument: 2, flag: libc::O_NOFOLLOW as u64 }).opens(2),
+    at(libc::SYS_openat, unless(2, OPEN_NOFOLLOW)).opens(2),
     stat_at(libc::SYS_newfstatat, 3),
     stat_at(libc::SYS_statx, 2),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_stat, Follow::Always),
+    path(libc::SYS_stat, When::Always),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_lstat, Follow::Never),
+    path(libc::SYS_lstat, When::Never),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_open, Follow::Unless { argument: 1, flag: libc::O_NOFOLLOW as u64 }).opens(1),
+    path(libc::SYS_open, unless(1, OPEN_NOFOLLOW)).opens(1),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_access, Follow::Always).may(1),
+    path(libc::SYS_access, When::Always).may(1),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_readlink, Follow::Never),
-    at(libc::SYS_faccessat, Follow::Always).may(2),
-    at(libc::SYS_faccessat2, unless(3)).may(2),
-    at(libc::SYS_readlinkat, Follow::Never),
-    path(libc::SYS_execve, Follow::Always),
-    at(libc::SYS_execveat, unless(4)),
-    at(libc::SYS_openat2, Follow::Always),
-    path(libc::SYS_statfs, Follow::Always),
-    path(libc::SYS_truncate, Follow::Always),
-    path(libc::SYS_getxattr, Follow::Always),
-    path(libc::SYS_lgetxattr, Follow::Never),
-    path(libc::SYS_listxattr, Follow::Always),
-    path(libc::SYS_llistxattr, Follow::Never),
+    path(libc::SYS_readlink, When::Never),
+    at(libc::SYS_faccessat, When::Always).may(2),
+    at(libc::SYS_faccessat2, unless(3, NOFOLLOW)).may(2),
+    at(libc::SYS_readlinkat, When::Never),
+    path(libc::SYS_execve, When::Always),
+    at(libc::SYS_execveat, unless(4, NOFOLLOW)),
+    at(libc::SYS_openat2, When::Always),
+    path(libc::SYS_statfs, When::Always),
+    path(libc::SYS_truncate, When::Always),
+    path(libc::SYS_getxattr, When::Always),
+    path(libc::SYS_lgetxattr, When::Never),
+    path(libc::SYS_listxattr, When::Always),
+    path(libc::SYS_llistxattr, When::Never),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_link, Follow::Never),
-    at(libc::SYS_linkat, Follow::If { argument: 4, flag: libc::AT_SYMLINK_FOLLOW as u64 }),
-    at(libc::SYS_name_to_handle_at, Follow::If { argument: 4, flag: libc::AT_SYMLINK_FOLLOW as u64 }),
-    Syscall::new(
-        libc::SYS_inotify_add_watch,
-        Named::Path { path: 1, follow: Follow::Unless { argument: 2, flag: libc::IN_DONT_FOLLOW as u64 } },
-    ),
+    path(libc::SYS_link, When::Never),
+    at(libc::SYS_linkat, When::Has { argument: 4, flags: FOLLOW }),
+    at(libc::SYS_name_to_handle_at, When::Has { argument: 4, flags: FOLLOW }),
+    Syscall::new(libc::SYS_inotify_add_watch, Named::Path { path: 1, follow: unless(2, libc::IN_DONT_FOLLOW) }),
     // What changes a name has to find it, too.
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_rename, Follow::Never),
-    at(libc::SYS_renameat, Follow::Never),
-    at(libc::SYS_renameat2, Follow::Never),
+    path(libc::SYS_rename, When::Never),
+    at(libc::SYS_renameat, When::Never),
+    at(libc::SYS_renameat2, When::Never),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_unlink, Follow::Never).asking(Asks::Never),
-    at(libc::SYS_unlinkat, Follow::Never).asking(Asks::Never),
+    path(libc::SYS_unlink, When::Never).asking(When::Never),
+    at(libc::SYS_unlinkat, When::Never).asking(When::Never),
     #[cfg(target_arch = "x86_64")]
-    path(libc::SYS_chmod, Follow::Always),
-    at(libc::SYS_fchmodat, Follow::Always),
-    at(libc::SYS_utimensat, unless(3)),
+    path(libc::SYS_chmod, When::Always),
+    at(libc::SYS_fchmodat, When::Always),
+    at(libc::SYS_utimensat, unless(3, NOFOLLOW)),
     elsewhere(libc::SYS_chroot),
     elsewhere(libc::SYS_pivot_root),
     elsewhere(libc::SYS_unshare),
     elsewhere(libc::SYS_setns),
     elsewhere(libc::SYS_mount),
     elsewhere(libc::SYS_move_mount),
-    Syscall::new(libc::SYS_getdents64, Named::Listing).asking(Asks::Never),
+    Syscall::new(libc::SYS_getdents64, Named::Listing).asking(When::Never),
     #[cfg(target_arch = "x86_64")]
-    Syscall::new(libc::SYS_getdents, Named::Listing).asking(Asks::Never),
+    Syscall::new(libc::SYS_getdents, Named::Listing).asking(When::Never),
 ];
 
 /// The calls that tell how files are read; maps are told, too, if they are of a file.
@@ -176,27 +171,6 @@ pub const OBSERVED: &[i64] = &[
     libc::SYS_io_setup,
     libc::SYS_io_uring_setup,
 ];
-
-impl Follow {
-    pub fn holds(self, arguments: &[u64; 6]) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Never => false,
-            Self::Unless { argument, flag } => arguments[argument] & flag == 0,
-            Self::If { argument, flag } => arguments[argument] & flag != 0,
-        }
-    }
-}
-
-impl Asks {
-    pub fn holds(self, arguments: &[u64; 6]) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Never => false,
-            Self::If { argument, flags } => arguments[argument] as u32 & flags != 0,
-        }
-    }
-}
 
 fn call(number: i64) -> Option<&'static Syscall> {
     SYSCALLS.iter().find(|call| call.number == number)
@@ -269,7 +243,7 @@ mod tests {
             _ => panic!("{number} has no path"),
         };
         assert!(follow(libc::SYS_newfstatat, [0; 6]));
-        assert!(!follow(libc::SYS_newfstatat, [0, 0, 0, NOFOLLOW, 0, 0]));
+        assert!(!follow(libc::SYS_newfstatat, [0, 0, 0, NOFOLLOW.into(), 0, 0]));
         assert!(!follow(libc::SYS_readlinkat, [0; 6]));
         assert!(!follow(libc::SYS_linkat, [0; 6]));
         assert_eq!(named(libc::SYS_read), None);

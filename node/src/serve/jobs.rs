@@ -21,7 +21,7 @@ use crate::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
 use crate::feed::remove_fifos;
 use crate::follow::Follower;
 use crate::json::{self, ByteString};
-use crate::watch::Watcher;
+use crate::watch::{Watcher, ARRIVES};
 use crate::{fresh, tree};
 
 /// How often files are looked at that notify nobody.
@@ -31,8 +31,6 @@ const SOON: Duration = Duration::from_millis(5);
 const MOMENT: Duration = Duration::from_millis(100);
 /// How long jobs may take to end when the driver is gone.
 const FAREWELL: Duration = Duration::from_secs(10);
-
-const APPEARS: AddWatchFlags = AddWatchFlags::IN_CREATE.union(AddWatchFlags::IN_MOVED_TO);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
@@ -110,14 +108,14 @@ impl Jobs {
         DirBuilder::new().mode(0o700).create(&directory)?;
         // Such as with too many instances of this user.
         let mut watcher = Watcher::new().or_else(|_| Watcher::blind())?;
-        watcher.watch(&directory, APPEARS, Token::Jobs)?;
+        watcher.watch(&directory, ARRIVES, Token::Jobs)?;
         let (running, ended, doubtful) = (HashMap::new(), HashSet::new(), HashMap::new());
         Ok(Self { directory, lifeline, watcher, running, ended, doubtful, output })
     }
 
     /// Lets what appears in the run directory be noticed, too.
     pub fn watch_run_directory(&mut self, run_directory: &Path) -> nix::Result<()> {
-        self.watcher.watch(run_directory, APPEARS, Token::Run)
+        self.watcher.watch(run_directory, ARRIVES, Token::Run)
     }
 
     /// Readable when something has happened.

@@ -12,7 +12,7 @@ use crate::event::EventLog;
 use crate::hold::Holder;
 use crate::job::{Job, Output};
 use crate::open_files::writes_any;
-use crate::outputs::{existing, Change, OutputWatch};
+use crate::outputs::{existing, Change, OutputWatch, What};
 use crate::token::Token;
 use crate::vitals::Snapshot;
 use crate::watch::Watcher;
@@ -57,7 +57,7 @@ impl<'a> Outputs<'a> {
     pub fn rescan(&mut self, watcher: &mut Watcher<Token>) -> Vec<Change> {
         self.announcer.lost = true;
         let mut changes = self.watch.rescan(watcher);
-        changes.retain(|change| !matches!(change, Change::Found(path) if self.tracker.closes(path) > 0));
+        changes.retain(|change| self.tracker.closes(&change.path) == 0);
         changes
     }
 
@@ -67,28 +67,16 @@ impl<'a> Outputs<'a> {
         let living = if changes.iter().any(Change::is_close) { processes.look() } else { Vec::new() };
         let unwritten = |path: &PathBuf| !writes_any(&living, &[path]);
         let mut closed: Vec<(PathBuf, bool)> = Vec::new();
-        for change in changes {
-            match change {
-                Change::Gone(path) => {
-                    self.holder.forget(&path);
-                    closed.retain(|(other, _)| !other.starts_with(&path));
-                    self.decisions.extend(self.tracker.handle(&path, Fact::Gone));
-                    continue;
-                }
-                Change::Exists(path) => self.exists(&path),
-                Change::Closed(path) => {
-                    self.exists(&path);
-                    closed.push((path, false));
-                }
-                Change::Placed(path) | Change::Found(path) if !unwritten(&path) => self.exists(&path),
-                Change::Placed(path) => {
-                    self.exists(&path);
-                    closed.push((path, false));
-                }
-                Change::Found(path) => {
-                    self.exists(&path);
-                    closed.push((path, true));
-                }
+        for Change { path, what } in changes {
+            if what == What::Gone {
+                self.holder.forget(&path);
+                closed.retain(|(other, _)| !other.starts_with(&path));
+                self.decisions.extend(self.tracker.handle(&path, Fact::Gone));
+                continue;
+            }
+            self.exists(&path);
+            if what == What::Closed || (matches!(what, What::Placed | What::Found) && unwritten(&path)) {
+                closed.push((path, what == What::Found));
             }
         }
         if closes && !closed.is_empty() {

@@ -6,17 +6,19 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
+use super::noted::Noted;
+
 /// Blocks get longer with their position, so that of a file of a terabyte 16 MiB are kept.
 const SHORTEST: u64 = 4 << 10;
 const LONGEST: u64 = 1 << 20;
 /// So much is read at once: it stays in the cache of a core.
 const PIECE: u64 = 128 << 10;
 
+#[derive(Default)]
 pub struct Digests {
     blocks: Vec<Block>,
-    /// The bytes after these blocks, from `start` on.
-    open: Box<Xxh3Default>,
-    start: u64,
+    /// The bytes after these blocks.
+    open: Xxh3Default,
     noted: u64,
     buffer: Vec<u8>,
 }
@@ -51,16 +53,15 @@ impl fmt::Debug for Digests {
     }
 }
 
-impl Digests {
-    pub fn new() -> Self {
-        Self { blocks: Vec::new(), open: Box::default(), start: 0, noted: 0, buffer: Vec::new() }
+impl Noted for Digests {
+    fn bytes(&self) -> u64 {
+        self.noted
     }
 
-    pub fn note(&mut self, file: &File, start: u64, end: u64) {
-        debug_assert_eq!(start, self.noted);
+    fn note(&mut self, file: &File, end: u64) {
         self.buffer.resize(PIECE as usize, 0);
         while self.noted < end {
-            let block_end = end_of(self.start);
+            let block_end = end_of(self.blocks.last().map_or(0, |block| block.end));
             let to = end.min(block_end).min(self.noted + PIECE);
             let piece = &mut self.buffer[..(to - self.noted) as usize];
             if file.read_exact_at(piece, self.noted).is_err() {
@@ -73,57 +74,51 @@ impl Digests {
             if to == block_end {
                 self.blocks.push(Block { end: to, digest: self.open.digest() });
                 self.open.reset();
-                self.start = to;
             }
         }
     }
 
-    /// The same for the same bytes, however they were noted.
-    pub fn digest(&self) -> u64 {
+    fn digest(&self) -> u64 {
         let mut digest = Xxh3Default::new();
         self.blocks.iter().for_each(|block| digest.update(&block.digest.to_le_bytes()));
         digest.update(&self.open.digest().to_le_bytes());
         digest.digest()
     }
 
-    pub fn difference(&self, file: &File) -> Option<Difference> {
+    fn difference(&self, file: &File) -> Option<Difference> {
         let mut buffer = vec![0; PIECE as usize];
         let last = Block { end: self.noted, digest: self.open.digest() };
         let mut from = 0;
         for Block { end, digest } in self.blocks.iter().chain([&last]) {
-            if self.digest_of(file, from, *end, &mut buffer) != Some(*digest) {
+            if digest_of(file, from, *end, &mut buffer) != Some(*digest) {
                 return Some(Difference { from, to: *end });
             }
             from = *end;
         }
         None
     }
+}
 
-    fn digest_of(&self, file: &File, from: u64, to: u64, buffer: &mut [u8]) -> Option<u64> {
-        let mut digest = Xxh3Default::new();
-        let mut position = from;
-        while position < to {
-            let piece = &mut buffer[..(to - position).min(PIECE) as usize];
-            file.read_exact_at(piece, position).ok()?;
-            digest.update(piece);
-            position += piece.len() as u64;
-        }
-        Some(digest.digest())
+fn digest_of(file: &File, from: u64, to: u64, buffer: &mut [u8]) -> Option<u64> {
+    let mut digest = Xxh3Default::new();
+    let mut position = from;
+    while position < to {
+        let piece = &mut buffer[..(to - position).min(PIECE) as usize];
+        file.read_exact_at(piece, position).ok()?;
+        digest.update(piece);
+        position += piece.len() as u64;
     }
+    Some(digest.digest())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verify::noted::note_in_pieces;
 
-    fn noted(file: &File, size: u64, piece: u64) -> Digests {
-        let mut digests = Digests::new();
-        let mut start = 0;
-        while start < size {
-            let end = size.min(start + piece);
-            digests.note(file, start, end);
-            start = end;
-        }
+    fn noted(file: &File, size: u64, piece: usize) -> Digests {
+        let mut digests = Digests::default();
+        note_in_pieces(&mut digests, file, size, piece);
         digests
     }
 
@@ -165,7 +160,7 @@ mod tests {
         let mut digests = noted(&file, 5000, 5000);
         file.set_len(4999).unwrap();
         assert_eq!(digests.difference(&file), Some(Difference { from: 4096, to: 5000 }));
-        digests.note(&file, 5000, 5100);
+        digests.note(&file, 5100);
         file.write_all_at(&[0; 200], 4900).unwrap();
         assert!(digests.difference(&file).is_some());
     }

@@ -1,5 +1,6 @@
 //! What is known of the bytes that were noted.
 
+use std::fmt::Debug;
 use std::fs::File;
 
 use serde::{Deserialize, Serialize};
@@ -17,42 +18,33 @@ pub enum Verify {
     Samples,
 }
 
-/// What is known of the bytes of a file that were noted.
-#[derive(Debug)]
-pub enum Noted {
-    Full(Digests),
-    Samples(Samples),
+impl Verify {
+    /// Nothing is noted yet.
+    pub fn begin(self) -> Box<dyn Noted> {
+        match self {
+            Self::Full => Box::new(Digests::default()),
+            Self::Samples => Box::new(Samples::new()),
+        }
+    }
 }
 
-impl Noted {
-    pub fn new(verify: Verify) -> Self {
-        match verify {
-            Verify::Full => Self::Full(Digests::new()),
-            Verify::Samples => Self::Samples(Samples::new()),
-        }
-    }
+/// What is known of the first bytes of a file.
+pub trait Noted: Debug + Send {
+    /// So many were noted.
+    fn bytes(&self) -> u64;
 
-    /// Notes the bytes from `start` to `end` of `file`, which follow those noted before.
-    pub fn note(&mut self, file: &File, start: u64, end: u64) {
-        match self {
-            Self::Full(digests) => digests.note(file, start, end),
-            Self::Samples(samples) => samples.note(file, start, end),
-        }
-    }
+    /// Notes the bytes of `file` up to `end` that follow those noted before.
+    fn note(&mut self, file: &File, end: u64);
 
-    /// Of all that is compared.
-    pub fn digest(&self) -> u64 {
-        match self {
-            Self::Full(digests) => digests.digest(),
-            Self::Samples(samples) => samples.digest(),
-        }
-    }
+    /// Of all that is compared: the same for the same bytes, however they were noted.
+    fn digest(&self) -> u64;
 
     /// Where `file` has other bytes than those that were noted, as far as they are compared. Reads them.
-    pub fn difference(&self, file: &File) -> Option<Difference> {
-        match self {
-            Self::Full(digests) => digests.difference(file),
-            Self::Samples(samples) => samples.difference(file),
-        }
-    }
+    fn difference(&self, file: &File) -> Option<Difference>;
+}
+
+/// Notes the first `bytes` of a file piece by piece.
+#[cfg(test)]
+pub fn note_in_pieces(noted: &mut dyn Noted, file: &File, bytes: u64, piece: usize) {
+    (0..bytes).step_by(piece).skip(1).chain([bytes]).for_each(|end| noted.note(file, end));
 }

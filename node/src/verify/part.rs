@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::noted::{Noted, Verify};
+use super::noted::Verify;
 use crate::fresh;
 
 /// The first bytes of a file, as they were when they were noted.
@@ -25,8 +25,8 @@ impl Part {
         if file.metadata()?.len() < self.bytes {
             return Ok(false);
         }
-        let mut noted = Noted::new(self.verify);
-        noted.note(file, 0, self.bytes);
+        let mut noted = self.verify.begin();
+        noted.note(file, self.bytes);
         Ok(noted.digest() == self.digest)
     }
 }
@@ -74,17 +74,13 @@ pub fn compare(path: &Path, part: &str) -> i32 {
 mod tests {
     use super::*;
     use crate::json;
+    use crate::verify::noted::note_in_pieces;
     use std::os::unix::fs::FileExt;
 
     /// What is known of the first `bytes` of `file`, which were noted in pieces.
-    fn part_of(file: &File, bytes: u64, piece: u64, verify: Verify) -> Part {
-        let mut noted = Noted::new(verify);
-        let mut start = 0;
-        while start < bytes {
-            let end = bytes.min(start + piece);
-            noted.note(file, start, end);
-            start = end;
-        }
+    fn part_of(file: &File, bytes: u64, piece: usize, verify: Verify) -> Part {
+        let mut noted = verify.begin();
+        note_in_pieces(&mut *noted, file, bytes, piece);
         Part { bytes, digest: noted.digest(), verify }
     }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::digests::Difference;
+use super::noted::Noted;
 
 const BLOCK: u64 = 16 << 10;
 /// When there are so many blocks, every second one is given up.
@@ -19,6 +20,7 @@ pub struct Samples {
     /// Every `stride`-th block is compared.
     stride: u64,
     samples: Vec<Sample>,
+    noted: u64,
     /// Bytes could not be read again: the file was cut.
     unreadable: bool,
 }
@@ -32,23 +34,7 @@ struct Sample {
 
 impl Samples {
     pub fn new() -> Self {
-        Self { stride: 1, samples: Vec::new(), unreadable: false }
-    }
-
-    /// Notes the bytes from `start` to `end` of `file`, which follow those noted before.
-    pub fn note(&mut self, file: &File, start: u64, end: u64) {
-        let mut buffer = [0; BLOCK as usize];
-        for block in start / BLOCK..end.div_ceil(BLOCK) {
-            if block % self.stride != 0 {
-                continue;
-            }
-            let from = start.max(block * BLOCK);
-            let part = &mut buffer[..(end.min((block + 1) * BLOCK) - from) as usize];
-            self.unreadable |= file.read_exact_at(part, from).is_err();
-            let sample = self.sample(block);
-            sample.digest.write(part);
-            sample.length += part.len();
-        }
+        Self { stride: 1, samples: Vec::new(), noted: 0, unreadable: false }
     }
 
     /// The last one, which is that of `block`.
@@ -63,16 +49,37 @@ impl Samples {
         let last = self.samples.len() - 1;
         &mut self.samples[last]
     }
+}
 
-    /// The same for the same bytes, however they were noted.
-    pub fn digest(&self) -> u64 {
+impl Noted for Samples {
+    fn bytes(&self) -> u64 {
+        self.noted
+    }
+
+    fn note(&mut self, file: &File, end: u64) {
+        let start = std::mem::replace(&mut self.noted, end);
+        let mut buffer = [0; BLOCK as usize];
+        for block in start / BLOCK..end.div_ceil(BLOCK) {
+            if block % self.stride != 0 {
+                continue;
+            }
+            let from = start.max(block * BLOCK);
+            let part = &mut buffer[..(end.min((block + 1) * BLOCK) - from) as usize];
+            self.unreadable |= file.read_exact_at(part, from).is_err();
+            let sample = self.sample(block);
+            sample.digest.write(part);
+            sample.length += part.len();
+        }
+    }
+
+    fn digest(&self) -> u64 {
         let mut digest = Xxh3Default::new();
         digest.update(&[u8::from(self.unreadable)]);
         self.samples.iter().for_each(|sample| digest.update(&sample.digest.finish().to_le_bytes()));
         digest.digest()
     }
 
-    pub fn difference(&self, file: &File) -> Option<Difference> {
+    fn difference(&self, file: &File) -> Option<Difference> {
         let mut buffer = [0; BLOCK as usize];
         let mut differs = |sample: &&Sample| {
             let bytes = &mut buffer[..sample.length];
@@ -90,18 +97,14 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verify::noted::note_in_pieces;
 
     /// Whether a file of `size` bytes that was noted in `pieces` holds after the byte at `position` was written again.
     fn holds_after(size: u64, piece: u64, position: u64, byte: u8) -> bool {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&vec![7; size as usize], 0).unwrap();
         let mut samples = Samples::new();
-        let mut start = 0;
-        while start < size {
-            let end = size.min(start + piece);
-            samples.note(&file, start, end);
-            start = end;
-        }
+        note_in_pieces(&mut samples, &file, size, piece as usize);
         assert!(samples.samples.len() <= LIMIT);
         file.write_all_at(&[byte], position).unwrap();
         samples.difference(&file).is_none()
@@ -132,10 +135,10 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[7; 100], 0).unwrap();
         let mut samples = Samples::new();
-        samples.note(&file, 0, 100);
+        samples.note(&file, 100);
         file.set_len(99).unwrap();
         assert!(samples.difference(&file).is_some());
-        samples.note(&file, 100, 200);
+        samples.note(&file, 200);
         file.write_all_at(&[7; 200], 0).unwrap();
         assert!(samples.difference(&file).is_some());
     }
