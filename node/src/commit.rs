@@ -18,15 +18,21 @@ pub enum Fact {
     Gone,
 }
 
-/// What follows for the driver; `port` is the index of the output. `Unmet`: the job has ended before what a rule waits
-/// for, and why.
+/// What follows for the driver; `port` is the index of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    Opened { port: usize, path: PathBuf },
-    Closed { port: usize, path: PathBuf, closes: u32 },
-    Committed { port: usize, path: PathBuf },
-    Complete { port: usize },
-    Unmet { port: usize, why: String },
+pub struct Decision {
+    pub port: usize,
+    pub what: What,
+}
+
+/// `Unmet`: the job has ended before what a rule waits for, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    Opened(PathBuf),
+    Closed { path: PathBuf, closes: u32 },
+    Committed(PathBuf),
+    Complete,
+    Unmet(String),
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +45,7 @@ struct File {
 }
 
 /// How far a rule has got.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Progress {
     closes: u64,
     /// Committed files that are there.
@@ -70,13 +76,11 @@ pub struct Tracker {
 impl Tracker {
     pub fn new(outputs: &[Output]) -> Self {
         let track = |output: &Output| {
-            let progress = |commit: &Commit| Progress {
-                closes: 0,
-                committed: 0,
-                awaited: if let Commit::File(deps) = commit { deps.clone() } else { Vec::new() },
-                released: false,
+            let progress = |rule: &Rule| match &rule.commit {
+                Commit::File(deps) => Progress { awaited: deps.clone(), ..Progress::default() },
+                _ => Progress::default(),
             };
-            let rules = output.rules.iter().map(|rule| progress(&rule.commit)).collect();
+            let rules = output.rules.iter().map(progress).collect();
             Tracked { output: output.clone(), files: BTreeMap::new(), rules, complete: false }
         };
         Self { outputs: outputs.iter().map(track).collect() }
@@ -137,7 +141,7 @@ impl Tracker {
             }
         }
         for (port, unmet) in unmet.into_iter().enumerate() {
-            decisions.extend(unmet.into_iter().map(|why| Decision::Unmet { port, why }));
+            decisions.extend(unmet.into_iter().map(|why| Decision { port, what: What::Unmet(why) }));
             self.complete(port, &mut decisions);
         }
         decisions
@@ -147,7 +151,7 @@ impl Tracker {
         let files = &mut self.outputs[port].files;
         if !files.contains_key(path.as_os_str()) {
             files.insert(path.into(), File { rule, ..File::default() });
-            decisions.push(Decision::Opened { port, path: path.to_owned() });
+            decisions.push(Decision { port, what: What::Opened(path.to_owned()) });
         }
     }
 
@@ -158,7 +162,7 @@ impl Tracker {
         }
         let Some(file) = tracked.files.get_mut(path.as_os_str()) else { return };
         file.closes += 1;
-        decisions.push(Decision::Closed { port, path: path.to_owned(), closes: file.closes });
+        decisions.push(Decision { port, what: What::Closed { path: path.to_owned(), closes: file.closes } });
         let Some(rule) = file.rule else { return };
         tracked.rules[rule].closes += 1;
         if std::mem::take(&mut file.removed) {
@@ -182,7 +186,7 @@ impl Tracker {
         if let Some(rule) = file.rule {
             tracked.rules[rule].committed += 1;
         }
-        decisions.push(Decision::Committed { port, path: path.to_owned() });
+        decisions.push(Decision { port, what: What::Committed(path.to_owned()) });
         self.meet(path);
     }
 
@@ -199,7 +203,7 @@ impl Tracker {
         if std::mem::replace(&mut self.outputs[port].complete, true) {
             return;
         }
-        decisions.push(Decision::Complete { port });
+        decisions.push(Decision { port, what: What::Complete });
         let done = Dependency::Port(self.outputs[port].output.port.clone());
         for waiting in &mut self.outputs {
             waiting.rules.iter_mut().for_each(|rule| rule.awaited.retain(|dep| *dep != done));
@@ -341,14 +345,13 @@ mod tests {
         let mut words = Vec::new();
         let mut note = |decisions: Vec<Decision>| {
             for decision in decisions {
-                let port = |port: usize| outputs[port].port.clone();
                 let name = |path: PathBuf| path.strip_prefix("/o").unwrap().display().to_string();
-                words.push(match decision {
-                    Decision::Opened { path, .. } => format!("+{}", name(path)),
-                    Decision::Closed { path, closes, .. } => format!("{}:{closes}", name(path)),
-                    Decision::Committed { path, .. } => format!("={}", name(path)),
-                    Decision::Complete { port: index } => format!("#{}", port(index)),
-                    Decision::Unmet { why, .. } => format!("({})", why.replace(' ', "_")),
+                words.push(match decision.what {
+                    What::Opened(path) => format!("+{}", name(path)),
+                    What::Closed { path, closes } => format!("{}:{closes}", name(path)),
+                    What::Committed(path) => format!("={}", name(path)),
+                    What::Complete => format!("#{}", outputs[decision.port].port),
+                    What::Unmet(why) => format!("({})", why.replace(' ', "_")),
                 });
             }
         };

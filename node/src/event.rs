@@ -12,6 +12,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::file_id::file_id_of;
 use crate::job::Input;
 use crate::json::{self, optional_path, ByteString};
 use crate::observe::Verdict;
@@ -218,8 +219,8 @@ impl EventLog {
 
     /// Whether all that is in the file was written here, byte for byte, and those who look for it find this file.
     pub fn is_intact(&self) -> bool {
-        let identity = |found: fs::Metadata| (found.dev(), found.ino());
-        let same = self.file.metadata().map(identity).ok() == fs::symlink_metadata(&self.path).map(identity).ok();
+        let identity = |found: io::Result<fs::Metadata>| found.ok().as_ref().map(file_id_of);
+        let same = identity(self.file.metadata()) == identity(fs::symlink_metadata(&self.path));
         same && self.is_ours() && self.read_back().is_ok_and(|hash| hash == self.hash.clone().finalize()[..])
     }
 

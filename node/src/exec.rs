@@ -135,7 +135,7 @@ fn run_job(
     let mut streamed_stdin = None;
     for (number, input) in (0..).zip(&job.inputs) {
         let registration =
-            Registration { number, store: surroundings.store.clone(), streams: Arc::clone(gates.streams()) };
+            Registration { number, store: surroundings.store.clone(), streams: Arc::clone(&gates.streams) };
         let (feeder, reader) = Feeder::new(input.clone(), registration)?;
         feeders.push(feeder);
         streamed_stdin = streamed_stdin.or(reader);

@@ -22,11 +22,9 @@ use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{setsockopt, sockopt, MsgFlags};
 
-use crate::lock::lock;
 use crate::rights::{self, Received};
+use crate::threads::{lock, spawn};
 
-/// The stacks of the threads: they call few functions.
-const STACK: usize = 128 << 10;
 /// A name of a job is a file name.
 const LONGEST: usize = 512;
 /// How long the sender of a descriptor that is to be closed may take to close its own.
@@ -133,9 +131,8 @@ impl FdStore {
             let _ = poll(&mut [PollFd::new(own.own.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
             drop(own.take_all());
         };
-        let thread = |name: &str| std::thread::Builder::new().name(name.into()).stack_size(STACK);
-        thread("store").spawn(take_all)?;
-        thread("close").spawn(move || close_all(&to_close))?;
+        spawn("store", take_all)?;
+        spawn("close", move || close_all(&to_close))?;
         Ok(store)
     }
 

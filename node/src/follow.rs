@@ -30,12 +30,12 @@ impl Follower {
         Self { path, file: None, torn: Vec::new(), read: 0, refreshed: None }
     }
 
-    /// Some lines, without their newlines, that were completed since the last call; none when there are no more.
-    pub fn lines(&mut self) -> Vec<Vec<u8>> {
+    /// Some lines, without their newlines, that were completed since the last call; None: there are no more.
+    pub fn lines(&mut self) -> Option<Vec<Vec<u8>>> {
         if self.file.is_none() {
             self.file = fresh::open(&self.path).ok();
         }
-        let Some(file) = &mut self.file else { return Vec::new() };
+        let file = self.file.as_mut()?;
         let now = Instant::now();
         if self.refreshed.is_none_or(|last| now >= last + REFRESH) {
             fresh::refresh(file, &self.path);
@@ -52,10 +52,10 @@ impl Follower {
             // Of a line that is longer than any event only the beginning is kept.
             self.torn.truncate(AT_ONCE);
         }
-        let Some(end) = self.torn.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
+        let end = self.torn.iter().rposition(|byte| *byte == b'\n')?;
         let rest = self.torn.split_off(end + 1);
         let complete = std::mem::replace(&mut self.torn, rest);
-        complete[..end].split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+        Some(complete[..end].split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect())
     }
 
     /// Whether the file is shorter than it was, which no file of events ever is. Of one on another machine this is not
@@ -87,13 +87,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("events");
         let mut follower = Follower::new(path.clone());
-        assert!(follower.lines().is_empty());
+        assert_eq!(follower.lines(), None);
         let mut file = File::create(&path).unwrap();
         for (text, expected) in [("a\nb", vec!["a"]), ("", vec![]), ("c\n\nd\n", vec!["bc", "", "d"]), ("e", vec![])] {
             file.write_all(text.as_bytes()).unwrap();
-            let lines: Vec<String> =
-                follower.lines().into_iter().map(|line| String::from_utf8(line).unwrap()).collect();
-            assert_eq!(lines, expected);
+            let lines = follower.lines().unwrap_or_default();
+            assert_eq!(lines, expected.into_iter().map(str::as_bytes).collect::<Vec<_>>());
         }
         assert!(follower.is_torn() && !follower.is_cut());
         assert_eq!(follower.is_locked(), Some(false));
@@ -101,11 +100,11 @@ mod tests {
         assert_eq!(follower.is_locked(), Some(true));
         drop(lock);
         file.write_all(&vec![b'x'; 3 * AT_ONCE]).unwrap();
-        assert!(follower.lines().is_empty());
+        assert_eq!(follower.lines(), None);
         file.write_all(b"x\nf\n").unwrap();
-        let lines = follower.lines();
+        let lines = follower.lines().unwrap();
         assert!(lines.len() == 2 && lines[0].len() < 2 * AT_ONCE && lines[1] == b"f");
         file.set_len(1).unwrap();
-        assert!(follower.lines().is_empty() && follower.is_cut());
+        assert!(follower.lines().is_none() && follower.is_cut());
     }
 }

@@ -39,7 +39,8 @@ use crate::watch::Watcher;
 #[derive(Debug)]
 pub struct Gates {
     inputs: Vec<GatedInput>,
-    streams: Arc<Streams>,
+    /// The byte streams that a command finds by their names.
+    pub streams: Arc<Streams>,
     has_streams: bool,
     pub handler: Arc<Handler>,
 }
@@ -69,11 +70,6 @@ impl Gates {
     /// Whether everything is committed.
     pub fn are_open(&self) -> bool {
         self.inputs.iter().all(|input| input.open)
-    }
-
-    /// The byte streams that a command finds by their names.
-    pub fn streams(&self) -> &Arc<Streams> {
-        &self.streams
     }
 
     /// Watches the producers' events. To be called until they are there.

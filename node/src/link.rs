@@ -16,7 +16,6 @@ mod request;
 mod secret;
 mod sender;
 mod streams;
-mod threads;
 mod tls;
 
 use std::path::Path;

@@ -97,6 +97,5 @@ pub fn positions(processes: &[Process], files: &HashSet<FileId>) -> Positions {
 
 /// Where in its file the next byte of a descriptor is read, or written.
 pub fn position(pid: i32, descriptor: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
+    tree::value(pid, &format!("fdinfo/{descriptor}"), "pos:")?.parse().ok()
 }

@@ -82,15 +82,11 @@ impl Producer {
 
     /// Reads what is new.
     pub fn read(&mut self) {
-        loop {
-            let lines = self.follower.lines();
-            if lines.is_empty() {
-                if self.follower.is_cut() && !matches!(self.state, State::Committed(_)) {
-                    self.state = State::Failed(format!("{}: {FOREIGN}", self.path.display()));
-                }
-                return;
-            }
+        while let Some(lines) = self.follower.lines() {
             lines.iter().filter_map(|line| Seen::parse(line)).for_each(|seen| self.note(&seen));
+        }
+        if self.follower.is_cut() && !matches!(self.state, State::Committed(_)) {
+            self.state = State::Failed(format!("{}: {FOREIGN}", self.path.display()));
         }
     }
 

@@ -1,15 +1,17 @@
 //! The file that a producer writes, taken once, from the front, while it is written.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{symlink, MetadataExt};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::task::Poll;
 
 use nix::errno::Errno;
 use nix::sys::inotify::AddWatchFlags;
 
+use crate::file_id::{file_id, file_id_of};
 use crate::fresh;
 use crate::origin::{cannot_place, Failure, Origin, Step};
 use crate::pipe::move_bytes;
@@ -76,8 +78,12 @@ impl Source {
                 let message = format!("{path} was committed with {size} bytes, and has {}", found.len());
                 Err(Failure::Rewritten(message))
             }
-            Err(error) => Err(Failure::Producer(format!("cannot read {path}: {error}"))),
+            Err(error) => Err(self.cannot_read(error)),
         }
+    }
+
+    fn cannot_read(&self, error: impl Display) -> Failure {
+        Failure::Producer(format!("cannot read {}: {error}", self.path.display()))
     }
 
     /// Takes bytes by `transfer`, which is given the file, the place, and how many it may move at most, and returns how
@@ -110,7 +116,7 @@ impl Source {
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(Step::Full),
             Err(Errno::EPIPE) => Ok(Step::Unread),
-            Err(error) => Err(Failure::Producer(format!("cannot read {}: {}", self.path.display(), error.desc()))),
+            Err(error) => Err(self.cannot_read(error.desc())),
         }
     }
 
@@ -139,15 +145,13 @@ impl Source {
         if file.len() < taken {
             return rewritten(format!("was cut after {taken} bytes of it were streamed"));
         }
-        if let Ok(named) = fs::metadata(&self.path) {
-            if (named.dev(), named.ino()) != (file.dev(), file.ino()) {
-                if taken > 0 {
-                    return rewritten(format!("was replaced after {taken} bytes of it were streamed"));
-                }
-                (self.file, self.growth_armed) = (None, false);
-                self.noted = self.verify.begin();
-                return Ok(Step::Moved);
+        if file_id(&self.path).is_some_and(|named| named != file_id_of(&file)) {
+            if taken > 0 {
+                return rewritten(format!("was replaced after {taken} bytes of it were streamed"));
             }
+            (self.file, self.growth_armed) = (None, false);
+            self.noted = self.verify.begin();
+            return Ok(Step::Moved);
         }
         if file.len() > taken {
             return Ok(Step::Moved);
@@ -180,8 +184,8 @@ impl Source {
             // That is told elsewhere, and who has read so much may have enough.
             State::Failed(_) => Ok(None),
             State::Committed(_) => {
-                let missing = |error| Failure::Producer(format!("cannot read {}: {error}", self.path.display()));
-                self.compare(&fresh::open(&self.path).map_err(missing)?).map(|()| None)
+                let file = fresh::open(&self.path).map_err(|error| self.cannot_read(error))?;
+                self.compare(&file).map(|()| None)
             }
             State::Silent | State::Writing => {
                 Ok(Some(Part { bytes: self.noted.bytes(), digest: self.noted.digest(), verify: self.verify }))
@@ -241,7 +245,7 @@ impl Origin for Source {
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::NotFound && self.producer.state == State::Writing => Ok(false),
-            Err(error) => Err(Failure::Producer(format!("cannot read {}: {error}", self.path.display()))),
+            Err(error) => Err(self.cannot_read(error)),
         }
     }
 

@@ -4,11 +4,12 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::file_id::{file_id_of, FileId};
+
 /// What a file was when it was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    device: u64,
-    inode: u64,
+    file: FileId,
     size: u64,
     modified: (i64, i64),
     /// It had other names, by which it may be written unseen.
@@ -26,7 +27,7 @@ pub enum Fate {
 impl Stamp {
     pub fn of(file: &Metadata) -> Self {
         let modified = (file.mtime(), file.mtime_nsec());
-        Self { device: file.dev(), inode: file.ino(), size: file.size(), modified, linked: file.nlink() > 1 }
+        Self { file: file_id_of(file), size: file.size(), modified, linked: file.nlink() > 1 }
     }
 
     /// What the file `path` is now. `writable`: somebody may have written it meanwhile, as a file that has other names. When nobody may have, another time
@@ -34,7 +35,7 @@ impl Stamp {
     pub fn fate(&self, path: &Path, writable: bool) -> Fate {
         let Ok(file) = fs::metadata(path) else { return Fate::Removed };
         let now = Self::of(&file);
-        let same_file = (now.device, now.inode, now.size) == (self.device, self.inode, self.size);
+        let same_file = (now.file, now.size) == (self.file, self.size);
         let writable = writable || self.linked || now.linked || path.is_symlink();
         if same_file && (now.modified == self.modified || !writable) {
             Fate::Same

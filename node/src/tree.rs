@@ -1,6 +1,7 @@
 //! The processes of a job, from `/proc`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -40,6 +41,12 @@ fn read_stat(pid: i32, file: &File) -> Option<Process> {
     let mut buffer = [0_u8; 1024];
     let length = file.read_at(&mut buffer, 0).ok()?;
     parse(pid, &buffer[..length])
+}
+
+/// The value of a line in a file of a process, or of a thread; `name`: how the line begins.
+pub fn value(process: impl Display, file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{process}/{file}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
 }
 
 /// Reads the threads of a process.

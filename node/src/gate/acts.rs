@@ -79,7 +79,7 @@ fn opener(thread: u32, file: FileId) -> Option<Opener> {
     if open.any(|descriptor| file_id(descriptor.path()) == Some(file)) {
         return None;
     }
-    let read = value(thread, "io", "rchar:")?.parse().ok()?;
+    let read = tree::value(thread, "io", "rchar:")?.parse().ok()?;
     let faults = tree::read(thread.try_into().ok()?)?.vitals.reaped_faults;
     Some(Opener { thread, read, faults })
 }
@@ -87,15 +87,9 @@ fn opener(thread: u32, file: FileId) -> Option<Opener> {
 /// Whether there may be children that have what a thread has opened before, but for those that it has waited for.
 pub fn may_have_heirs(thread: u32) -> bool {
     // Nobody waits for the children of those who ignore their ends.
-    let ignored = value(thread, "status", "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    let ignored = tree::value(thread, "status", "SigIgn:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
     let waits = ignored.is_some_and(|ignored| ignored & (1 << (libc::SIGCHLD - 1)) == 0);
     !waits || thread.try_into().is_ok_and(tree::may_have_children)
-}
-
-/// A value in a file of a process.
-fn value(thread: u32, file: &str, name: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{thread}/{file}")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
 }
 
 fn open_how(call: &Call) -> Seen {

@@ -17,8 +17,8 @@ use super::call::Call;
 use super::observer::Observer;
 use super::pass_through;
 use super::table::GateTable;
-use crate::lock::lock;
 use crate::sys::seccomp::{self, Answer};
+use crate::threads::{lock, spawn};
 use crate::{pipe, sys};
 
 /// So many calls may wait before those that were interrupted are looked for.
@@ -64,14 +64,14 @@ impl Handler {
         let _ = self.listener.set(listener);
         self.start_thread()?;
         let own = Arc::clone(self);
-        std::thread::Builder::new().name("relief".into()).stack_size(64 << 10).spawn(move || own.relieve()).map(drop)
+        spawn("relief", move || own.relieve()).map(drop)
     }
 
     fn start_thread(self: &Arc<Self>) -> io::Result<()> {
         let own = Arc::clone(self);
         self.idle.fetch_add(1, Ordering::Relaxed);
-        let thread = std::thread::Builder::new().name("gate".into()).stack_size(256 << 10);
-        lock(&self.threads).push(thread.spawn(move || own.listener.get().map_or((), |listener| own.serve(listener)))?);
+        let serve = move || own.listener.get().map_or((), |listener| own.serve(listener));
+        lock(&self.threads).push(spawn("gate", serve)?);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The memory and the descriptors of a process whose call is held.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use nix::libc::PATH_MAX;
 use nix::sys::uio::{process_vm_readv, process_vm_writev, RemoteIoVec};
 use nix::unistd::Pid;
 
-use crate::sys;
+use crate::{sys, tree};
 
 /// Not smaller than the pages of any machine are: what lies in one of these is there as a whole, or not at all.
 const PAGE: usize = 4096;
@@ -98,8 +98,7 @@ pub fn borrow_descriptor(thread: u32, descriptor: i32) -> nix::Result<OwnedFd> {
 
 /// The process of a thread.
 fn process_of(thread: u32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+    tree::value(thread, "status", "Tgid:")?.parse().ok()
 }
 
 #[cfg(test)]

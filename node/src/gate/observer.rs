@@ -11,10 +11,10 @@ use super::call::Call;
 use crate::event::now;
 use crate::file_id::{file_id, file_id_of, FileId};
 use crate::job::{Job, Observed, Target};
-use crate::lock::lock;
 use crate::observe::{Act, InputFile, Observation, Verdict};
 use crate::open_files::positions;
 use crate::sys::seccomp::{self, Answer};
+use crate::threads::lock;
 use crate::tree::Process;
 
 /// So many files of inputs are looked for.

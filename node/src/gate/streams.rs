@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::file_id::FileId;
-use crate::lock::lock;
+use crate::threads::lock;
 
 #[derive(Debug, Default)]
 struct Stream {

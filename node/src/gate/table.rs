@@ -17,8 +17,8 @@ use super::staging::Arrival;
 use super::streams::Streams;
 use super::syscalls::{named, Named};
 use crate::file_id::{file_id, file_id_of, FileId};
-use crate::lock::lock;
 use crate::sys::seccomp::Answer;
+use crate::threads::lock;
 
 /// A directory in which something is held.
 #[derive(Debug)]

@@ -19,9 +19,9 @@ use super::frame::{read_header, read_payload, record, Kind};
 use super::handshake;
 use super::request::{decode_failure, decode_part, Request};
 use crate::job::Link;
-use crate::lock::lock;
 use crate::origin::Failure;
 use crate::pipe::{has_reader, has_space};
+use crate::threads::lock;
 use crate::verify::Part;
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,8 @@ pub struct Fetcher {
     pub sink: OwnedFd,
     pub times: Times,
     pub leave: Arc<Leave>,
+    /// The last connection has brought something, or waited for the command only.
+    pub progress: bool,
 }
 
 /// How the feeder says that it takes no more, and wants to know what is still to be compared of what it has taken.
@@ -83,11 +85,17 @@ impl Leave {
 /// How a stream has ended: what is still to be compared with the file, if it was left.
 pub type End = Result<Option<Part>, Failure>;
 
-/// What a connection has brought.
-enum Brought {
-    End(End),
+/// Why a connection has brought no end.
+enum Interruption {
+    Link(LinkError),
     /// The feeder takes no more.
     Unread,
+}
+
+impl<E: Into<LinkError>> From<E> for Interruption {
+    fn from(error: E) -> Self {
+        Self::Link(error.into())
+    }
 }
 
 impl Fetcher {
@@ -96,15 +104,15 @@ impl Fetcher {
         let [shortest, longest] = self.times.pauses;
         let (mut pause, mut last_progress) = (shortest, Instant::now());
         loop {
-            let mut progress = false;
-            let message = match self.connect_and_fetch(&mut progress) {
-                Ok(Brought::End(end)) => return end,
-                Ok(Brought::Unread) if self.leave.is_taken() => continue,
-                Ok(Brought::Unread) => return Ok(None),
-                Err(LinkError::Refused(message)) => return Err(self.unreachable(&message)),
-                Err(LinkError::Broken(message)) => message,
+            self.progress = false;
+            let message = match self.connect_and_fetch() {
+                Ok(end) => return end,
+                Err(Interruption::Unread) if self.leave.is_taken() => continue,
+                Err(Interruption::Unread) => return Ok(None),
+                Err(Interruption::Link(LinkError::Refused(message))) => return Err(self.unreachable(&message)),
+                Err(Interruption::Link(LinkError::Broken(message))) => message,
             };
-            if progress {
+            if self.progress {
                 (pause, last_progress) = (shortest, Instant::now());
             }
             if last_progress.elapsed() >= self.times.patience {
@@ -120,10 +128,10 @@ impl Fetcher {
         Failure::Producer(format!("cannot read {path} from {address}: {message}"))
     }
 
-    fn connect_and_fetch(&mut self, progress: &mut bool) -> Result<Brought, LinkError> {
+    fn connect_and_fetch(&mut self) -> Result<End, Interruption> {
         self.request.part = !has_reader(&self.sink);
         if self.request.part && !self.leave.is_taken() {
-            return Ok(Brought::Unread);
+            return Err(Interruption::Unread);
         }
         let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls)?;
         self.leave.connected(&channel.socket)?;
@@ -133,39 +141,28 @@ impl Fetcher {
             // The pipe is written to as it is spliced into: what it takes, and no waiting but with an eye on the socket.
             fcntl(&self.sink, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io::Error::from)?;
         }
-        let brought = self.bring(&mut channel, progress)?;
-        if !(matches!(brought, Brought::Unread) && self.leave.is_taken()) {
+        let brought = self.bring(&mut channel);
+        let left = matches!(brought, Err(Interruption::Unread)) && !self.leave.is_taken();
+        if brought.is_ok() || left {
             let _ = channel.stream().write_all(&record(Kind::Done, b""));
         }
-        Ok(brought)
+        brought
     }
 
-    fn bring(&mut self, channel: &mut Channel, progress: &mut bool) -> Result<Brought, LinkError> {
+    fn bring(&mut self, channel: &mut Channel) -> Result<End, Interruption> {
         loop {
             if !self.request.part && !has_reader(&self.sink) {
-                return Ok(Brought::Unread);
+                return Err(Interruption::Unread);
             }
             let header = read_header(&mut channel.stream())?;
+            let mut payload = || read_payload(&mut channel.stream(), header);
             match header.kind {
-                Kind::Data => {
-                    if !self.receive(channel, header.length as usize, progress)? {
-                        return Ok(Brought::Unread);
-                    }
-                }
-                Kind::Keepalive => *progress = true,
-                Kind::Committed => {
-                    let size = read_payload(&mut channel.stream(), header)?;
-                    return Ok(Brought::End(self.compare(&size).map(|()| None)));
-                }
-                Kind::Part if self.request.part => {
-                    let part = decode_part(&read_payload(&mut channel.stream(), header)?)?;
-                    return Ok(Brought::End(Ok(part)));
-                }
-                Kind::Failed => {
-                    let failure = decode_failure(&read_payload(&mut channel.stream(), header)?);
-                    return Ok(Brought::End(Err(failure)));
-                }
-                other => return Err(LinkError::Broken(format!("{other:?} came instead of data"))),
+                Kind::Data => self.receive(channel, header.length as usize)?,
+                Kind::Keepalive => self.progress = true,
+                Kind::Committed => return Ok(self.compare(&payload()?).map(|()| None)),
+                Kind::Part if self.request.part => return Ok(Ok(decode_part(&payload()?)?)),
+                Kind::Failed => return Ok(Err(decode_failure(&payload()?))),
+                other => return Err(LinkError::Broken(format!("{other:?} came instead of data")).into()),
             }
         }
     }
@@ -178,10 +175,10 @@ impl Fetcher {
         }
     }
 
-    /// Brings the payload of a record into the pipe; false: nobody takes it.
-    fn receive(&mut self, channel: &mut Channel, length: usize, progress: &mut bool) -> Result<bool, LinkError> {
+    /// Brings the payload of a record into the pipe.
+    fn receive(&mut self, channel: &mut Channel, length: usize) -> Result<(), Interruption> {
         if channel.is_plain() {
-            return self.move_payload(&channel.socket, length, progress);
+            return self.move_payload(&channel.socket, length);
         }
         let mut left = length;
         let mut piece = vec![0; left.min(PIECE)];
@@ -191,65 +188,59 @@ impl Fetcher {
             if count == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
-            if !self.put(&piece[..count], &channel.socket, progress)? {
-                return Ok(false);
-            }
+            self.put(&piece[..count], &channel.socket)?;
             left -= count;
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// Writes bytes that have come by `stream` into the pipe; false: nobody takes them.
-    fn put(&mut self, mut bytes: &[u8], stream: &TcpStream, progress: &mut bool) -> Result<bool, LinkError> {
+    /// Writes bytes that have come by `stream` into the pipe.
+    fn put(&mut self, mut bytes: &[u8], stream: &TcpStream) -> Result<(), Interruption> {
         while !bytes.is_empty() {
             match write(&self.sink, bytes) {
                 Ok(count) => {
                     bytes = &bytes[count..];
                     self.request.offset += count as u64;
-                    *progress = true;
+                    self.progress = true;
                 }
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
                     // It is the command that has to go on.
-                    *progress = true;
-                    if !self.wait_for_space(stream)? {
-                        return Ok(false);
-                    }
+                    self.progress = true;
+                    self.wait_for_space(stream)?;
                 }
-                Err(Errno::EPIPE) => return Ok(false),
+                Err(Errno::EPIPE) => return Err(Interruption::Unread),
                 Err(error) => return Err(io::Error::from(error).into()),
             }
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// Moves the payload of a record from the socket into the pipe, without copying it; false: nobody takes it.
-    fn move_payload(&mut self, stream: &TcpStream, length: usize, progress: &mut bool) -> Result<bool, LinkError> {
+    /// Moves the payload of a record from the socket into the pipe, without copying it.
+    fn move_payload(&mut self, stream: &TcpStream, length: usize) -> Result<(), Interruption> {
         let mut left = length;
         while left > 0 {
             // It is the command that has to go on.
-            *progress |= !has_space(&self.sink);
-            if !self.wait_for_space(stream)? {
-                return Ok(false);
-            }
+            self.progress |= !has_space(&self.sink);
+            self.wait_for_space(stream)?;
             // The flag is for the pipe only: the socket is waited for, as long as its time limit says.
             match splice(stream, None, &self.sink, None, left, SpliceFFlags::SPLICE_F_NONBLOCK) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(moved) => {
                     left -= moved;
                     self.request.offset += moved as u64;
-                    *progress = true;
+                    self.progress = true;
                 }
                 Err(Errno::EINTR) => {}
-                Err(Errno::EPIPE) => return Ok(false),
+                Err(Errno::EPIPE) => return Err(Interruption::Unread),
                 Err(error) => return Err(io::Error::from(error).into()),
             }
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// However slow the command is. False: nobody takes it.
-    fn wait_for_space(&self, stream: &TcpStream) -> Result<bool, LinkError> {
+    /// However slow the command is.
+    fn wait_for_space(&self, stream: &TcpStream) -> Result<(), Interruption> {
         // A connection that was reset says so also to one who does not read.
         let mut descriptors =
             [PollFd::new(self.sink.as_fd(), PollFlags::POLLOUT), PollFd::new(stream.as_fd(), PollFlags::empty())];
@@ -257,13 +248,13 @@ impl Fetcher {
             let _ = poll(&mut descriptors, PollTimeout::NONE);
             let [sink, socket] = descriptors.each_ref().map(|found| found.revents().unwrap_or(PollFlags::empty()));
             if sink.contains(PollFlags::POLLERR) {
-                return Ok(false);
+                return Err(Interruption::Unread);
             }
             if !socket.is_empty() {
-                return Err(LinkError::Broken("the connection was reset".into()));
+                return Err(LinkError::Broken("the connection was reset".into()).into());
             }
             if sink.contains(PollFlags::POLLOUT) {
-                return Ok(true);
+                return Ok(());
             }
         }
     }

@@ -13,8 +13,9 @@ use super::channel::Channel;
 use super::error::LinkError;
 use super::frame::{expect, read_header, read_payload, record, Kind, Timed};
 use super::request::Request;
-use super::secret::{random, Key, Nonce, Purpose};
+use super::secret::{Key, Nonce, Purpose};
 use super::tls::Identity;
+use crate::random::random;
 
 /// How long it may take to connect, to agree on the keys of TLS, and then to be admitted.
 const LIMIT: Duration = Duration::from_secs(5);

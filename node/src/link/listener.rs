@@ -18,9 +18,9 @@ use super::handshake;
 use super::pending::PendingConnections;
 use super::request::Request;
 use super::sender::{self, Shared};
-use super::threads::spawn;
 use super::tls::Identity;
 use crate::sys::defer_accept;
+use crate::threads::spawn;
 
 /// The most connections, and those where it is not known how many there can be.
 const MOST: usize = 1024;

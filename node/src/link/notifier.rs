@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::threads::spawn;
-use crate::lock::lock;
 use crate::origin::Origin;
 use crate::source::Source;
+use crate::threads::{lock, spawn};
 use crate::watch::Watcher;
 
 #[derive(Debug)]

@@ -16,12 +16,12 @@ use nix::unistd::pipe2;
 
 use super::fetcher::{End, Fetcher, Leave, Times, TIMES};
 use super::request::{Request, Wanted};
-use super::secret::random;
-use super::threads::spawn;
 use crate::job::Link;
 use crate::origin::{cannot_place, Failure, Origin, Step};
 use crate::pipe::widen;
+use crate::random::random;
 use crate::sys::bytes_in_pipe;
+use crate::threads::spawn;
 use crate::verify::Verify;
 
 /// What moves at once.
@@ -68,7 +68,7 @@ impl Reader {
         let outcome = Outcome::default();
         let told = outcome.clone();
         let (request, leave) = (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::<Leave>::default());
-        let mut fetcher = Fetcher { link: link.clone(), request, sink, times, leave: leave.clone() };
+        let mut fetcher = Fetcher { link: link.clone(), request, sink, times, leave: leave.clone(), progress: false };
         spawn("link", move || {
             let ended = fetcher.fetch();
             let _ = told.set(ended);

@@ -1,7 +1,6 @@
 //! The key of a run, and how both sides show that they know it: HMAC-SHA256 (RFC 2104) over fresh nonces of both.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::path::Path;
 
 use hmac::{Hmac, Mac};
@@ -74,13 +73,6 @@ fn parse(digits: &[u8]) -> Option<[u8; SIZE]> {
     Some(key)
 }
 
-/// Bytes that nobody can foretell.
-pub fn random<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,10 +135,5 @@ mod tests {
             }
         }
         assert_eq!(parse(digits.as_bytes()).unwrap()[..4], [0x01, 0x23, 0x45, 0x67]);
-    }
-
-    #[test]
-    fn nonces_are_fresh() {
-        assert_ne!(random::<SIZE>().unwrap(), random::<SIZE>().unwrap());
     }
 }

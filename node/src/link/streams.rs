@@ -7,8 +7,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::request::Wanted;
-use crate::lock::lock;
 use crate::source::Source;
+use crate::threads::lock;
 
 /// How long the end of a connection may take that another one replaces.
 const HANDOVER: Duration = Duration::from_secs(10);

@@ -14,6 +14,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
 use crate::feed::remove_fifos;
 use crate::program::own_program;
+use crate::random::random;
 use crate::{fresh, ownership, tree};
 
 /// How long `serve` may take to start, and to end, which it does within 10 s.
@@ -36,7 +37,7 @@ impl Local {
     /// # Errors
     /// A message; nothing is left.
     pub fn start(shared: &Path) -> Result<Self, String> {
-        let random = random().map_err(|error| format!("/dev/urandom: {error}"))?;
+        let random = random().map(u32::from_ne_bytes).map_err(|error| format!("/dev/urandom: {error}"))?;
         let name = format!("streamflow-io-{}-{random:08x}", std::process::id());
         let directory = directory_for_temporary_files(shared).join(name);
         let at = |error: io::Error| format!("{}: {error}", directory.display());
@@ -131,10 +132,4 @@ fn directory_for_temporary_files(shared: &Path) -> PathBuf {
     let exists = |path: &&PathBuf| path.is_absolute() && device(path).is_some();
     let chosen = candidates.iter().find(elsewhere).or_else(|| candidates.iter().find(exists));
     chosen.cloned().unwrap_or_else(|| "/tmp".into())
-}
-
-fn random() -> io::Result<u32> {
-    let mut bytes = [0; 4];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u32::from_ne_bytes(bytes))
 }

@@ -77,11 +77,7 @@ impl Mirror {
 
     /// Writes what has happened since the last call.
     pub fn pass_on(&mut self) {
-        loop {
-            let lines = self.source.as_mut().map(Follower::lines).unwrap_or_default();
-            if lines.is_empty() {
-                break;
-            }
+        while let Some(lines) = self.source.as_mut().and_then(Follower::lines) {
             lines.iter().for_each(|line| self.take(line));
             self.write();
         }

@@ -47,23 +47,19 @@ struct Running {
     pid: Option<i32>,
     /// What may be its last event: it is when nobody writes any more, and nothing follows.
     exit: Option<Vec<u8>>,
-    /// All events that are there were read.
-    has_all: bool,
     /// There is something among them that was written by somebody else.
     foreign: bool,
 }
 
 impl Running {
     fn new(events: PathBuf) -> Self {
-        Self { events: Follower::new(events), pid: None, exit: None, has_all: false, foreign: false }
+        Self { events: Follower::new(events), pid: None, exit: None, foreign: false }
     }
 
-    /// Some new events as they are printed, but for an `exit`, which is kept.
-    fn news(&mut self, id: &OsStr) -> String {
-        let lines = self.events.lines();
-        self.has_all = lines.is_empty();
+    /// Some new events as they are printed, but for an `exit`, which is kept; None: there are no more.
+    fn news(&mut self, id: &OsStr) -> Option<String> {
         let mut text = String::new();
-        for line in lines {
+        for line in self.events.lines()? {
             // An `exit` after which something comes was written by somebody else, too.
             self.foreign |= self.exit.take().is_some();
             let Some(seen) = Seen::parse(&line).filter(|seen| !seen.names_job()) else {
@@ -80,7 +76,7 @@ impl Running {
                 text.push_str(&printed(id, &line));
             }
         }
-        text
+        Some(text)
     }
 }
 
@@ -259,12 +255,8 @@ impl Jobs {
         }
         let path = self.directory.join(id).join("events.jsonl");
         let mut running = self.running.remove(id).unwrap_or_else(|| Running::new(path.clone()));
-        loop {
-            let text = running.news(id);
+        while let Some(text) = running.news(id) {
             self.output.print(&text);
-            if running.has_all {
-                break;
-            }
         }
         // Of jobs on other machines it is not known who wrote it.
         let is_own = |lifeline: &Lifeline| closed && lifeline.store.has_ended(id).unwrap_or(true);

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use crate::commit::Decision;
+use crate::commit::{Decision, What};
 use crate::event::Event;
 use crate::job::{Kind, Output};
 use crate::json::ByteString;
@@ -35,41 +35,36 @@ pub struct Announcer {
 
 impl Announcer {
     pub fn events<'e>(&mut self, outputs: &'e [Output], decision: &'e Decision) -> Vec<Event<'e>> {
-        let port = |index: usize| outputs[index].port.as_str();
-        match decision {
-            Decision::Opened { port: index, path } => {
-                let first = self.opened.insert(*index);
-                let output = &outputs[*index];
+        let (index, output) = (decision.port, &outputs[decision.port]);
+        let port = output.port.as_str();
+        match &decision.what {
+            What::Opened(path) => {
+                let first = self.opened.insert(index);
                 let tells = first || output.tells_all || output.kind != Kind::Directory;
-                tells.then_some(Event::Opened { port: port(*index), path: ByteString(path) }).into_iter().collect()
+                tells.then_some(Event::Opened { port, path: ByteString(path) }).into_iter().collect()
             }
-            Decision::Closed { port: index, path, closes } => {
-                let output = &outputs[*index];
+            What::Closed { path, closes } => {
                 let tells = *closes > 1 || output.tells_all || !output.commits_at_close(path);
-                let again = self.early.get(index).is_some_and(|files| files.contains_key(path.as_os_str()));
-                let closed = Event::Closed { port: port(*index), path: ByteString(path), closes: *closes, again };
-                let changed = self.closed_again(*index, path).map(|how| changed(port(*index), path, how));
+                let again = self.early.get(&index).is_some_and(|files| files.contains_key(path.as_os_str()));
+                let closed = Event::Closed { port, path: ByteString(path), closes: *closes, again };
+                let changed = self.closed_again(index, path).map(|how| changed(port, path, how));
                 [tells.then_some(closed), changed].into_iter().flatten().collect()
             }
-            Decision::Committed { port: index, path } => {
+            What::Committed(path) => {
                 let file = fs::metadata(path).ok();
-                let stamp = file.as_ref().map(Stamp::of);
                 if !self.ended {
-                    let early = Early { stamp, closed_again: false, told: false };
-                    self.early.entry(*index).or_default().insert(path.into(), early);
+                    let early = Early { stamp: file.as_ref().map(Stamp::of), closed_again: false, told: false };
+                    self.early.entry(index).or_default().insert(path.into(), early);
                 }
                 let size = file.map_or(0, |file| file.len());
-                let (port, path) = (port(*index), ByteString(path.as_path()));
-                let at_end = self.ended;
-                vec![match outputs[*index].kind {
+                let (path, at_end) = (ByteString(path.as_path()), self.ended);
+                vec![match output.kind {
                     Kind::Directory => Event::Entry { port, path, size },
                     _ => Event::Committed { port, path, size, at_end },
                 }]
             }
-            Decision::Complete { port: index } => vec![Event::Complete { port: port(*index), at_end: self.ended }],
-            Decision::Unmet { port: index, why } => {
-                vec![Event::warning(format!("output {}: {why}: committed only now", port(*index)), None)]
-            }
+            What::Complete => vec![Event::Complete { port, at_end: self.ended }],
+            What::Unmet(why) => vec![Event::warning(format!("output {port}: {why}: committed only now"), None)],
         }
     }
 

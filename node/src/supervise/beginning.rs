@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::commit::Decision;
+use crate::commit::{Decision, What};
 
 /// So many empty files are looked at; who makes more has written something.
 const FILES: usize = 100;
@@ -18,8 +18,8 @@ pub struct Beginning {
 impl Beginning {
     /// Files of outputs may be there.
     pub fn note(&mut self, decisions: &[Decision]) {
-        let opened = decisions.iter().filter_map(|decision| match decision {
-            Decision::Opened { path, .. } => Some(path.to_owned()),
+        let opened = decisions.iter().filter_map(|decision| match &decision.what {
+            What::Opened(path) => Some(path.to_owned()),
             _ => None,
         });
         if !self.over {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     fn opened(path: &Path) -> Decision {
-        Decision::Opened { port: 0, path: path.into() }
+        Decision { port: 0, what: What::Opened(path.into()) }
     }
 
     #[test]

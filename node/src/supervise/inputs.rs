@@ -36,9 +36,7 @@ impl Inputs<'_> {
             Wait::Growth => feeder.growth_notice(),
             Wait::Beside => {}
             Wait::Events => feeder.read_events(Some(watcher), &|wait| Token::Input(index, wait)),
-            Wait::Fifo => {
-                feeder.fifo_notice(notice.mask).map_err(|failure| failed(&feeder.input.name, failure))?;
-            }
+            Wait::Fifo => feeder.fifo_notice(notice.mask).map_err(|failure| failed(&feeder.input.name, failure))?,
         }
         Ok(())
     }
@@ -51,7 +49,7 @@ impl Inputs<'_> {
     pub fn readable(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let launcher = self.launcher.iter().map(AsFd::as_fd);
         let arrivals = self.feeders.iter().flat_map(Feeder::arrivals);
-        launcher.chain([self.gates.streams().as_fd()]).chain(arrivals)
+        launcher.chain([self.gates.streams.as_fd()]).chain(arrivals)
     }
 
     /// What is writable when a reader has taken something.
@@ -89,12 +87,12 @@ impl Inputs<'_> {
     /// Nothing is told of what the command does: it might ask for the size of a stream, and find none.
     pub fn do_without_filter(&self) {
         self.gates.lose_sight();
-        self.gates.streams().want_all();
+        self.gates.streams.want_all();
     }
 
     /// Whether the command can find nothing that is not there as a whole.
     pub fn are_there(&self) -> bool {
-        self.gates.are_open() && !self.gates.streams().are_open()
+        self.gates.are_open() && !self.gates.streams.are_open()
     }
 
     /// Feeds what can be fed.
@@ -122,7 +120,7 @@ impl Inputs<'_> {
     /// # Arguments
     /// * `warn` - says so: the command has asked for them
     pub fn bring_wholes(&mut self, warn: bool, events: &mut EventLog) -> Result<(), Fact> {
-        let streams = Arc::clone(self.gates.streams());
+        let streams = Arc::clone(&self.gates.streams);
         let mut changed = false;
         for number in streams.wanted() {
             let feeder = &mut self.feeders[number];

@@ -98,13 +98,6 @@ pub struct Ended {
     pub success: bool,
 }
 
-/// The tree is being ended.
-#[derive(Debug)]
-struct Ending {
-    kill_at: Duration,
-    give_up_at: Duration,
-}
-
 #[derive(Debug, Default)]
 pub struct State {
     success_codes: Vec<i32>,
@@ -116,7 +109,8 @@ pub struct State {
     leftovers: Leftovers,
     reason: Option<Reason>,
     message: Option<String>,
-    ending: Option<Ending>,
+    /// The tree is being ended: when those are killed that are left.
+    kill_at: Option<Duration>,
     over: bool,
 }
 
@@ -203,16 +197,15 @@ impl State {
     }
 
     fn signal_tree(&mut self, now: Duration, signal: Signal, patience: Duration, spare_group: bool) -> Vec<Action> {
-        let soonest = self.ending.as_ref().map_or(now + patience, |ending| ending.kill_at.min(now + patience));
-        self.ending = Some(Ending { kill_at: soonest, give_up_at: soonest + STUCK });
+        self.kill_at = Some(self.kill_at.unwrap_or(Duration::MAX).min(now + patience));
         vec![Action::SignalTree { signal, spare_group }]
     }
 
     /// Kills who is left when the time has come. What the main process has left behind is ended when that has failed.
     fn tick(&mut self, now: Duration) -> Vec<Action> {
-        match &self.ending {
-            Some(ending) if now >= ending.give_up_at => self.over = true,
-            Some(ending) if now >= ending.kill_at => {
+        match self.kill_at {
+            Some(kill_at) if now >= kill_at + STUCK => self.over = true,
+            Some(kill_at) if now >= kill_at => {
                 return vec![Action::SignalTree { signal: Signal::SIGKILL, spare_group: false }]
             }
             Some(_) => {}
@@ -227,7 +220,7 @@ impl State {
 
     /// When time has something to be done, unless something happens before.
     pub fn due(&self, now: Duration) -> Option<Duration> {
-        let ending = self.ending.as_ref().map(|_| now + ENDING_TICK);
+        let ending = self.kill_at.map(|_| now + ENDING_TICK);
         ending.or(self.status.map(|_| self.leftovers.due()))
     }
 
@@ -243,7 +236,7 @@ impl State {
 
     /// The tree is being ended, for whatever reason: nothing new is given to it.
     pub fn is_ending(&self) -> bool {
-        self.reason.is_some() || self.ending.is_some()
+        self.reason.is_some() || self.kill_at.is_some()
     }
 
     /// The command waits until all that it reads is there.
