@@ -9,5 +9,5 @@ mod noted;
 mod part;
 mod samples;
 
-pub use self::noted::{Noted, Verify};
-pub use self::part::{compare, Part};
+pub use self::noted::Noted;
+pub use self::part::{compare, Part, Verify};

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::noted::Noted;
+use super::noted::{Difference, Noted};
 
 /// Blocks get longer with their position, so that of a file of a terabyte 16 MiB are kept.
 const SHORTEST: u64 = 4 << 10;
@@ -27,19 +27,6 @@ pub struct Digests {
 struct Block {
     end: u64,
     digest: u64,
-}
-
-/// The first bytes that are not what they were.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    pub from: u64,
-    pub to: u64,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "between byte {} and byte {}", self.from, self.to)
-    }
 }
 
 /// Where a block ends that starts at `start`.

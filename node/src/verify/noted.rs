@@ -1,30 +1,18 @@
 //! What is known of the bytes that were noted.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::fs::File;
 
-use serde::{Deserialize, Serialize};
-
-use super::digests::{Difference, Digests};
-use super::samples::Samples;
-
-/// How much of a stream is compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verify {
-    #[default]
-    Full,
-    /// Evenly spread blocks of what is large.
-    Samples,
+/// The first bytes that are not what they were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub from: u64,
+    pub to: u64,
 }
 
-impl Verify {
-    /// Nothing is noted yet.
-    pub fn begin(self) -> Box<dyn Noted> {
-        match self {
-            Self::Full => Box::new(Digests::default()),
-            Self::Samples => Box::new(Samples::new()),
-        }
+impl fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "between byte {} and byte {}", self.from, self.to)
     }
 }
 

@@ -7,8 +7,30 @@ use std::path::Path;
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::noted::Verify;
+use super::digests::Digests;
+use super::noted::Noted;
+use super::samples::Samples;
 use crate::fresh;
+
+/// How much of a stream is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    #[default]
+    Full,
+    /// Evenly spread blocks of what is large.
+    Samples,
+}
+
+impl Verify {
+    /// Nothing is noted yet.
+    pub fn begin(self) -> Box<dyn Noted> {
+        match self {
+            Self::Full => Box::new(Digests::default()),
+            Self::Samples => Box::new(Samples::new()),
+        }
+    }
+}
 
 /// The first bytes of a file, as they were when they were noted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::digests::Difference;
-use super::noted::Noted;
+use super::noted::{Difference, Noted};
 
 const BLOCK: u64 = 16 << 10;
 /// When there are so many blocks, every second one is given up.
