@@ -12,18 +12,22 @@ calls `._get_binding_filter`.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 
 import streamflow.cwl.main
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import Connector
+from streamflow.core.data import StreamWrapper
+from streamflow.core.deployment import Connector, ExecutionLocation, Shell
 from streamflow.core.recovery import FailureManager, RecoveryRequest
 from streamflow.core.workflow import Job
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.cwl.utils import build_context
+from streamflow.deployment.connector.container import ContainerConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.future import FutureConnector
 from streamflow.recovery.failure_manager import RollbackFailureManager
@@ -112,3 +116,23 @@ async def remove_jobs(connector: Connector) -> None:
     jobs, connector._scheduled_jobs = connector._scheduled_jobs, {}
     for location in {location.name: location for location in jobs.values()}.values():
         await connector._remove_jobs(location, [job for job, other in jobs.items() if other.name == location.name])
+
+
+def container_command(connector: Connector, location: ExecutionLocation, words: Sequence[str]) -> list[str]:
+    """The words that run a program with its standard input in a container, for who is on the host of its engine."""
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector
+    assert isinstance(connector, ContainerConnector)
+    return shlex.split(" ".join(connector._get_run_command(f"exec {shlex.join(words)}", location, interactive=True)))
+
+
+async def program(
+    connector: Connector, location: ExecutionLocation, words: Sequence[str]
+) -> tuple[Shell, StreamWrapper, StreamWrapper]:
+    """Run a program as connectors run the shells that they keep.
+
+    :param words: as a shell reads them; of one run only, because shells are found again by them
+    :return: what closes it, its output, its input
+    """
+    shell = await connector.get_shell(list(words), location)
+    return shell, shell._reader, shell._writer

@@ -55,7 +55,7 @@ class FakeRuntime(NodeRuntime):
         self.jobs.append(await super().create_job(name, *options))
         return self.jobs[-1]
 
-    async def obstacle(self, other: NodeRuntime) -> str | None:
+    async def _obstacle_of_link(self, other: NodeRuntime, why: str | None) -> str | None:
         return self.obstacles.get(other.location)
 
     async def close(self) -> None:
@@ -147,6 +147,9 @@ class FakeRuntimes:
 
     def __init__(self, runtimes: Mapping[str, FakeRuntime]) -> None:
         self._runtimes = runtimes
+
+    def where(self, location: ExecutionLocation) -> str:
+        return f"on {location}"
 
     async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime:
         if location.name not in self._runtimes:

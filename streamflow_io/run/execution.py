@@ -249,7 +249,7 @@ class Execution:
                     for read in producers
                     if read[0].source.gate is None
                 ),
-                "gates": tuple(gated_input(*read) for read in producers if read[0].source.gate is not None),
+                "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
             }
         )
         return self._run.recorder.told(spec, self._step, self._job)

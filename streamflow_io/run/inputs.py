@@ -39,13 +39,13 @@ def input_stream(
     :param verify: how much of what was fed is compared with the file at the commit
     """
     assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"
-    link = attempt.node_job.link_to(reader)
+    path = attempt.output_directory / token.source.path
+    shared = attempt.node_job.shared_with(reader, path)
     return InputStream(
+        **({"path": str(path)} if shared is None else vars(shared)),
         name=token.source.job,
         port=token.source.port,
-        path=str(attempt.output_directory / token.source.path),
-        events=str(attempt.node_job.events_path) if link is None else None,
-        link=link,
+        link=attempt.node_job.link_to(reader),
         target={"fifo": token.value["path"]},
         verify=verify,
     )
@@ -89,15 +89,19 @@ def _placed(token: Token, paths: Mapping[int, PurePosixPath]) -> Token:
     return placed
 
 
-def gated_input(token: StreamToken, attempt: Attempt) -> GatedInput:
-    """An input that the job is held at until one attempt of its producer has committed it, under the same runtime."""
+def gated_input(token: StreamToken, attempt: Attempt, reader: NodeRuntime) -> GatedInput:
+    """An input that the job is held at until one attempt of its producer has committed it.
+
+    :param reader: where the job runs that reads; it shares the files of the producer's runtime
+    """
     assert token.source.gate is not None
     assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"
+    shared = attempt.node_job.shared_with(reader, attempt.output_directory / token.source.path)
+    assert shared is not None, "files at the gate do not leave their host"
     return GatedInput(
+        **vars(shared),
         name=token.source.job,
         port=token.source.port,
-        path=str(attempt.output_directory / token.source.path),
-        events=str(attempt.node_job.events_path),
         target=token.value["path"],
         kind=token.source.gate,
         mode=token.source.listing if token.source.gate == "directory" else None,

@@ -19,6 +19,7 @@ class Runtimes(Protocol):
     """The node runtimes of a run."""
 
     async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime: ...
+    def where(self, location: ExecutionLocation) -> str: ...
 
 
 class Reach:
@@ -42,8 +43,8 @@ class Reach:
         try:
             return await self._runtime(job_name)
         except NodeRuntimeError as error:
-            location = self._location(job_name)
-            self._warn(str(location), f"On {location} nothing streams, all is as with plain StreamFlow: {error}")
+            where = self._runtimes.where(self._location(job_name))
+            self._warn(where, f"Nothing streams {where}, all is as with plain StreamFlow: {error}")
             return None
 
     async def measured_job(self, job_name: str, otherwise: str) -> NodeJob | None:
@@ -55,7 +56,7 @@ class Reach:
             return await (await self._runtime(job_name)).create_job(job_name)
         except NodeRuntimeError as error:
             location = self._location(job_name)
-            where = "in this run" if location.local else f"on {location}"
+            where = "in this run" if location.local else self._runtimes.where(location)
             self._warn(f"{otherwise} {where}", f"{otherwise} {where}: {error}")
             return None
 
@@ -69,7 +70,7 @@ class Reach:
         producer = attempt.node_job.runtime
         if reader is producer:
             return True
-        obstacle = "files at the gate do not leave it" if token.source.gate else await reader.obstacle(producer)
+        obstacle = await reader.obstacle(producer, attempt.output_directory, gate=token.source.gate is not None)
         if obstacle is not None:
             pair = f"{reader.location} reads files of {producer.location}"
             self._warn(pair, f"{pair} when they are complete, not while they are written: {obstacle}")

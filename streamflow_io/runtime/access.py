@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from typing import TYPE_CHECKING
 
+from streamflow_io._streamflow import container_command, program
+
+from .conversation import Conversation, ProcessConversation, ShellConversation
 from .node_runtime import NodeRuntimeError
 
 if TYPE_CHECKING:
@@ -34,11 +38,14 @@ class Access:
 
     :ivar name: what it is called in messages
 
+    :param name: None: that of the location
     :param verbatim: the connector hands the words of a command on as they are; others have a shell read them
     """
 
-    def __init__(self, connector: Connector, location: ExecutionLocation, verbatim: bool = False) -> None:
-        self.name = str(location)
+    def __init__(
+        self, connector: Connector, location: ExecutionLocation, verbatim: bool = False, name: str | None = None
+    ) -> None:
+        self.name = name or str(location)
         self._connector = connector
         self._location = location
         self._verbatim = verbatim
@@ -65,6 +72,37 @@ class Access:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
         assert result is not None
         return result
+
+    async def call(self, words: Sequence[str], seconds: float) -> tuple[str, int]:
+        """Run a program; see :meth:`run`."""
+        said, code = await self.run(f"{shlex.join(words)} 2>&1", seconds)
+        return said.strip(), code
+
+    async def has_file(self, path: PurePosixPath, directory: PurePath, otherwise: str) -> bool:
+        """Whether there is a file.
+
+        :raises NodeRuntimeError: if that cannot be told because `directory` is gone: then it is `otherwise`
+        """
+        # Listed, because a network file system may remember for a while that a file was not there.
+        listed = f"ls {shlex.quote(str(path.parent))} 2>/dev/null | grep -qx {shlex.quote(path.name)}"
+        _, code = await self.run(f"{listed} && exit 0; test -d {shlex.quote(str(directory))} && exit 3; exit 4")
+        if code not in (0, 3):
+            raise NodeRuntimeError(otherwise)
+        return code == 0
+
+    async def converse(self, words: Sequence[str]) -> Conversation:
+        """Start a program that is talked with.
+
+        :param words: of this run only
+        :raises NodeRuntimeError: if it cannot be started
+        """
+        try:
+            if (wraps := self._location.wraps) is not None and wraps.local:
+                return await ProcessConversation.start(container_command(self._connector, self._location, words))
+            quoted = [shlex.quote(word) for word in words]
+            return ShellConversation(*await program(self._connector, self._location, quoted))
+        except Exception as error:
+            raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
 
     async def write(self, path: PurePosixPath, data: bytes, executable: bool = False, parent: bool = False) -> None:
         """Write a file, for its owner alone; it is there with all its content, or not at all.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -29,7 +30,7 @@ way() {{
     part=$1
     while :; do
         set -- $(ls -ldn "$part"); open="others may write to $part, which is not sticky"
-        case $3 in 0 | "$me" | "$top") ;; *) echo "$part belongs to user $3"; return ;; esac
+        case $3 in 0 | "$me" | "$top" | {driver}) ;; *) echo "$part belongs to user $3"; return ;; esac
         case $1 in
         ?????????[tT]*) ;;
         ????????w*) echo "$open"; return ;;
@@ -44,8 +45,9 @@ for temporary in "${{TMPDIR:-/tmp}}" /tmp; do
 done
 test -z "$why" && say temporary "$temporary"; say open "$why"
 mkdir -p {workdir} && cd {workdir} || exit 1
-test -d {name} || mkdir -m 755 {name} 2>/dev/null || test -d {name} || mkdir -m 755 {name} || exit 1
-cd {name} || exit 1
+name={name}; mode=755; test {driver} = none || {{ name=$name-$me; mode=711; }}
+test -d "$name" || mkdir -m $mode "$name" 2>/dev/null || test -d "$name" || mkdir -m $mode "$name" || exit 1
+cd "$name" || exit 1
 say directory "$(pwd -P)"
 why=$(way "$(pwd -P)"); test -n "$why" || test -O . || why="$(pwd -P) belongs to another user"
 if test -n "$why"; then say foreign "$why"; exit; fi
@@ -121,34 +123,55 @@ class Delivered:
     temporary: PurePosixPath
 
 
-async def deliver(access: Access, workdir: str, binary: Binary) -> Delivered:
+async def deliver(access: Access, workdir: str, binary: Binary, driver: int | None = None) -> Delivered:
     """Bring the binary, or that for the machine there, to a location, if it is not there.
 
     :param workdir: of the deployment; made if it is missing
+    :param driver: for a container: the user of the driver, whose work directory it sees. Others may see it from other
+        containers, as other users: each user has a directory there. Where programs cannot be run there, the binary is
+        in the directory for temporary files
     :raises NodeRuntimeError: if it cannot be brought there, or does not run there, with one reason
     """
-    binary, delivered, version = await _check(access, workdir, binary)
+    delivered, version = await _bring(access, workdir, binary, driver)
+    if not _runs(version) and driver is not None:
+        with contextlib.suppress(NodeRuntimeError):
+            other, other_version = await _bring(access, str(delivered.temporary), binary, driver)
+            if _runs(other_version):
+                return replace(delivered, binary=other.binary)
+    if not _runs(version):
+        raise NodeRuntimeError(f"{access.name}: {delivered.binary} cannot be run: {version or 'it is not there'}")
+    return delivered
+
+
+def _runs(version: str | None) -> bool:
+    return version is not None and version.startswith("sfio-node ")
+
+
+async def _bring(access: Access, workdir: str, binary: Binary, driver: int | None) -> tuple[Delivered, str | None]:
+    """Where things are, and what `--version` prints; None: the binary does not come."""
+    binary, delivered, version = await _check(access, workdir, binary, driver)
     if version is None:
         # Two drivers may do this at once.
         part = delivered.binary.with_name(f"{binary.name}.{os.urandom(4).hex()}")
         await access.write(part, binary.content, executable=True)
         await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
-        binary, delivered, version = await _check(access, workdir, binary)
-    if version is None or not version.startswith("sfio-node "):
-        raise NodeRuntimeError(f"{access.name}: {delivered.binary} cannot be run: {version or 'it is not there'}")
-    return delivered
+        binary, delivered, version = await _check(access, workdir, binary, driver)
+    return delivered, version
 
 
-async def _check(access: Access, workdir: str, binary: Binary) -> tuple[Binary, Delivered, str | None]:
+async def _check(
+    access: Access, workdir: str, binary: Binary, driver: int | None
+) -> tuple[Binary, Delivered, str | None]:
     """The binary that is for there, where things are, and what `--version` prints if the binary is there."""
-    words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name, "digest": binary.digest}
+    user = "none" if driver is None else str(driver)
+    words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name, "digest": binary.digest, "driver": user}
     text, code = await access.run(_CHECK.format(**{word: shlex.quote(value) for word, value in words.items()}))
     said = dict(_SAID.findall(text))
     machine = f"{said.get('system')} {said.get('machine')}"
     if "machine" in said and (said["system"] != "Linux" or not binary.runs_on(said["machine"])):
         other = await asyncio.to_thread(binary.built_for, said["machine"]) if said["system"] == "Linux" else None
         if other is not None:
-            return await _check(access, workdir, other)
+            return await _check(access, workdir, other, driver)
         raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
     if "foreign" in said:
         raise NodeRuntimeError(

@@ -21,6 +21,7 @@ from streamflow_io.capio_cl.supported import COMMIT_CLOSES, CapioMapping, HeldOu
 from .activity import wait_until_idle
 from .capio_installation import CapioError, Installation, UnfitPathError
 from .capio_server import CapioServer, remove_leftovers
+from .conversation import ProcessConversation
 from .embedded import EmbeddedRuntime, serve
 from .node_runtime import AttemptLostError, NodeJob, NodeRuntimeError, Waiting
 from .protocol import Event, ExitEvent, JobSpec, OpenedEvent
@@ -179,9 +180,9 @@ class CapioRuntime(EmbeddedRuntime):
         mapping: CapioMapping,
         binary: Path,
         directory: Path,
-        process: asyncio.subprocess.Process,
+        conversation: ProcessConversation,
     ) -> None:
-        super().__init__(binary, directory, process)
+        super().__init__(binary, directory, conversation)
         self._installation = installation
         self._configure = partial(capio_configuration, mapping=mapping)
         self._held = mapping.held

@@ -9,14 +9,18 @@ from collections.abc import Iterator, Mapping
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, DeploymentConfig, DeploymentManager, ExecutionLocation, Target
 from streamflow.deployment.connector.base import BatchConnector
+from streamflow.deployment.connector.container import ContainerConnector
 from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 
 from streamflow_io._streamflow import remove_jobs
+from streamflow_io.graph.volumes import binds_of
 
 from .access import Access
+from .locations import location_node
 from .node_runtime import NodeRuntimeError
+from .place import Place
 from .remote import Manner
 
 logger = logging.getLogger("streamflow")
@@ -36,7 +40,28 @@ class Deployments:
     def access(self, location: ExecutionLocation) -> Access:
         """:raises NodeRuntimeError: if its deployment is not deployed"""
         connector = self._connector(location)
-        return Access(connector, location, verbatim=isinstance(connector, KubernetesBaseConnector))
+        name = self._container(location)
+        return Access(connector, location, isinstance(connector, KubernetesBaseConnector), name)
+
+    def where(self, location: ExecutionLocation) -> str:
+        """See :meth:`NodeRuntimes.where`."""
+        name = None if location.local else self._container(location)
+        return f"on {location}" if name is None else f"in {name}"
+
+    def _container(self, location: ExecutionLocation) -> str | None:
+        """What a container is called in messages: by its image, because its own name is made up; None: it is none."""
+        if not isinstance(self._connector(location), ContainerConnector):
+            return None
+        image = self._config(location).config.get("image")
+        return f"a container of {image}" if image else f"the container {location}"
+
+    def place(self, location: ExecutionLocation) -> Place | None:
+        """Which files a container shares with others, and with its host; None: it is none."""
+        if not isinstance(self._connector(location), ContainerConnector):
+            return None
+        host = list(_chain(location))[-1]
+        config = self._config(location)
+        return Place(location_node(host), binds_of(config.type, config.config))
 
     def manner(self, location: ExecutionLocation) -> Manner:
         """How a node runtime is to run at a location.

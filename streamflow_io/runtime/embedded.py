@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import shutil
 import signal
@@ -18,12 +17,12 @@ import aiofiles.os
 
 from streamflow_io.files import stranger
 
+from .binary import DIRECTORY
+from .conversation import ProcessConversation, follow, ready
 from .node_runtime import ENDED, NodeJob, NodeRuntime, NodeRuntimeError
-
-logger = logging.getLogger("streamflow")
+from .place import Place
 
 _START_SECONDS = 10.0
-_LINE_LIMIT = 2**20
 
 
 def find_sfio_node() -> Path:
@@ -53,10 +52,10 @@ class EmbeddedRuntime(NodeRuntime):
 
     directory: Path
 
-    def __init__(self, binary: Path, directory: Path, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, binary: Path, directory: Path, conversation: ProcessConversation) -> None:
         super().__init__("the driver's node", str(binary), directory)
-        self._process = process
-        self._readers = asyncio.gather(self._read(), self._log())
+        self._conversation = conversation
+        self._following = asyncio.create_task(follow(conversation, self, "sfio-node", ENDED))
 
     @staticmethod
     def check() -> None:
@@ -83,12 +82,26 @@ class EmbeddedRuntime(NodeRuntime):
         """Start `sfio-node serve`; see :func:`serve`."""
         return EmbeddedRuntime(*await serve(parent))
 
+    @staticmethod
+    async def start_beside(workdir: str) -> EmbeddedRuntime:
+        """The same where containers see what is in a work directory, for jobs in them to read of.
+
+        Where others could put their own there, or it cannot be written, it is as without containers.
+        """
+        try:
+            parent = await asyncio.to_thread(_own_directory, Path(workdir))
+        except OSError:
+            return await EmbeddedRuntime.start()
+        runtime = EmbeddedRuntime(*await serve(parent, "--readable"))
+        runtime.place = Place()
+        return runtime
+
     def _add(self, name: str, make: Callable[[str], NodeJob]) -> NodeJob:
-        if self._process.returncode is not None:
+        if self._conversation.has_ended:
             raise NodeRuntimeError(ENDED)
         job = super()._add(name, make)
         # In place: to change threads takes longer than this one call, and every job waits for it.
-        os.mkdir(job.directory, 0o700)
+        os.mkdir(job.directory, 0o700 if self.place is None else 0o711)
         return job
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
@@ -131,38 +144,12 @@ class EmbeddedRuntime(NodeRuntime):
         return said.decode(errors="replace").strip(), process.returncode
 
     async def close(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), self.stop_seconds)
-        except asyncio.TimeoutError:
-            logger.warning(f"sfio-node serve (process {self._process.pid}) does not end: killing it")
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.wait()
-        await asyncio.gather(self._readers, return_exceptions=True)
+        await self._conversation.close(self.stop_seconds)
+        await asyncio.gather(self._following, return_exceptions=True)
         await asyncio.to_thread(shutil.rmtree, self.directory, ignore_errors=True)
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        reason = ENDED
-        try:
-            async for line in self._process.stdout:
-                self.receive(line)
-        except asyncio.CancelledError:
-            pass
-        except ValueError as error:
-            reason = f"sfio-node serve says a line that is too long: {error}"
-        # What is left will not be told how it ends.
-        self.lose(reason)
 
-    async def _log(self) -> None:
-        assert self._process.stderr is not None
-        async for line in self._process.stderr:
-            logger.warning(f"sfio-node: {line.decode(errors='replace').rstrip()}")
-
-
-async def serve(parent: Path | None = None) -> tuple[Path, Path, asyncio.subprocess.Process]:
+async def serve(parent: Path | None = None, *options: str) -> tuple[Path, Path, ProcessConversation]:
     """Start `sfio-node serve`.
 
     :param parent: where the run directory is made; the default is the directory for temporary files
@@ -170,38 +157,34 @@ async def serve(parent: Path | None = None) -> tuple[Path, Path, asyncio.subproc
     :raises NodeRuntimeError: if it cannot be started
     """
     binary = find_sfio_node()
-    _watch_children_by_pidfd()
-    name = f"streamflow-io-{os.getpid()}-{os.urandom(4).hex()}"
+    name = f"streamflow-io-{os.getpid()}-{os.urandom(16).hex()}"
     directory = (await asyncio.to_thread(Path(parent or tempfile.gettempdir()).resolve)) / name
-    process = await asyncio.create_subprocess_exec(
-        str(binary), "serve", "--directory", str(directory),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        start_new_session=True, limit=_LINE_LIMIT,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stderr is not None
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), _START_SECONDS)
-    except asyncio.TimeoutError:
-        line = b""
-    if b'"ready"' not in line:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        message = (await process.stderr.read()).decode(errors="replace").strip()
-        raise NodeRuntimeError(f"{binary} serve does not start: {message or 'it says nothing'}")
-    return binary, directory, process
+        conversation = await ProcessConversation.start([str(binary), "serve", "--directory", str(directory), *options])
+    except OSError as error:
+        raise NodeRuntimeError(f"{binary} serve does not start: {error}") from None
+    try:
+        await ready(conversation, f"{binary} serve", _START_SECONDS)
+    except BaseException:
+        await asyncio.shield(conversation.close(0))
+        raise
+    return binary, directory, conversation
+
+
+def _own_directory(workdir: Path) -> Path:
+    """A directory of ours in a work directory, as those in containers.
+
+    :raises OSError: if it cannot be made, or others could put their own there
+    """
+    workdir.mkdir(parents=True, exist_ok=True)
+    directory = workdir.resolve() / f"{DIRECTORY}-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o711)
+    if (why := stranger(directory)) is not None:
+        raise PermissionError(why)
+    return directory
 
 
 def _write_new(path: PurePath, text: str) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
-
-
-def _watch_children_by_pidfd() -> None:
-    """Wait for processes as Python does from 3.12 on; before, it starts a thread for each, which is slower."""
-    if sys.version_info < (3, 12):
-        with contextlib.suppress(OSError):  # Linux before 5.3
-            os.close(os.pidfd_open(os.getpid()))
-            watcher = asyncio.PidfdChildWatcher()
-            watcher.attach_loop(asyncio.get_running_loop())
-            asyncio.set_child_watcher(watcher)

@@ -7,16 +7,19 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from asyncio import FIRST_COMPLETED
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, cast
 
+from .place import Place
 from .protocol import Event, ExitEvent, JobSpec, Link, StartedEvent, StreamPart, job_of, parse_event
 
 logger = logging.getLogger("streamflow")
 
 ENDED = "sfio-node serve has ended"
+_REACH_SECONDS = 60.0
 # How long it may take to compare a part of a file: to begin, and in bytes per second.
 _COMPARE_SECONDS = 600.0
 _SLOWEST = 10_000_000
@@ -41,6 +44,16 @@ class AttemptLostError(NodeRuntimeError):
     def __init__(self, without: str, reason: str) -> None:
         super().__init__(reason)
         self.without = without
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """A file of a producer as its reader has it; for the fields of these names, see :class:`InputStream`."""
+
+    path: str
+    named: str | None
+    events: str
+    lock: Literal[True] | None
 
 
 class NodeJob:
@@ -74,12 +87,23 @@ class NodeJob:
         """The process of its `sfio-node exec`, when it runs; on the node where it runs."""
         return self._pid
 
+    def shared_with(self, consumer: NodeRuntime, path: PurePath) -> SharedFile | None:
+        """How a job under a runtime has a file of this one; None: it has not. :meth:`NodeRuntime.obstacle` comes first.
+
+        :param path: absolute, as this job has it
+        """
+        here, events = (consumer.path_of(self.runtime, file) for file in (path, self.events_path))
+        if here is None or events is None or not consumer.shares_files(self.runtime):
+            return None
+        is_own = consumer is self.runtime
+        return SharedFile(str(here), None if here == path else str(path), str(events), None if is_own else True)
+
     def link_to(self, consumer: NodeRuntime) -> Link | None:
-        """How a job under another runtime reads the streams of this one; None: under the same, from its events.
+        """How a job under another runtime reads the streams of this one; None: it has its files.
 
         :raises NodeRuntimeError: if this job's runtime has no address; see :meth:`NodeRuntime.obstacle`
         """
-        if consumer is self.runtime:
+        if consumer.shares_files(self.runtime):
             return None
         if self.runtime.address is None:
             raise NodeRuntimeError(f"sfio-node at {self.runtime.location} cannot be reached from elsewhere")
@@ -206,6 +230,7 @@ class NodeRuntime(ABC):
     :ivar directory: the run directory, at the location
     :ivar address: where its links listen; None: its streams are not read from elsewhere
     :ivar tls: its links are inside TLS, and those of its jobs
+    :ivar place: what it sees of the files of its host; None: nobody else sees its run directory
     :ivar wrapper: the command of `sfio-node` that runs a job; `run`: on a node that a queue manager chooses
     :ivar stop_seconds: how long a job may take to end when it is cancelled
     """
@@ -213,6 +238,7 @@ class NodeRuntime(ABC):
     wrapper: Literal["exec", "run"] = "exec"
     stop_seconds = 15.0
     tls = False
+    place: Place | None = None
 
     def __init__(self, location: str, binary: str, directory: PurePath, address: str | None = None) -> None:
         self.location = location
@@ -222,6 +248,18 @@ class NodeRuntime(ABC):
         self._jobs: dict[str, NodeJob] = {}
         self._count = 0
         self._lost: str | None = None
+        self._tried: dict[NodeRuntime, asyncio.Task[str | None]] = {}
+        self._neighbours: set[NodeRuntime] = {self}
+
+    @property
+    def program(self) -> str:
+        """Its `serve`, as it is called in messages."""
+        return f"sfio-node at {self.location}"
+
+    @property
+    def ended(self) -> str:
+        """Why nothing can be asked of it any more when it has ended."""
+        return f"{ENDED} at {self.location}"
 
     @property
     def key_path(self) -> PurePosixPath:
@@ -242,17 +280,77 @@ class NodeRuntime(ABC):
 
     def _add(self, name: str, make: Callable[[str], NodeJob]) -> NodeJob:
         """A new job, by its identifier."""
-        if self._lost is not None:
-            raise NodeRuntimeError(self._lost)
+        self.check()
         self._count += 1
         readable = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80]
         identifier = f"{self._count:06d}-{readable}"
         job = self._jobs[identifier] = make(identifier)
         return job
 
-    async def obstacle(self, other: NodeRuntime) -> str | None:
-        """Why a job here cannot read streams of a job there; None: it can. Tried once, and remembered."""
-        return None if other is self else f"{self.location} and {other.location} have no link"
+    async def obstacle(
+        self, other: NodeRuntime, directory: PurePath | None = None, *, gate: bool = False
+    ) -> str | None:
+        """Why a job here cannot read what a job there writes while it does; None: it can. Tried once, and remembered.
+
+        :param directory: the output directory of the job there; None: of any
+        :param gate: whether it is to be held at the gate; else it reads bytes
+        """
+        if other is self:
+            return None
+        why: str | None = None
+        if self.place is not None and other.place is not None:
+            why = "they share no directory of one host"
+            if all(self.path_of(other, path) is not None for path in (other.directory, directory or other.directory)):
+                why = await self._once(other, self._try_files)
+                if why is None:
+                    self._neighbours.add(other)
+                    return None
+        if gate:
+            return why or "files at the gate do not leave it"
+        return await self._obstacle_of_link(other, why)
+
+    def shares_files(self, other: NodeRuntime) -> bool:
+        """Whether jobs here have the files of jobs there, and their events; :meth:`obstacle` finds out."""
+        return other in self._neighbours
+
+    def path_of(self, other: NodeRuntime, path: PurePath) -> PurePosixPath | None:
+        """Where a file of another runtime is here; None: it is not."""
+        if other is self:
+            return PurePosixPath(path)
+        if self.place is None or other.place is None:
+            return None
+        return self.place.path_of(other.place, PurePosixPath(path))
+
+    async def _obstacle_of_link(self, other: NodeRuntime, why: str | None) -> str | None:
+        """Why a job here cannot read streams of a job there through a link; None: it can.
+
+        :param why: it cannot without one, if that is known
+        """
+        return why or f"{self.location} and {other.location} have no link"
+
+    async def _once(
+        self, other: NodeRuntime, attempt: Callable[[NodeRuntime], Coroutine[None, None, str | None]]
+    ) -> str | None:
+        if other not in self._tried:
+            self._tried[other] = asyncio.create_task(attempt(other))
+        return await asyncio.shield(self._tried[other])
+
+    async def _try_files(self, other: NodeRuntime) -> str | None:
+        directory = self.path_of(other, other.directory)
+        return await self._reaches([self.binary, "reach", "--run", str(directory)], str(directory))
+
+    async def _reaches(self, words: list[str], what: str) -> str | None:
+        """Why a command that tries something does not succeed; None: it does."""
+        try:
+            said, code = await self.run(words, _REACH_SECONDS)
+        except NodeRuntimeError as error:
+            return str(error)
+        return None if code == 0 else (said.splitlines() or [f"{what}: exit code {code}"])[-1]
+
+    def check(self) -> None:
+        """:raises NodeRuntimeError: if it has ended"""
+        if self._lost is not None:
+            raise NodeRuntimeError(self._lost)
 
     @abstractmethod
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from streamflow.core.deployment import ExecutionLocation
 
 from .binary import Binary
 from .certificate import Certificate
+from .container import ContainerRuntime
 from .deployments import Deployments
 from .embedded import EmbeddedRuntime, find_sfio_node
 from .locations import location_node
@@ -29,11 +30,19 @@ class NodeRuntimes:
 
     :param tls: streams between hosts are inside TLS
     :param start_here: starts that of the driver's node; None: it is the embedded one
+    :param containers: jobs in containers of the driver's node may read of jobs on it, and these of those
     """
 
-    def __init__(self, context: StreamFlowContext, tls: bool = False, start_here: StartRuntime | None = None) -> None:
+    def __init__(
+        self,
+        context: StreamFlowContext,
+        tls: bool = False,
+        start_here: StartRuntime | None = None,
+        containers: bool = False,
+    ) -> None:
         self._tls = tls
-        self._start_here = start_here or EmbeddedRuntime.start
+        self._start_here = start_here
+        self._containers = containers
         self._key = secrets.token_hex(32)
         self._deployments = Deployments(context)
         self._runtimes: dict[str, asyncio.Task[NodeRuntime]] = {}
@@ -49,6 +58,10 @@ class NodeRuntimes:
             self._runtimes[node] = asyncio.create_task(self._start(location, workdir))
         return await asyncio.shield(self._runtimes[node])
 
+    def where(self, location: ExecutionLocation) -> str:
+        """Where jobs of a location run, for people, with its preposition."""
+        return self._deployments.where(location)
+
     async def close(self) -> None:
         """End all of them; nothing is left."""
         await asyncio.gather(*map(_close, self._runtimes.values()))
@@ -56,10 +69,17 @@ class NodeRuntimes:
 
     async def _start(self, location: ExecutionLocation, workdir: str | None) -> NodeRuntime:
         if location.local:
-            return await self._start_here()
+            if self._start_here is not None:
+                return await self._start_here()
+            if self._containers and workdir is not None:
+                return await EmbeddedRuntime.start_beside(workdir)
+            return await EmbeddedRuntime.start()
         manner = self._deployments.manner(location)
         binary = await asyncio.to_thread(Binary.load, find_sfio_node())
         self._deployments.hold(location)
+        if (place := self._deployments.place(location)) is not None:
+            access, directory = self._deployments.access(location), self._deployments.workdir(location)
+            return await ContainerRuntime.start(access, directory, binary, place)
         return await RemoteRuntime.start(
             self._deployments.access(location),
             workdir or self._deployments.workdir(location),

@@ -67,9 +67,11 @@ class Link(_Message):
 class InputStream(_Message):
     """A file that is fed to the command while its producer writes it.
 
-    :ivar path: the file, where its producer writes it
+    :ivar path: the file that its producer writes
+    :ivar named: as the producer's events have it, where that is another path
     :ivar events: the events of the producer's job, in which `port` names the output; or
     :ivar link: how they are had from another host: one of the two
+    :ivar lock: the producer has another `serve` than the reader: it lives as long as it locks its events
     :ivar target: `{"fifo": PATH}`, or `{"stdin": True}`
     :ivar verify: how much of what was fed is compared with the file at the commit
     """
@@ -77,8 +79,10 @@ class InputStream(_Message):
     name: str
     port: str
     path: Path
+    named: Path | None = None
     events: Path | None = None
     link: Link | None = None
+    lock: Literal[True] | None = None
     target: dict[str, Path | bool]
     verify: Literal["full", "samples"] = "full"
 
@@ -92,8 +96,10 @@ class InputStream(_Message):
 class GatedInput(_Message):
     """A file or directory that the command is held at until it is committed.
 
-    :ivar path: where its producer writes it
+    :ivar path: what its producer writes
+    :ivar named: as the producer's events have it, where that is another path
     :ivar events: the events of the producer's job, in which `port` names the output
+    :ivar lock: see :class:`InputStream`
     :ivar target: where the command finds it
     :ivar mode: of a directory: whether a listing waits until it is complete, or has entries as they are committed
     """
@@ -101,7 +107,9 @@ class GatedInput(_Message):
     name: str
     port: str
     path: Path
+    named: Path | None = None
     events: Path
+    lock: Literal[True] | None = None
     target: Path
     kind: Literal["file", "directory"]
     mode: Literal["update", "no_update"] | None = None
@@ -152,6 +160,18 @@ class ReadyEvent(BaseModel):
     event: Literal["ready"]
     address: str | None = None
     message: str | None = None
+
+
+class SpecAnswer(BaseModel):
+    """What a `serve` that converses says of a job that it was asked to make.
+
+    :ivar message: why not
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    event: Literal["ready", "refused"]
+    job: str
+    message: str = ""
 
 
 class _Event(BaseModel):

@@ -10,13 +10,11 @@ import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from pydantic import ValidationError
-
-from .access import SECONDS, Access, Output
+from .access import Access, Output
 from .binary import Binary, deliver
 from .certificate import Certificate
-from .node_runtime import ENDED, NodeJob, NodeRuntime, NodeRuntimeError
-from .protocol import ReadyEvent
+from .conversation import MARK, follow, ready
+from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 
 logger = logging.getLogger("streamflow")
 
@@ -24,9 +22,7 @@ logger = logging.getLogger("streamflow")
 SILENCE_SECONDS = 60.0
 _START_SECONDS = 30.0
 _ANSWER_SECONDS = 10.0
-_ALIVE = b'{"event":"alive"'
-_PROCESS = b"sfio:process="
-_SAID_LINES = 20
+_PROCESS = MARK + b"process="
 # Run directories of `serve --shared` that were killed: a living one changes its own every few seconds.
 _SWEEP = "find {directory} -maxdepth 1 -type d -name 'streamflow-io-*' -mmin +60 -exec rm -rf {{}} + 2>/dev/null"
 
@@ -64,7 +60,6 @@ class RemoteRuntime(NodeRuntime):
         self._ends = False
         self._following: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
-        self._tried: dict[NodeRuntime, asyncio.Task[str | None]] = {}
 
     @classmethod
     async def start(
@@ -109,22 +104,15 @@ class RemoteRuntime(NodeRuntime):
         try:
             await asyncio.wait({writing, self._following}, return_when=asyncio.FIRST_COMPLETED)
             if not writing.done():
-                raise NodeRuntimeError(self._lost or f"{ENDED} at {self.location}")
+                raise NodeRuntimeError(self._lost or self.ended)
             await writing
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
 
     async def has_events(self, job: NodeJob) -> bool:
-        if self._lost is not None:
-            raise NodeRuntimeError(self._lost)
-        # Listed, because a network file system may remember for a while that a file was not there.
-        job_directory, directory = shlex.quote(str(job.directory)), shlex.quote(str(self.directory))
-        listed = f"ls {job_directory} 2>/dev/null | grep -qx {job.events_path.name}"
-        _, code = await self._access.run(f"{listed} && exit 0; test -d {directory} && exit 3; exit 4")
-        if code not in (0, 3):
-            raise NodeRuntimeError(self._lost or f"{ENDED} at {self.location}")
-        return code == 0
+        self.check()
+        return await self._access.has_file(job.events_path, self.directory, self.ended)
 
     async def request_cancel(self, job: NodeJob) -> None:
         script = f": > {shlex.quote(str(job.directory / 'cancel'))}"
@@ -136,19 +124,14 @@ class RemoteRuntime(NodeRuntime):
             await self._access.pour(script, b"")
 
     async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
-        said, code = await self._access.run(f"{shlex.join(words)} 2>&1", seconds)
-        return said.strip(), code
+        return await self._access.call(words, seconds)
 
-    async def obstacle(self, other: NodeRuntime) -> str | None:
-        if other is self:
-            return None
+    async def _obstacle_of_link(self, other: NodeRuntime, why: str | None) -> str | None:
         if not self._manner.listen or not isinstance(other, RemoteRuntime) or not other._manner.listen:
-            return await super().obstacle(other)
+            return await super()._obstacle_of_link(other, why)
         if other.address is None:
             return f"{other.location} cannot be reached from elsewhere: {other.unreachable}"
-        if other not in self._tried:
-            self._tried[other] = asyncio.create_task(self._try(other, other.address))
-        return await asyncio.shield(self._tried[other])
+        return await self._once(other, self._try_link)
 
     async def close(self) -> None:
         if self._closing is None:
@@ -165,59 +148,26 @@ class RemoteRuntime(NodeRuntime):
         words = [self.binary, "serve", "--directory", str(self.directory), "--remote", *options]
         script = f"echo {_PROCESS.decode()}$$; exec {shlex.join(words)} 2>&1"
         self._output = await self._access.start(script)
-        try:
-            ready = await asyncio.wait_for(self._ready(self._output), _START_SECONDS)
-        except asyncio.TimeoutError:
-            raise NodeRuntimeError(f"{self.location}: sfio-node serve does not start") from None
-        self.address = ready.address
+        event = await ready(self, f"{self.location}: sfio-node serve", _START_SECONDS)
+        self.address = event.address
         if self._manner.listen and self.address is None:
-            self.unreachable = ready.message or "it does not say why"
-        self._following = asyncio.create_task(self._follow(self._output))
+            self.unreachable = event.message or "it does not say why"
+        self._following = asyncio.create_task(follow(self, self, self.program, self.ended, SILENCE_SECONDS))
 
-    async def _ready(self, output: Output) -> ReadyEvent:
-        """Read until it is ready; what the shell prints first is of no concern."""
-        said: list[str] = []
-        while (line := await output.line()) is not None:
-            if line.startswith(_PROCESS):
-                self._process = int(line.removeprefix(_PROCESS))
-                said.clear()
-                continue
-            with contextlib.suppress(ValidationError):
-                return ReadyEvent.model_validate_json(line)
-            said = [*said, line.decode(errors="replace").strip()][-_SAID_LINES:]
-        why = "; ".join(filter(None, said)) or "it says nothing"
-        raise NodeRuntimeError(f"{self.location}: sfio-node serve does not start: {why}")
+    async def line(self) -> bytes | None:
+        """The next line that `serve` prints, as for :class:`Lines`; None: there are no more."""
+        assert self._output is not None
+        line = await self._output.line()
+        if line is None and self._ends:
+            self._process = None
+        elif line is not None and line.startswith(_PROCESS):
+            self._process = int(line.removeprefix(_PROCESS))
+        return line
 
-    async def _follow(self, output: Output) -> None:
-        """Hand on what `serve` prints until it ends, or cannot be heard any more."""
-        reason = f"{ENDED} at {self.location}"
-        try:
-            while (line := await asyncio.wait_for(output.line(), SILENCE_SECONDS)) is not None:
-                if line.startswith(_ALIVE):
-                    continue
-                if line.startswith(b"{"):
-                    self.receive(line)
-                elif line.strip():
-                    logger.warning(f"sfio-node at {self.location}: {line.decode(errors='replace').rstrip()}")
-            if self._ends:
-                self._process = None
-        except asyncio.TimeoutError:
-            reason = f"sfio-node at {self.location} has not been heard of for {SILENCE_SECONDS:.0f} s"
-        except Exception as error:  # Each connector has its own.
-            reason = f"the connection to {self.location} is lost: {error or type(error).__name__}"
-        finally:
-            self.lose(reason)
-
-    async def _try(self, other: NodeRuntime, address: str) -> str | None:
-        words = [self.binary, "reach", address, "--key", str(self.key_path), *self._tls_option]
-        try:
-            said, code = await self.run(words, SECONDS)
-        except NodeRuntimeError as error:
-            return str(error)
-        if code == 0:
-            return None
-        why = said.splitlines()[-1:] or [f"exit code {code}"]
-        return f"{self.location} cannot reach {other.location} at {address}: {why[0]}"
+    async def _try_link(self, other: NodeRuntime) -> str | None:
+        words = [self.binary, "reach", str(other.address), "--key", str(self.key_path), *self._tls_option]
+        why = await self._reaches(words, "sfio-node reach")
+        return None if why is None else f"{self.location} cannot reach {other.location} at {other.address}: {why}"
 
     async def _close(self) -> None:
         for trying in self._tried.values():
@@ -230,7 +180,7 @@ class RemoteRuntime(NodeRuntime):
             await asyncio.wait({self._following}, timeout=self.stop_seconds)
         if self._output is not None and (self._following is None or self._process is not None):
             await self._remove(directory)
-        self.lose(f"{ENDED} at {self.location}")
+        self.lose(self.ended)
         if self._following is not None:
             self._following.cancel()
         if self._output is not None:

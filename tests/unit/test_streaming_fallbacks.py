@@ -111,7 +111,7 @@ async def test_a_stream_is_read_from_events_or_by_a_link() -> None:
         "job": here.jobs[0].identifier,
         "key": "/run/there/key",
     }
-    assert gated_input(stream_token(gate="file"), attempt).events == own.events
+    assert gated_input(stream_token(gate="file"), attempt, here).events == own.events
 
 
 async def test_what_is_final_is_waited_for_over_the_attempts_of_a_job() -> None:

@@ -1,0 +1,128 @@
+"""The node runtime in a container: `sfio-node serve` and `exec` run in it, what they share is in its volume."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shlex
+
+from pydantic import ValidationError
+
+from .access import Access
+from .binary import Binary, Delivered, deliver
+from .conversation import Conversation, follow, ready
+from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from .place import Place
+from .protocol import SpecAnswer
+
+_START_SECONDS = 30.0
+_ALIVE_SECONDS = 15.0
+_SILENCE_SECONDS = 60.0
+# Run directories of containers that were killed: whoever lives has `alive` open.
+_SWEEP = (
+    "find {directory} -maxdepth 1 -type d -name 'streamflow-io-*' -mmin +60 2>/dev/null | "
+    'while read -r run; do {binary} reach --run "$run" 2>/dev/null || rm -rf "$run"; done'
+)
+
+
+class ContainerRuntime(NodeRuntime):
+    """`sfio-node serve --converse`: it ends when its input does, which the engine ends when the driver is gone.
+
+    Nobody tells a process in a container that nobody reads any more what it prints.
+    """
+
+    def __init__(
+        self, access: Access, delivered: Delivered, name: str, place: Place, conversation: Conversation
+    ) -> None:
+        super().__init__(access.name, str(delivered.binary), delivered.directory / name)
+        self.place = place
+        self._access = access
+        self._conversation = conversation
+        self._asked: dict[str, asyncio.Future[None]] = {}
+        self._following = asyncio.create_task(follow(conversation, self, self.program, self.ended, _SILENCE_SECONDS))
+        self._reassuring = asyncio.create_task(self._reassure())
+
+    @classmethod
+    async def start(cls, access: Access, workdir: str, binary: Binary, place: Place) -> ContainerRuntime:
+        """Deliver `sfio-node` and start `serve`.
+
+        :param workdir: of the deployment
+        :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
+        """
+        user = os.getuid()
+        delivered = await deliver(access, workdir, binary, driver=user)
+        directory, program = (shlex.quote(str(path)) for path in (delivered.directory, delivered.binary))
+        await access.run(_SWEEP.format(directory=directory, binary=program))
+        # Others, who may run as other users, must not guess it.
+        name = f"streamflow-io-{os.getpid()}-{os.urandom(16).hex()}"
+        options = ["--converse", "--readable", "--trust", str(user)]
+        words = [str(delivered.binary), "serve", "--directory", str(delivered.directory / name), *options]
+        conversation = await access.converse(words)
+        try:
+            await ready(conversation, f"{access.name}: sfio-node serve", _START_SECONDS)
+        except BaseException:
+            await asyncio.shield(conversation.close(cls.stop_seconds))
+            raise
+        return cls(access, delivered, name, place, conversation)
+
+    async def write_spec(self, job: NodeJob, text: str) -> None:
+        self.check()
+        answer = self._asked[job.identifier] = asyncio.get_running_loop().create_future()
+        try:
+            await self._send({"job": job.identifier, "spec": json.loads(text)})
+            await answer
+        finally:
+            del self._asked[job.identifier]
+
+    async def has_events(self, job: NodeJob) -> bool:
+        self.check()
+        return await self._access.has_file(job.events_path, self.directory, self.ended)
+
+    async def request_cancel(self, job: NodeJob) -> None:
+        await self._send({"cancel": job.identifier})
+
+    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
+        return await self._access.call(words, seconds)
+
+    async def close(self) -> None:
+        self._reassuring.cancel()
+        await asyncio.shield(self._conversation.close(self.stop_seconds))
+        await asyncio.wait({self._following}, timeout=self.stop_seconds)
+        self._following.cancel()
+        self.lose(self.ended)
+
+    def receive(self, line: bytes) -> None:
+        if self._asked:
+            with contextlib.suppress(ValidationError):
+                self._answer(SpecAnswer.model_validate_json(line))
+                return
+        super().receive(line)
+
+    def lose(self, reason: str) -> None:
+        super().lose(reason)
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(NodeRuntimeError(reason))
+
+    def _answer(self, said: SpecAnswer) -> None:
+        if (answer := self._asked.get(said.job)) is None or answer.done():
+            return
+        if said.event == "ready":
+            answer.set_result(None)
+        else:
+            answer.set_exception(NodeRuntimeError(f"{self.location}: {said.message}"))
+
+    async def _send(self, request: dict[str, object]) -> None:
+        try:
+            await self._conversation.send(json.dumps(request, separators=(",", ":")))
+        except Exception as error:  # Each connector has its own.
+            raise NodeRuntimeError(self._lost or f"{self.ended}: {error or type(error).__name__}") from error
+
+    async def _reassure(self) -> None:
+        """Say that the driver is there, as to a connection of which one end is gone."""
+        with contextlib.suppress(NodeRuntimeError):
+            while True:
+                await asyncio.sleep(_ALIVE_SECONDS)
+                await self._send({"alive": 1})

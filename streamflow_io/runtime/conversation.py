@@ -1,0 +1,212 @@
+"""A `serve` that the driver talks with, in lines, through its standard input and output; what any `serve` prints."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import ValidationError
+
+from .node_runtime import NodeRuntime, NodeRuntimeError
+from .protocol import ReadyEvent
+
+if TYPE_CHECKING:
+    from streamflow.core.data import StreamWrapper
+    from streamflow.core.deployment import Shell
+
+logger = logging.getLogger("streamflow")
+
+# Of a line, in bytes.
+_LIMIT = 2**22
+_READ_SIZE = 2**16
+_CLOSE_SECONDS = 10.0
+_SAID_LINES = 20
+_ALIVE = b'{"event":"alive"'
+#: What a script of ours says before it starts `serve`; what comes before that is said by the shell, and of no concern.
+MARK = b"sfio:"
+
+
+class Lines(Protocol):
+    """What a program prints on its standard output and its standard error."""
+
+    async def line(self) -> bytes | None:
+        """The next line, without its end; None: there are no more. For one reader at a time.
+
+        :raises ValueError: if it is too long
+        :raises Exception: any, if the connection is lost
+        """
+
+
+class Conversation(ABC):
+    """Lines in both directions.
+
+    Guarantee: the program sees the end of its input when the driver is gone, however that has ended.
+    """
+
+    @abstractmethod
+    async def line(self) -> bytes | None:
+        """See :class:`Lines`."""
+
+    @abstractmethod
+    async def send(self, line: str) -> None:
+        """Give it a line, which is without its end here.
+
+        :raises Exception: any, if it takes none any more
+        """
+
+    @abstractmethod
+    async def close(self, seconds: float) -> None:
+        """End its input, and wait for its end; after this time it is not waited for."""
+
+
+class ProcessConversation(Conversation):
+    """With a process of this machine, in a session of its own: what interrupts the driver does not reach it first."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, words: Sequence[str]) -> ProcessConversation:
+        """:raises OSError: if it cannot be started"""
+        _watch_children_by_pidfd()
+        process = await asyncio.create_subprocess_exec(
+            *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True, limit=_LIMIT,
+        )  # fmt: skip
+        return cls(process)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
+
+    async def line(self) -> bytes | None:
+        assert self._process.stdout is not None
+        return (await self._process.stdout.readline()).rstrip(b"\n") if not self._process.stdout.at_eof() else None
+
+    async def send(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        await self._process.stdin.drain()
+
+    async def close(self, seconds: float) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), seconds)
+        except asyncio.TimeoutError:
+            logger.warning(f"sfio-node serve (process {self._process.pid}) does not end: killing it")
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+
+class ShellConversation(Conversation):
+    """With a program that a connector of StreamFlow runs in place of a shell."""
+
+    def __init__(self, shell: Shell, reader: StreamWrapper, writer: StreamWrapper) -> None:
+        self._shell = shell
+        self._reader = reader
+        self._writer = writer
+        self._text = bytearray()
+
+    async def line(self) -> bytes | None:
+        while (end := self._text.find(b"\n")) < 0:
+            if len(self._text) > _LIMIT:
+                raise ValueError("it has no end")
+            if not (more := await self._reader.read(_READ_SIZE)):
+                return None
+            self._text += more
+        line = bytes(self._text[:end])
+        del self._text[: end + 1]
+        return line
+
+    async def send(self, line: str) -> None:
+        await self._writer.write(line.encode() + b"\n")
+
+    async def close(self, seconds: float) -> None:
+        # The writer first: a shell of StreamFlow is told to exit, and waited for.
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._writer.close(), seconds)
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._shell.close(), _CLOSE_SECONDS)
+
+
+async def ready(output: Lines, program: str, seconds: float) -> ReadyEvent:
+    """Read until `serve` is ready.
+
+    :param program: what it is called in messages
+    :raises NodeRuntimeError: if it does not start, with what it says
+    """
+    said: list[str] = []
+
+    async def read() -> ReadyEvent | None:
+        while (line := await output.line()) is not None:
+            with contextlib.suppress(ValidationError):
+                return ReadyEvent.model_validate_json(line)
+            if line.startswith(MARK):
+                said.clear()
+            else:
+                said.append(line.decode(errors="replace").strip())
+        return None
+
+    with contextlib.suppress(asyncio.TimeoutError, ValueError):
+        if (event := await asyncio.wait_for(read(), seconds)) is not None:
+            return event
+    why = "; ".join(filter(None, said[-_SAID_LINES:])) or "it says nothing"
+    raise NodeRuntimeError(f"{program} does not start: {why}")
+
+
+async def follow(output: Lines, runtime: NodeRuntime, program: str, ended: str, silence: float | None = None) -> None:
+    """Hand on what `serve` prints to its runtime until it ends, or cannot be heard any more; then it is lost.
+
+    :param program: what it is called in messages
+    :param ended: why it is lost when it has ended
+    :param silence: seconds after which it is not believed to be there any more
+    """
+    reason = ended
+    try:
+        while (line := await asyncio.wait_for(output.line(), silence)) is not None:
+            if line.startswith(b"{") and not line.startswith(_ALIVE):
+                runtime.receive(line)
+            elif line.strip() and not line.startswith(_ALIVE):
+                logger.warning(f"{program}: {line.decode(errors='replace').rstrip()}")
+    except asyncio.TimeoutError:
+        reason = f"{program} has not been heard of for {silence:.0f} s"
+    except ValueError as error:
+        reason = f"{program} says a line that is too long: {error}"
+    except Exception as error:  # Each connector has its own.
+        reason = f"the connection to {runtime.location} is lost: {error or type(error).__name__}"
+    finally:
+        runtime.lose(reason)
+
+
+def _watch_children_by_pidfd() -> None:
+    """Wait for processes as Python does from 3.12 on; before, it starts a thread for each, which is slower.
+
+    Once for each loop: a watcher that is replaced forgets the processes that it waits for.
+    """
+    if sys.version_info < (3, 12):
+        loop = asyncio.get_running_loop()
+        if getattr(asyncio.get_child_watcher(), "watched", None) is loop:
+            return
+        with contextlib.suppress(OSError):  # Linux before 5.3
+            os.close(os.pidfd_open(os.getpid()))
+            watcher = _PidfdWatcher()
+            watcher.attach_loop(loop)
+            asyncio.set_child_watcher(watcher)
+
+
+if sys.version_info < (3, 12):
+
+    class _PidfdWatcher(asyncio.PidfdChildWatcher):
+        """Says which loop it watches for."""
+
+        def attach_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
+            super().attach_loop(loop)
+            self.watched = loop

@@ -1,0 +1,27 @@
+"""Which files two node runtimes have in common. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from streamflow_io.graph.volumes import HOST, Bind, seen_from
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a node runtime sees of the files of its host.
+
+    :ivar host: whose kernel it runs on; that of the driver's node is empty
+    :ivar binds: where they are here
+    """
+
+    host: str = ""
+    binds: tuple[Bind, ...] = HOST
+
+    def path_of(self, other: Place, path: str | PurePosixPath) -> PurePosixPath | None:
+        """Where a file that has this path at another place is here; None: it is not."""
+        if self.host != other.host:
+            return None
+        seen = seen_from(other.binds, str(path), self.binds)
+        return None if seen is None else PurePosixPath(seen)
