@@ -11,6 +11,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntimeError
@@ -80,15 +81,18 @@ def test_a_killed_exec(bench: Bench) -> None:
 async def test_a_runtime_that_is_gone_is_not_a_job_that_never_started(tmp_path: Path) -> None:
     """When `serve` is killed, the last job removes the run directory, maybe before the driver knows."""
     runtime = await EmbeddedRuntime.start(tmp_path)
+    (serve,) = psutil.Process().children()
     try:
         job = await runtime.create_job("/a/0")
         assert not await job.has_started()
+        serve.suspend()  # Else it may tell that the job is lost.
         Path(job.events_path).touch()
         assert await job.has_started()
         shutil.rmtree(runtime.directory)
         with pytest.raises(NodeRuntimeError, match="sfio-node serve has ended"):
             await job.has_started()
     finally:
+        serve.kill()
         await runtime.close()
 
 
