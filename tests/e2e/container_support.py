@@ -1,0 +1,148 @@
+"""Workflows whose steps run in the containers of a laboratory."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from laboratories.deployments import docker_environment
+from laboratories.laboratory import Laboratory
+from tests.cwl import Bench, Document
+
+#: Everything that StreamFlow needs, and Python; and a static busybox, without a C library.
+DEBIAN, BUSYBOX = "sfio-test:latest", "sfio-busybox:latest"
+#: What a container runs that nobody uses: process 1 of the engine, and the shell that StreamFlow has started it with.
+IDLE = ("/sbin/docker-init -- /bin/sh", "/dev/init -- /bin/sh", "/run/podman-init -- /bin/sh", "/bin/sh")
+
+
+def contained(document: Document, **images: str | None) -> Document:
+    """A workflow whose tools have a DockerRequirement.
+
+    :param images: by step; none: it runs on the driver's node. Others have :data:`DEBIAN`
+    """
+    document = copy.deepcopy(document)
+    for name, step in document["steps"].items():
+        if (image := images.get(name, DEBIAN)) is not None:
+            step["run"]["requirements"].append({"class": "DockerRequirement", "dockerPull": image})
+    return document
+
+
+@dataclass
+class Containers(Bench):
+    """A bench whose workflows have steps in containers.
+
+    What they `note` is in the working directory, which all of them share. No other path of a run is in a container.
+
+    :ivar laboratory: whose engines they have
+    :ivar engine: StreamFlow's name of that for a DockerRequirement
+    :ivar options: its options for it
+    :ivar workdir: below it are the working directories of the driver's node; none: they are in TMPDIR, as by default
+    :ivar deployments: further ones of a run, of its working directory
+    :ivar bound: the deployments of steps, by their paths
+    """
+
+    laboratory: Laboratory = field(kw_only=True)
+    engine: str = field(default="docker", kw_only=True)
+    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    workdir: Path | None = field(default=None, kw_only=True)
+    deployments: Callable[[Path], Document] = field(default=lambda _: {}, kw_only=True)
+    bound: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+    def write(
+        self,
+        document: Document,
+        job: Mapping[str, Any],
+        io: bool,
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Path:
+        path = super().write(document, {"trace": "../trace", **job}, io, config, **settings)
+        place = path.parent
+        work = place / "tmp" / "streamflow" if self.workdir is None else self.workdir / place.name
+        work.mkdir(parents=True)
+        (work / "trace").touch()
+        for shared in (work, work / "trace"):  # with users of containers
+            shared.chmod(0o777)
+        (place / "trace").symlink_to(work / "trace")
+        streamflow = json.loads(path.read_text())
+        deployment = {"type": self.engine, "config": dict(self.options)}
+        local = {"deployment": "here", "workdir": str(work)}
+        workflow = streamflow["workflows"]["main"]
+        if self.options or self.engine != "docker":
+            workflow["config"]["docker"] = [{"step": "/", "deployment": deployment}]
+        targets = {"/": local} if self.workdir is not None else {}
+        targets |= {step: {"deployment": name} for step, name in self.bound.items()}
+        workflow["bindings"] = [{"step": step, "target": target} for step, target in targets.items()]
+        streamflow["deployments"] = {"here": {"type": "local", "config": {}}, **self.deployments(work)}
+        path.write_text(json.dumps(streamflow))
+        return path
+
+    def docker(self, *words: str) -> str:
+        """What `docker` prints.
+
+        :raises subprocess.CalledProcessError: if it fails
+        """
+        return self._docker(*words, check=True)
+
+    def containers(self) -> dict[str, str]:
+        """Those that there are for our runs: image by id, the oldest first."""
+        ids = self.docker("ps", "-a", "-q", "--no-trunc").split()
+        shown = "{{.Created}} {{.Id}} {{.Config.Image}} {{range .Mounts}}{{.Source}} {{end}}"
+        # Those of other tests come and go.
+        lines = self._docker("inspect", "-f", shown, *ids, check=False).splitlines() if ids else []
+        ours = sorted(line.split() for line in lines if any(str(place) in line for place in self._places()))
+        return {identifier: image for _, identifier, image, *_ in ours}
+
+    def container(self, image: str) -> str:
+        """The id of that of an image."""
+        (found,) = [identifier for identifier, name in self.containers().items() if name == image]
+        return found
+
+    def processes(self, container: str) -> list[str]:
+        """What runs in a container: command lines, without those of an idle one."""
+        _, *lines = self._docker("top", container, "-o", "args", check=False).splitlines() or [""]
+        return [line.strip() for line in lines if line.strip() not in IDLE]
+
+    def remove_containers(self) -> None:
+        """Those that StreamFlow has left."""
+        self._docker("rm", "-f", *self.containers(), check=False)
+
+    def leftovers(self) -> list[str]:
+        return [*(f"container of {image}" for image in self.containers().values()), *self.left_by_us()]
+
+    def left_by_us(self) -> list[str]:
+        """What is left, but for containers in which nothing runs."""
+        running = [f"{image}: {line}" for name, image in self.containers().items() for line in self.processes(name)]
+        directories = [str(path) for path in self._run_directories()]
+        return list(dict.fromkeys([*running, *super().leftovers(), *directories]))
+
+    def _run_directories(self) -> Iterator[Path]:
+        for place in self._places():
+            yield from place.rglob(".streamflow-io-*/streamflow-io-*")
+
+    def _places(self) -> list[Path]:
+        return [self.directory, *([] if self.workdir is None else [self.workdir])]
+
+    def _docker(self, *words: str, check: bool) -> str:
+        environment = os.environ | dict(self.environment)
+        return subprocess.run(
+            ["docker", *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if check else subprocess.DEVNULL,
+            timeout=20,
+            check=check,
+            text=True,
+        ).stdout
+
+
+def docker_bench(laboratory: Laboratory, directory: Path, **options: Any) -> Containers:
+    """Workflows in containers of the real dockerd."""
+    return Containers(directory, environment=docker_environment(laboratory), laboratory=laboratory, **options)

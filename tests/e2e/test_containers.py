@@ -1,0 +1,281 @@
+"""Steps in containers: results are plain StreamFlow's, consumers run while producers write, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from laboratories.deployments import podman_environment, singularity_environment
+from laboratories.laboratory import Laboratory, podman_obstacle
+from tests.cwl import Document, Run, streamable, tool, workflow
+from tests.e2e.container_support import BUSYBOX, DEBIAN, Containers, contained, docker_bench
+from tests.gate_support import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
+from tests.once import once
+
+STREAMS_IN_CONTAINERS = pytest.mark.xfail(reason="there is no node runtime for containers yet", strict=False)
+
+USER = "sfio-user:latest"
+READ = "note read; { read line; note $line; echo $line; cat; } < $file"
+#: The second half is written when somebody has read the first.
+WRITE = "exec 3> out.txt; echo first >&3; meet first; echo second >&3; exec 3>&-"
+FALLBACK = "othing streams"
+# Prints the files of a directory in the order of their names.
+SCAN = """
+import os
+for entry in sorted(os.scandir(os.environ["dir"]), key=lambda entry: entry.name):
+    print(open(entry.path).read(), end="")
+"""
+
+
+@pytest.fixture
+def docker(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
+    bench = docker_bench(containers_laboratory, tmp_path)
+    yield bench
+    bench.remove_containers()
+
+
+@pytest.fixture
+def user(docker: Containers, common: Path) -> str:
+    """An image whose user is not root."""
+
+    def make() -> str:
+        container = docker.docker("create", DEBIAN).strip()
+        docker.docker("commit", "--change", "USER 1234", container, USER)
+        docker.docker("rm", container)
+        return USER
+
+    return once(common / "image of a user", make)
+
+
+def stream() -> Document:
+    """b reads bytes while a writes them."""
+    return pair(producer(WRITE, "on_close", mode="no_update"), stream_reader())
+
+
+def stream_reader(name: str = "") -> Document:
+    script = READ.replace("note $line", f"note $line {name}".strip())
+    return tool(script, {"file": streamable()}, {"out": "stdout"}, stdout=f"read{name}.txt")
+
+
+def gate() -> Document:
+    return pair(producer("meet read; echo first > out.txt; meet done", "on_close"), reader())
+
+
+def check_streamed(run: Run) -> None:
+    assert_early(run, "first")
+    assert run.files["read.txt"] == b"first\nsecond\n"
+    check_nothing_fell_back(run)
+
+
+def check_nothing_fell_back(run: Run) -> None:
+    told = ("delivered at", FALLBACK, "when they are complete", "not while they are written")
+    assert [line for line in run.log.splitlines() if "WARNING" in line and any(words in line for words in told)] == []
+
+
+@STREAMS_IN_CONTAINERS
+@pytest.mark.parametrize(("a", "b"), [(DEBIAN, DEBIAN), (DEBIAN, None), (None, DEBIAN), (BUSYBOX, BUSYBOX)])
+def test_bytes_are_read_while_they_are_written(docker: Containers, a: str | None, b: str | None) -> None:
+    _, ours = docker.run_both(contained(stream(), a=a, b=b))
+    check_streamed(ours)
+
+
+@STREAMS_IN_CONTAINERS
+def test_a_file_is_delivered_at_its_commit(docker: Containers) -> None:
+    _, ours = docker.run_both(
+        contained(pair(producer("echo one > out.txt; meet done", "on_close", start="commit"), reader()))
+    )
+    assert_early(ours, "done")
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+def test_a_directory_is_delivered_with_so_many_files(docker: Containers) -> None:
+    first = producer(f"{FILES}; meet listed", "on_n_files", "Directory", nFiles=3, start="commit")
+    _, ours = docker.run_both(contained(pair(first, lister(BY_LIST))))
+    assert_early(ours, "listed")
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+@pytest.mark.parametrize("image", [DEBIAN, BUSYBOX])
+def test_a_consumer_waits_in_its_container_for_a_file(docker: Containers, image: str) -> None:
+    _, ours = docker.run_both(contained(gate(), b=image))
+    assert ours.time("read") < ours.time("end")
+    assert_early(ours, "done")
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+@pytest.mark.parametrize("read", [BY_NAME, BY_LIST], ids=["name", "list"])
+def test_a_consumer_waits_in_its_container_for_files_of_a_directory(docker: Containers, read: str) -> None:
+    last = "got 3" if read == BY_NAME else "listed"
+    first = producer(f"meet read; {FILES}; meet {last}", "on_n_files", "Directory", nFiles=3)
+    _, ours = docker.run_both(contained(pair(first, lister(read))))
+    assert_early(ours, last)
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+def test_a_listing_under_no_update_has_every_entry(docker: Containers) -> None:
+    """As they are committed, or, where an engine does not let the gate see the listing, all at the end."""
+    first = producer(f"meet read; {FILES}", "on_close", "Directory", mode="no_update")
+    second = lister(f"note read; python3 -c {shlex.quote(SCAN)}", streamable("Directory"))
+    _, ours = docker.run_both(contained(pair(first, second)))
+    assert_early(ours)
+    assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
+
+
+@STREAMS_IN_CONTAINERS
+def test_one_writer_has_three_readers(docker: Containers) -> None:
+    script = WRITE.replace("meet first", "for name in b c d; do meet first $name; done")
+    steps = {name: {"run": stream_reader(name), "in": {"file": "a/out"}} for name in "bcd"}
+    steps["a"] = {"run": producer(script, "on_close", mode="no_update"), "in": {}}
+    document = workflow({}, steps, {name: f"{name}/out" for name in "abcd"})
+    _, ours = docker.run_both(contained(document, d=None))
+    for name in "bcd":
+        assert_early(ours, f"first {name}")
+        assert ours.files[f"read{name}.txt"] == b"first\nsecond\n"
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+def test_files_of_a_list_go_to_a_scatter_as_they_are_committed(docker: Containers) -> None:
+    script = "for f in b a; do echo $f > $f.txt; meet read $f; done"
+    used = tool(
+        "note read $name; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).used"
+    )
+    used["requirements"][0]["envDef"].append({"envName": "name", "envValue": "$(inputs.file.nameroot)"})
+    document = pair(producer(script, "on_close", "File[]", "*.txt", start="commit"), used, scatter="file")
+    _, ours = docker.run_both(contained(document))
+    for name in "ab":
+        assert_early(ours, f"read {name}")
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+def test_elements_of_a_scatter_go_to_the_next(docker: Containers) -> None:
+    first = producer(WRITE.replace("out.txt", "$n.txt"), "on_close", glob="$(inputs.n).txt", mode="no_update")
+    first["inputs"]["n"] = "int"
+    first["requirements"][0]["envDef"].append({"envName": "n", "envValue": "$(inputs.n)"})
+    second = stream_reader() | {"stdout": "$(inputs.file.nameroot).read"}
+    steps = {
+        "a": {"run": first, "in": {"n": "numbers"}, "scatter": "n"},
+        "b": {"run": second, "in": {"file": "a/out"}, "scatter": "file"},
+    }
+    document = workflow({"numbers": "int[]"}, steps, {"a": "a/out", "b": "b/out"})
+    _, ours = docker.run_both(contained(document), {"numbers": [1, 2]})
+    assert_early(ours, "first")
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+def test_there_and_back(docker: Containers) -> None:
+    """From the driver's node into a container, and back."""
+    middle = tool(
+        READ.replace("cat;", "note second; cat;"),
+        {"file": streamable()},
+        {"out": streamable("stdout")},
+        stdout="middle.txt",
+    )
+    last = tool("note third; cat $file; note all", {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
+    first = producer(f"{WRITE}; meet third", "on_close", mode="no_update")
+    steps = {
+        "a": {"run": first, "in": {}},
+        "b": {"run": middle, "in": {"file": "a/out"}},
+        "c": {"run": last, "in": {"file": "b/out"}},
+    }
+    _, ours = docker.run_both(contained(workflow({}, steps, {name: f"{name}/out" for name in "abc"}), a=None, c=None))
+    assert_early(ours, "third")
+    check_streamed(ours)
+
+
+@STREAMS_IN_CONTAINERS
+@pytest.mark.parametrize("document", [stream, gate])
+@pytest.mark.parametrize("volume", [True, False])
+def test_both_in_one_container(docker: Containers, document: Callable[[], Document], volume: bool) -> None:
+    """Of a deployment that a user has named; without a volume all is on the container's own file system."""
+
+    def box(work: Path) -> Document:
+        config = {"image": DEBIAN, "volume": [f"{work}:/shared"]}
+        return {"box": {"type": "docker", "config": config, "workdir": "/shared" if volume else "/tmp/own"}}
+
+    docker.deployments, docker.bound = box, {"/a": "box", "/b": "box"}
+    job = {} if volume else {"trace": "/shared/trace"}
+    _, ours = docker.run_both(document(), job)
+    assert_early(ours, "first" if document is stream else "done")
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+@pytest.mark.parametrize("document", [stream, gate])
+@pytest.mark.parametrize("other", ["a", "b"])
+def test_a_user_beside_root(docker: Containers, user: str, document: Callable[[], Document], other: str) -> None:
+    _, ours = docker.run_both(contained(document(), **{other: user}))
+    assert_early(ours, "first" if document is stream else "done")
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+@pytest.mark.parametrize("document", [stream, gate])
+def test_a_container_that_may_do_little(docker: Containers, document: Callable[[], Document]) -> None:
+    docker.options = {"readOnly": True, "capDrop": ["ALL"], "securityOpts": ["no-new-privileges"]}
+    _, ours = docker.run_both(contained(document()))
+    assert_early(ours, "first" if document is stream else "done")
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+def test_the_working_directory_is_in_memory(docker: Containers) -> None:
+    """There StreamFlow knows of no volume, and copies."""
+    place = Path("/dev/shm", f"sfio-{os.getpid()}")
+    place.mkdir()
+    try:
+        docker.workdir = place
+        _, ours = docker.run_both(contained(stream()))
+    finally:
+        shutil.rmtree(place)
+    check_streamed(ours)
+
+
+@STREAMS_IN_CONTAINERS
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_nothing_can_be_started_on_the_volume(docker: Containers, elsewhere: bool) -> None:
+    """The node runtime is started elsewhere, or all is as with plain StreamFlow, and the run says so."""
+    docker.workdir = docker.laboratory.directory / "noexec" / docker.directory.name
+    docker.options = {} if elsewhere else {"readOnly": True}
+    _, ours = docker.run_both(contained(stream()))
+    assert ours.files["read.txt"] == b"first\nsecond\n"
+    if elsewhere:
+        check_streamed(ours)
+    else:
+        told = [line for line in ours.log.splitlines() if "WARNING" in line and FALLBACK in line]
+        assert len(told) == 2, ours.errors
+        assert all("noexec" in line for line in told)
+
+
+@STREAMS_IN_CONTAINERS
+@pytest.mark.parametrize("document", [stream, gate])
+def test_podman(docker: Containers, document: Callable[[], Document]) -> None:
+    if (reason := podman_obstacle()) is not None:
+        pytest.skip(reason)
+    podman = replace(docker, environment=podman_environment(docker.laboratory))
+    _, ours = podman.run_both(contained(document()))
+    assert_early(ours, "first" if document is stream else "done")
+    check_nothing_fell_back(ours)
+
+
+@STREAMS_IN_CONTAINERS
+@pytest.mark.parametrize("document", [stream, gate])
+@pytest.mark.parametrize("a", [DEBIAN, None])
+def test_singularity(docker: Containers, document: Callable[[], Document], a: str | None) -> None:
+    environment = docker.environment | singularity_environment(docker.laboratory)
+    singularity = replace(docker, environment=environment, engine="singularity")
+    _, ours = singularity.run_both(contained(document(), a=a))
+    assert_early(ours, "first" if document is stream else "done")
+    check_nothing_fell_back(ours)
