@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Protocol
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod, RenderableType
+from rich.table import Table
 
 from streamflow_io.hints.errors import HintError
 
@@ -42,6 +43,30 @@ class Command(Protocol):
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print a text as it is: nothing in it is markup, and no line is folded."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def table(
+    title: str | None,
+    columns: Iterable[str],
+    rows: Iterable[Iterable[RenderableType]],
+    *,
+    numbers: Container[str] = (),
+    unfolded: Container[str] = (),
+    lines: bool = False,
+) -> Table:
+    """A table; what is wider than its column is folded.
+
+    :param numbers: the columns that are aligned at their right
+    :param unfolded: the columns that are as wide as what is in them
+    :param lines: between the rows
+    """
+    made = Table(title=title, title_justify="left", show_lines=lines)
+    for column in columns:
+        justify: JustifyMethod = "right" if column in numbers else "left"
+        made.add_column(column, justify=justify, overflow="fold", no_wrap=column in unfolded)
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
 def show_errors(console: Console, errors: Sequence[HintError]) -> None:

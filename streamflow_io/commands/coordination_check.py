@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from streamflow_io.capio_cl.comparison import Finding, compare
 from streamflow_io.capio_cl.loading import load_capio_cl
 
-from .console import say
+from .console import say, table
 from .plan import plan_workflow
 
 _MOST_PATHS = 5
@@ -37,7 +36,8 @@ class Check:
 
     def show(self, console: Console) -> None:
         if self.findings:
-            console.print(_table(self.findings))
+            columns = ("", "what", "workflow, file, consequence")
+            console.print(table(None, columns, map(_row, self.findings), lines=True))
         counted = f"{_several(self._count('error'), 'error')}, {_several(self._count('warning'), 'warning')}"
         verdict = counted if self.findings else f"says what the workflow {self.workflow} and its hints say"
         text = f"{os.path.relpath(self.file)}: {verdict}"
@@ -59,19 +59,11 @@ def check(streamflow_file: Path, file: Path, workflow: str | None = None) -> Che
     return Check(os.path.abspath(file), ours.name, compare(ours, theirs, plan.steps))
 
 
-def _table(findings: tuple[Finding, ...]) -> Table:
-    table = Table(header_style="bold", show_lines=True)
-    for column in ("", "what", "workflow, file, consequence"):
-        table.add_column(column, overflow="fold")
-    for finding in findings:
-        colour = "red" if finding.severity == "error" else "yellow"
-        sides = f"workflow: {finding.workflow}\nfile: {finding.file}\n{finding.consequence}"
-        table.add_row(
-            Text(finding.severity, colour),
-            Text(f"{finding.kind}\n{finding.subject}{_paths(finding.paths)}"),
-            Text(sides),
-        )
-    return table
+def _row(finding: Finding) -> tuple[Text, ...]:
+    colour = "red" if finding.severity == "error" else "yellow"
+    what = f"{finding.kind}\n{finding.subject}{_paths(finding.paths)}"
+    sides = f"workflow: {finding.workflow}\nfile: {finding.file}\n{finding.consequence}"
+    return Text(finding.severity, colour), Text(what), Text(sides)
 
 
 def _paths(paths: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ from rich.table import Table
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.learned.store import LearnedLimit, LearnedLimits, LearnedLimitsError, default_path, size_range
 
-from .console import say
+from .console import say, table
 
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
@@ -208,33 +208,24 @@ def _to_json(limit: LearnedLimit) -> dict[str, Any]:
 
 
 def _table(limits: Sequence[LearnedLimit]) -> Table:
-    table = Table(title="Learned limits", title_justify="left")
-    for column in ("key", "step", "storage", "input files", "MB/s: seconds", "learned", "used in"):
-        table.add_column(column, overflow="fold", no_wrap=column == "key")
+    columns = ("key", "step", "storage", "input files", "MB/s: seconds", "learned", "used in")
+    rows = []
     for key, limit in zip(_short_keys(limits), limits, strict=True):
         times = "\n".join(f"{entry.constraint:.4g}: {entry.seconds:.3g}" for entry in limit.registry.entries)
         facts, learned = limit.facts, _date(limit) + _unfinished(limit)
-        table.add_row(
-            key,
-            facts.step,
-            facts.storage,
-            _size_range(limit),
-            times,
-            learned,
-            _runs(limit),
-        )
-    return table
+        rows.append((key, facts.step, facts.storage, _size_range(limit), times, learned, _runs(limit)))
+    return table("Learned limits", columns, rows, unfolded=("key",))
 
 
 def _registry(limit: LearnedLimit) -> Table:
     job_bytes = limit.registry.job_bytes
     of = "" if job_bytes is None else f", of a job that moves {job_bytes / 1e6:.4g} MB"
-    table = Table(title=f"Constraint registry{of}", title_justify="left")
-    for column in ("storageBW, MB/s", "jobs at once", "mean seconds of a job", "mean of jobs"):
-        table.add_column(column, justify="right")
-    for entry in limit.registry.entries:
-        table.add_row(f"{entry.constraint:.4g}", str(entry.concurrency), f"{entry.seconds:.4g}", str(entry.jobs))
-    return table
+    columns = ("storageBW, MB/s", "jobs at once", "mean seconds of a job", "mean of jobs")
+    rows = [
+        (f"{entry.constraint:.4g}", str(entry.concurrency), f"{entry.seconds:.4g}", str(entry.jobs))
+        for entry in limit.registry.entries
+    ]
+    return table(f"Constraint registry{of}", columns, rows, numbers=columns)
 
 
 def _size_range(limit: LearnedLimit) -> str:

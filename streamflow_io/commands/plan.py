@@ -38,7 +38,7 @@ from streamflow_io.translation.capio import UNCHECKED
 from streamflow_io.translation.planning import InvalidHintsException
 from streamflow_io.translation.translator import IOAwareTranslator
 
-from .console import say
+from .console import say, table
 from .javascript import missing_engine
 from .streamflow_file import read_streamflow_file
 
@@ -289,19 +289,18 @@ _DELIVERY = {
 
 
 def _edges(edges: tuple[StreamEdge, ...]) -> Table:
-    table = Table(title="Stream edges", title_justify="left")
-    for column in ("edge", "committed", "mode", "delivered", "why not as asked"):
-        table.add_column(column, overflow="fold", no_wrap=column == "edge")
-    for edge in edges:
-        element = ", by element" if edge.by_element else ""
-        table.add_row(
+    rows = [
+        (
             edge.name.replace(" -> ", "\n-> "),
             str(edge.rule.committed),
             edge.rule.mode,
-            _DELIVERY[edge.delivery] + element,
+            _DELIVERY[edge.delivery] + (", by element" if edge.by_element else ""),
             edge.fallback or "",
         )
-    return table
+        for edge in edges
+    ]
+    columns = ("edge", "committed", "mode", "delivered", "why not as asked")
+    return table("Stream edges", columns, rows, unfolded=("edge",))
 
 
 _EARLY = {
@@ -324,31 +323,24 @@ def _sites(steps: Mapping[str, Step]) -> Table:
 
 def _gangs(plan: Plan) -> Table:
     title = "Gangs: steps that run at the same time"
-    table = Table(title=title if not plan.apart else f"{title}, except where noted", title_justify="left")
-    for column in ("steps", "needs cores for", "cores", *(["at the same time"] if plan.apart else [])):
-        table.add_column(column, overflow="fold")
+    columns = ["steps", "needs cores for", "cores"]
+    rows = []
     for number, gang in enumerate(plan.gangs):
         cores = "known at run time" if gang.cores is None else f"{gang.cores:g}"
-        table.add_row(
-            "\n".join(gang.steps),
-            "\n".join(gang.heads),
-            cores,
-            *([plan.apart.get(number, "yes")] if plan.apart else []),
-        )
-    return table
+        rows.append(["\n".join(gang.steps), "\n".join(gang.heads), cores])
+        if plan.apart:
+            rows[-1].append(plan.apart.get(number, "yes"))
+    if plan.apart:
+        title += ", except where noted"
+        columns.append("at the same time")
+    return table(title, columns, rows)
 
 
 def _storages(steps: tuple[StepStorage, ...]) -> Table:
-    table = Table(title="I/O tasks and storage bandwidth", title_justify="left")
-    for column in ("step", "takes cores", "storageBW (MB/s)", "of storage", "on"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for step in steps:
+        cores, limit = "no: I/O task" if step.io_task else "yes", step.storage_bw or "no limit"
         storage = f"{step.storage} ({step.direction})" if step.storage else "[yellow]none found: no limit[/yellow]"
-        table.add_row(
-            step.step,
-            "no: I/O task" if step.io_task else "yes",
-            step.storage_bw or "no limit",
-            storage if step.storage_bw else "",
-            step.deployment,
-        )
-    return table
+        rows.append((step.step, cores, limit, storage if step.storage_bw else "", step.deployment))
+    columns = ("step", "takes cores", "storageBW (MB/s)", "of storage", "on")
+    return table("I/O tasks and storage bandwidth", columns, rows)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.telemetry.figures import draw
@@ -20,7 +19,7 @@ from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.results import RunResult, run_results
 from streamflow_io.telemetry.runs import find_run, run_label
 
-from .console import say
+from .console import say, table
 
 DEFAULT_OUTPUT = "io-report.html"
 # A terminal has no room for the others.
@@ -49,12 +48,8 @@ class Report:
             if run.throughput is not None:
                 what += f", {megabytes(run.throughput.bytes)} MB by I/O tasks, {number(run.throughput.mean)} MB/s"
             say(console, f"{run.run}: {what}")
-            table = Table()
-            for index in _COLUMNS:
-                table.add_column(STEP_HEADER[index], overflow="fold", justify="left" if index < 3 else "right")
-            for row in map(step_row, run.steps):
-                table.add_row(*(row[index] for index in _COLUMNS))
-            console.print(table)
+            rows = ([row[index] for index in _COLUMNS] for row in map(step_row, run.steps))
+            console.print(table(None, [STEP_HEADER[index] for index in _COLUMNS], rows, numbers=STEP_HEADER[3:]))
             for note in notes(run):
                 say(console, note, "yellow")
         if self.file is not None:

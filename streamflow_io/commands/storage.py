@@ -32,7 +32,7 @@ from streamflow_io.storage.evaluation import (
 )
 from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, StorageProbeError, Task, measure
 
-from .console import say
+from .console import say, table
 
 _PLAIN = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
 _ACCESS = {
@@ -211,16 +211,15 @@ def _sample_to_json(sample: Sample) -> dict[str, Any]:
 
 
 def _table(measurement: Measurement) -> Table:
-    table = Table(title="MB/s, 1 MB = 10^6 bytes; the best in bold", title_justify="left")
-    for column in ("writers", "write", "per writer", "read", "per reader"):
-        table.add_column(column, justify="right")
+    rows = []
     for level in measurement.levels:
-        cells = []
+        cells = [str(level.writers)]
         for sample, best in ((level.write, measurement.best_write), (level.read, measurement.best_read)):
             total = _number(sample.bandwidth)
             cells += [f"[bold]{total}[/bold]" if sample is best else total, _number(sample.bandwidth / level.writers)]
-        table.add_row(str(level.writers), *cells)
-    return table
+        rows.append(cells)
+    columns = ("writers", "write", "per writer", "read", "per reader")
+    return table("MB/s, 1 MB = 10^6 bytes; the best in bold", columns, rows, numbers=columns)
 
 
 def _number(bandwidth: float) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
@@ -19,7 +18,7 @@ from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.runs import find_run, run_label
 
-from .console import say
+from .console import say, table
 from .output import write_output
 
 
@@ -51,23 +50,20 @@ class Result:
     def show(self, console: Console) -> None:
         found = self.suggestions
         if found.proposals:
-            table = Table(title="Proposals", title_justify="left")
-            table.add_column("what and why", overflow="fold")
-            table.add_column("hint", overflow="fold")
-            table.add_column("starts\nearlier", justify="right", no_wrap=True)
-            table.add_column("run\nshorter", justify="right", no_wrap=True)
-            for one in found.proposals:
-                what = f"[bold]{_edge(one.subject)}[/bold]\n{escape(one.evidence)}"
-                at_most = "<= " if one.streams else ""
-                table.add_row(what, escape(one.text), f"{one.earlier:.1f} s", f"{at_most}{one.saved:.1f} s")
-            console.print(table)
+            gains = ("starts\nearlier", "run\nshorter")
+            rows = [
+                (
+                    _what(one.subject, one.evidence),
+                    escape(one.text),
+                    f"{one.earlier:.1f} s",
+                    f"{'<= ' if one.streams else ''}{one.saved:.1f} s",
+                )
+                for one in found.proposals
+            ]
+            console.print(table("Proposals", ("what and why", "hint", *gains), rows, numbers=gains, unfolded=gains))
         if found.refusals:
-            table = Table(title="Not proposed", title_justify="left")
-            for column in ("what and why not", "hint"):
-                table.add_column(column, overflow="fold")
-            for refusal in found.refusals:
-                table.add_row(f"[bold]{_edge(refusal.subject)}[/bold]\n{escape(refusal.reason)}", escape(refusal.what))
-            console.print(table)
+            refused = [(_what(one.subject, one.reason), escape(one.what)) for one in found.refusals]
+            console.print(table("Not proposed", ("what and why not", "hint"), refused))
         say(console, self._verdict())
 
     def _verdict(self) -> str:
@@ -117,5 +113,6 @@ def _to_json(proposal: Proposal) -> dict[str, Any]:
     }
 
 
-def _edge(subject: str) -> str:
-    return escape(subject.replace(" -> ", "\n-> "))
+def _what(subject: str, why: str) -> str:
+    edge = escape(subject.replace(" -> ", "\n-> "))
+    return f"[bold]{edge}[/bold]\n{escape(why)}"

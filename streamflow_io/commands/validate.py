@@ -21,7 +21,7 @@ from streamflow_io.hints.resolution import resolve
 from streamflow_io.hints.rules import check_both_ends, check_streamable
 from streamflow_io.hints.yaml_text import TooMuchError
 
-from .console import say, show_errors
+from .console import say, show_errors, table
 from .cwltool_validation import run_cwltool
 from .javascript import missing_engine
 
@@ -195,7 +195,7 @@ def _located(hint: Located[object], content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(steps: Mapping[str, StepAnnotations]) -> Table:
-    table = Table("step", "I/O task", "storageBW", "commit and firing rules", "streamable", header_style="bold")
+    rows = []
     for path, step in steps.items():
         if not step:
             continue
@@ -206,11 +206,7 @@ def _table(steps: Mapping[str, StepAnnotations]) -> Table:
             for port, located in step.streaming.items()
             for rule in located
         ]
-        table.add_row(
-            path,
-            "yes" if step.io_task else "",
-            f"{bandwidth.storage_bw} {bandwidth.storage or ''}".strip() if bandwidth else "",
-            "\n".join(rules),
-            "\n".join([*step.streamable_inputs, *step.streamable_outputs]),
-        )
-    return table
+        storage_bw = f"{bandwidth.storage_bw} {bandwidth.storage or ''}".strip() if bandwidth else ""
+        streamable = "\n".join([*step.streamable_inputs, *step.streamable_outputs])
+        rows.append((path, "yes" if step.io_task else "", storage_bw, "\n".join(rules), streamable))
+    return table(None, ("step", "I/O task", "storageBW", "commit and firing rules", "streamable"), rows)
