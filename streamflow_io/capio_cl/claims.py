@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from streamflow_io.graph.io_graph import Output, OutputKind
-from streamflow_io.hints.commit import CommitRule
+from streamflow_io.hints.commit import ON_TERMINATION, CommitRule
 from streamflow_io.hints.globs import is_pattern, overlap
 from streamflow_io.hints.models import FiringRule
 
@@ -17,7 +17,6 @@ from .names import application_name
 
 # What a claim is about: the output as a whole, some entries of it, the directory that the files of a File[] are in; or
 # it says only that the file is kept.
-_ON_TERMINATION = CommitRule()
 Part = Literal["whole", "entries", "around", "kept"]
 
 
@@ -33,7 +32,7 @@ class Claim:
     path: str
     part: Part
     files: tuple[str, ...] = ()
-    committed: CommitRule = _ON_TERMINATION
+    committed: CommitRule = ON_TERMINATION
     mode: FiringRule = "update"
     file_deps: tuple[str, ...] = ()
     n_files: int | None = None
@@ -48,7 +47,7 @@ class Claim:
     @property
     def is_default(self) -> bool:
         """Whether it says no more than what holds without a hint."""
-        return (self.committed, self.mode, self.permanent, self.home_node) == (_ON_TERMINATION, "update", False, None)
+        return (self.committed, self.mode, self.permanent, self.home_node) == (ON_TERMINATION, "update", False, None)
 
 
 # The outputs of the step, or globs, that a path of `file_deps` is; a text: why hints cannot say it.

@@ -189,8 +189,7 @@ def _meant(one: _File, pairs: _Pairs) -> Iterator[_File]:
 
 
 def _unknown_applications(file: Configuration, names: StepNames) -> Iterator[Finding]:
-    mentioned = dict.fromkeys((*file.applications, *(a for f in file.files for a in (*f.producers, *f.consumers))))
-    for application in mentioned:
+    for application in file.mentioned:
         if names.step(application) is None:
             yield Finding(
                 "warning", "unknown application", application, (), "no step, or more than one, has this name",

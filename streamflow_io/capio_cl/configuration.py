@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from streamflow_io.hints.commit import CommitRule
+from streamflow_io.hints.commit import ON_TERMINATION, CommitRule
 from streamflow_io.hints.models import FiringRule
 
 HomeNodePolicy = Literal["create", "hashing", "manual"]
-_ON_TERMINATION = CommitRule()
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class CoordinatedFile:
     is_directory: bool = False
     producers: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()
-    committed: CommitRule = _ON_TERMINATION
+    committed: CommitRule = ON_TERMINATION
     mode: FiringRule = "update"
     file_deps: tuple[str, ...] = ()
     n_files: int | None = None
@@ -62,6 +61,11 @@ class CoordinatedFile:
     def rule(self) -> tuple[object, ...]:
         """All that decides when it is complete, and when its bytes may be read."""
         return self.is_directory, self.committed, self.mode, self.file_deps, self.n_files
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is complete, and its bytes may be read, when that is so without a rule."""
+        return (self.committed, self.mode) == (ON_TERMINATION, "update")
 
 
 @dataclass(frozen=True)
@@ -76,3 +80,9 @@ class Configuration:
     name: str
     applications: tuple[str, ...]
     files: tuple[CoordinatedFile, ...]
+
+    @property
+    def mentioned(self) -> tuple[str, ...]:
+        """The applications, and those that only a file names."""
+        of_files = (name for file in self.files for name in (*file.producers, *file.consumers))
+        return tuple(dict.fromkeys((*self.applications, *of_files)))

@@ -13,17 +13,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from streamflow_io.graph.io_graph import Delivery, Output, OutputKind, Route, StreamEdge
-from streamflow_io.hints.commit import CommitRule
+from streamflow_io.hints.commit import ON_CLOSE, ON_TERMINATION, CommitRule
 from streamflow_io.hints.globs import is_pattern, matches, overlap
 from streamflow_io.hints.inheritance import within
-from streamflow_io.hints.models import StreamingRule
+from streamflow_io.hints.models import FiringRule, StreamingRule
 
 from .applications import KnownJobs, applications, instance, reached
 from .configuration import Configuration, CoordinatedFile, HomeNode
 from .names import application_name
 
-_ON_TERMINATION = CommitRule()
-_ON_CLOSE = CommitRule("on_close")
+# What holds where nothing is said: of whichever output.
+_NO_RULE = StreamingRule(port="output")
 
 
 def configure(
@@ -118,7 +118,7 @@ class _Expansion:
         edges = [self._edges.get(route) for route in self._routes[output] if route.consumer is not None]
         rules = output.rules or tuple({edge.rule: None for edge in edges if edge is not None})
         if any(edge is None or edge.delivery is Delivery.TERMINATION for edge in edges):
-            return tuple(_relaxed(rule, committed=_ON_TERMINATION, file_deps=(), n_files=None) for rule in rules)
+            return tuple(_relaxed(rule, committed=ON_TERMINATION, file_deps=(), n_files=None) for rule in rules)
         if any(edge is not None and edge.delivery is Delivery.COMMIT for edge in edges):
             return tuple(_relaxed(rule) for rule in rules)
         return rules
@@ -126,15 +126,15 @@ class _Expansion:
     def _files(
         self, output: Output, rules: Sequence[StreamingRule], tag: str | None, directory: str
     ) -> Iterator[CoordinatedFile]:
-        whole = next((rule for rule in rules if not rule.files), None)
+        whole = next((rule for rule in rules if not rule.files), _NO_RULE)
         for path in self._globs(output, tag):
             if output.kind is OutputKind.DIRECTORY:
                 yield self._file(output, whole, tag, directory, path, _of_directory(whole), is_directory=True)
-                yield self._file(output, whole, tag, directory, posixpath.join(path, "*"), _of_entries(whole))
+                yield self._file(output, whole, tag, directory, posixpath.join(path, "*"), _of_file(output, whole))
             else:
-                named = None if is_pattern(path) else _named(rules, path)
-                yield self._file(output, named or whole, tag, directory, path, _of_file(output, named or whole))
-                if whole is not None and whole.n_files is not None:
+                own = (None if is_pattern(path) else _named(rules, path)) or whole
+                yield self._file(output, own, tag, directory, path, _of_file(output, own))
+                if whole.n_files is not None:
                     parent = posixpath.dirname(path)
                     yield self._file(output, whole, tag, directory, parent, _of_directory(whole), is_directory=True)
             for rule in rules:
@@ -145,29 +145,27 @@ class _Expansion:
     def _file(
         self,
         output: Output,
-        rule: StreamingRule | None,
+        rule: StreamingRule,
         tag: str | None,
         directory: str,
         path: str,
-        served: tuple[CommitRule, str],
+        served: tuple[CommitRule, FiringRule],
         is_directory: bool = False,
     ) -> CoordinatedFile:
         committed, mode = served
-        kept = None if rule is None else rule.permanent
         whole = next((rule.permanent for rule in output.rules if not rule.files), None)
         is_result = any(_leaves(route) for route in self._routes[output])
-        permanent = next((said for said in (kept, whole) if said is not None), is_result)
-        home = None if rule is None or rule.home_node is None else HomeNode("manual", application_name(rule.home_node))
-        on_file = rule is not None and committed.kind == "on_file"
+        permanent = next((said for said in (rule.permanent, whole) if said is not None), is_result)
+        on_file, on_n_files = committed.kind == "on_file", committed.kind == "on_n_files"
         return CoordinatedFile(
             path=_join(directory, path),
             is_directory=is_directory,
             committed=committed,
-            mode="no_update" if mode == "no_update" else "update",
-            file_deps=tuple(self._deps(output, rule.file_deps, tag, directory)) if on_file and rule else (),
-            n_files=rule.n_files if rule is not None and committed.kind == "on_n_files" else None,
+            mode=mode,
+            file_deps=tuple(self._deps(output, rule.file_deps, tag, directory)) if on_file else (),
+            n_files=rule.n_files if on_n_files else None,
             permanent=permanent,
-            home_node=home,
+            home_node=None if rule.home_node is None else HomeNode("manual", application_name(rule.home_node)),
         )
 
     def _consumers(self, route: Route, tag: str | None) -> Iterator[str]:
@@ -211,26 +209,18 @@ def _relaxed(rule: StreamingRule, **changes: object) -> StreamingRule:
     return rule.model_copy(update={"mode": "update", **changes})
 
 
-def _of_file(output: Output, rule: StreamingRule | None) -> tuple[CommitRule, str]:
-    """The rule of a file; where a rule counts files, each is committed by its close."""
-    if rule is None:
-        return _ON_TERMINATION, "update"
-    committed = _ON_CLOSE if rule.committed.kind == "on_n_files" else rule.committed
+def _of_file(output: Output, rule: StreamingRule) -> tuple[CommitRule, FiringRule]:
+    """The rule of a file; where a rule counts files, each is committed by its close.
+
+    Of a Directory `no_update` is about its listing, and no file in it is read before its commit.
+    """
+    committed = ON_CLOSE if rule.committed.kind == "on_n_files" else rule.committed
     return committed, "update" if output.kind is OutputKind.DIRECTORY else rule.mode
 
 
-def _of_directory(rule: StreamingRule | None) -> tuple[CommitRule, str]:
+def _of_directory(rule: StreamingRule) -> tuple[CommitRule, FiringRule]:
     """The rule of a Directory itself; one whose files are committed by their first close is complete at the end."""
-    if rule is None:
-        return _ON_TERMINATION, "update"
-    return _ON_TERMINATION if rule.committed == _ON_CLOSE else rule.committed, rule.mode
-
-
-def _of_entries(rule: StreamingRule | None) -> tuple[CommitRule, str]:
-    """The rule of the files in a Directory: `no_update` is about its listing, and no file is read before its commit."""
-    if rule is None:
-        return _ON_TERMINATION, "update"
-    return _ON_CLOSE if rule.committed.kind == "on_n_files" else rule.committed, "update"
+    return ON_TERMINATION if rule.committed == ON_CLOSE else rule.committed, rule.mode
 
 
 def _named(rules: Iterable[StreamingRule], path: str) -> StreamingRule | None:
@@ -261,7 +251,7 @@ def _merged(one: CoordinatedFile, other: CoordinatedFile) -> CoordinatedFile:
     consumers = tuple(dict.fromkeys((*one.consumers, *other.consumers)))
     late = max(one, other, key=lambda file: _lateness(file.committed))
     differ = _lateness(one.committed) != _lateness(other.committed) or set(one.file_deps) != set(other.file_deps)
-    settled = late.committed if not differ or late.committed.kind == "on_close" else _ON_TERMINATION
+    settled = late.committed if not differ or late.committed.kind == "on_close" else ON_TERMINATION
     return replace(
         late,
         is_directory=one.is_directory or other.is_directory,

@@ -27,10 +27,7 @@ def write_capio_cl(configuration: Configuration, version: Version) -> dict[str, 
         `on_n_files` without `n_files`, rules for a file where there is no application
     """
     files = configuration.files
-    applications = dict.fromkeys(configuration.applications)
-    for file in files:
-        applications |= dict.fromkeys((*file.producers, *file.consumers))
-    rules = _rules_by_application(files, tuple(applications))
+    rules = _rules_by_application(files, configuration.mentioned)
     document: dict[str, JsonValue] = {} if version == "1.0" else {"version": 1.1}
     document["name"] = configuration.name
     document["IO_Graph"] = [
@@ -40,7 +37,7 @@ def write_capio_cl(configuration: Configuration, version: Version) -> dict[str, 
             "output_stream": [file.path for file in files if name in file.producers],
             "streaming": list(_streaming(rules.get(name, ()))),
         }
-        for name in applications
+        for name in configuration.mentioned
     ]
     document["permanent"] = [file.path for file in files if file.permanent]
     document["exclude"] = [file.path for file in files if file.excluded]

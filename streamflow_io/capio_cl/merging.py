@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamflow_io.graph.io_graph import Output, OutputKind
-from streamflow_io.hints.commit import CommitRule
+from streamflow_io.hints.commit import ON_CLOSE, ON_TERMINATION
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter
 from streamflow_io.hints.models import Start, StreamingRule
@@ -14,7 +14,6 @@ from streamflow_io.hints.rules import find_cycle
 
 from .claims import Claim
 
-_ON_CLOSE = CommitRule("on_close")
 _ALL_ENTRIES = ("*",)
 
 
@@ -144,7 +143,7 @@ def _counted(whole: _Group, around: _Group) -> tuple[_Group, _Group]:
     counting = [claim for claim in around if claim.committed.kind == "on_n_files"]
     if not counting or len({claim.rule for claim in counting}) > 1:
         return whole, []
-    if whole and whole[0].committed != _ON_CLOSE:
+    if whole and whole[0].committed != ON_CLOSE:
         return whole, []
     mode = whole[0].mode if whole else counting[0].mode
     return [*(replace(claim, mode=mode) for claim in counting), *whole], counting
@@ -158,9 +157,9 @@ def _with_all_entries(
         first, entry = whole[0], group[0]
         if entry.files != _ALL_ENTRIES or entry.mode != "update" or entry.home_node != first.home_node:
             continue
-        closed = entry.committed == _ON_CLOSE
-        if closed and first.committed == CommitRule():
-            whole = [replace(claim, committed=_ON_CLOSE) for claim in whole]
+        closed = entry.committed == ON_CLOSE
+        if closed and first.committed == ON_TERMINATION:
+            whole = [replace(claim, committed=ON_CLOSE) for claim in whole]
         elif not (closed and first.committed.kind == "on_n_files") and (
             (first.committed, set(first.file_deps)) != (entry.committed, set(entry.file_deps))
         ):
@@ -171,7 +170,7 @@ def _with_all_entries(
 
 def _start(output: Output, claim: Claim, files: Sequence[str]) -> Start | None:
     """When consumers start, of which a configuration says nothing. None: as the mode has it."""
-    if output.kind is OutputKind.DIRECTORY and not files and claim.committed == _ON_CLOSE:
+    if output.kind is OutputKind.DIRECTORY and not files and claim.committed == ON_CLOSE:
         return "producer"  # else the files would be had only when all are there
     replaced = (rule for rule in output.rules if rule.mode == claim.mode and set(rule.files) == set(files))
     return next((rule.start for rule in replaced), None)
@@ -179,19 +178,18 @@ def _start(output: Output, claim: Claim, files: Sequence[str]) -> Start | None:
 
 def _rule(output: Output, group: _Group, claims: Sequence[Claim]) -> AnnotatedRule:
     first = group[0]
-    fields: dict[str, object] = {"port": output.port, "committed": first.committed, "mode": first.mode}
     files = sorted({glob for claim in group for glob in claim.files}) if first.part == "entries" else []
-    if files:
-        fields["files"] = files
-    if (start := _start(output, first, files)) is not None:
-        fields["start"] = start
-    if first.file_deps:
-        fields["fileDeps"] = first.file_deps
-    if first.n_files is not None:
-        fields["nFiles"] = first.n_files
     sources = dict.fromkeys((*group, *(claim for claim in claims if claim.part == "kept")))
-    if any(claim.permanent for claim in sources):
-        fields["permanent"] = True
-    if first.home_node is not None:
-        fields["homeNode"] = first.home_node
-    return AnnotatedRule(StreamingRule.model_validate(fields), tuple(dict.fromkeys(claim.path for claim in sources)))
+    fields = {
+        "port": output.port,
+        "files": files,
+        "committed": first.committed,
+        "fileDeps": first.file_deps,
+        "nFiles": first.n_files,
+        "mode": first.mode,
+        "start": _start(output, first, files),
+        "permanent": any(claim.permanent for claim in sources),
+        "homeNode": first.home_node,
+    }
+    rule = StreamingRule.model_validate({name: value for name, value in fields.items() if value})
+    return AnnotatedRule(rule, tuple(dict.fromkeys(claim.path for claim in sources)))

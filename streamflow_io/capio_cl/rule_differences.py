@@ -27,11 +27,8 @@ def differences(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[Di
     yield from _kind(workflow, file)
     yield from _committed(workflow, file)
     if workflow.mode != file.mode and workflow.consumers:
-        early = file.mode == "no_update"
-        yield (
-            "error" if early else "warning", "mode", f"mode {workflow.mode}", f"mode {file.mode}",
-            _PARTIAL if early else _LATER,
-        )  # fmt: skip
+        severity, consequence = _weighed(is_early=file.mode == "no_update")
+        yield severity, "mode", f"mode {workflow.mode}", f"mode {file.mode}", consequence
     if workflow.home_node is not None and file.home_node is not None and workflow.home_node != file.home_node:
         yield (
             "warning", "homeNode", _home_node(workflow.home_node), _home_node(file.home_node),
@@ -41,13 +38,9 @@ def differences(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[Di
 
 def _kind(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[Difference]:
     # Without a streaming item the language does not say which of both a path is.
-    if workflow.is_directory != file.is_directory and (file.is_directory or not _is_default(file)):
+    if workflow.is_directory != file.is_directory and (file.is_directory or not file.is_default):
         wanted, written = (("file", "directory")[f.is_directory] for f in (workflow, file))
         yield "error", "directory", wanted, written, "its rule does not hold as intended"
-
-
-def _is_default(file: CoordinatedFile) -> bool:
-    return (file.committed, file.mode) == (CommitRule(), "update")
 
 
 def _committed(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[Difference]:
@@ -55,7 +48,7 @@ def _committed(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[Dif
         return
     wanted, written = workflow.committed, file.committed
     if wanted != written:
-        severity, consequence = _order(wanted, written)
+        severity, consequence = _weighed(_is_earlier(written, wanted))
         yield severity, "committed", f"committed {wanted}", f"committed {written}", consequence
     elif wanted.kind == "on_n_files":
         yield from _n_files(workflow.n_files, file.n_files)
@@ -63,31 +56,33 @@ def _committed(workflow: CoordinatedFile, file: CoordinatedFile) -> Iterator[Dif
         yield from _file_deps(workflow.file_deps, file.file_deps)
 
 
-def _order(wanted: CommitRule, written: CommitRule) -> tuple[Severity, str]:
-    if written.kind == "on_termination":
-        return "warning", _LATER
+def _weighed(is_early: bool, if_early: str = _PARTIAL) -> tuple[Severity, str]:
+    """How bad it is that readers get something earlier than the workflow says, or later, and what comes of it."""
+    return ("error", if_early) if is_early else ("warning", _LATER)
+
+
+def _is_earlier(written: CommitRule, wanted: CommitRule) -> bool:
+    """Whether a rule holds earlier than another one, or could."""
     if wanted.kind == written.kind == "on_close":
-        return ("error", _PARTIAL) if written.closes < wanted.closes else ("warning", _LATER)
-    return "error", _PARTIAL
+        return written.closes < wanted.closes
+    return written.kind != "on_termination"
 
 
 def _n_files(wanted: int | None, written: int | None) -> Iterator[Difference]:
     if wanted is None or wanted == written:
         return
     said = "no n_files" if written is None else f"n_files {written}"
-    early = written is None or written < wanted
-    consequence = "a reader could miss entries" if early else _LATER
-    yield "error" if early else "warning", "nFiles", f"nFiles {wanted}", said, consequence
+    severity, consequence = _weighed(written is None or written < wanted, "a reader could miss entries")
+    yield severity, "nFiles", f"nFiles {wanted}", said, consequence
 
 
 def _file_deps(wanted: tuple[str, ...], written: tuple[str, ...]) -> Iterator[Difference]:
     missing = [dep for dep in wanted if not any(fit(other, dep) for other in written)]
     more = [dep for dep in written if not any(fit(dep, other) for other in wanted)]
-    both = f"fileDeps {', '.join(wanted)}", f"file_deps {', '.join(written) or 'none'}"
-    if missing:
-        yield "error", "fileDeps", *both, _PARTIAL
-    elif more:
-        yield "warning", "fileDeps", *both, _LATER
+    if missing or more:
+        severity, consequence = _weighed(bool(missing))
+        said = f"file_deps {', '.join(written) or 'none'}"
+        yield severity, "fileDeps", f"fileDeps {', '.join(wanted)}", said, consequence
 
 
 def _home_node(home: HomeNode) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
-from streamflow_io.hints.commit import CommitRule
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import AnnotationsFile, Streaming
 
@@ -111,9 +110,7 @@ class _Annotator:
         return Annotation(rules, self._streamable(rules), tuple(dict.fromkeys(self.unexpressed)))
 
     def _unknown_applications(self) -> None:
-        files = self.configuration.files
-        mentioned = (*self.configuration.applications, *(a for f in files for a in (*f.producers, *f.consumers)))
-        for application in dict.fromkeys(mentioned):
+        for application in self.configuration.mentioned:
             if self.names.step(application) is None:
                 self._tell(f"application {application}", "no step, or more than one, has this name")
 
@@ -142,7 +139,7 @@ class _Annotator:
                     self._tell(file.path, made)
             yield from claims
             around = [output.name for output, covered in targets.items() if covered.fit.relation is Relation.AROUND]
-            if around and not _is_default(file) and all(each.part == "kept" for each in claims):
+            if around and not file.is_default and all(each.part == "kept" for each in claims):
                 self._tell(file.path, f"a directory around {', '.join(around)}: rules are for outputs")
             meant += targets
         self._unknown_readers(file, meant)
@@ -161,12 +158,12 @@ class _Annotator:
     def _claim(self, file: CoordinatedFile, output: Output, covered: Covered) -> Claim | str | None:
         """What it says of one output; a text: why hints cannot say it; None: nothing."""
         relation = covered.fit.relation
-        if file.is_directory and relation is Relation.ENTRY and not _is_default(file):
+        if file.is_directory and relation is Relation.ENTRY and not file.is_default:
             return f"a directory in {output.name}: rules are for the output, or for files in it"
         kept = file.permanent and output not in self.results
         holds_list = file.is_directory and output.kind is OutputKind.FILES and "/" not in covered.fit.entry
         if relation is Relation.AROUND and not holds_list:
-            return Claim(output, file.path, "kept", permanent=True) if kept and _is_default(file) else None
+            return Claim(output, file.path, "kept", permanent=True) if kept and file.is_default else None
         if output in self.results - self._kept_results:
             self._tell(file.path, f"not permanent, but {output.name} is a workflow output: it is kept all the same")
         made = claim(file, output, covered, self._dependencies(output.step), self.names)
@@ -197,7 +194,7 @@ class _Annotator:
 
     def _without_writer(self, file: CoordinatedFile) -> Iterator[Claim]:
         """A path that stands only under `permanent`, or that is only read."""
-        if not _is_default(file):
+        if not file.is_default:
             self._tell(file.path, "no application writes it")
         if not file.permanent:
             return
@@ -266,7 +263,3 @@ class _Annotator:
 
 def _any_globs(output: Output, _: str) -> list[tuple[str, ...]]:
     return [output.globs]
-
-
-def _is_default(file: CoordinatedFile) -> bool:
-    return (file.committed, file.mode) == (CommitRule(), "update")

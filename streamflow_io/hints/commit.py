@@ -34,6 +34,10 @@ class CommitRule:
         return self.kind if self.closes == 1 else f"{self.kind}:{self.closes}"
 
 
+ON_TERMINATION = CommitRule()
+ON_CLOSE = CommitRule("on_close")
+
+
 def parse_commit_rule(value: object) -> CommitRule:
     """Read a `committed`.
 
