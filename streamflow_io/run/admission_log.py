@@ -27,38 +27,15 @@ class AdmissionLog:
 
     def admitted(self, grant: Grant, now: float) -> None:
         """A job may start."""
-        self._record(
-            AdmittedRecord(
-                time=now,
-                job=grant.job,
-                step=grant.step,
-                location=grant.locations[0],
-                storage=grant.placement.storage.name if grant.placement.storage is not None else None,
-                constraint=grant.constraint,
-                allocated=grant.allocated,
-                running=grant.running,
-            )
-        )
+        storage = grant.placement.storage.name if grant.placement.storage is not None else None
+        self._record(AdmittedRecord(**vars(grant), time=now, location=grant.locations[0], storage=storage))
 
     def told(self, learning: LearningEvent, now: float) -> None:
         """Something was learned of a step."""
         step, storage, event = learning.step, learning.subject.storage.name, learning.event
         if isinstance(event, EpochEnded):
-            self._record(
-                EpochRecord(
-                    time=now,
-                    step=step,
-                    storage=storage,
-                    location=event.location or "",
-                    number=event.number,
-                    constraint=event.constraint,
-                    concurrency=event.concurrency,
-                    jobs=event.jobs,
-                    mean_seconds=event.mean_seconds,
-                    registered=event.registered,
-                    started=event.started,
-                )
-            )
+            facts = {**vars(event), "location": event.location or ""}
+            self._record(EpochRecord(**facts, time=now, step=step, storage=storage))
             if event.uneven and step not in self._uneven:
                 self._uneven.add(step)
                 logger.info(f"The jobs of {step} differ in size: their times are compared per byte")
@@ -66,17 +43,9 @@ class AdmissionLog:
                 # There may be too few jobs for the next epoch: the next run goes on from here.
                 self._remembered.learned(learning)
             return
-        self._record(
-            ChoiceRecord(
-                time=now,
-                step=step,
-                storage=storage,
-                constraint=event.constraint,
-                reason=event.reason,
-                outstanding=event.outstanding,
-                estimates={f"{constraint:g}": seconds for constraint, seconds in event.estimates.items()},
-            )
-        )
+        estimates = {f"{constraint:g}": seconds for constraint, seconds in event.estimates.items()}
+        facts = {**vars(event), "estimates": estimates}
+        self._record(ChoiceRecord(**facts, time=now, step=step, storage=storage))
         if event.reason in ("learned", "remembered", "contradicted", "drifted"):
             logger.info(f"storageBW of {step} on {storage}: {event.constraint:g} MB/s ({event.reason})")
         if event.reason == "learned":

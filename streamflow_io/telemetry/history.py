@@ -15,6 +15,7 @@ from .records import (
     EndRecord,
     EpochRecord,
     InputRecord,
+    JobRecord,
     OutputRecord,
     Record,
     RouteRecord,
@@ -134,17 +135,12 @@ def read_history(label: str, records: Iterable[Record]) -> History:
             history.routes.append(record)
         elif isinstance(record, EndRecord):
             history.ended = True
-        elif not isinstance(record, RunRecord):
+        elif isinstance(record, JobRecord):
             _follow(history, open_jobs, record, time)
     return history
 
 
-def _follow(
-    history: History,
-    open_jobs: dict[str, Job],
-    record: SubmittedRecord | AdmittedRecord | StartedRecord | OutputRecord | InputRecord | EndedRecord,
-    time: float,
-) -> None:
+def _follow(history: History, open_jobs: dict[str, Job], record: JobRecord, time: float) -> None:
     job = open_jobs.get(record.job)
     if job is None or isinstance(record, SubmittedRecord):
         if job is not None:
@@ -162,6 +158,6 @@ def _follow(
         job.outputs.append(record)
     elif isinstance(record, InputRecord):
         job.inputs.append(record)
-    else:
+    elif isinstance(record, EndedRecord):
         del open_jobs[record.job]
         job.ended, job.status, job.usage = time, record.status, record.usage

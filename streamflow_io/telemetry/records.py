@@ -25,6 +25,14 @@ class _Record(BaseModel):
     time: float = Field(description="seconds since the epoch")
 
 
+class JobRecord(_Record):
+    """Something happens to a job."""
+
+    event: str
+    job: str
+    step: str
+
+
 class Storage(BaseModel):
     """A storage of the StreamFlow file."""
 
@@ -58,20 +66,16 @@ class StepRecord(_Record):
     direction: Direction = "write"
 
 
-class SubmittedRecord(_Record):
+class SubmittedRecord(JobRecord):
     """A job asks to be scheduled."""
 
     event: Literal["submitted"] = "submitted"
-    job: str
-    step: str
 
 
-class AdmittedRecord(_Record):
+class AdmittedRecord(JobRecord):
     """A job may start, as far as storages are concerned."""
 
     event: Literal["admitted"] = "admitted"
-    job: str
-    step: str
     location: str
     storage: str | None = None
     constraint: float | None = Field(None, description="its storageBW; none: it needs no bandwidth")
@@ -79,12 +83,10 @@ class AdmittedRecord(_Record):
     running: int = Field(description="admitted I/O tasks on the location, with this one")
 
 
-class StartedRecord(_Record):
+class StartedRecord(JobRecord):
     """A job runs."""
 
     event: Literal["started"] = "started"
-    job: str
-    step: str
     location: str
 
 
@@ -114,12 +116,10 @@ def _moved(by_calls: int, by_kernel: int) -> int:
     return by_kernel if by_kernel > 64 * by_calls else by_calls
 
 
-class EndedRecord(_Record):
+class EndedRecord(JobRecord):
     """A job has ended."""
 
     event: Literal["ended"] = "ended"
-    job: str
-    step: str
     status: EndStatus
     usage: Usage | None = Field(None, description="where the node runtime ran it")
 
@@ -140,12 +140,10 @@ class RouteRecord(_Record):
     not_streamed: str | None = Field(None, description="why it cannot be read before its commit, if so")
 
 
-class OutputRecord(_Record):
+class OutputRecord(JobRecord):
     """What a job did with a file of one of its outputs, or with several; before its `ended`, if it was observed."""
 
     event: Literal["output"] = "output"
-    job: str
-    step: str
     port: str
     path: str = Field(description="relative to the output directory; of several files: a directory above all of them")
     files: int = Field(1, description="of how many files this is")
@@ -158,12 +156,10 @@ class OutputRecord(_Record):
     ended: float = Field(description="when the command ended")
 
 
-class InputRecord(_Record):
+class InputRecord(JobRecord):
     """How a job used a file of one of its inputs, or several; before its `ended`, if it was observed."""
 
     event: Literal["input"] = "input"
-    job: str
-    step: str
     input: str
     path: str = Field(description="absolute, or relative to the output directory of `source`")
     source: str | None = Field(None, description="the job whose output it is")
