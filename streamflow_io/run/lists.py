@@ -23,7 +23,17 @@ ORDER = "__order__"
 _BESIDES = (ELEMENTS, WHOLE, ORDER)
 
 
-class StreamingScatterStep(ScatterStep):  # type: ignore[misc]
+class _ListStep(BaseStep):  # type: ignore[misc]
+    async def _next(self, name: str) -> Token:
+        """The next token of an input port."""
+        return await self.get_input_port(name).get(posixpath.join(self.name, name))
+
+    async def _put(self, port: Port, token: Token, *made_of: Token) -> None:
+        """Put a token on an output port, with its provenance."""
+        port.put(await self._persist_token(token=token, port=port, input_token_ids=get_entity_ids(made_of)))
+
+
+class StreamingScatterStep(_ListStep, ScatterStep):  # type: ignore[misc]
     """A scatter that gets elements of its list before the list.
 
     An element has the tag of the list and a number of its own, under which it is scattered, once. The port
@@ -60,9 +70,6 @@ class StreamingScatterStep(ScatterStep):  # type: ignore[misc]
             await end(*early)
         await self.terminate(self._get_status(token.value))
 
-    async def _next(self, name: str) -> Token:
-        return await self.get_input_port(name).get(posixpath.join(self.name, name))
-
     async def _scatter_elements(self, scattered: dict[str, set[int]]) -> None:
         while not isinstance(token := await self._next(ELEMENTS), TerminationToken):
             tag, number = _split(token.tag)
@@ -84,8 +91,7 @@ class StreamingScatterStep(ScatterStep):  # type: ignore[misc]
             await self._scatter_one(element, token.tag, number, scattered)
         in_order = order == list(range(len(order)))
         size = Token(len(order), tag=token.tag, recoverable=True) if in_order else ScatterSize(order, tag=token.tag)
-        port = self.get_size_port()
-        port.put(await self._persist_token(token=size, port=port, input_token_ids=get_entity_ids([token])))
+        await self._put(self.get_size_port(), size, token)
 
     async def _order(self, token: ListToken, orders: dict[str, Sequence[int]]) -> list[int]:
         """The numbers of the elements of a list."""
@@ -104,14 +110,10 @@ class StreamingScatterStep(ScatterStep):  # type: ignore[misc]
         if number in scattered:
             return
         scattered.add(number)
-        await to_the_end(self._put(element, element.retag(f"{tag}.{number}")))
-
-    async def _put(self, element: Token, retagged: Token) -> None:
-        port = self.get_output_port()
-        port.put(await self._persist_token(token=retagged, port=port, input_token_ids=get_entity_ids([element])))
+        await to_the_end(self._put(self.get_output_port(), element.retag(f"{tag}.{number}"), element))
 
 
-class OrderedGatherStep(GatherStep):  # type: ignore[misc]
+class OrderedGatherStep(_ListStep, GatherStep):  # type: ignore[misc]
     """A gather that puts results in the order of the list that was scattered, and under the tags of that order."""
 
     async def _gather(self, key: str) -> None:
@@ -121,19 +123,12 @@ class OrderedGatherStep(GatherStep):  # type: ignore[misc]
             return
         places = {number: place for place, number in enumerate(size.order)}
         found = {places[_split(token.tag)[1]]: token for token in self.token_map[key]}
-        port = self.get_output_port()
         # Whoever goes on with the list may look at the tags, as `merge_flattened` does.
         in_order = [found[place].retag(f"{key}.{place}") for place in sorted(found)]
-        port.put(
-            await self._persist_token(
-                token=ListToken(in_order, tag=key),
-                port=port,
-                input_token_ids=get_entity_ids([size, *found.values()]),
-            )
-        )
+        await self._put(self.get_output_port(), ListToken(in_order, tag=key), size, *found.values())
 
 
-class ListBeginsStep(BaseStep):  # type: ignore[misc]
+class ListBeginsStep(_ListStep):
     """Puts one token for each list, with its tag, as soon as its first element is there, or the list itself."""
 
     async def run(self) -> None:
@@ -146,9 +141,6 @@ class ListBeginsStep(BaseStep):  # type: ignore[misc]
             await end(elements)
         await self.terminate(self._get_status(token.value))
 
-    async def _next(self, name: str) -> Token:
-        return await self.get_input_port(name).get(posixpath.join(self.name, name))
-
     async def _tell_elements(self, told: set[str]) -> None:
         while not isinstance(token := await self._next(ELEMENTS), TerminationToken):
             await self._tell(token, _split(token.tag)[0], told)
@@ -156,11 +148,7 @@ class ListBeginsStep(BaseStep):  # type: ignore[misc]
     async def _tell(self, token: Token, tag: str, told: set[str]) -> None:
         if tag not in told:
             told.add(tag)
-            await to_the_end(self._put(token, Token(None, tag=tag, recoverable=True)))
-
-    async def _put(self, token: Token, begins: Token) -> None:
-        port = self.get_output_port()
-        port.put(await self._persist_token(token=begins, port=port, input_token_ids=get_entity_ids([token])))
+            await to_the_end(self._put(self.get_output_port(), Token(None, tag=tag, recoverable=True), token))
 
 
 def _split(tag: str) -> tuple[str, int]:
