@@ -42,15 +42,8 @@ def file_value(path: str) -> dict[str, Any]:
     """What is known of a File before it is committed, but for its format."""
     name = PurePosixPath(path)
     root, extension = os.path.splitext(name.name)
-    return {
-        "class": "File",
-        "path": str(name),
-        "location": "file://" + quote(str(name)),
-        "basename": name.name,
-        "dirname": str(name.parent),
-        "nameroot": root,
-        "nameext": extension,
-    }
+    of_file = {"class": "File", "dirname": str(name.parent), "nameroot": root, "nameext": extension}
+    return directory_value(path) | of_file
 
 
 def directory_value(path: str) -> dict[str, Any]:
@@ -137,9 +130,6 @@ def stream_tokens(token: Token) -> Iterator[StreamToken]:
     """All stream tokens in a token, in order."""
     if isinstance(token, StreamToken):
         yield token
-    elif isinstance(token, ListToken):
-        for element in token.value:
-            yield from stream_tokens(element)
     elif isinstance(token.value, MutableSequence):
         for element in token.value:
             if isinstance(element, Token):
