@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import aiofiles.os
 
@@ -27,24 +27,12 @@ def check_capio(installation: Installation) -> str | None:
     :return: the version of the server, if it says one
     :raises CapioError: if it does not work
     """
-    result: list[str | BaseException | None] = []
-
-    def run() -> None:
-        try:
-            result.append(asyncio.run(_try(installation)))
-        except BaseException as error:
-            result.append(error)
-
     # The caller may be in an event loop.
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    (found,) = result
-    if isinstance(found, NodeRuntimeError):
-        raise CapioError(str(found)) from None
-    if isinstance(found, BaseException):
-        raise found
-    return found
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            return thread.submit(asyncio.run, _try(installation)).result()
+        except NodeRuntimeError as error:
+            raise CapioError(str(error)) from None
 
 
 async def _try(installation: Installation) -> str | None:
