@@ -149,35 +149,43 @@ class JobSpec(_Message):
         return json.dumps(self.model_dump(by_alias=True, exclude_none=True), separators=(",", ":"))
 
 
-class ReadyEvent(BaseModel):
+class _Told(BaseModel):
+    """What `sfio-node` says; fields that are not known are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ReadyEvent(_Told):
     """The first that `serve` prints.
 
     :ivar address: `IP:PORT` where its links listen, if it was to
     :ivar message: why there is none, if it was to
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
     event: Literal["ready"]
     address: str | None = None
     message: str | None = None
 
 
-class SpecAnswer(BaseModel):
+class SpecAnswer(_Told):
     """What a `serve` that converses says of a job that it was asked to make.
 
     :ivar message: why not
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
     event: Literal["ready", "refused"]
     job: str
     message: str = ""
 
 
-class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class _Event(_Told):
     job: str
     time: float
+
+
+class _FileEvent(_Event):
+    port: str
+    path: Path
 
 
 class StartedEvent(_Event):
@@ -190,30 +198,24 @@ class StartedEvent(_Event):
     pid: int
 
 
-class OpenedEvent(_Event):
+class OpenedEvent(_FileEvent):
     """A file that matches an output exists."""
 
     event: Literal["opened"]
-    port: str
-    path: Path
 
 
-class ClosedEvent(_Event):
+class ClosedEvent(_FileEvent):
     """A file was closed after writing; `again`: and was committed before."""
 
     event: Literal["closed"]
-    port: str
-    path: Path
     closes: int
     again: bool = False
 
 
-class CommittedEvent(_Event):
+class CommittedEvent(_FileEvent):
     """The rule of a file holds; `at_end`: only because the job has succeeded."""
 
     event: Literal["committed"]
-    port: str
-    path: Path
     size: int
     at_end: bool = False
 
@@ -226,12 +228,10 @@ class CompleteEvent(_Event):
     at_end: bool = False
 
 
-class ChangedEvent(_Event):
+class ChangedEvent(_FileEvent):
     """A file is not what it was when it was committed: it was written, or removed. Once for each file."""
 
     event: Literal["changed"]
-    port: str
-    path: Path
     how: Literal["written", "removed"]
 
 
@@ -264,14 +264,13 @@ class UsedEvent(_Event):
     directory: bool = False
 
 
-class StreamPart(BaseModel):
+class StreamPart(_Told):
     """The first bytes of a file that was not committed yet, as somebody has read them who wanted no more.
 
     :ivar path: the file, where its producer has it
     :ivar digest: in a form that `sfio-node` knows
     """
 
-    model_config = ConfigDict(frozen=True)
     path: Path
     bytes: int
     digest: str
@@ -304,14 +303,13 @@ class WarningEvent(_Event):
     port: str | None = None
 
 
-class Usage(BaseModel):
+class Usage(_Told):
     """What the process tree of a job used: bytes, CPU seconds.
 
     :ivar io: seconds during which at least one of its threads waited for a device, an estimate; None where it was not
         measured or cannot be known
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
     rchar: int = 0
     wchar: int = 0
     read_bytes: int = 0
