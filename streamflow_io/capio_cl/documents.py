@@ -11,18 +11,11 @@ from pydantic import AfterValidator, Field, PlainValidator, StrictInt, model_val
 from typing_extensions import Self
 
 from streamflow_io.hints import commit
-from streamflow_io.hints.commit import CommitRule, parse_commit_rule
-from streamflow_io.hints.models import FiringRule, Model, Text, mistake
+from streamflow_io.hints.commit import ON_TERMINATION
+from streamflow_io.hints.models import CommitRuleText, FiringRule, Model, Text, mistake
 
 FILE_RULES = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file"
 _VERSION = "1.1; or no version for CAPIO-CL 1.0"
-
-
-def _committed(value: object) -> CommitRule:
-    try:
-        return parse_commit_rule(value)
-    except ValueError as error:
-        raise mistake(str(error), commit.ALLOWED) from None
 
 
 def _version(value: object) -> float:
@@ -38,16 +31,15 @@ def _not_empty(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Names = tuple[Text, ...]
+SomeNames = Annotated[Names, AfterValidator(_not_empty)]
 
 
 class StreamingItem(Model):
     """The rules of some files, or of some directories."""
 
-    name: Annotated[Names, AfterValidator(_not_empty)] | None = Field(None, description="a list of files or groups")
-    dirname: Annotated[Names, AfterValidator(_not_empty)] | None = Field(
-        None, description="a list of directories or groups"
-    )
-    committed: Annotated[CommitRule, PlainValidator(_committed)] = Field(CommitRule(), description=commit.ALLOWED)
+    name: SomeNames | None = Field(None, description="a list of files or groups")
+    dirname: SomeNames | None = Field(None, description="a list of directories or groups")
+    committed: CommitRuleText = Field(ON_TERMINATION, description=commit.ALLOWED)
     mode: FiringRule = Field("no_update", description="update, no_update")
     file_deps: Names = Field((), description="with on_file: a list of files")
     n_files: StrictInt | None = Field(None, description="with on_n_files: a whole number from 1")

@@ -93,7 +93,7 @@ _StorageBW = Annotated[
         }
     ),
 ]
-_CommitRule = Annotated[
+CommitRuleText = Annotated[
     CommitRule,
     _validator(parse_commit_rule, commit.ALLOWED),
     PlainSerializer(str),
@@ -144,7 +144,7 @@ class StreamingRule(Model):
     files: tuple[Text, ...] = Field(
         (), min_length=1, description="globs: the rule holds for these entries of a Directory or File[] only"
     )
-    committed: _CommitRule = Field(
+    committed: CommitRuleText = Field(
         CommitRule(), description=f"when a file is complete: {commit.ALLOWED} (default: on_termination)"
     )
     file_deps: tuple[Text, ...] = Field(
