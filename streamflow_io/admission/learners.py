@@ -78,6 +78,7 @@ class _Learning:
     :ivar open: steps of which jobs may still come
     :ivar pools: where its jobs may run
     :ivar locations: all of these pools together
+    :ivar executors: the most jobs at once there; 0: that is not known yet, and there is no learner
     """
 
     subject: Subject
@@ -87,18 +88,9 @@ class _Learning:
     open: set[str] = field(default_factory=set)
     pools: dict[str, None] = field(default_factory=dict)
     locations: dict[str, None] = field(default_factory=dict)
-    executors: int = 1
+    executors: int = 0
+    learner: Learner = field(init=False, repr=False)
     locks: list[_Lock] = field(default_factory=list)
-    _learner: Learner | None = None
-
-    @property
-    def learner(self) -> Learner:
-        assert self._learner is not None, "it is made when its locations are known"
-        return self._learner
-
-    @learner.setter
-    def learner(self, learner: Learner) -> None:
-        self._learner = learner
 
     def concerns(self, placement: Placement) -> bool:
         return placement.storage is not None and placement.storage.name == self.subject.storage.name
@@ -261,7 +253,7 @@ class Learners:
         if not executors:
             return
         most = sum(executors.values()) if learning.is_shared else next(iter(executors.values()))
-        if learning._learner is None:
+        if not learning.executors:
             learning.learner = self._factory(learning.subject, most)
         learning.executors = most
         for lock in learning.locks if learning.is_shared else ():
