@@ -18,6 +18,7 @@ from copy import copy
 from dataclasses import dataclass
 
 import streamflow.cwl.main
+from cwl_utils.types import CWLParameterContext
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import StreamWrapper
@@ -26,7 +27,6 @@ from streamflow.core.recovery import FailureManager, RecoveryRequest
 from streamflow.core.workflow import Job
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.translator import CWLTranslator
-from streamflow.cwl.utils import build_context
 from streamflow.deployment.connector.container import ContainerConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.future import FutureConnector
@@ -73,30 +73,25 @@ def retry_policy(manager: FailureManager, job: str) -> RetryPolicy:
     return RetryPolicy(0, 0, None)
 
 
-async def prepare_work_dir(command: CWLCommand, job: Job) -> CWLCommand:
+async def prepare_work_dir(command: CWLCommand, job: Job, context: CWLParameterContext) -> CWLCommand:
     """Put into the output directory of a job what its InitialWorkDirRequirement lists, as `CWLCommand.execute` does.
 
     That looks afterwards at all files among the inputs again, also at those that are not there yet. As there, the
     values of the inputs are changed in place: what was put into the directory is there now.
 
+    :param context: what expressions of the job can use
     :return: the same command with nothing left to prepare
     """
-    step = command.step
     await _prepare_work_dir(
         element=command.initial_work_dir,
         options=InitialWorkDirOptions(
             absolute_initial_workdir_allowed=command.absolute_initial_workdir_allowed,
-            context=build_context(
-                inputs=job.inputs,
-                output_directory=job.output_directory,
-                tmp_directory=job.tmp_directory,
-                hardware=step.workflow.context.scheduler.get_hardware(job.name),
-            ),
+            context=context,
             expression_lib=command.expression_lib,
             full_js=command.full_js,
             inplace_update=command.inplace_update,
             job=job,
-            step=step,
+            step=command.step,
         ),
     )
     prepared = copy(command)

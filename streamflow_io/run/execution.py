@@ -27,7 +27,7 @@ from .failure import Failure
 from .inputs import byte_streams, gated_input, held, held_now, input_stream, place_inputs
 from .job_runner import JobRunner
 from .job_spec import job_spec
-from .output_globs import output_globs
+from .output_globs import expression_context, output_globs
 from .paths import job_path
 from .reach import Reach
 from .recorder import JobRecorder
@@ -176,7 +176,7 @@ class Execution:
         command = self._command
         if command.initial_work_dir is not None:
             # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
-            command = await prepare_work_dir(command, self._job)
+            command = await prepare_work_dir(command, self._job, expression_context(self._step, self._job))
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
         spec = self._spec(runtime, [read for read in producers if held(*read) is None], globs)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)

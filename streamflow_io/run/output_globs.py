@@ -52,7 +52,7 @@ def output_globs(step: CWLExecuteStep, job: Job, port: str) -> tuple[str, ...]:
     """The globs of an output, with expressions evaluated, relative to the output directory of the job."""
     processor = file_processor(step.output_processors[port])
     assert processor is not None, "only outputs with files have globs"
-    context = _context(step, job)
+    context = expression_context(step, job)
 
     def evaluate(glob: Any) -> list[str]:
         value = (
@@ -75,11 +75,12 @@ def with_format(step: CWLExecuteStep, job: Job, port: str, value: dict[str, Any]
     if processor is None or not processor.file_format:
         return value
     options = {"full_js": processor.full_js, "expression_lib": processor.expression_lib}
-    context = {**_context(step, job), "self": value}
+    context = {**expression_context(step, job), "self": value}
     return {**value, "format": utils.eval_expression(processor.file_format, context, **options)}
 
 
-def _context(step: CWLExecuteStep, job: Job) -> CWLParameterContext:
+def expression_context(step: CWLExecuteStep, job: Job) -> CWLParameterContext:
+    """What the expressions of a job can use."""
     context: CWLParameterContext = utils.build_context(
         inputs=job.inputs,
         output_directory=job.output_directory,
