@@ -33,9 +33,8 @@ from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.run.plan import Plan
-from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
 from streamflow_io.translation.capio import UNCHECKED
-from streamflow_io.translation.planning import InvalidHintsException
+from streamflow_io.translation.planning import InvalidHintsException, unavailable_here
 from streamflow_io.translation.translator import IOAwareTranslator
 
 from .console import say, table
@@ -162,11 +161,7 @@ def _inactive(scheduler: SchedulerConfig | None) -> str | None:
         )
     if scheduler.runtime == "off":
         return "`runtime: off`"
-    try:
-        EmbeddedRuntime.check()
-    except NodeRuntimeError as error:
-        return str(error)
-    return None
+    return unavailable_here()
 
 
 def _capio(scheduler: SchedulerConfig | None) -> str | None:

@@ -70,7 +70,7 @@ def make_plan(
     delivered = (*edges, *name_edges(graph.names, edges))
     gangs = find_gangs(edges, graph.steps)
     wanted = config.runtime != "off" and any(not edge.is_plain for edge in delivered)
-    unavailable = _unavailable() if wanted else None
+    unavailable = unavailable_here() if wanted else None
     io_tasks = [path for path, hints in annotations.items() if hints.io_task is not None]
     here = room_here()
     return Plan(
@@ -121,7 +121,7 @@ def _storages(workflow: Workflow, annotations: Mapping[str, StepAnnotations], co
     return found
 
 
-def _unavailable() -> str | None:
+def unavailable_here() -> str | None:
     """Why the node runtime cannot work here, if so."""
     try:
         EmbeddedRuntime.check()
