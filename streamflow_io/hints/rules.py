@@ -25,6 +25,8 @@ from .inheritance import (
 from .models import IOTask, StorageBandwidth, StreamingRule
 
 Rule = Located[StreamingRule]
+# An output of a tool, and an input of a tool that gets it, each as step path and name.
+ToolEdge = tuple[tuple[str, str], tuple[str, str]]
 
 
 def resolve_steps(
@@ -48,12 +50,10 @@ def resolve_steps(
     return resolved, errors
 
 
-def check_streamable(
-    steps: Mapping[str, StepAnnotations], edges: Iterable[tuple[tuple[str, str], tuple[str, str]]]
-) -> list[HintError]:
+def check_streamable(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolEdge]) -> list[HintError]:
     """Look for data that is asked to be readable as written, and goes to inputs that are not `streamable`.
 
-    :param edges: the outputs of tools and the inputs of tools that get them, each as step path and name
+    :param edges: the outputs of tools and the inputs of tools that get them
     :return: what to warn of; it is no error, for such an input gets the data under `update`
     """
     found = []
@@ -66,9 +66,7 @@ def check_streamable(
     return list(dict.fromkeys(found))
 
 
-def check_both_ends(
-    steps: Mapping[str, StepAnnotations], edges: Iterable[tuple[tuple[str, str], tuple[str, str]]]
-) -> list[HintError]:
+def check_both_ends(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolEdge]) -> list[HintError]:
     """Look for data that is `streamable` where it is made or where it is read, and not at both, without a rule.
 
     :param edges: as for :func:`check_streamable`

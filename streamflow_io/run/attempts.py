@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from streamflow_io.runtime.protocol import StreamPart
 
 
+# Gives the token of a file or directory that is final, by its port and path.
+Collect = Callable[[str, str], "Awaitable[Token]"]
 Replacement = Callable[[str, str], "Token | None"]
 
 
@@ -105,16 +107,10 @@ class Attempt:
 class StreamingJob:
     """A job whose outputs are delivered before it ends, or that reads such an output.
 
-    :param collect: gives the token of a file or directory that is final, by its port and path
     :param replacement: see :class:`Attempt`
     """
 
-    def __init__(
-        self,
-        name: str,
-        collect: Callable[[str, str], Awaitable[Token]],
-        replacement: Replacement = _none,
-    ) -> None:
+    def __init__(self, name: str, collect: Collect, replacement: Replacement = _none) -> None:
         self.name = name
         self._collect = collect
         self._replacement = replacement
@@ -188,12 +184,7 @@ class StreamingJobs:
     def __init__(self) -> None:
         self._jobs: dict[str, StreamingJob] = {}
 
-    def open(
-        self,
-        name: str,
-        collect: Callable[[str, str], Awaitable[Token]],
-        replacement: Replacement = _none,
-    ) -> StreamingJob:
+    def open(self, name: str, collect: Collect, replacement: Replacement = _none) -> StreamingJob:
         """A new job; one of the same name from a former run of the step is forgotten."""
         job = self._jobs[name] = StreamingJob(name, collect, replacement)
         return job
