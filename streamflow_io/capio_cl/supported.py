@@ -124,18 +124,19 @@ def capio_configuration(name: str, directory: str, mapping: CapioMapping) -> Con
     for edge in mapping.served:
         assert edge.route.consumer is not None
         consumers.setdefault(edge.route.output.step, set()).add(application_name(edge.route.consumer.step))
-    files = [
-        CoordinatedFile(
-            path=f"{directory}/{job_directory(application_name(step), '*')}/*",
-            producers=(application_name(step),),
-            consumers=tuple(sorted(readers)),
-            committed=CommitRule("on_close", COMMIT_CLOSES),
-            mode="no_update",
-        )
-        for step, readers in consumers.items()
-    ]
+    files = [held_files(directory, application_name(step), sorted(readers)) for step, readers in consumers.items()]
     applications = {application for file in files for application in (*file.producers, *file.consumers)}
     return Configuration(name, tuple(sorted(applications)), tuple(sorted(files, key=lambda file: file.path)))
+
+
+def held_files(directory: str, application: str, readers: Iterable[str]) -> CoordinatedFile:
+    """All that the jobs of an application write, as `capio_server` is told of it.
+
+    :param directory: `CAPIO_DIR`, absolute
+    """
+    path = f"{directory}/{job_directory(application, '*')}/*"
+    rule = CommitRule("on_close", COMMIT_CLOSES)
+    return CoordinatedFile(path, False, (application,), tuple(readers), rule, "no_update")
 
 
 def job_directory(application: str, number: object) -> str:

@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import aiofiles.os
 
-from streamflow_io.capio_cl.configuration import Configuration, CoordinatedFile
-from streamflow_io.capio_cl.supported import COMMIT_CLOSES, job_directory
-from streamflow_io.hints.commit import CommitRule
+from streamflow_io.capio_cl.configuration import Configuration
+from streamflow_io.capio_cl.supported import COMMIT_CLOSES, held_files
 
 from .capio_installation import CapioError, Installation
 from .capio_server import CapioServer
@@ -37,14 +36,7 @@ def check_capio(installation: Installation) -> str | None:
 
 async def _try(installation: Installation) -> str | None:
     def configure(name: str, directory: str) -> Configuration:
-        file = CoordinatedFile(
-            path=f"{directory}/{job_directory(_WRITER, '*')}/*",
-            producers=(_WRITER,),
-            consumers=(_READER,),
-            committed=CommitRule("on_close", COMMIT_CLOSES),
-            mode="no_update",
-        )
-        return Configuration(name, (_WRITER, _READER), (file,))
+        return Configuration(name, (_WRITER, _READER), (held_files(directory, _WRITER, (_READER,)),))
 
     runtime = await EmbeddedRuntime.start()
     server: CapioServer | None = None

@@ -77,6 +77,10 @@ def _remove_snapshots() -> None:
                 entry.unlink()
 
 
+# Gives the configuration for a workflow name and a `CAPIO_DIR`.
+Configure = Callable[[str, str], Configuration]
+
+
 class _EndedError(CapioError):
     """The server has ended before it was ready."""
 
@@ -100,15 +104,9 @@ class CapioServer:
         self._number = 0
 
     @classmethod
-    async def start(
-        cls,
-        installation: Installation,
-        runtime: EmbeddedRuntime,
-        configure: Callable[[str, str], Configuration],
-    ) -> CapioServer:
+    async def start(cls, installation: Installation, runtime: EmbeddedRuntime, configure: Configure) -> CapioServer:
         """Start a server, and wait until it says that it is ready. One that ends before that is started once more.
 
-        :param configure: gives the configuration for a workflow name and a `CAPIO_DIR`
         :raises CapioError: if it does not start in time; with the end of what it said
         """
         try:
@@ -118,12 +116,7 @@ class CapioServer:
             return await cls._start(installation, runtime, configure)
 
     @classmethod
-    async def _start(
-        cls,
-        installation: Installation,
-        runtime: EmbeddedRuntime,
-        configure: Callable[[str, str], Configuration],
-    ) -> CapioServer:
+    async def _start(cls, installation: Installation, runtime: EmbeddedRuntime, configure: Configure) -> CapioServer:
         name = f"{_PREFIX}-{os.getpid()}-{os.urandom(4).hex()}"
         job = await runtime.create_job("capio")
         server = cls(installation, runtime, name, job)
