@@ -15,12 +15,9 @@ from .simulation import CommitHint, GateHint, IOTaskHint, StreamHint
 def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
     """The sure proposals, as the content of an annotations file."""
     sure = [proposal for proposal in proposals if proposal.is_sure]
-    steps = {
-        step: [*_streaming([rule for _, rule in _rules(found, sure)]), *_io_task(found)]
-        for step, found in by_step(sure).items()
-    }
-    ports = _streamable(sure)
-    return {**({"steps": steps} if steps else {}), **({"streamable": list(ports)} if ports else {})}
+    steps = {step: list(_hints(found, sure)) for step, found in by_step(sure).items()}
+    content = {"steps": steps, "streamable": list(_streamable(sure))}
+    return {field: value for field, value in content.items() if value}
 
 
 def suggestions_text(run: str, suggestions: Suggestions) -> str:
@@ -39,11 +36,7 @@ def suggestions_text(run: str, suggestions: Suggestions) -> str:
             for step, found in steps.items()
         },
         _evidence_by_port(sure),
-        {
-            step: [_comment(one) for one in found if isinstance(one.hint, IOTaskHint)]
-            for step, found in steps.items()
-            if any(isinstance(one.hint, IOTaskHint) for one in found)
-        },
+        {step: [_comment(one) for one in io_tasks] for step, found in steps.items() if (io_tasks := _io_tasks(found))},
         _tried(suggestions.proposals),
     )
 
@@ -73,14 +66,16 @@ def _rule(output: str, behind: Sequence[Proposal], sure: Sequence[Proposal]) -> 
     return rule
 
 
-def _streaming(rules: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    if rules:
+def _hints(found: Sequence[Proposal], sure: Sequence[Proposal]) -> Iterator[dict[str, Any]]:
+    """The hints of a step."""
+    if rules := [rule for _, rule in _rules(found, sure)]:
         yield {"class": "sfio:Streaming", "rules": rules}
-
-
-def _io_task(found: Iterable[Proposal]) -> Iterator[dict[str, Any]]:
-    if any(isinstance(one.hint, IOTaskHint) for one in found):
+    if _io_tasks(found):
         yield {"class": "sfio:IOTask"}
+
+
+def _io_tasks(found: Iterable[Proposal]) -> list[Proposal]:
+    return [one for one in found if isinstance(one.hint, IOTaskHint)]
 
 
 def _streamable(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
