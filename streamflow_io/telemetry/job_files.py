@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from streamflow_io.runtime import JobSpec
@@ -20,8 +20,11 @@ Origin = Callable[[str], tuple[str | None, str]]
 
 @dataclass(slots=True)
 class _Written:
+    """:ivar number: how often it was closed"""
+
     opened: float | None = None
     closes: list[float] = field(default_factory=list)
+    number: int = 0
     size: int | None = None
 
 
@@ -45,7 +48,6 @@ class JobFiles:
         self._outputs = {output.port: output for output in spec.outputs}
         self._observed = spec.observed or ()
         self._written: dict[str, dict[str, _Written]] = defaultdict(dict)
-        self._number: dict[tuple[str, str], int] = {}
         self._used: dict[str, list[UsedEvent]] = defaultdict(list)
 
     def add(self, event: Event) -> None:
@@ -59,7 +61,7 @@ class JobFiles:
             elif isinstance(event, CommittedEvent):
                 file.size = event.size
             else:
-                self._number[event.port, event.path] = event.closes
+                file.number = event.closes
                 # The first and the last are all that is told of them.
                 file.closes[1:] = [event.time] if file.closes else []
                 file.closes = file.closes or [event.time]
@@ -79,7 +81,7 @@ class JobFiles:
 
     def _output(self, of: Identity, port: str, paths: list[str], time: float, ended: float) -> OutputRecord:
         files = [self._written[port][path] for path in paths]
-        numbers = [self._number.get((port, path), 0) for path in paths]
+        numbers = [file.number for file in files]
         closes = [close for file in files for close in file.closes]
         opened = [file.opened for file in files if file.opened is not None]
         sizes = [file.size for file in files if file.size is not None]
@@ -131,7 +133,7 @@ class JobFiles:
             files=max(len(paths), len(files)),
             opens=max((event.opens for event in used), default=0),
             sequential=bool(files) and all(event.sequential for event in files),
-            reasons=_distinct(reason for event in used for reason in event.reasons),
+            reasons=tuple(sorted({reason for event in used for reason in event.reasons})),
             first=min((event.first for event in used), default=None),
             last=max((event.last for event in used), default=None),
             touched=min((event.first if event.touched is None else event.touched for event in used), default=None),
@@ -142,7 +144,3 @@ class JobFiles:
 
 def _is_within(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-def _distinct(reasons: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(reasons)))
