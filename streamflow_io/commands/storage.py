@@ -24,6 +24,7 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.evaluation import (
     Measurement,
     Sample,
+    Transfer,
     entry_fields,
     meaning,
     parse_size,
@@ -200,14 +201,11 @@ def _seconds(text: str) -> float:
 
 
 def _sample_to_json(sample: Sample) -> dict[str, Any]:
-    return {
-        "bytes": sample.bytes,
-        "seconds": sample.seconds,
-        "bandwidth": sample.bandwidth,
-        "perWriter": [
-            {"bytes": each.bytes, "seconds": each.seconds, "bandwidth": each.bandwidth} for each in sample.transfers
-        ],
-    }
+    return {**_moved(sample), "perWriter": list(map(_moved, sample.transfers))}
+
+
+def _moved(what: Sample | Transfer) -> dict[str, Any]:
+    return {"bytes": what.bytes, "seconds": what.seconds, "bandwidth": what.bandwidth}
 
 
 def _table(measurement: Measurement) -> Table:
