@@ -129,7 +129,7 @@ class Learners:
 
     def turns(self, demand: Demand, placement: Placement) -> Iterator[Turn]:
         """How the next job may start by what is learned, best first; none: it must wait. Its constraint is auto."""
-        learning = self._find(demand, placement)
+        learning = next(learning for learning in self._of(demand) if learning.concerns(placement))
         if not learning.learner.is_learning:
             return learning.learner.turns()
         return self._possible(learning, placement)
@@ -215,9 +215,6 @@ class Learners:
         return events
 
     # Which learner
-
-    def _find(self, demand: Demand, placement: Placement) -> _Learning:
-        return next(learning for learning in self._of(demand) if learning.concerns(placement))
 
     def _of(self, demand: Demand) -> Sequence[_Learning]:
         """The learners that a job of a demand concerns, one for each storage that it may use."""
@@ -310,7 +307,7 @@ class Learners:
         learning.locks = kept
         wanting = list(learning.learner.unplaced())
         for lock in free:
-            self._unlock(learning, lock)
+            self._resources.unlock(lock.locations, learning.subject.storage if learning.is_shared else None)
         # What it had it keeps, so that the epochs of one learner are not parted by those of another.
         for lock, epoch in zip(free, wanting, strict=False):
             if all(where in learning.locations for where in lock.locations):
@@ -349,9 +346,6 @@ class Learners:
         awaits = self._resources.lock(locations, storage)
         epoch.ground, epoch.alone = "" if learning.is_shared else locations[0], True
         learning.locks.append(_Lock(epoch, locations, awaits))
-
-    def _unlock(self, learning: _Learning, lock: _Lock) -> None:
-        self._resources.unlock(lock.locations, learning.subject.storage if learning.is_shared else None)
 
 
 def _key(demand: Demand, storage: StorageConfig) -> tuple[Subject, bool]:
