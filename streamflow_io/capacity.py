@@ -31,6 +31,10 @@ class Room:
         """Whether a job that asks for so much could run here, were nothing else there; true as long as that is open."""
         return _covers(self.cores, asked.cores) and _covers(self.memory, asked.memory)
 
+    def within(self, other: Room) -> Room:
+        """What is left of one location inside another."""
+        return Room(_least(self.cores, other.cores), _least(self.memory, other.memory))
+
 
 def too_large(asked: Room, there: Mapping[str, Room], locations: int = 1) -> str | None:
     """What a job asks for and what there is, if it can never start.
@@ -45,6 +49,10 @@ def too_large(asked: Room, there: Mapping[str, Room], locations: int = 1) -> str
     several = f" on each of {locations} locations" if locations > 1 else ""
     more = f", and {len(there) - _SHOWN} locations with no more cores" if len(there) > _SHOWN else ""
     return f"it asks for {asked}{several}, and there are {found}{more}"
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else min(one, other)
 
 
 def _covers(has: float | None, asked: float | None) -> bool:

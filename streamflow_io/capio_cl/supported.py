@@ -161,7 +161,8 @@ def _obstacle(edge: StreamEdge, steps: Mapping[str, CapioStep]) -> str | None:
     assert consumer is not None
     for step, site in ((output.step, output.site), (consumer.step, consumer.site)):
         if site.kind is not SiteKind.LOCAL:
-            return f"{step} runs on {site}: CAPIO serves only jobs of the driver's node"
+            outside = ", outside of containers" if site.kind is SiteKind.CONTAINERS else ""
+            return f"{step} runs {site.where}: CAPIO serves only jobs of the driver's node{outside}"
     if edge.delivery is Delivery.COMMIT:
         return "CAPIO keeps files in memory: a step that waits for a commit in the file system would not see it"
     if edge.delivery is Delivery.GATE:

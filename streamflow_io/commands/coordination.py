@@ -19,7 +19,8 @@ from streamflow_io.run.plan import Plan
 from .console import Result
 from .coordination_check import check
 from .output import write_output
-from .plan import plan_workflow, site_to_json
+from .plan import plan_workflow
+from .sites import site_to_json
 
 _CAPIO_CL = "capio-cl-"
 FORMATS = (*(f"{_CAPIO_CL}{version}" for version in reversed(get_args(Version))), "dot", "json")

@@ -24,8 +24,8 @@ from streamflow.main import build_context
 from streamflow_io._streamflow import cwl_files
 from streamflow_io.admission.storages import StepStorage
 from streamflow_io.errors import is_ours, said
-from streamflow_io.graph.io_graph import Delivery, Step, StreamEdge
-from streamflow_io.graph.sites import Site, SiteKind
+from streamflow_io.graph.io_graph import Delivery, StreamEdge
+from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.cwl import UnreadableError, load
 from streamflow_io.hints.errors import HintError, HintErrors
@@ -39,6 +39,7 @@ from streamflow_io.translation.translator import IOAwareTranslator
 
 from .console import say, table
 from .javascript import missing_engine
+from .sites import site_to_json, sites_table
 from .streamflow_file import read_streamflow_file
 
 
@@ -84,7 +85,7 @@ class Plans:
         for name, plan in self.plans.items():
             console.print(f"[bold]{name}[/bold]: {len(plan.steps)} steps, {len(plan.edges)} stream edges")
             if any(step.site.kind is not SiteKind.LOCAL for step in plan.steps.values()):
-                console.print(_sites(plan.steps))
+                console.print(sites_table(plan.steps))
             if plan.edges:
                 console.print(_edges(plan.edges))
             if plan.gangs:
@@ -255,14 +256,6 @@ def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:
     return tuple(error.message for error in told) + (plan.storages.warnings if plan.storages else ())
 
 
-def site_to_json(site: Site) -> dict[str, Any]:
-    """Where a step runs, for programs."""
-    return {
-        "site": None if site.kind is None else site.kind.value,
-        "deployments": [deployment.name for deployment in site.deployments],
-    }
-
-
 def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
     return {
         "output": edge.route.output.name,
@@ -296,24 +289,6 @@ def _edges(edges: tuple[StreamEdge, ...]) -> Table:
     ]
     columns = ("edge", "committed", "mode", "delivered", "why not as asked")
     return table("Stream edges", columns, rows, unfolded=("edge",))
-
-
-_EARLY = {
-    SiteKind.LOCAL: "streams, gate, commits",
-    SiteKind.HOSTS: "streams, commits",
-    SiteKind.QUEUE: "streams, gate, commits",
-}
-
-
-def _sites(steps: Mapping[str, Step]) -> Table:
-    table = Table(title="Where steps run", title_justify="left")
-    for column in ("on", "steps", "early between them"):
-        table.add_column(column, overflow="fold")
-    for site in dict.fromkeys(step.site for step in steps.values()):
-        here = sorted(path for path, step in steps.items() if step.site == site)
-        early = "nothing" if site.unwatched else "commits" if site.kind is None else _EARLY[site.kind]
-        table.add_row(str(site), "\n".join(here), early)
-    return table
 
 
 def _gangs(plan: Plan) -> Table:

@@ -8,13 +8,14 @@ from streamflow_io.capacity import Room, too_large
 
 from .gangs import Gang
 from .io_graph import Step
-from .sites import SiteKind
 
 
 def never_start(
     steps: Mapping[str, Step], without_cores: Iterable[str], gangs: Iterable[Gang], here: Room
 ) -> dict[str, str]:
     """The steps of which no job can start on the driver's node, and why; by path, as far as that is known beforehand.
+
+    A job in a container there takes its cores and memory of those of the node.
 
     :param without_cores: I/O tasks
     :param gangs: those that read from others need no free cores
@@ -24,7 +25,7 @@ def never_start(
     found = {}
     for path, step in steps.items():
         asked = Room(None if path in coreless else step.cores, step.memory)
-        if step.site.kind is SiteKind.LOCAL and (why := too_large(asked, {"the driver's node": here})) is not None:
+        if step.site.is_here and (why := too_large(asked, {"the driver's node": here})) is not None:
             found[path] = why
     return found
 
@@ -32,7 +33,7 @@ def never_start(
 def not_together(gang: Gang, steps: Mapping[str, Step], here: Room) -> str | None:
     """Why the steps of a gang on the driver's node do not all run at the same time, if their memory does not fit."""
     memory = sum(steps[path].memory or 0.0 for path in gang.steps)
-    if any(steps[path].site.kind is not SiteKind.LOCAL for path in gang.steps) or here.holds(Room(None, memory)):
+    if not all(steps[path].site.is_here for path in gang.steps) or here.holds(Room(None, memory)):
         return None
     return (
         f"not all at the same time: together they ask for {memory:,.0f} MiB of memory, and there are {here.memory:,.0f}"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
+
+from .volumes import HOST, Bind, seen_from
 
 
 class SiteKind(str, Enum):
@@ -11,31 +14,76 @@ class SiteKind(str, Enum):
 
     `LOCAL`: the driver's node. `HOSTS`: hosts that the driver logs in to; those of several deployments are joined by
     their network. `QUEUE`: nodes of a queue manager, which share a file system, and are not known before a job runs.
+    `CONTAINERS`: containers on the driver's node, or on one host; they are joined by what they see of its directories.
     `OTHER`: no node runtime is started there.
     """
 
     LOCAL = "local"
     HOSTS = "hosts"
     QUEUE = "queue manager"
+    CONTAINERS = "containers"
     OTHER = "other"
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployment of the StreamFlow file.
+    """A deployment of the StreamFlow file, or one that StreamFlow makes for a DockerRequirement.
 
+    :ivar name: two of one name are one; not for people, if `image` is given
     :ivar type: as written there
+    :ivar image: of a DockerRequirement
+    :ivar host: of containers: what they run on
+    :ivar binds: of containers: what they see of their host; None: that is not known before they run
+    :ivar workdir: below which jobs have their directories
+    :ivar obstacle: why no node runtime is started there, if something else than its kind says so
     """
 
     name: str
     type: str
     kind: SiteKind
+    image: str | None = None
+    host: Deployment | None = None
+    binds: tuple[Bind, ...] | None = ()
+    workdir: str = ""
+    obstacle: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What people know it by."""
+        return self.image or self.name
+
+    @property
+    def node(self) -> Deployment | None:
+        """The one host where all of its jobs run, if that is known."""
+        return LOCAL if self.kind is SiteKind.LOCAL else self.host
+
+    @property
+    def technology(self) -> str:
+        """How it runs jobs: its type, and for containers elsewhere than on the driver's node the host."""
+        return self.type if self.host in (None, LOCAL) else f"{self.type}, on {self.host.name}"
+
+    def sees(self, other: Deployment) -> bool:
+        """Whether it sees what the jobs of another write that runs on the same host."""
+        there, here = (HOST if each.kind is SiteKind.LOCAL else each.binds for each in (other, self))
+        return there is not None and here is not None and seen_from(there, other.workdir, here) is not None
+
+    def is_joined_with(self, other: Deployment) -> bool:
+        """Whether every job here can read what every job there writes, while it is written."""
+        if SiteKind.CONTAINERS in (self.kind, other.kind):
+            is_one = self.kind is other.kind and self.name == other.name
+            return is_one or (self.node == other.node is not None and self.sees(other) and other.sees(self))
+        # A queue manager and another have no file system in common, for all we know.
+        return self.kind is other.kind and (self.kind is not SiteKind.QUEUE or self.name == other.name)
 
     def __str__(self) -> str:
-        return "the driver's node" if self.kind is SiteKind.LOCAL else f"{self.name} ({self.type})"
+        if self.kind is SiteKind.LOCAL:
+            return "the driver's node"
+        return f"{f'a container of {self.image}' if self.image else self.name} ({self.technology})"
 
 
 LOCAL = Deployment("local", "local", SiteKind.LOCAL)
+
+_WATCHED = "only jobs of the driver's node, SSH hosts, queue managers, and containers on the first two stream yet"
 
 
 @dataclass(frozen=True)
@@ -51,28 +99,38 @@ class Site:
 
     @property
     def kind(self) -> SiteKind | None:
-        """None: the deployments are of several kinds, or several queue managers."""
-        joined = {(d.kind, d.name if d.kind is SiteKind.QUEUE else None) for d in self.deployments}
+        """None: the deployments are of several kinds, several queue managers, or containers of several hosts."""
+        joined = {(d.kind, d.name if d.kind is SiteKind.QUEUE else d.host) for d in self.deployments}
         return self.deployments[0].kind if len(joined) == 1 else None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all jobs use the cores and the memory of the driver's node."""
+        return all(deployment.node == LOCAL for deployment in self.deployments)
 
     @property
     def unwatched(self) -> str | None:
         """Why no node runtime can watch the jobs there, if so; follows the path of a step."""
-        if (other := next((d for d in self.deployments if d.kind is SiteKind.OTHER), None)) is not None:
-            return f"runs on {other}: only jobs of the driver's node, SSH hosts and queue managers stream yet"
+        for deployment in self.deployments:
+            if deployment.obstacle is not None or deployment.kind is SiteKind.OTHER:
+                return f"runs {Site((deployment,)).where}: {deployment.obstacle or _WATCHED}"
         if self.locations > 1:
             return f"takes {self.locations} locations of {self} for each job: only jobs on one location stream yet"
         return None
 
+    @property
+    def where(self) -> str:
+        """The site, with its preposition."""
+        return f"{'in' if self.deployments[0].image else 'on'} {self}"
+
     def is_joined_with(self, other: Site) -> bool:
         """Whether every job here can read what every job there writes, while it is written."""
-        if self.kind is None or self.kind is not other.kind or self.unwatched or other.unwatched:
+        if self.kind is None or other.kind is None or self.unwatched or other.unwatched:
             return False
-        # A queue manager and another have no file system in common, for all we know.
-        return self.kind is not SiteKind.QUEUE or self.deployments[0].name == other.deployments[0].name
+        return all(here.is_joined_with(there) for here, there in product(self.deployments, other.deployments))
 
     def __str__(self) -> str:
-        return " or ".join(map(str, dict.fromkeys(self.deployments)))
+        return " or ".join(dict.fromkeys(map(str, self.deployments)))
 
 
 DRIVERS_NODE = Site()
@@ -89,10 +147,36 @@ def not_joined(producer: tuple[str, Site], consumer: tuple[str, Site], *, gate: 
         if site.unwatched is not None:
             return f"{step} {site.unwatched}"
         if site.kind is None:
-            return f"{step} runs on {site}: to stream, bind it to one kind of deployment, or to one queue manager"
-    where = f"{writer} runs on {source}, {reader} on {target}"
+            one = "one kind of deployment, or to one queue manager"
+            if any(deployment.kind is SiteKind.CONTAINERS for deployment in site.deployments):
+                one = "one kind of deployment, or to containers of one host"
+            return f"{step} runs {site.where}: to stream, bind it to {one}"
+    where = f"{writer} runs {source.where}, {reader} {_after(source, target)}"
     if not source.is_joined_with(target):
-        return f"{where}: a stream needs both on the driver's node, both on SSH hosts, or both on one queue manager"
+        return f"{where}: {_apart(source, target)}"
     if gate and source.kind is SiteKind.HOSTS:
         return f"{where}: the gate needs both on the driver's node, or both on one queue manager"
     return None
+
+
+def _after(first: Site, second: Site) -> str:
+    """Where the second runs, when it has been said where the first does."""
+    shown = second.where
+    is_alike = first.deployments[0].image and second.deployments[0].image
+    return shown.replace("in a container of", "in one of", 1) if is_alike else shown
+
+
+def _apart(source: Site, target: Site) -> str:
+    """Why no job of one can read what a job of the other writes."""
+    if SiteKind.CONTAINERS not in (source.kind, target.kind):
+        return "a stream needs both on the driver's node, both on SSH hosts, or both on one queue manager"
+    deployments = {*source.deployments, *target.deployments}
+    if len({deployment.node for deployment in deployments}) > 1:
+        if source.kind is target.kind:
+            return "streams between containers need one host"
+        return "a container streams with others of its host, and with the driver's node if that is its host"
+    if any(deployment.binds is None for deployment in deployments):
+        return "it is not known before the run which directories of their host they share"
+    if source.kind is target.kind:
+        return "they share no directory of their host; give both a volume at their workdir"
+    return "they share no directory; give the container the workdir of the driver's node, as a volume at its own"

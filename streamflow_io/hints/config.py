@@ -96,6 +96,9 @@ class SchedulerConfig(Model):
         alias="capioUnchecked",
         description="true: with `runtime: capio`, CAPIO carries streams, which nobody can compare; false (default)",
     )
+    containers: Literal["on", "off"] = Field(
+        "on", description="on (default); off: steps in containers run as with plain StreamFlow"
+    )
     observe: StrictBool = Field(
         False, description="true: note how each job uses its files, for `streamflow-io suggest`; false (default)"
     )

@@ -3,40 +3,102 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 from streamflow.core.config import BindingConfig
-from streamflow.core.deployment import DeploymentConfig
+from streamflow.core.deployment import DeploymentConfig, Target, WrapsConfig
+from streamflow.core.scheduling import AvailableLocation
 from streamflow.deployment.connector import connector_classes
+from streamflow.deployment.connector.container import (
+    ContainerConnector,
+    DockerConnector,
+    SingularityConnector,
+)
 from streamflow.deployment.connector.local import LocalConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 
 from streamflow_io.capacity import Room
-from streamflow_io.graph.sites import Deployment, Site, SiteKind
+from streamflow_io.graph.sites import LOCAL, Deployment, Site, SiteKind
+from streamflow_io.graph.volumes import Bind, binds_of
 
 
-def site_of(binding: BindingConfig) -> Site:
-    """Where the jobs of a step run that is bound so; known before anything is deployed."""
-    deployments = dict.fromkeys(_deployment(target.deployment) for target in binding.targets)
-    return Site(tuple(deployments), max(target.locations for target in binding.targets))
+class Sites:
+    """Where the jobs of steps run; known before anything is deployed.
+
+    :param deployments: those of the StreamFlow file, by name
+    :param contained: whether there are node runtimes in containers
+    """
+
+    def __init__(self, deployments: Mapping[str, Mapping[str, Any]], contained: bool = True) -> None:
+        self._deployments = deployments
+        self._contained = contained
+
+    def site_of(self, binding: BindingConfig) -> Site:
+        """Where the jobs of a step run that is bound so."""
+        deployments = dict.fromkeys(map(self._deployment, binding.targets))
+        return Site(tuple(deployments), max(target.locations for target in binding.targets))
+
+    def _deployment(self, target: Target) -> Deployment:
+        config, workdir = target.deployment, str(target.workdir)
+        name, kind = str(config.name), deployment_kind(str(config.type))
+        image = image_of(config)
+        if kind is not SiteKind.CONTAINERS:
+            return Deployment(name, str(config.type), kind, image, workdir=workdir)
+        if (host := self._host(config.wraps)) is None:
+            return Deployment(name, str(config.type), SiteKind.OTHER, image, workdir=workdir)
+        if image is None and target.service:
+            name = f"{name}/{target.service}"
+        obstacle = None if self._contained else "`containers: off`"
+        return Deployment(name, str(config.type), kind, image, host, _binds(config), workdir, obstacle)
+
+    def _host(self, wraps: WrapsConfig | None) -> Deployment | None:
+        """What containers run on; None: it is not known to be one host."""
+        if wraps is None:
+            return LOCAL
+        name, kind = wraps.deployment, SiteKind.OTHER
+        if (config := self._deployments.get(name)) is not None:
+            kind = deployment_kind(str(config["type"]))
+        if kind is SiteKind.LOCAL:
+            return LOCAL
+        return Deployment(name, str(config["type"]), kind) if config and kind is SiteKind.HOSTS else None
 
 
-def _deployment(config: DeploymentConfig) -> Deployment:
-    return Deployment(deployment_name(config), str(config.type), deployment_kind(str(config.type)))
-
-
-def deployment_name(config: DeploymentConfig) -> str:
-    """The name of a deployment, for people: that of its image, if StreamFlow made it for a DockerRequirement.
+def image_of(config: DeploymentConfig) -> str | None:
+    """The image of a deployment that StreamFlow made for a DockerRequirement; None: the user has named it.
 
     Such a deployment has a UUID for a name, another one in every run.
     """
     try:
         uuid.UUID(str(config.name))
     except ValueError:
-        return str(config.name)
-    return str(config.config.get("image") or "DockerRequirement")
+        return None
+    return (_image(config) or "a DockerRequirement").removeprefix("docker://")
+
+
+def deployment_name(config: DeploymentConfig) -> str:
+    """The name of a deployment, for people."""
+    return image_of(config) or str(config.name)
+
+
+def location_shown(location: AvailableLocation, target: Target) -> str:
+    """The name of a location, for people: that of a container is an identifier that no StreamFlow file has."""
+    config = target.deployment
+    is_its_container = location.deployment == config.name and _engine(str(config.type)) is not None
+    image = _image(config) if is_its_container else None
+    return str(location.name) if image is None else f"a container of {image.removeprefix('docker://')}"
+
+
+def host_of(config: DeploymentConfig) -> str:
+    """A deployment by its name; containers by the deployment that they are on; the driver's node has an empty name."""
+    kind = deployment_kind(str(config.type))
+    if kind is not SiteKind.CONTAINERS:
+        return "" if kind is SiteKind.LOCAL else str(config.name)
+    return "" if config.wraps is None else str(config.wraps.deployment)
 
 
 def deployment_kind(deployment_type: str) -> SiteKind:
@@ -48,21 +110,57 @@ def deployment_kind(deployment_type: str) -> SiteKind:
     :param deployment_type: as in the StreamFlow file; plugins of StreamFlow may have added it
     """
     connector = connector_classes.get(deployment_type, object)
-    if issubclass(connector, LocalConnector):
-        return SiteKind.LOCAL
-    if issubclass(connector, SSHConnector):
-        return SiteKind.HOSTS
-    if issubclass(connector, QueueManagerConnector):
-        return SiteKind.QUEUE
+    for kind, classes in _CONNECTORS.items():
+        if issubclass(connector, classes):
+            return kind
     return SiteKind.OTHER
 
 
+_CONNECTORS = {
+    SiteKind.LOCAL: LocalConnector,
+    SiteKind.HOSTS: SSHConnector,
+    SiteKind.QUEUE: QueueManagerConnector,
+    SiteKind.CONTAINERS: ContainerConnector,
+}
+_IMAGE = re.compile(r"""^[\s-]*image:\s*["']?([^\s"']+)""", re.MULTILINE)
+_ENGINES = {"docker": DockerConnector, "singularity": SingularityConnector}
+
+
 def are_fixed(deployment_types: Iterable[str]) -> bool:
-    """Whether the locations of deployments of these types stay what they are as long as the run lasts."""
-    return all(deployment_kind(kind) in (SiteKind.LOCAL, SiteKind.HOSTS) for kind in deployment_types)
+    """Whether the locations of deployments of these types stay what they are as long as the run lasts.
+
+    That of docker and singularity is one container, which is never deployed again.
+    """
+    return all(
+        deployment_kind(kind) in (SiteKind.LOCAL, SiteKind.HOSTS) or _engine(kind) is not None
+        for kind in deployment_types
+    )
 
 
 def room_here() -> Room:
     """What the driver's node has, as StreamFlow counts it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Room(cores, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20)
+
+
+def _binds(config: DeploymentConfig) -> tuple[Bind, ...] | None:
+    """What its containers see of their host; None: that is not known before they run."""
+    engine = _engine(str(config.type))
+    return None if engine is None or config.external else binds_of(engine, config.config)
+
+
+def _image(config: DeploymentConfig) -> str | None:
+    """The image of its containers, if there is one; for Kubernetes StreamFlow has written it into a manifest."""
+    if (image := config.config.get("image")) or not (files := config.config.get("files")):
+        return str(image) if image else None
+    try:
+        text = Path(files[0]).read_text("utf-8")
+    except (OSError, ValueError):
+        return None
+    images = set(_IMAGE.findall(text))
+    return images.pop() if len(images) == 1 else None
+
+
+def _engine(deployment_type: str) -> str | None:
+    connector = connector_classes.get(deployment_type, object)
+    return next((name for name, cls in _ENGINES.items() if issubclass(connector, cls)), None)

@@ -14,6 +14,7 @@ from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.gang_placement import BorrowedCores, candidates
 
+from .deployment_sites import host_of
 from .tokens import streams_of
 
 
@@ -38,14 +39,18 @@ class GangPlacement:
         return get_job_step_name(job_name) in self._together
 
     def ordered(self, job: Job, binding: BindingConfig) -> BindingConfig:
-        """The targets of a job, those of the deployments first where the jobs run that it reads from.
+        """The targets of a job, those first that are on the deployments, or the hosts, of the jobs that it reads from.
 
         Filters of the binding have the last word on the order.
         """
         if len(binding.targets) == 1 or not self.concerns(job.name):
             return binding
-        deployments = {location.deployment for location in self._partners(job)}
-        targets = sorted(binding.targets, key=lambda target: target.deployment.name not in deployments)
+        partners = self._partners(job)
+        deployments, hosts = {partner.deployment for partner in partners}, {_host(partner) for partner in partners}
+        targets = sorted(
+            binding.targets,
+            key=lambda target: (target.deployment.name not in deployments, host_of(target.deployment) not in hosts),
+        )
         return BindingConfig(targets, binding.filters)
 
     def narrow(
@@ -100,3 +105,10 @@ class GangPlacement:
         used = self._used.get(location.name)
         held = 0.0 if used is None else float(used.cores)
         return float(location.hardware.cores) - held - self._borrowed.on(location.name)
+
+
+def _host(location: ExecutionLocation) -> str:
+    """The deployment that a location is in, or whose host its container is on; as of :func:`host_of`."""
+    while location.stacked and location.wraps is not None:
+        location = location.wraps
+    return "" if location.local else str(location.deployment)

@@ -44,20 +44,34 @@ async def check_room(
     for target in targets:
         connector = context.deployment_manager.get_connector(target.deployment.name)
         locations = await connector.get_available_locations(service=target.service)
-        there = {str(location.name): _room(location) for location in locations.values()}
+        there = {_name(location, target): _room(location) for location in locations.values()}
         if (why := too_large(asked, there, target.locations)) is None:
             return
-        reasons.append(f"{why} ({target.deployment.name})" if target.deployment.type != "local" else why)
+        from .deployment_sites import are_fixed, deployment_name
+
+        reasons.append(f"{why} ({deployment_name(target.deployment)})" if target.deployment.type != "local" else why)
         deployments.append(str(target.deployment.type))
     message = f"No job of {step} can start: {'; '.join(reasons)}"
-    from .deployment_sites import are_fixed
-
     if are_fixed(deployments):
         raise WorkflowExecutionException(message)
     known.add((step, coreless))
     logger.warning(f"{message}; job {job.name} waits for a location that has as much")
 
 
+def _name(location: AvailableLocation, target: Target) -> str:
+    if not location.stacked:
+        return str(location.name)
+    from .deployment_sites import location_shown
+
+    return location_shown(location, target)
+
+
 def _room(location: AvailableLocation) -> Room:
-    hardware = location.hardware
-    return Room(None, None) if hardware is None else Room(float(hardware.cores), float(hardware.memory))
+    """What a location has. A job in a container takes its cores and memory of those of the host, too."""
+    room = Room(None, None)
+    inner: AvailableLocation | None = location
+    while inner is not None:
+        if inner.hardware is not None:
+            room = room.within(Room(float(inner.hardware.cores), float(inner.hardware.memory)))
+        inner = inner.wraps if inner.stacked else None
+    return room

@@ -169,9 +169,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     ) -> bool:
         free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
         if not free and job_name in self._without_cores:
-            self._tell_of_memory(
-                job_name, location, hardware_requirements[f"{connector.deployment_name}/{location.name}"]
-            )
+            asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
+            self._tell_of_memory(job_name, location, asked.memory)
         if (storages := self._storages_of(job_name)) is None:
             return free
         if not free:
@@ -179,17 +178,22 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             return False
         return storages.may_start(job_name, _target.get(), location)
 
-    def _tell_of_memory(self, job_name: str, location: AvailableLocation, asked: Hardware) -> None:
-        """Say, once for each step, what a job waits for that needs no core."""
+    def _tell_of_memory(self, job_name: str, location: AvailableLocation, asked: float) -> None:
+        """Say, once for each step, what a job waits for that needs no core: memory of a location, or of its host."""
+        if location.stacked and location.wraps is not None:
+            self._tell_of_memory(job_name, location.wraps, asked)
         if location.hardware is None or (step := get_job_step_name(job_name)) in self._told_of_memory:
             return
         used = self.hardware_locations.get(location.name, Hardware())
         free = location.hardware.memory - used.memory
-        if asked.memory > free:
+        if asked > free:
+            from .deployment_sites import location_shown
+
             self._told_of_memory.add(step)
+            where = location_shown(location, _target.get())
             logger.warning(
-                f"Job {job_name} needs no free core, and waits for memory on {location.name}: "
-                f"it asks for {asked.memory:,.0f} MiB, and {free:,.0f} of {location.hardware.memory:,.0f} MiB are free"
+                f"Job {job_name} needs no free core, and waits for memory on {where}: "
+                f"it asks for {asked:,.0f} MiB, and {free:,.0f} of {location.hardware.memory:,.0f} MiB are free"
             )
 
     async def _get_locations(

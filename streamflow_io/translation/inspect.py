@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from streamflow.core.config import BindingConfig
 from streamflow.core.workflow import Port, Step, Workflow
 from streamflow.cwl import transformer
 from streamflow.cwl.combinator import ListMergeCombinator
@@ -30,9 +31,8 @@ from streamflow.workflow.step import (
 
 from streamflow_io.graph import io_graph as graph
 from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, Route
-from streamflow_io.graph.sites import SiteKind
+from streamflow_io.graph.sites import Site, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
-from streamflow_io.run.deployment_sites import site_of
 from streamflow_io.run.output_globs import file_processor, kind_of
 
 from .known_jobs import known_globs
@@ -58,13 +58,20 @@ _Passed = tuple[Hop, Port | None]
 _HopOf = Callable[[Any, str, Readers], _Passed | None]
 
 
-def io_graph(workflow: Workflow, annotations: Mapping[str, StepAnnotations], *, all_obstacles: bool = False) -> IOGraph:
+def io_graph(
+    workflow: Workflow,
+    annotations: Mapping[str, StepAnnotations],
+    site_of: Callable[[BindingConfig], Site],
+    *,
+    all_obstacles: bool = False,
+) -> IOGraph:
     """The I/O graph of a translated workflow.
 
+    :param site_of: where the jobs of a step run that is bound so
     :param all_obstacles: look for them also where no hint asks for anything
     """
     tools = [step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)]
-    steps = {tool.name: _step(tool) for tool in tools}
+    steps = {tool.name: _step(tool, site_of) for tool in tools}
     hints = {tool.name: annotations.get(tool.name, StepAnnotations(tool.name)) for tool in tools}
     # Obstacles of inputs are not looked for where nobody starts with his producer.
     all_inputs = all_obstacles or any(
@@ -109,7 +116,7 @@ def _schedule_step(tool: CWLExecuteStep) -> ScheduleStep:
     return next(step for step in tool.get_job_port().get_input_steps() if isinstance(step, ScheduleStep))
 
 
-def _step(tool: CWLExecuteStep) -> graph.Step:
+def _step(tool: CWLExecuteStep, site_of: Callable[[BindingConfig], Site]) -> graph.Step:
     schedule = _schedule_step(tool)
     requirement = schedule.hardware_requirement
     cores, memory = getattr(requirement, "cores", 1), getattr(requirement, "memory", 0)
@@ -132,7 +139,7 @@ def _outputs(tool: CWLExecuteStep, step: graph.Step, hints: StepAnnotations, all
         obstacle = stream_obstacle = None
         if rules or streamable or all_obstacles:
             name = port_path(tool.name, port)
-            obstacle = output_obstacle(collector, kind, rules, name)
+            obstacle = output_obstacle(collector, kind, rules, name) or _fixed_directory(tool)
             if obstacle is None and collector is not None:
                 stream_obstacle = early_obstacle(collector, kind, tool.command, name)
         globs = known_globs(tool, collector)
@@ -166,6 +173,8 @@ def _input_obstacle(
         return f"{tool.name} is an ExpressionTool"
     if tool.command.time_limit and step.site.kind is SiteKind.QUEUE:
         return f"{tool.name} has a ToolTimeLimit, and its queue manager counts the time in which it would wait"
+    if (obstacle := _fixed_directory(tool)) is not None:
+        return obstacle
     reader = workflow.steps.get(posixpath.join(tool.name, name + TOKEN_TRANSFORMER))
     processor = reader.processor if isinstance(reader, transformer.CWLTokenTransformer) else None
     if (obstacle := processor_obstacle(processor, shown)) is not None:
@@ -178,6 +187,13 @@ def _input_obstacle(
         if (what := whole_file_use(expression, name)) is not None:
             return f"{shown} is used in the expression {what!r}, which needs the whole file"
     return None
+
+
+def _fixed_directory(tool: CWLExecuteStep) -> str | None:
+    """Why no job of a tool can be tried again in a directory of its own, if so."""
+    if _schedule_step(tool).output_directory is None:
+        return None
+    return f"{tool.name} has a dockerOutputDirectory, which a job shares with its next attempt"
 
 
 def _follow(

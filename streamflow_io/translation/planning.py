@@ -21,7 +21,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.resolution import resolve, tool_digests
 from streamflow_io.hints.rules import check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
-from streamflow_io.run.deployment_sites import room_here
+from streamflow_io.run.deployment_sites import Sites, room_here
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
@@ -64,7 +64,8 @@ def make_plan(
     hinted = any(annotations.values())
     tools = tool_digests(document, [path for path, hints in annotations.items() if hints.is_learned])
     workflow = translate()
-    graph = io_graph(workflow, annotations, all_obstacles=config.observe)
+    sites = Sites(scheduler.context.config.get("deployments", {}), contained=config.containers == "on")
+    graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=config.observe)
     storages = _storages(workflow, annotations, config) if config.storages or hinted else None
     edges = plan_edges(graph.routes) if hinted else ()
     delivered = (*edges, *name_edges(graph.names, edges))

@@ -21,6 +21,12 @@ DEPLOYMENTS = {
     "hpc": {"type": "slurm", "config": {}, "wraps": "one", "workdir": "/scratch"},
     "farm": {"type": "pbs", "config": {}, "workdir": "/scratch"},
     "box": {"type": "docker", "config": {"image": "debian"}},
+    "mate": {"type": "docker", "config": {"image": "debian", "volume": ["/scratch:/data"]}, "workdir": "/data"},
+    "match": {"type": "docker", "config": {"image": "busybox", "volume": ["/scratch:/tmp/streamflow"]}},
+    "caged": {"type": "singularity", "config": {"image": "x.sif", "bind": ["/scratch:/w"]}, "workdir": "/w"},
+    "inside": {"type": "docker", "config": {"image": "debian"}, "wraps": "box"},
+    "pods": {"type": "kubernetes", "config": {"files": ["pods.yml"]}},
+    "scratch": {"type": "local", "config": {}, "workdir": "/scratch"},
     "here": {"type": "local", "config": {}},
 }
 
@@ -72,6 +78,12 @@ def planned(bench: Bench, document: Document, **targets: Any) -> StreamEdge:
         {"a": "hpc", "b": "hpc"},
         {"a": "hpc", "b": [{"deployment": "hpc", "workdir": "/scratch/b"}]},
         {"a": "farm", "b": "farm"},
+        {"a": "box", "b": "box"},
+        {"a": "mate", "b": "match"},
+        {"a": "mate", "b": "caged"},
+        {"a": "mate", "b": "scratch"},
+        {"a": "scratch", "b": ["mate", "match"]},
+        {"a": {"deployment": "box", "workdir": "/a"}, "b": {"deployment": "box", "workdir": "/b"}},
     ],
 )
 def test_what_streams(bench: Bench, targets: dict[str, Any]) -> None:
@@ -86,9 +98,12 @@ def test_what_streams(bench: Bench, targets: dict[str, Any]) -> None:
         ({"a": "hpc", "b": "one"}, Delivery.COMMIT, "/a runs on hpc (slurm), /b on one (ssh): "),
         ({"a": "hpc", "b": "farm"}, Delivery.COMMIT, "/a runs on hpc (slurm), /b on farm (pbs): "),
         ({"a": "one", "b": ["one", "here"]}, Delivery.COMMIT, "/b runs on one (ssh) or the driver's node: "),
-        ({"a": "one", "b": "box"}, Delivery.COMMIT, "/b runs on box (docker): "),
-        ({"a": "box"}, Delivery.TERMINATION, "/a runs on box (docker): "),
-        ({"a": ["one", "box"], "b": "one"}, Delivery.TERMINATION, "/a runs on box (docker): "),
+        ({"a": "one", "b": "box"}, Delivery.COMMIT, "/a runs on one (ssh), /b on box (docker): a container streams"),
+        ({"a": "box"}, Delivery.COMMIT, "/a runs on box (docker), /b on the driver's node: they share no directory; "),
+        ({"a": ["one", "box"], "b": "one"}, Delivery.COMMIT, "/a runs on one (ssh) or box (docker): to stream, "),
+        ({"a": "pods"}, Delivery.TERMINATION, "/a runs on pods (kubernetes): only jobs of "),
+        ({"a": ["one", "pods"], "b": "one"}, Delivery.TERMINATION, "/a runs on pods (kubernetes): only jobs of "),
+        ({"a": "inside", "b": "inside"}, Delivery.TERMINATION, "/a runs on inside (docker): only jobs of "),
         (
             {"a": {"deployment": "other", "locations": 2}, "b": "other"},
             Delivery.TERMINATION,
@@ -116,8 +131,8 @@ def test_a_container_of_a_tool_is_no_host(bench: Bench) -> None:
     contained = document()
     contained["steps"]["a"]["run"]["requirements"].append({"class": "DockerRequirement", "dockerPull": "debian"})
     edge = planned(bench, contained, a="one", b="one")
-    assert edge.delivery is Delivery.TERMINATION
-    assert "(docker)" in (edge.fallback or "")
+    assert edge.delivery is Delivery.COMMIT
+    assert (edge.fallback or "").startswith("/a runs in a container of debian (docker, on one), /b on one (ssh): ")
 
 
 def test_plan_shows_where_steps_run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,11 +163,12 @@ def test_coordination_says_where_steps_run(bench: Bench, capsys: pytest.CaptureF
     ("container", "delivery", "fallback"),
     [
         ({"type": "none", "config": {}}, Delivery.STREAM, None),
-        ({"type": "docker", "config": {}}, Delivery.TERMINATION, "/a runs on debian:12 (docker): only jobs of"),
+        ({"type": "docker", "config": {}}, Delivery.STREAM, None),
+        ({"type": "singularity", "config": {}}, Delivery.STREAM, None),
         (
-            {"type": "singularity", "config": {}},
+            {"type": "kubernetes", "config": {}},
             Delivery.TERMINATION,
-            "/a runs on docker://debian:12 (singularity): only jobs of",
+            "/a runs in a container of debian:12 (kubernetes): only jobs of",
         ),
     ],
 )
@@ -172,7 +188,74 @@ def test_containers_are_those_of_the_streamflow_file(
     assert (edge.fallback is None) is (fallback is None)
     for command in (["plan"], ["plan", "--json"], ["coordination", "--json"]):
         assert main_program([*command, str(path)]) == 0
-        assert not UUID.search(capsys.readouterr().out)
+        out = capsys.readouterr().out
+        assert not UUID.search(out)
+        assert ("debian:12" in out) is (container["type"] != "none")
+
+
+DEBIAN, BUSYBOX = ({"class": "DockerRequirement", "dockerPull": image} for image in ("debian", "busybox"))
+
+
+def in_containers(where: str) -> Document:
+    """The document, with images for both of its steps; a nearer requirement holds."""
+    inner = document()
+    if where == "tools":
+        for step, image in zip(inner["steps"].values(), (DEBIAN, BUSYBOX), strict=True):
+            step["run"]["hints"].append(image)
+    elif where == "requirement of the workflow":
+        inner["requirements"].append(DEBIAN)
+        inner["steps"]["b"]["run"]["requirements"].append(BUSYBOX)
+    elif where == "hint of the workflow":
+        inner["hints"] = [DEBIAN]
+    else:
+        for step in inner["steps"].values():
+            step["run"]["hints"].append(DEBIAN)
+        inner["steps"]["b"]["requirements"] = [BUSYBOX]
+    return inner
+
+
+@pytest.mark.parametrize("subworkflow", [False, True])
+@pytest.mark.parametrize("where", ["tools", "requirement of the workflow", "hint of the workflow", "a step"])
+def test_wherever_a_docker_requirement_stands(
+    bench: Bench, capsys: pytest.CaptureFixture[str], where: str, subworkflow: bool
+) -> None:
+    contained = in_containers(where)
+    if subworkflow:
+        contained = workflow({}, {"sub": {"run": contained, "in": {}}}, {})
+    path = bench.write(contained, {}, True)
+    (edge,) = plan_file(path).plans["main"].edges
+    assert (edge.delivery, edge.fallback) == (Delivery.STREAM, None)
+    assert main_program(["plan", str(path), "--json"]) == 0
+    steps = json.loads(capsys.readouterr().out)["workflows"]["main"]["steps"]
+    assert {name[-1]: (step["site"], step["deployments"]) for name, step in steps.items()} == {
+        "a": ("containers", ["debian"]),
+        "b": ("containers", ["debian" if where == "hint of the workflow" else "busybox"]),
+    }
+    assert main_program(["plan", str(path)]) == 0
+    assert re.search("containers of (busybox, )?debian", " ".join(capsys.readouterr().out.split()))
+
+
+def test_containers_can_be_left_to_streamflow(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    path = bench.write(in_containers("tools"), {}, True, {"containers": "off"})
+    assert main_program(["plan", str(path), "--json"]) == 0
+    (edge,) = json.loads(capsys.readouterr().out)["workflows"]["main"]["edges"]
+    assert edge["delivery"] == "termination"
+    assert edge["fallback"] == "/a runs in a container of debian (docker): `containers: off`"
+
+
+@pytest.mark.parametrize(("step", "delivery"), [("a", Delivery.TERMINATION), ("b", Delivery.COMMIT)])
+@pytest.mark.parametrize("container", ["docker", "none"])
+def test_a_directory_that_attempts_share_is_left_alone(
+    bench: Bench, step: str, delivery: Delivery, container: str
+) -> None:
+    """What a failed attempt leaves there, StreamFlow would collect with what the next one writes."""
+    contained = in_containers("tools")
+    contained["steps"][step]["run"]["hints"][-1] = {**DEBIAN, "dockerOutputDirectory": "/out"}
+    docker = [{"step": "/", "deployment": {"type": container, "config": {}}}]
+    main = {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json", "docker": docker}}
+    (edge,) = plan_file(bench.write(contained, {}, True, workflows={"main": main})).plans["main"].edges
+    assert edge.delivery is delivery
+    assert edge.fallback == f"/{step} has a dockerOutputDirectory, which a job shares with its next attempt"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""Where steps run, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from rich.table import Table
+
+from streamflow_io.graph.io_graph import Step
+from streamflow_io.graph.sites import Site, SiteKind
+
+_EARLY = {
+    SiteKind.LOCAL: "streams, gate, commits",
+    SiteKind.HOSTS: "streams, commits",
+    SiteKind.QUEUE: "streams, gate, commits",
+}
+
+
+def site_to_json(site: Site) -> dict[str, Any]:
+    """Where a step runs, for programs."""
+    return {
+        "site": None if site.kind is None else site.kind.value,
+        "deployments": list(dict.fromkeys(deployment.label for deployment in site.deployments)),
+    }
+
+
+def sites_table(steps: Mapping[str, Step]) -> Table:
+    """A row for all that run at one site; the containers of all DockerRequirements on a host are one."""
+    together: dict[object, list[str]] = {}
+    for path, step in steps.items():
+        together.setdefault(_key(step.site), []).append(path)
+    table = Table(title="Where steps run", title_justify="left")
+    for column in ("on", "steps", "early between them"):
+        table.add_column(column, overflow="fold")
+    for paths in together.values():
+        sites = tuple(dict.fromkeys(steps[path].site for path in paths))
+        table.add_row(_shown(sites), "\n".join(sorted(paths)), _early(sites))
+    return table
+
+
+def _key(site: Site) -> object:
+    first = site.deployments[0]
+    if first.image is not None and site.kind is SiteKind.CONTAINERS:
+        return first.type, first.host, site.unwatched is None
+    return str(site), site.unwatched is None
+
+
+def _shown(sites: Sequence[Site]) -> str:
+    first = sites[0].deployments[0]
+    if first.image is None or sites[0].kind is not SiteKind.CONTAINERS:
+        return str(sites[0])
+    images = sorted({deployment.label for site in sites for deployment in site.deployments})
+    return f"containers of {', '.join(images)} ({first.type}, on {first.host})"
+
+
+def _early(sites: Sequence[Site]) -> str:
+    site = sites[0]
+    if site.unwatched is not None:
+        return "nothing"
+    if site.kind is SiteKind.CONTAINERS:
+        joined = all(one.is_joined_with(other) for one, other in product(sites, repeat=2))
+        return "streams, gate, commits" if joined else "commits"
+    return "commits" if site.kind is None else _EARLY[site.kind]

@@ -1,0 +1,292 @@
+"""What can be delivered early between containers, and between a container and its host."""
+
+from __future__ import annotations
+
+from io import StringIO
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from streamflow.core.config import BindingConfig
+from streamflow.core.deployment import DeploymentConfig, LocalTarget, Target, WrapsConfig
+from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
+
+from streamflow_io.capacity import Room
+from streamflow_io.capio_cl.supported import map_to_capio
+from streamflow_io.commands.sites import site_to_json, sites_table
+from streamflow_io.graph.feasibility import never_start, not_together
+from streamflow_io.graph.gangs import Gang
+from streamflow_io.graph.io_graph import Delivery, OutputKind, Step
+from streamflow_io.graph.sites import Site, SiteKind, not_joined
+from streamflow_io.run.deployment_sites import Sites, are_fixed, deployment_name
+from tests.unit.test_sites import plan
+
+DEPLOYMENTS = {
+    "one": {"type": "ssh", "config": {}},
+    "other": {"type": "ssh", "config": {}},
+    "hpc": {"type": "slurm", "config": {}},
+    "here": {"type": "local", "config": {}},
+    "inner": {"type": "docker", "config": {"image": "debian"}},
+}
+ON_ONE = Target(DeploymentConfig("one", "ssh", {}))
+ON_OTHER = Target(DeploymentConfig("other", "ssh", {}))
+ON_HPC = Target(DeploymentConfig("hpc", "slurm", {}))
+HERE = LocalTarget(workdir="/scratch/me")
+
+
+def site(*targets: Target, contained: bool = True) -> Site:
+    return Sites(DEPLOYMENTS, contained).site_of(BindingConfig(list(targets)))
+
+
+def required(
+    image: str, target: Target = HERE, kind: str = "docker", wrapper: bool = True, **options: object
+) -> Target:
+    """What StreamFlow makes of a DockerRequirement."""
+    wrapper = wrapper and target.deployment.type != "local"
+    translator = cwl_docker_translator_classes[kind](config_dir="/", wrapper=wrapper, **options)
+    made: Target = translator.get_target(image, None, False, target)
+    return made
+
+
+def explicit(name: str, wraps: str | None = None, kind: str = "docker", **config: object) -> Target:
+    external = bool(config.pop("external", False))
+    workdir = config.pop("workdir", None)
+    service = config.pop("service", None)
+    inner = None if wraps is None else WrapsConfig(wraps)
+    return Target(DeploymentConfig(name, kind, {"image": name, **config}, external, wraps=inner), 1, service, workdir)
+
+
+A, B = site(required("a:1")), site(required("b:2"))
+SHARED = site(explicit("box", volume=["/scratch/me:/data"], workdir="/data"))
+ALONE, BESIDE = site(explicit("alone")), site(explicit("beside"))
+REMOTE, REMOTE2 = site(required("a:1", ON_ONE)), site(required("b:2", ON_OTHER))
+COMPOSE = [site(explicit("all", kind="docker-compose", service=service)) for service in ("db", "web", "web")]
+
+
+@pytest.mark.parametrize(
+    ("producer", "consumer"),
+    [
+        (A, A),
+        (A, B),
+        (A, SHARED),
+        (ALONE, ALONE),
+        (A, site(HERE)),
+        (site(HERE), SHARED),
+        (A, site(required("b:2", kind="singularity"))),
+        (REMOTE, site(required("b:2", ON_ONE))),
+        (REMOTE, site(explicit("on-one", wraps="one", volume=["/tmp/streamflow:/w"], workdir="/w/sub"))),
+        (COMPOSE[1], COMPOSE[2]),
+    ],
+)
+def test_containers_of_one_host_that_see_the_directories_of_each_other_are_joined(
+    producer: Site, consumer: Site
+) -> None:
+    for one, other in ((producer, consumer), (consumer, producer)):
+        edge = plan(one, other)
+        assert (edge.delivery, edge.fallback) == (Delivery.STREAM, None)
+        for mode in ("update", "no_update"):
+            held = plan(one, other, OutputKind.DIRECTORY, mode)
+            assert (held.delivery, held.fallback) == (Delivery.GATE, None)
+
+
+NO_DIRECTORY = "they share no directory of their host; give both a volume at their workdir"
+ONE_HOST = "streams between containers need one host"
+
+
+@pytest.mark.parametrize(
+    ("producer", "consumer", "why"),
+    [
+        (A, ALONE, f"/a runs in a container of a:1 (docker), /b on alone (docker): {NO_DIRECTORY}"),
+        (ALONE, BESIDE, f"/a runs on alone (docker), /b on beside (docker): {NO_DIRECTORY}"),
+        (
+            A,
+            site(required("b:2", LocalTarget(workdir="/other"))),
+            f"/a runs in a container of a:1 (docker), /b in one of b:2 (docker): {NO_DIRECTORY}",
+        ),
+        (
+            A,
+            site(required("b:2", tmpfs=["/tmp/streamflow"])),
+            f"/a runs in a container of a:1 (docker), /b in one of b:2 (docker): {NO_DIRECTORY}",
+        ),
+        (
+            A,
+            site(LocalTarget(workdir="/other")),
+            "/a runs in a container of a:1 (docker), /b on the driver's node: they share no directory; give the "
+            "container the workdir of the driver's node, as a volume at its own",
+        ),
+        (
+            REMOTE,
+            REMOTE2,
+            f"/a runs in a container of a:1 (docker, on one), /b in one of b:2 (docker, on other): {ONE_HOST}",
+        ),
+        (A, REMOTE2, f"/a runs in a container of a:1 (docker), /b in one of b:2 (docker, on other): {ONE_HOST}"),
+        (
+            REMOTE,
+            site(ON_ONE),
+            "/a runs in a container of a:1 (docker, on one), /b on one (ssh): a container streams with others of its "
+            "host, and with the driver's node if that is its host",
+        ),
+        (
+            site(ON_HPC),
+            A,
+            "/a runs on hpc (slurm), /b in a container of a:1 (docker): a container streams with others of its host, "
+            "and with the driver's node if that is its host",
+        ),
+        (
+            A,
+            site(required("b:2"), required("b:2", ON_ONE)),
+            "/b runs in a container of b:2 (docker) or a container of b:2 (docker, on one): to stream, bind it to one "
+            "kind of deployment, or to containers of one host",
+        ),
+        (
+            COMPOSE[0],
+            COMPOSE[1],
+            "/a runs on all/db (docker-compose), /b on all/web (docker-compose): it is not known before the run which "
+            "directories of their host they share",
+        ),
+        (
+            A,
+            site(explicit("box", volume=["/scratch/me:/data"], workdir="/data", external=True)),
+            "/a runs in a container of a:1 (docker), /b on box (docker): it is not known before the run which "
+            "directories of their host they share",
+        ),
+    ],
+)
+def test_what_is_said_of_containers_that_are_not_joined(producer: Site, consumer: Site, why: str) -> None:
+    edge = plan(producer, consumer)
+    assert (edge.delivery, edge.fallback) == (Delivery.COMMIT, why)
+    assert not producer.is_joined_with(consumer)
+    assert not consumer.is_joined_with(producer)
+    held = plan(producer, consumer, mode="update")
+    assert (held.delivery, held.fallback) == (Delivery.COMMIT, why)
+
+
+@pytest.mark.parametrize(
+    ("target", "where"),
+    [
+        (required("a:1", ON_HPC), "in a container of a:1 (docker)"),
+        (explicit("box", wraps="hpc"), "on box (docker)"),
+        (explicit("box", wraps="inner"), "on box (docker)"),
+        (explicit("box", wraps="missing"), "on box (docker)"),
+        (required("a:1", kind="kubernetes"), "in a container of a:1 (kubernetes)"),
+    ],
+)
+def test_other_containers_are_not_watched(target: Target, where: str) -> None:
+    edge = plan(site(target), A)
+    assert edge.delivery is Delivery.TERMINATION
+    assert edge.fallback == (
+        f"/a runs {where}: only jobs of the driver's node, SSH hosts, queue managers, and containers on the first two "
+        "stream yet"
+    )
+
+
+def test_containers_can_be_left_to_streamflow() -> None:
+    off = site(required("a:1"), contained=False)
+    edge = plan(off, A)
+    assert edge.delivery is Delivery.TERMINATION
+    assert edge.fallback == "/a runs in a container of a:1 (docker): `containers: off`"
+    assert not off.is_joined_with(off)
+    assert site(HERE, contained=False).unwatched is None
+
+
+def test_a_container_is_no_location_of_its_own_deployment_only() -> None:
+    """A wrapper that is off runs the engine on the driver's node, whatever the step is bound to."""
+    (deployment,) = site(required("a:1", ON_ONE, wrapper=False)).deployments
+    assert deployment.host is not None
+    assert str(deployment.host) == "the driver's node"
+
+
+def test_containers_on_the_drivers_node_use_its_cores_and_memory() -> None:
+    steps = {
+        "/here": Step("/here", 64.0, A, 9000.0),
+        "/there": Step("/there", 64.0, REMOTE, 9000.0),
+        "/small": Step("/small", 1.0, site(HERE), 10.0),
+    }
+    here = Room(2, 8000)
+    assert set(never_start(steps, [], [], here)) == {"/here"}
+    assert not_together(Gang(("/small", "/here"), ("/small",), 1), steps, here) is not None
+    assert not_together(Gang(("/small", "/there"), ("/small",), 1), steps, here) is None
+
+
+def test_the_container_of_docker_and_singularity_is_the_same_as_long_as_the_run_lasts() -> None:
+    assert are_fixed(["local", "ssh", "docker", "singularity"])
+    for kind in ("docker-compose", "kubernetes", "slurm"):
+        assert not are_fixed(["docker", kind])
+
+
+def test_capio_serves_no_containers() -> None:
+    edges = [plan(A, B), plan(ALONE, ALONE)]
+    mapping = map_to_capio(edges, {})
+    assert not mapping.served
+    serves = "CAPIO serves only jobs of the driver's node, outside of containers"
+    assert list(mapping.refused.values()) == [
+        f"/a runs in a container of a:1 (docker): {serves}",
+        f"/a runs on alone (docker): {serves}",
+    ]
+
+
+def shown(**steps: Site) -> str:
+    console = Console(width=200, file=StringIO())
+    console.print(sites_table({f"/{name}": Step(f"/{name}", site=site) for name, site in steps.items()}))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_the_plan_shows_images() -> None:
+    text = shown(a=A, b=B, c=site(required("a:1")), d=REMOTE, e=ALONE, f=site(HERE))
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    assert rows == [
+        ["containers of a:1, b:2 (docker, on the driver's node)", "/a", "streams, gate, commits"],
+        ["", "/b", ""],
+        ["", "/c", ""],
+        ["containers of a:1 (docker, on one (ssh))", "/d", "streams, gate, commits"],
+        ["alone (docker)", "/e", "streams, gate, commits"],
+        ["the driver's node", "/f", "streams, gate, commits"],
+    ]
+
+
+def test_the_plan_shows_what_containers_do_not_deliver() -> None:
+    apart = site(required("b:2", LocalTarget(workdir="/other")))
+    assert "│ commits" in shown(a=A, b=apart)
+    assert "│ nothing" in shown(a=site(required("a:1"), contained=False))
+
+
+@pytest.mark.parametrize(("kind", "image"), [("docker", "a:1"), ("singularity", "a:1"), ("kubernetes", "a:1")])
+def test_nobody_sees_a_random_name(kind: str, image: str) -> None:
+    target = required("a:1", kind=kind)
+    assert deployment_name(target.deployment) == image
+    assert site_to_json(site(target))["deployments"] == [image]
+    assert target.deployment.name not in f"{site(target)}{site(target).unwatched}"
+
+
+sites = st.lists(
+    st.sampled_from(
+        [
+            HERE,
+            LocalTarget(workdir="/other"),
+            ON_ONE,
+            ON_HPC,
+            *(required(image, target) for image, target in product(("a:1", "b:2"), (HERE, ON_ONE, ON_HPC))),
+            explicit("alone"),
+            explicit("box", volume=["/scratch/me:/data"], workdir="/data"),
+            explicit("out", volume=["/scratch/me:/data"], workdir="/data", external=True),
+        ]
+    ),
+    min_size=1,
+    max_size=2,
+).map(lambda targets: site(*targets))
+
+
+@given(sites, sites, st.booleans())
+def test_what_is_not_joined_says_why(one: Site, other: Site, gate: bool) -> None:
+    assert one.is_joined_with(other) == other.is_joined_with(one)
+    reason = not_joined(("/a", one), ("/b", other), gate=gate)
+    if reason is None:
+        assert one.is_joined_with(other)
+    else:
+        assert not one.is_joined_with(other) or (gate and one.kind is SiteKind.HOSTS)
+        assert reason.startswith(("/a ", "/b "))
+    joined = [a.is_joined_with(b) for a, b in product(one.deployments, other.deployments)]
+    assert not one.is_joined_with(other) or all(joined)
