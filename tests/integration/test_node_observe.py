@@ -455,3 +455,10 @@ def test_each_file_of_a_directory_is_told(runtime: Node, committed: str) -> None
     wait_for(lambda: "exit" in [event["event"] for event in job.served()], "the end of what is printed")
     printed = [event["path"] for event in job.served() if event["event"] == "closed"]
     assert set(printed) == {f"{out}/d/a", f"{out}/d/b"}
+
+
+@pytest.mark.parametrize("of_job", [{}, {"observed": []}], ids=["plain", "observed"])
+def test_who_writes_for_nobody_ends(runtime: Node, of_job: dict[str, object]) -> None:
+    """SIGPIPE kills whoever does not ask for something else. Programs in Rust ignore it."""
+    script = 'yes | head -n 1 > /dev/null; exit "${PIPESTATUS[0]}"'
+    assert runtime.start("j", ["bash", "-c", script], **of_job).wait() == 128 + signal.SIGPIPE  # type: ignore[arg-type]

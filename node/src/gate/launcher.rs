@@ -10,6 +10,7 @@ use std::process::Command;
 
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, FdFlag, OFlag};
+use nix::sys::signal::Signal;
 use nix::sys::socket::{socketpair, AddressFamily, MsgFlags, SockFlag, SockType};
 use nix::unistd::{execvp, Pid};
 
@@ -163,6 +164,8 @@ fn become_command(words: &[OsString]) -> Errno {
     let words: Result<Vec<CString>, _> = words.iter().map(|word| CString::new(word.as_bytes())).collect();
     let Ok(words) = words else { return Errno::EINVAL };
     let Some(program) = words.first() else { return Errno::ENOENT };
+    // A program in Rust ignores it from its start, and so would what it becomes.
+    sys::set_default(Signal::SIGPIPE);
     let Err(error) = execvp(program, &words);
     error
 }
