@@ -269,6 +269,7 @@ impl Held {
 mod tests {
     use super::*;
     use crate::vitals::Vitals;
+    use std::ops::Range;
 
     const LIVE: Vitals = Vitals {
         exiting: false,
@@ -286,6 +287,10 @@ mod tests {
     const FROZEN: Vitals = Vitals { standing: true, ..LIVE };
     const REAPER: Vitals = Vitals { reaped_faults: 80, ..LIVE };
 
+    fn ms(number: u64) -> Duration {
+        Duration::from_millis(number)
+    }
+
     fn tree(processes: &[(i32, Vitals)]) -> Snapshot {
         let entry = |(pid, vitals): &(i32, Vitals)| (ProcessId { pid: *pid, start: 1 }, *vitals);
         let main_exiting = processes.iter().all(|(pid, vitals)| *pid != 1 || vitals.exiting);
@@ -297,10 +302,9 @@ mod tests {
         let mut holder = Holder::new(tree(before));
         for now in 0..200 {
             let at = course.iter().rev().find(|(from, _)| *from <= now).unwrap();
-            let time = Duration::from_millis(now);
             let accepted = match now {
-                0 => holder.close(&[("/o/a".into(), false)], time, tree(at.1)),
-                _ => holder.review(time, &tree(at.1)),
+                0 => holder.close(&[("/o/a".into(), false)], ms(now), tree(at.1)),
+                _ => holder.review(ms(now), &tree(at.1)),
             };
             if !accepted.is_empty() {
                 return Some(now);
@@ -347,37 +351,31 @@ mod tests {
         }
     }
 
+    /// When something counts, in ms, of what is only looked at when that is due.
+    fn counted_when_due(holder: &mut Holder, times: Range<u64>, tree_at: impl Fn(u64) -> Snapshot) -> Vec<u64> {
+        let mut due = |at: u64| {
+            holder.next_review().is_some_and(|due| due <= ms(at)).then(|| holder.review(ms(at), &tree_at(at)))
+        };
+        times.filter(|at| due(*at).is_some_and(|accepted| !accepted.is_empty())).collect()
+    }
+
     #[test]
     fn time_in_which_nobody_looks_does_not_count() {
         let mut holder = Holder::new(tree(&[(1, BUSY)]));
-        let now = Duration::from_millis;
-        assert!(holder.close(&[("/o/a".into(), false)], now(0), tree(&[(1, BUSY)])).is_empty());
+        assert!(holder.close(&[("/o/a".into(), false)], ms(0), tree(&[(1, BUSY)])).is_empty());
         // Frozen with all of the job, for a second.
-        let mut accepted = None;
-        for later in 1000..1100 {
-            if holder.next_review().is_some_and(|due| due <= now(later)) {
-                let some = holder.review(now(later), &tree(&[(1, BUSY)]));
-                accepted = accepted.or((!some.is_empty()).then_some(later));
-            }
-        }
-        assert!(accepted.is_some_and(|at| (1025..1060).contains(&at)), "{accepted:?}");
+        let counted = counted_when_due(&mut holder, 1000..1100, |_| tree(&[(1, BUSY)]));
+        assert!(matches!(counted[..], [1025..1060]), "{counted:?}");
     }
 
     #[test]
     fn time_without_a_processor_does_not_count() {
-        let now = Duration::from_millis;
-        let waits = |ran, waited| tree(&[(1, Vitals { turns: Some((now(ran), now(waited))), ..BUSY })]);
+        let waits = |ran, waited| tree(&[(1, Vitals { turns: Some((ms(ran), ms(waited))), ..BUSY })]);
         let mut holder = Holder::new(waits(3, 0));
-        assert!(holder.close(&[("/o/a".into(), false)], now(0), waits(3, 0)).is_empty());
-        let mut accepted = Vec::new();
+        assert!(holder.close(&[("/o/a".into(), false)], ms(0), waits(3, 0)).is_empty());
         // It gets one of ten milliseconds.
-        for later in 1..700 {
-            if holder.next_review().is_some_and(|due| due <= now(later)) {
-                let some = holder.review(now(later), &waits(3 + later / 10, later * 9 / 10));
-                accepted.extend((!some.is_empty()).then_some(later));
-            }
-        }
-        assert!(matches!(accepted[..], [500..510]), "{accepted:?}");
+        let counted = counted_when_due(&mut holder, 1..700, |at| waits(3 + at / 10, at * 9 / 10));
+        assert!(matches!(counted[..], [500..510]), "{counted:?}");
         assert_eq!(holder.next_review(), None);
     }
 
@@ -412,21 +410,19 @@ mod tests {
         let (mut holder, naps) = rush(&[(1, BUSY)]);
         assert_eq!(naps, 100 - CROWD);
         // A child has come and gone.
-        let now = Duration::from_millis(21);
         let reaped = Vitals { reaped_faults: 80, ..BUSY };
-        assert!(close(&mut holder, now, tree(&[(1, reaped)])).0.is_some());
+        assert!(close(&mut holder, ms(21), tree(&[(1, reaped)])).0.is_some());
         let mut accepted = Vec::new();
         for later in 22..200 {
-            let now = Duration::from_millis(later);
-            assert_eq!(holder.rest(now), None, "{later}");
-            accepted.extend(holder.review(now, &tree(&[(1, reaped)])));
+            assert_eq!(holder.rest(ms(later)), None, "{later}");
+            accepted.extend(holder.review(ms(later), &tree(&[(1, reaped)])));
         }
         assert_eq!(accepted.len(), 100);
         assert_eq!(holder.release(), [PathBuf::from("/o/21000")]);
         // When nothing is closed, somebody looks.
         let (mut holder, _) = rush(&[(1, BUSY)]);
-        assert!(holder.rest(now).is_some());
-        assert_eq!(holder.rest(now), None);
+        assert!(holder.rest(ms(21)).is_some());
+        assert_eq!(holder.rest(ms(21)), None);
     }
 
     #[test]
@@ -440,14 +436,13 @@ mod tests {
     #[test]
     fn a_close_replaces_a_find() {
         let mut holder = Holder::new(tree(&[(1, LIVE)]));
-        let now = Duration::from_millis;
-        assert!(holder.close(&[("/o/a".into(), true)], now(0), tree(&[(1, LIVE)])).is_empty());
-        assert_eq!(holder.close(&[("/o/a".into(), false)], now(1), tree(&[(1, LIVE)])).len(), 1);
+        assert!(holder.close(&[("/o/a".into(), true)], ms(0), tree(&[(1, LIVE)])).is_empty());
+        assert_eq!(holder.close(&[("/o/a".into(), false)], ms(1), tree(&[(1, LIVE)])).len(), 1);
         assert_eq!(holder.next_review(), None);
-        assert!(holder.close(&[("/o/b".into(), true)], now(2), tree(&[(1, LIVE)])).is_empty());
+        assert!(holder.close(&[("/o/b".into(), true)], ms(2), tree(&[(1, LIVE)])).is_empty());
         for at in [3, 5, 12, 27] {
-            assert!(holder.review(now(at), &tree(&[(1, LIVE)])).is_empty());
+            assert!(holder.review(ms(at), &tree(&[(1, LIVE)])).is_empty());
         }
-        assert_eq!(holder.review(now(52), &tree(&[(1, LIVE)])), [PathBuf::from("/o/b")]);
+        assert_eq!(holder.review(ms(52), &tree(&[(1, LIVE)])), [PathBuf::from("/o/b")]);
     }
 }

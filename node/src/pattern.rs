@@ -29,15 +29,12 @@ impl Pattern {
     pub fn new(text: &Path, root: &Path) -> Result<Self, String> {
         let outside = || format!("glob {text:?} leaves {root:?}");
         let relative = if text.is_absolute() { text.strip_prefix(root).map_err(|_| outside())? } else { text };
-        let mut components = Vec::new();
-        for component in relative.components() {
-            match component {
-                Component::Normal(name) => components.push(Element::all_of(&code_points(name))),
-                Component::CurDir => {}
-                _ => return Err(outside()),
-            }
-        }
-        Ok(Self { components, text: relative.display().to_string() })
+        let read = |component| match component {
+            Component::Normal(name) => Ok(Element::all_of(&code_points(name))),
+            _ => Err(outside()),
+        };
+        let named = relative.components().filter(|component| *component != Component::CurDir);
+        Ok(Self { components: named.map(read).collect::<Result<_, _>>()?, text: relative.display().to_string() })
     }
 
     pub fn matches(&self, path: &Path) -> bool {

@@ -275,6 +275,7 @@ impl Origin for Source {
 mod tests {
     use super::*;
     use std::fs::OpenOptions;
+    use std::io::Write;
     use std::os::unix::fs::FileExt;
 
     struct Producing {
@@ -287,13 +288,18 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let [path, events] = ["file", "events"].map(|name| directory.path().join(name));
             fs::write(&path, content).unwrap();
-            let (file, size) = (path.display(), content.len());
-            let line = format!(r#"{{"event":"{event}","port":"p","path":"{file}","size":{size}}}"#);
-            fs::write(&events, line + "\n").unwrap();
-            let mut source = Source::new("p", path, events, Verify::Full);
-            source.read_events();
-            assert_eq!(source.open(), Ok(true));
-            Self { directory, source }
+            let mut producing = Self { directory, source: Source::new("p", path, events, Verify::Full) };
+            producing.tell(event, content.len());
+            assert_eq!(producing.source.open(), Ok(true));
+            producing
+        }
+
+        fn tell(&mut self, event: &str, size: usize) {
+            let [path, events] = ["file", "events"].map(|name| self.directory.path().join(name));
+            let line = format!(r#"{{"event":"{event}","port":"p","path":"{}","size":{size}}}"#, path.display());
+            let mut events = OpenOptions::new().append(true).create(true).open(events).unwrap();
+            events.write_all((line + "\n").as_bytes()).unwrap();
+            self.source.read_events();
         }
 
         fn take(&mut self, most: usize) -> Result<(Step, Vec<u8>), Failure> {
@@ -308,16 +314,9 @@ mod tests {
             Ok((step, bytes))
         }
 
-        fn commit(&mut self, size: usize) {
-            let [path, events] = ["file", "events"].map(|name| self.directory.path().join(name));
-            let line = format!(r#"{{"event":"committed","port":"p","path":"{}","size":{size}}}"#, path.display());
-            fs::write(&events, fs::read_to_string(&events).unwrap() + &line + "\n").unwrap();
-            self.source.read_events();
-        }
-
-        fn rewrite(&self, content: &[u8]) {
+        fn rewrite(&self, offset: u64) {
             let file = OpenOptions::new().write(true).open(self.directory.path().join("file")).unwrap();
-            file.write_all_at(content, 0).unwrap();
+            file.write_all_at(b"x", offset).unwrap();
         }
     }
 
@@ -347,8 +346,8 @@ mod tests {
     fn what_was_written_again_in_between_is_found() {
         let mut producing = Producing::new(b"abcdef", "opened");
         assert_eq!(producing.take(4), Ok((Step::Moved, b"abcd".to_vec())));
-        producing.rewrite(b"x");
-        producing.commit(6);
+        producing.rewrite(0);
+        producing.tell("committed", 6);
         assert!(producing.source.resume(2));
         assert_eq!(producing.take(9), Ok((Step::Moved, b"cdef".to_vec())));
         let told = "was written again between byte 0 and byte 6 after";
@@ -367,9 +366,9 @@ mod tests {
         assert_eq!(part.bytes, 6);
         let path = producing.directory.path().join("file");
         assert!(part.is_of(&File::open(&path).unwrap()).unwrap());
-        producing.commit(6);
+        producing.tell("committed", 6);
         assert_eq!(producing.source.left_to_compare(), Ok(None), "it is the same");
-        producing.rewrite(b"x");
+        producing.rewrite(0);
         assert!(matches!(producing.source.left_to_compare(), Err(Failure::Rewritten(_))));
         assert!(!part.is_of(&File::open(&path).unwrap()).unwrap());
         let mut producing = Producing::new(b"abcdef", "committed");
@@ -384,10 +383,9 @@ mod tests {
             let mut producing = Producing::new(&vec![7; size], "opened");
             while producing.take(1 << 20).unwrap().0 == Step::Moved {}
             if patched {
-                let file = OpenOptions::new().write(true).open(producing.directory.path().join("file")).unwrap();
-                file.write_all_at(b"x", 5_000_001).unwrap();
+                producing.rewrite(5_000_001);
             }
-            producing.commit(size);
+            producing.tell("committed", size);
             assert_eq!(matches!(producing.take(1), Err(Failure::Rewritten(_))), found);
         }
         let mut producing = Producing::new(&vec![7; size], "committed");

@@ -52,13 +52,14 @@ mod tests {
     use std::io::Write;
     use std::time::SystemTime;
 
+    fn touch(path: &Path) {
+        let later = SystemTime::now() + std::time::Duration::from_secs(9);
+        File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
+    }
+
     #[test]
     fn fates() {
         type Act = fn(&Path);
-        let touch = |path: &Path| {
-            let later = SystemTime::now() + std::time::Duration::from_secs(9);
-            File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
-        };
         let table: [(&str, Act, Fate, Fate); 7] = [
             ("nothing", |_| (), Fate::Same, Fate::Same),
             ("time", touch, Fate::Same, Fate::Written),
@@ -83,8 +84,7 @@ mod tests {
                 |path| {
                     fs::rename(path, path.with_extension("real")).unwrap();
                     std::os::unix::fs::symlink(path.with_extension("real"), path).unwrap();
-                    let later = SystemTime::now() + std::time::Duration::from_secs(9);
-                    File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
+                    touch(path);
                 },
                 Fate::Written,
                 Fate::Written,

@@ -69,9 +69,9 @@ impl GateTable {
     pub fn hold_file(&self, directory: FileId, name: &OsStr) {
         let mut state = lock(&self.state);
         state.closed += 1;
-        match state.directories.entry(directory).or_insert_with(|| Held::Files(Vec::new())) {
-            Held::Files(names) => names.push(name.to_owned()),
-            Held::Tree { .. } => {}
+        let held = state.directories.entry(directory).or_insert_with(|| Held::Files(Vec::new()));
+        if let Held::Files(names) = held {
+            names.push(name.to_owned());
         }
     }
 

@@ -131,15 +131,10 @@ impl Nonces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::secret::key_file;
     use std::io::Write;
     use std::net::TcpListener;
-
-    fn key(digit: &str) -> (tempfile::TempDir, PathBuf) {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("key");
-        std::fs::write(&path, digit.repeat(2 * SIZE)).unwrap();
-        (directory, path)
-    }
+    use tempfile::tempdir;
 
     fn parsed(record: &[u8]) -> Result<Option<Hello>, LinkError> {
         let mut partial = HelloReader::new();
@@ -153,7 +148,8 @@ mod tests {
 
     #[test]
     fn a_hello_comes_in_pieces_and_nothing_behind_it_is_taken() {
-        let (_directory, path) = key("a");
+        let directory = tempdir().unwrap();
+        let path = key_file(&directory, "a");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let socket = listener.accept().unwrap().0;
@@ -172,7 +168,7 @@ mod tests {
 
     #[test]
     fn another_protocol_is_known_at_once() {
-        let right = hello(&Key::load(&key("a").1).unwrap(), &[1; SIZE]);
+        let right = hello(&Key::load(&key_file(&tempdir().unwrap(), "a")).unwrap(), &[1; SIZE]);
         for index in 0..HEADER + MAGIC.len() {
             let mut wrong = right[..=index].to_vec();
             assert!(parsed(&wrong).unwrap().is_none());
@@ -183,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_reader_is_known_by_its_key_and_once() {
-        let [(_one, ours), (_other, theirs)] = ["a", "b"].map(key);
+        let directory = tempdir().unwrap();
+        let [ours, theirs] = ["a", "b"].map(|digit| key_file(&directory, digit));
         let mut authenticator = Authenticator::new(&ours);
         assert!(matches!(authenticator.authenticate(&whole(&theirs, 1)), Err(LinkError::Refused(_))));
         assert_eq!(authenticator.authenticate(&whole(&ours, 1)).unwrap().nonce, [1; SIZE]);
@@ -196,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_key_may_come_later() {
-        let (directory, path) = key("a");
+        let directory = tempdir().unwrap();
+        let path = key_file(&directory, "a");
         let hello = whole(&path, 1);
         let file = directory.path().join("later");
         let mut authenticator = Authenticator::new(&file);

@@ -121,22 +121,8 @@ mod tests {
 
     use crate::link::frame::MAGIC;
     use crate::link::request::Wanted;
-    use crate::link::secret::SIZE;
+    use crate::link::secret::{key_file, SIZE};
     use crate::verify::Verify;
-
-    struct Keys(tempfile::TempDir);
-
-    impl Keys {
-        fn new() -> Self {
-            Self(tempfile::tempdir().unwrap())
-        }
-
-        fn file(&self, digit: &str) -> std::path::PathBuf {
-            let path = self.0.path().join(digit);
-            std::fs::write(&path, digit.repeat(2 * SIZE)).unwrap();
-            path
-        }
-    }
 
     fn request() -> Request {
         let wanted =
@@ -160,18 +146,18 @@ mod tests {
 
     #[test]
     fn who_has_the_key_is_admitted() {
-        let keys = Keys::new();
-        assert_eq!(meet(&keys.file("a"), &keys.file("a")), (Ok(()), Ok(request())));
+        let keys = tempfile::tempdir().unwrap();
+        assert_eq!(meet(&key_file(&keys, "a"), &key_file(&keys, "a")), (Ok(()), Ok(request())));
     }
 
     #[test]
     fn who_has_another_key_is_not() {
-        let keys = Keys::new();
-        let (client, server) = meet(&keys.file("a"), &keys.file("b"));
+        let keys = tempfile::tempdir().unwrap();
+        let (client, server) = meet(&key_file(&keys, "a"), &key_file(&keys, "b"));
         assert!(matches!(client, Err(LinkError::Refused(_))), "{client:?}");
         assert!(matches!(server, Err(LinkError::Refused(_))), "{server:?}");
         // There is no key yet: that may change.
-        let (client, server) = meet(&keys.file("a"), Path::new("/nowhere/key"));
+        let (client, server) = meet(&key_file(&keys, "a"), Path::new("/nowhere/key"));
         assert!(matches!(client, Err(LinkError::Broken(_))), "{client:?}");
         assert!(matches!(server, Err(LinkError::Broken(_))), "{server:?}");
     }
@@ -179,7 +165,7 @@ mod tests {
     /// A `serve` that does not know the key cannot feign that it does, not even with the reader's own proof.
     #[test]
     fn an_impostor_is_recognized() {
-        let keys = Keys::new();
+        let keys = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let impostor = thread::spawn(move || {
@@ -190,7 +176,7 @@ mod tests {
             stream.write_all(&record(Kind::Welcome, &proof)).unwrap();
             let _ = stream.read(&mut [0]);
         });
-        assert!(matches!(connect(&address, &keys.file("a"), false), Err(LinkError::Refused(_))));
+        assert!(matches!(connect(&address, &key_file(&keys, "a"), false), Err(LinkError::Refused(_))));
         impostor.join().unwrap();
     }
 }

@@ -163,13 +163,15 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::io::{Read, Write};
-    use std::net::{SocketAddr, TcpListener};
+    use std::net::TcpListener;
     use std::path::PathBuf;
     use std::thread::{self, JoinHandle};
     use std::time::{Duration, Instant};
 
     use crate::link::frame::{record, Kind};
     use crate::link::handshake;
+    use crate::link::request::encode_failure;
+    use crate::link::secret::key_file;
 
     const HASTY: Times = Times {
         quiet: Duration::from_millis(50),
@@ -178,69 +180,73 @@ mod tests {
     };
 
     struct Setting {
-        directory: tempfile::TempDir,
         listener: TcpListener,
+        key: PathBuf,
+        _directory: tempfile::TempDir,
     }
 
     impl Setting {
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
-            std::fs::write(directory.path().join("key"), "ab".repeat(32)).unwrap();
-            Self { directory, listener: TcpListener::bind("127.0.0.1:0").unwrap() }
+            let key = key_file(&directory, "a");
+            Self { listener: TcpListener::bind("127.0.0.1:0").unwrap(), key, _directory: directory }
         }
 
-        fn key(&self) -> PathBuf {
-            self.directory.path().join("key")
-        }
-
-        fn reader(&self, address: SocketAddr) -> Reader {
-            let link = Link { address, job: "j".into(), key: self.key(), tls: false };
+        fn reader(&self) -> Reader {
+            let address = self.listener.local_addr().unwrap();
+            let link = Link { address, job: "j".into(), key: self.key.clone(), tls: false };
             Reader::start(&link, "p", Path::new("/a"), Verify::Full, HASTY).unwrap()
         }
 
         /// Admits a reader for each of `words`, says them, and hangs up; returns what offsets were asked for.
-        fn speak(&self, words: Vec<Vec<u8>>) -> (SocketAddr, JoinHandle<Vec<u64>>) {
-            let (listener, key) = (self.listener.try_clone().unwrap(), self.key());
+        fn speak(&self, words: Vec<Vec<u8>>) -> JoinHandle<Vec<u64>> {
+            let (listener, key) = (self.listener.try_clone().unwrap(), self.key.clone());
             let say = move |words: Vec<u8>| {
                 let stream = listener.accept().unwrap().0;
                 let (mut channel, request) = handshake::receive(stream, &key).unwrap();
                 channel.stream().write_all(&words).unwrap();
                 request.offset
             };
-            let address = self.listener.local_addr().unwrap();
-            (address, thread::spawn(move || words.into_iter().map(say).collect()))
+            thread::spawn(move || words.into_iter().map(say).collect())
         }
     }
 
-    fn read(reader: &mut Reader) -> Vec<u8> {
+    /// All that comes, and how it ends.
+    fn read(reader: &mut Reader) -> (Vec<u8>, Result<(), Failure>) {
         let mut bytes = Vec::new();
         File::from(reader.pipe.take().unwrap()).read_to_end(&mut bytes).unwrap();
-        bytes
+        (bytes, reader.check())
+    }
+
+    /// The same of a sender that says these words, each by a connection of its own; and what offsets it was asked for.
+    fn hear(words: Vec<Vec<u8>>) -> (Vec<u8>, Result<(), Failure>, Vec<u64>) {
+        let setting = Setting::new();
+        let sender = setting.speak(words);
+        let (bytes, end) = read(&mut setting.reader());
+        (bytes, end, sender.join().unwrap())
+    }
+
+    fn committed(size: u64) -> Vec<u8> {
+        record(Kind::Committed, &size.to_be_bytes())
     }
 
     #[test]
     fn it_goes_on_where_it_was() {
-        let setting = Setting::new();
         let words = vec![
             record(Kind::Data, b"abc"),
             record(Kind::Data, b"defgh")[..7].to_vec(),
             record(Kind::Keepalive, b"")[..3].to_vec(),
             [record(Kind::Keepalive, b""), record(Kind::Data, b"fgh")].concat(),
-            record(Kind::Committed, &8_u64.to_be_bytes()),
+            committed(8),
         ];
-        let (address, sender) = setting.speak(words);
-        let mut reader = setting.reader(address);
-        assert_eq!(read(&mut reader), b"abcdefgh");
-        assert_eq!(reader.check(), Ok(()));
-        assert_eq!(sender.join().unwrap(), [0, 3, 5, 5, 8]);
+        assert_eq!(hear(words), (b"abcdefgh".to_vec(), Ok(()), vec![0, 3, 5, 5, 8]));
     }
 
     #[test]
     fn what_has_come_can_be_taken_until_the_end() {
         let setting = Setting::new();
-        let words = [record(Kind::Data, b"abc"), record(Kind::Committed, &3_u64.to_be_bytes())].concat();
-        let (address, _sender) = setting.speak(vec![words]);
-        let mut reader = setting.reader(address);
+        let _sender = setting.speak(vec![[record(Kind::Data, b"abc"), committed(3)].concat()]);
+        let mut reader = setting.reader();
         let (target, sink) = pipe2(OFlag::O_CLOEXEC).unwrap();
         let mut step = Step::Waiting;
         while step != Step::Complete {
@@ -257,37 +263,27 @@ mod tests {
 
     #[test]
     fn a_failure_is_told() {
-        let setting = Setting::new();
         let failure = Failure::Rewritten("it was cut".into());
-        let words = [record(Kind::Data, b"abc"), record(Kind::Failed, &crate::link::request::encode_failure(&failure))];
-        let (address, _sender) = setting.speak(vec![words.concat()]);
-        let mut reader = setting.reader(address);
-        read(&mut reader);
-        assert_eq!(reader.check(), Err(failure));
+        let words = [record(Kind::Data, b"abc"), record(Kind::Failed, &encode_failure(&failure))];
+        assert_eq!(hear(vec![words.concat()]).1, Err(failure));
     }
 
     #[test]
     fn another_size_is_no_end() {
-        let setting = Setting::new();
-        let words = [record(Kind::Data, b"abc"), record(Kind::Committed, &4_u64.to_be_bytes())].concat();
-        let (address, _sender) = setting.speak(vec![words]);
-        let mut reader = setting.reader(address);
-        read(&mut reader);
-        assert!(matches!(reader.check(), Err(Failure::Producer(_))));
+        let words = [record(Kind::Data, b"abc"), committed(4)].concat();
+        assert!(matches!(hear(vec![words]).1, Err(Failure::Producer(_))));
     }
 
     #[test]
     fn without_progress_it_is_given_up() {
         let setting = Setting::new();
         let begun = Instant::now();
-        let (listener, key) = (setting.listener.try_clone().unwrap(), setting.key());
+        let (listener, key) = (setting.listener.try_clone().unwrap(), setting.key.clone());
         thread::spawn(move || {
             let silent = listener.incoming().map(|stream| handshake::receive(stream.unwrap(), &key));
             silent.collect::<Vec<_>>()
         });
-        let mut reader = setting.reader(setting.listener.local_addr().unwrap());
-        read(&mut reader);
-        let Err(Failure::Producer(message)) = reader.check() else { panic!("it did not fail") };
+        let (_, Err(Failure::Producer(message))) = read(&mut setting.reader()) else { panic!("it did not fail") };
         assert!(message.starts_with("cannot read /a from 127.0.0.1:"), "{message}");
         assert!(begun.elapsed() >= HASTY.patience);
     }
@@ -295,16 +291,9 @@ mod tests {
     #[test]
     fn nobody_listens() {
         let setting = Setting::new();
-        let address = setting.listener.local_addr().unwrap();
-        let mut reader = {
-            let Setting { directory, listener } = setting;
-            drop(listener);
-            let link = Link { address, job: "j".into(), key: directory.path().join("key"), tls: false };
-            let mut reader = Reader::start(&link, "p", Path::new("/a"), Verify::Full, HASTY).unwrap();
-            read(&mut reader);
-            reader
-        };
-        let Err(Failure::Producer(message)) = reader.check() else { panic!("it did not fail") };
+        let mut reader = setting.reader();
+        drop(setting.listener);
+        let (_, Err(Failure::Producer(message))) = read(&mut reader) else { panic!("it did not fail") };
         assert!(message.contains("refused"), "{message}");
         reader.close(false);
     }

@@ -73,6 +73,14 @@ fn parse(digits: &[u8]) -> Option<[u8; SIZE]> {
     Some(key)
 }
 
+/// A file with the key that is made of these digits.
+#[cfg(test)]
+pub fn key_file(directory: &tempfile::TempDir, digit: &str) -> std::path::PathBuf {
+    let path = directory.path().join(digit);
+    fs::write(&path, digit.repeat(2 * SIZE)).unwrap();
+    path
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

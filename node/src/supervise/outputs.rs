@@ -10,7 +10,7 @@ use super::processes::Processes;
 use crate::commit::{Decision, Fact, Tracker};
 use crate::event::EventLog;
 use crate::hold::Holder;
-use crate::job::{Job, Output};
+use crate::job::Job;
 use crate::open_files::writes_any;
 use crate::outputs::{existing, Change, OutputWatch, What};
 use crate::token::Token;
@@ -18,7 +18,6 @@ use crate::vitals::Snapshot;
 use crate::watch::Watcher;
 
 pub struct Outputs<'a> {
-    outputs: &'a [Output],
     pub watch: OutputWatch<'a>,
     tracker: Tracker,
     pub holder: Holder,
@@ -33,7 +32,6 @@ impl<'a> Outputs<'a> {
     pub fn new(job: &'a Job) -> Self {
         let outputs = &job.outputs;
         Self {
-            outputs,
             watch: OutputWatch { outputs },
             tracker: Tracker::new(outputs),
             holder: Holder::default(),
@@ -107,7 +105,7 @@ impl<'a> Outputs<'a> {
     pub fn announce(&mut self, events: &mut EventLog) -> io::Result<()> {
         let decisions = std::mem::take(&mut self.decisions);
         self.beginning.iter_mut().for_each(|beginning| beginning.note(&decisions));
-        let announced = decisions.iter().flat_map(|decision| self.announcer.events(self.outputs, decision));
+        let announced = decisions.iter().flat_map(|decision| self.announcer.events(self.watch.outputs, decision));
         events.append(&announced.collect::<Vec<_>>())
     }
 
@@ -121,8 +119,8 @@ impl<'a> Outputs<'a> {
         let released = self.holder.release();
         self.count(released);
         self.announce(events)?;
-        events.append(&self.announcer.end(self.outputs))?;
-        self.decisions.extend(self.tracker.finish(&existing(self.outputs)));
+        events.append(&self.announcer.end(self.watch.outputs))?;
+        self.decisions.extend(self.tracker.finish(&existing(self.watch.outputs)));
         self.announce(events)
     }
 }
