@@ -1,6 +1,7 @@
 //! Which files processes have open, from `/proc`.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -96,6 +97,6 @@ pub fn positions(processes: &[Process], files: &HashSet<FileId>) -> Positions {
 }
 
 /// Where in its file the next byte of a descriptor is read, or written.
-pub fn position(pid: i32, descriptor: i32) -> Option<u64> {
-    tree::value(pid, &format!("fdinfo/{descriptor}"), "pos:")?.parse().ok()
+pub fn position(process: impl Display, descriptor: i32) -> Option<u64> {
+    tree::value(process, &format!("fdinfo/{descriptor}"), "pos:")?.parse().ok()
 }

@@ -28,7 +28,7 @@ use self::outputs::Outputs;
 use self::processes::{signal_tree, Processes};
 
 use self::state::{Action, Ended, Fact, State, ENDING_TICK};
-use crate::event::{Event, EventLog, FOREIGN};
+use crate::event::{Event, EventLog, Reason, FOREIGN};
 use crate::fd_store::Client;
 use crate::feed::{Feeder, Need, PAUSE};
 use crate::gate::{Gates, Launcher};
@@ -150,7 +150,7 @@ impl<'a> Supervisor<'a> {
         }
         // Nobody of the tree is left to change them.
         if !self.state.is_given_up() && !self.events.is_intact() {
-            self.state.spoil(FOREIGN);
+            self.state.spoil(Reason::Error, Some(FOREIGN.into()));
         }
         if self.state.may_succeed() {
             self.inputs.feeders.iter_mut().for_each(Feeder::leave_file);

@@ -107,7 +107,8 @@ fn seek(call: &Call) -> Seen {
         return Ok(None);
     }
     let Some(file) = of_descriptor(call, 0)? else { return Ok(None) };
-    let position = position(call).unwrap_or(-1);
+    let position = open_files::position(call.thread, call.arguments[0] as i32);
+    let position = position.and_then(|at| i64::try_from(at).ok()).unwrap_or(-1);
     let (target, by) = match whence {
         libc::SEEK_SET => (offset, Whence::Start),
         libc::SEEK_CUR => (position.saturating_add(offset), Whence::Here),
@@ -118,10 +119,6 @@ fn seek(call: &Call) -> Seen {
     // The call fails where it would lead to before the start.
     let moves = target >= 0 && target != position;
     Ok(moves.then(|| (file_id_of(&file), Act::Seek { from: position, to: target, by })))
-}
-
-fn position(call: &Call) -> Option<i64> {
-    open_files::position(call.thread.try_into().ok()?, call.arguments[0] as i32)?.try_into().ok()
 }
 
 /// The call does something to the file of a descriptor.

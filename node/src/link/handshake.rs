@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{send, MsgFlags};
 
-use super::authentication::{self, Authenticated};
+use super::authentication::{self, Authenticated, Authenticator, Hello};
 use super::channel::Channel;
 use super::error::LinkError;
 use super::frame::{expect, read_header, read_payload, record, Kind, Timed};
@@ -60,10 +60,14 @@ pub fn ask(channel: &mut Channel, request: &Request) -> Result<(), LinkError> {
     Ok(channel.within(LIMIT).write_all(&record(Kind::Request, &request.encode()))?)
 }
 
-/// Tells one whose hello was made with another key, without waiting.
-pub fn refuse(socket: &TcpStream) {
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-    let _ = send(socket.as_raw_fd(), &record(Kind::Refused, b""), flags);
+/// Authenticates a reader by its hello, and tells one who has made it with another key, without waiting.
+pub fn authenticate(by: &mut Authenticator, socket: &TcpStream, hello: &Hello) -> Result<Authenticated, LinkError> {
+    let judged = by.authenticate(hello);
+    if matches!(judged, Err(LinkError::Refused(_))) {
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        let _ = send(socket.as_raw_fd(), &record(Kind::Refused, b""), flags);
+    }
+    judged
 }
 
 /// Answers a reader that its hello has authenticated, which proves for this connection again that it knows the key, and
@@ -98,18 +102,14 @@ fn nonce(bytes: &[u8]) -> Result<Nonce, LinkError> {
 /// What the listener does, for one reader.
 #[cfg(test)]
 pub fn receive(socket: TcpStream, key: &Path) -> Result<(Channel, Request), LinkError> {
-    let (mut partial, mut authenticator) =
-        (authentication::HelloReader::new(), authentication::Authenticator::new(key));
+    let (mut partial, mut authenticator) = (authentication::HelloReader::new(), Authenticator::new(key));
     let hello = loop {
         socket.peek(&mut [0])?;
         if let Some(hello) = partial.read(&socket)? {
             break hello;
         }
     };
-    let reader = authenticator.authenticate(&hello).inspect_err(|trouble| match trouble {
-        LinkError::Refused(_) => refuse(&socket),
-        LinkError::Broken(_) => {}
-    })?;
+    let reader = authenticate(&mut authenticator, &socket, &hello)?;
     accept(socket, &reader, None)
 }
 

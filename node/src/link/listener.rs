@@ -11,7 +11,7 @@ use nix::libc::linger;
 use nix::sys::resource::{getrlimit, setrlimit, Resource};
 use nix::sys::socket::{setsockopt, sockopt, Backlog};
 
-use super::authentication::{Authenticated, Authenticator, Hello};
+use super::authentication::{Authenticated, Authenticator};
 use super::channel::Channel;
 use super::error::LinkError;
 use super::handshake;
@@ -98,26 +98,17 @@ impl Listener {
             let (heard, more) = pending.wait(TIDY);
             let mut turned_away = false;
             for one in heard {
-                turned_away |=
-                    one.and_then(|(socket, hello)| self.authenticate(&mut authenticator, socket, &hello)).is_err();
+                let admitted = one.and_then(|(socket, hello)| {
+                    let reader = handshake::authenticate(&mut authenticator, &socket, &hello)?;
+                    self.admit(socket, reader);
+                    Ok(())
+                });
+                turned_away |= admitted.is_err();
             }
             if turned_away && !more {
                 thread::sleep(PAUSE);
             }
         }
-    }
-
-    fn authenticate(
-        self: &Arc<Self>,
-        authenticator: &mut Authenticator,
-        socket: TcpStream,
-        hello: &Hello,
-    ) -> Result<(), LinkError> {
-        let judged = authenticator.authenticate(hello);
-        if matches!(judged, Err(LinkError::Refused(_))) {
-            handshake::refuse(&socket);
-        }
-        judged.map(|reader| self.admit(socket, reader))
     }
 
     fn admit(self: &Arc<Self>, socket: TcpStream, reader: Authenticated) {

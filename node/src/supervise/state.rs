@@ -182,9 +182,7 @@ impl State {
 
     /// Begins to end the tree; without patience, at once.
     fn end(&mut self, now: Duration, reason: Reason, message: Option<String>, patience: Duration) -> Vec<Action> {
-        if self.reason.is_none() {
-            (self.reason, self.message) = (Some(reason), message);
-        }
+        self.spoil(reason, message);
         let signal = if patience.is_zero() { Signal::SIGKILL } else { Signal::SIGTERM };
         self.signal_tree(now, signal, patience, false)
     }
@@ -253,10 +251,10 @@ impl State {
         self.has_successful_code() && self.reason.is_none()
     }
 
-    /// Nobody is left, and yet the job must not count, for this reason if it is the first.
-    pub fn spoil(&mut self, message: &str) {
+    /// The job must not count, even if nobody is left to end; for this reason, if it is the first.
+    pub fn spoil(&mut self, reason: Reason, message: Option<String>) {
         if self.reason.is_none() {
-            (self.reason, self.message) = (Some(Reason::Error), Some(message.to_owned()));
+            (self.reason, self.message) = (Some(reason), message);
         }
     }
 
