@@ -158,13 +158,23 @@ class Node:
         ready = self.printed[0]
         #: Where it listens, for links from other nodes; empty without the option ``--listen``.
         self.address = str(ready.get("address", ""))
-        assert ready == {"event": "ready", **({"address": self.address} if self.address else {})}
+        #: Its user, with the option ``--converse``.
+        self.uid = ready.get("uid")
+        known = {"address": self.address or None, "uid": self.uid}
+        assert ready == {"event": "ready", **{name: value for name, value in known.items() if value is not None}}
+        assert (self.uid is not None) == ("--converse" in options)
 
     def _read(self) -> None:
         assert self.server.stdout is not None
         for line in self.server.stdout:
             self.arrived.append(time.time())
             self.printed.append(json.loads(line))
+
+    def place(self, name: str, text: str) -> None:
+        """Makes the directory of a job, with ``job.json``."""
+        directory = self.run / "jobs" / name
+        directory.mkdir(exist_ok=True)
+        (directory / "job.json").write_text(text)
 
     def start(
         self,
@@ -182,9 +192,7 @@ class Node:
     ) -> Job:
         """Starts a job; ``fields`` are those of job.json, or ``job`` is its whole text; exec runs under ``wrapper``."""
         directory = self.run / "jobs" / name
-        directory.mkdir(exist_ok=True)
-        text = job if isinstance(job, str) else json.dumps({"name": name, **fields})
-        (directory / "job.json").write_text(text)
+        self.place(name, job if isinstance(job, str) else json.dumps({"name": name, **fields}))
         process = subprocess.Popen(
             [*wrapper, self.binary, *words, "--job", directory, "--", *command],
             stdin=stdin,

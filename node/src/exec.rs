@@ -1,16 +1,15 @@
 //! `sfio-node exec`: runs a command as a job.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::Pid;
 
@@ -23,7 +22,7 @@ use crate::job::Job;
 use crate::supervise::{Supervisor, Surroundings};
 use crate::token::Token;
 use crate::watch::Watcher;
-use crate::{signals, sys, usage};
+use crate::{alive, signals, sys, usage};
 
 /// How long a killed `serve` may hold its lock.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
@@ -104,7 +103,7 @@ fn run_in(
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(Exit, End), CannotStart> {
-    let alive = open_alive(&directory)?;
+    let alive = alive::open(&directory.join("../.."))?;
     let job = Job::load(&directory.join("job.json"))?;
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
     let _ = set_child_subreaper(true);
@@ -168,19 +167,6 @@ fn run_job(
 fn warn(events: &mut EventLog, error: nix::Error) {
     let message = format!("no inotify ({}): outputs are committed when the job ends", error.desc());
     let _ = events.append(&[Event::warning(message, None)]);
-}
-
-/// Opens the FIFO whose writer is `serve`.
-fn open_alive(directory: &Path) -> Result<File, String> {
-    let path = directory.join("../../alive");
-    let gone = |why: &str| format!("serve is gone: {}: {why}", path.display());
-    let open = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&path);
-    let alive = open.map_err(|error| gone(&error.to_string()))?;
-    // poll reports a hang-up only for a writer that was there after this end was opened; read knows.
-    match nix::unistd::read(&alive, &mut [0]) {
-        Err(nix::errno::Errno::EAGAIN) => Ok(alive),
-        _ => Err(gone("nobody holds it")),
-    }
 }
 
 fn at(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {

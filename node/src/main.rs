@@ -1,5 +1,6 @@
 //! sfio-node: the node runtime of StreamFlow-IO. The contract with the driver is `docs/node-protocol.md`.
 
+mod alive;
 mod commit;
 mod event;
 mod exec;
@@ -70,18 +71,33 @@ enum Command {
         /// Stream to other machines inside TLS only
         #[arg(long, requires = "listen")]
         tls: bool,
+        /// The driver asks for jobs on the standard input
+        #[arg(long, conflicts_with = "remote")]
+        converse: bool,
+        /// How long the driver may say nothing before this is the end
+        #[arg(long, value_name = "SECONDS", requires = "converse", default_value_t = 60, value_parser = value_parser!(u64).range(1..))]
+        patience: u64,
+        /// Let other users read the events of jobs, if they know where these are
+        #[arg(long)]
+        readable: bool,
+        /// A user, besides root and this one, who may own a directory above DIRECTORY
+        #[arg(long, value_name = "UID")]
+        trust: Vec<u32>,
     },
-    /// Try whether a serve that knows the key answers at an address
+    /// Try whether a serve that knows the key answers at an address, or whether one lives on this kernel
     Reach {
         /// Where it listens
-        #[arg(value_name = "IP:PORT")]
-        address: String,
+        #[arg(value_name = "IP:PORT", requires = "key", required_unless_present = "run")]
+        address: Option<String>,
         /// The file with the key of the run
-        #[arg(long, value_name = "PATH")]
-        key: PathBuf,
+        #[arg(long, value_name = "PATH", requires = "address")]
+        key: Option<PathBuf>,
         /// Speak TLS, with the certificate beside the key
-        #[arg(long)]
+        #[arg(long, requires = "address")]
         tls: bool,
+        /// The run directory of a serve on this kernel, as it is seen from here
+        #[arg(long, value_name = "PATH", conflicts_with = "address")]
+        run: Option<PathBuf>,
     },
     /// Look whether a file begins with the bytes that a job has read of it: exit code 0, or 1 if not
     Compare {
@@ -133,10 +149,15 @@ fn main() -> ExitCode {
     // What jobs do must not change what is told of them.
     sys::shield(matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. }));
     let code = match command {
-        Command::Serve { directory, remote, shared, listen, tls } => {
-            serve::run(&directory, serve::Options { remote, shared, listen: listen.as_deref(), tls })
+        Command::Serve { directory, remote, shared, listen, tls, converse, patience, readable, trust } => {
+            let (listen, trusted) = (listen.as_deref(), trust.as_slice());
+            let converse = converse.then_some(Duration::from_secs(patience));
+            serve::run(&directory, serve::Options { remote, shared, listen, tls, converse, readable, trusted })
         }
-        Command::Reach { address, key, tls } => link::reach(&address, &key, tls),
+        Command::Reach { run: Some(run), .. } => alive::reach(&run),
+        Command::Reach { address, key, tls, .. } => {
+            link::reach(&address.unwrap_or_default(), &key.unwrap_or_default(), tls)
+        }
         Command::Compare { file, part } => verify::compare(&file, &part),
         Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace)),
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),

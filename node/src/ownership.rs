@@ -9,13 +9,13 @@ use nix::libc::{S_ISVTX, S_IWGRP, S_IWOTH};
 use nix::unistd::{Gid, Uid};
 
 /// Why another user could put something of his in the place of what is in `directory`, which has no links on its way;
-/// None: nobody can but root. The same rule is in `streamflow_io/ownership.py`.
-pub fn stranger(directory: &Path) -> io::Result<Option<String>> {
+/// None: nobody can but root, and the users in `trusted`. The same rule is in `streamflow_io/files.py`.
+pub fn stranger(directory: &Path, trusted: &[u32]) -> io::Result<Option<String>> {
     let own = Uid::effective().as_raw();
-    let trusted = [0, own, symlink_metadata("/")?.uid()];
+    let owners = [0, own, symlink_metadata("/")?.uid()];
     for place in directory.ancestors() {
         let found = symlink_metadata(place)?;
-        if !trusted.contains(&found.uid()) {
+        if !owners.contains(&found.uid()) && !trusted.contains(&found.uid()) {
             return Ok(Some(format!("{} belongs to user {}", place.display(), found.uid())));
         }
         // Many users have a group of their own, with the same number.
@@ -41,9 +41,9 @@ mod tests {
         std::fs::create_dir(&inner).unwrap();
         for (mode, safe) in [(0o700, true), (0o755, true), (0o757, false), (0o1777, true), (0o1770, true)] {
             set_permissions(base.path(), Permissions::from_mode(mode)).unwrap();
-            let found = stranger(&inner).unwrap();
+            let found = stranger(&inner, &[]).unwrap();
             assert_eq!(found.is_none(), safe, "{mode:o}: {found:?}");
         }
-        assert!(stranger(&inner.join("missing")).is_err());
+        assert!(stranger(&inner.join("missing"), &[]).is_err());
     }
 }

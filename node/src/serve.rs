@@ -1,24 +1,28 @@
 //! `sfio-node serve`: stands for the driver on this machine.
 
+mod converse;
+mod directory;
 mod jobs;
 mod lifeline;
 mod output;
+mod periodic;
 mod remote;
 
-use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::{umask, Mode};
+use nix::unistd::Uid;
+use serde::Serialize;
 
+use self::converse::Conversation;
 use self::jobs::Jobs;
 use self::lifeline::Lifeline;
 use self::output::Output;
@@ -36,6 +40,12 @@ pub struct Options<'a> {
     pub listen: Option<&'a str>,
     /// Only inside TLS.
     pub tls: bool,
+    /// The driver asks for jobs on the standard input, and says nothing for so long at most.
+    pub converse: Option<Duration>,
+    /// Other users may read the events of jobs, if they know where these are.
+    pub readable: bool,
+    /// Users who may own a directory above the run directory.
+    pub trusted: &'a [u32],
 }
 
 /// Serves until the driver is gone.
@@ -60,26 +70,31 @@ fn take_signals() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&handled, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }
 
-fn serve(directory: &Path, signals: &SignalFd, options: Options) -> io::Result<()> {
+fn serve(path: &Path, signals: &SignalFd, options: Options) -> io::Result<()> {
     // What jobs are told, and what is told of them, lies there.
-    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if let Some(why) = ownership::stranger(&parent.canonicalize()?)? {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Some(why) = ownership::stranger(&parent.canonicalize()?, options.trusted)? {
         return Err(io::Error::new(ErrorKind::PermissionDenied, format!("another user could replace it: {why}")));
     }
-    DirBuilder::new().mode(0o700).create(directory)?;
-    let directory = directory.canonicalize()?;
+    directory::make(path, options.readable)?;
+    let directory = path.canonicalize()?;
     let lifeline = if options.shared { None } else { Some(Lifeline::new(&directory)?) };
-    let mut jobs = Jobs::new(&directory, lifeline, Output::new(options.remote))?;
+    let output = Output::new(options.remote || options.converse.is_some());
+    let mut jobs = Jobs::new(&directory, options.readable, lifeline, output)?;
     if options.remote {
         jobs.watch_run_directory(&directory)?;
     }
-    jobs.output.print(&ready(options.listen.map(|address| link::listen(address, &directory, options.tls))));
+    let listening = options.listen.map(|address| link::listen(address, &directory, options.tls));
+    jobs.output.print(&ready(listening, options.converse.map(|_| Uid::effective().as_raw())));
     if options.remote {
         return Remote::new(&directory, options.shared).serve(jobs, signals);
     }
+    if let Some(patience) = options.converse {
+        return Conversation::new(&directory, options.readable, patience).serve(jobs, signals);
+    }
     serve_here(&mut jobs, signals);
     jobs.end(|_| false);
-    fs::remove_dir_all(&directory)
+    directory::remove(&directory)
 }
 
 /// Serves a driver on this machine, until the standard input has ended.
@@ -103,13 +118,26 @@ fn has_ended(stdin: &impl AsFd) -> bool {
     !matches!(nix::unistd::read(stdin, &mut [0; 4096]), Ok(1..) | Err(Errno::EINTR | Errno::EAGAIN))
 }
 
-/// The first line that is printed; `listening` is where links are, or why they cannot be.
-fn ready(listening: Option<Result<SocketAddr, String>>) -> String {
-    let mut ready = BTreeMap::from([("event", "ready".to_owned())]);
-    match listening {
-        Some(Ok(address)) => drop(ready.insert("address", address.to_string())),
-        Some(Err(message)) => drop(ready.insert("message", message)),
-        None => {}
+/// The first line that is printed.
+///
+/// # Arguments
+/// * `listening` - where links are, or why they cannot be
+/// * `uid` - who this is, for a driver that is somebody else
+fn ready(listening: Option<Result<SocketAddr, String>>, uid: Option<u32>) -> String {
+    #[derive(Serialize)]
+    struct Ready {
+        event: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        address: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        uid: Option<u32>,
     }
-    json::write(&ready) + "\n"
+    let (address, message) = match listening {
+        Some(Ok(address)) => (Some(address.to_string()), None),
+        Some(Err(message)) => (None, Some(message)),
+        None => (None, None),
+    };
+    json::write(&Ready { event: "ready", address, message, uid }) + "\n"
 }

@@ -1,6 +1,6 @@
 //! What a job reads.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -78,10 +78,15 @@ pub struct Link {
     pub tls: bool,
 }
 
+/// Whether a job's directory can have this name, among those of the other jobs.
+pub fn is_name_of_job(name: &OsStr) -> bool {
+    Path::new(name).file_name() == Some(name)
+}
+
 /// Reads the name of a job's directory.
 pub fn name_of_job<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OsString, D::Error> {
     let name: OsString = bytes::deserialize(deserializer)?;
-    if Path::new(&name).file_name() == Some(&name) {
+    if is_name_of_job(&name) {
         Ok(name)
     } else {
         Err(D::Error::custom("has to be the name of a job"))

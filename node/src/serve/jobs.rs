@@ -2,10 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use nix::sys::inotify::AddWatchFlags;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
+use super::directory;
 use super::lifeline::Lifeline;
 use super::output::Output;
 use crate::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
@@ -91,6 +91,8 @@ pub struct Jobs {
     ended: HashSet<OsString>,
     /// Somebody has closed their events, who may be their `exec`: a process that dies closes before it unlocks.
     doubtful: HashMap<OsString, Instant>,
+    /// They are to be ended by a signal, when their `exec` is known.
+    condemned: HashSet<OsString>,
     pub output: Output,
 }
 
@@ -98,15 +100,17 @@ impl Jobs {
     /// Makes the directory of the jobs in a run directory.
     ///
     /// # Arguments
+    /// * `readable` - others may read the events of the jobs
     /// * `lifeline` - None: the jobs are on other machines
-    pub fn new(run_directory: &Path, lifeline: Option<Lifeline>, output: Output) -> io::Result<Self> {
+    pub fn new(run_directory: &Path, readable: bool, lifeline: Option<Lifeline>, output: Output) -> io::Result<Self> {
         let directory = run_directory.join("jobs");
-        DirBuilder::new().mode(0o700).create(&directory)?;
+        directory::make(&directory, readable)?;
         // Such as with too many instances of this user.
         let mut watcher = Watcher::new().or_else(|_| Watcher::blind())?;
         watcher.watch(&directory, ARRIVES, Token::Jobs)?;
         let (running, ended, doubtful) = (HashMap::new(), HashSet::new(), HashMap::new());
-        Ok(Self { directory, lifeline, watcher, running, ended, doubtful, output })
+        let condemned = HashSet::new();
+        Ok(Self { directory, lifeline, watcher, running, ended, doubtful, condemned, output })
     }
 
     /// Lets what appears in the run directory be noticed, too.
@@ -126,6 +130,22 @@ impl Jobs {
 
     pub fn are_noticed(&self) -> bool {
         !self.watcher.is_blind()
+    }
+
+    /// Cancels a job by a signal to its `exec`, which may not have begun.
+    pub fn terminate(&mut self, id: &OsStr) {
+        if !self.ended.contains(id) {
+            self.condemned.insert(id.to_owned());
+            self.execute(id);
+        }
+    }
+
+    fn execute(&mut self, id: &OsStr) {
+        if let Some(pid) = self.running.get(id).and_then(|running| running.pid) {
+            if self.condemned.remove(id) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+            }
+        }
     }
 
     /// Ends all jobs: those on this machine, and what is left of them, for certain.
@@ -275,9 +295,11 @@ impl Jobs {
             self.watcher.forget(|token| matches!(token, Token::Job(other) if other == id));
             self.ended.insert(id.to_owned());
             self.doubtful.remove(id);
+            self.condemned.remove(id);
             self.output.print(&printed(id, &last));
         } else {
             self.running.insert(id.to_owned(), running);
+            self.execute(id);
         }
     }
 

@@ -1,8 +1,9 @@
 //! What ties the jobs on this machine to their `serve`.
 
-use std::fs::File;
+use std::fs::{set_permissions, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
@@ -23,7 +24,10 @@ impl Lifeline {
         let lock = File::open(run_directory)?;
         let lock = Flock::lock(lock, FlockArg::LockSharedNonblock).map_err(|(_, error)| error)?;
         let store = FdStore::accept(&lock)?;
-        let alive = make_fifo(&run_directory.join("alive"))?;
+        let fifo = run_directory.join("alive");
+        let alive = make_fifo(&fifo)?;
+        // Who reads from jobs here, as another user in another container for instance, tries it before.
+        set_permissions(&fifo, Permissions::from_mode(0o644))?;
         Ok(Self { alive: Some(alive), _lock: lock, store })
     }
 

@@ -8,6 +8,9 @@ use nix::errno::Errno;
 use nix::libc::PIPE_BUF;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
+/// How long the reader may take nothing of what is left to print in the end.
+pub const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Where is printed what happens.
 #[derive(Debug)]
 pub struct Output {

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signalfd::SignalFd;
 
+use super::directory;
 use super::jobs::{Jobs, LOOK};
+use super::output::LAST_WORDS;
+use super::periodic::{Periodic, ALIVE, ALIVE_LINE};
 use crate::fresh;
 
-/// How often both sides of a connection are told that it is there.
-const ALIVE: Duration = Duration::from_secs(15);
 /// How often the jobs on other machines are told that this process is there.
 const BEAT: Duration = Duration::from_secs(5);
 /// How often to look whether this is the end, while the reader takes nothing.
@@ -23,33 +24,6 @@ const WAITING: Duration = Duration::from_secs(1);
 const EFFORT: u32 = 10;
 /// How long jobs on other machines may take to end, which look for that once a second.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How long the reader may take nothing of what is left to print in the end.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long the run directory may refuse to be removed, because somebody still writes in it.
-const LAST_FILES: Duration = Duration::from_secs(5);
-
-/// Something that is due again and again.
-#[derive(Debug)]
-struct Periodic {
-    period: Duration,
-    due: Instant,
-}
-
-impl Periodic {
-    fn new(period: Duration, due: Instant) -> Self {
-        Self { period, due }
-    }
-
-    /// Whether it is due, which is asked once.
-    fn take(&mut self, now: Instant) -> bool {
-        let due = now >= self.due;
-        if due {
-            self.due = now + self.period;
-        }
-        due
-    }
-}
-
 pub struct Remote {
     directory: PathBuf,
     alive: Periodic,
@@ -91,7 +65,7 @@ impl Remote {
             Instant::now() < deadline
         });
         jobs.output.flush(LAST_WORDS);
-        self.remove()
+        directory::remove(&self.directory)
     }
 
     /// Whether the driver has said that this is the end, or somebody has removed the run directory.
@@ -145,25 +119,13 @@ impl Remote {
         }
     }
 
-    /// Removes the run directory.
-    fn remove(&self) -> io::Result<()> {
-        let deadline = Instant::now() + LAST_FILES;
-        loop {
-            match fs::remove_dir_all(&self.directory) {
-                Err(_) if fresh::is_missing(&self.directory) => return Ok(()),
-                Err(_) if Instant::now() < deadline => std::thread::sleep(LOOK),
-                result => return result,
-            }
-        }
-    }
-
     fn turn(&mut self, jobs: &mut Jobs) {
         self.beat();
         if jobs.output.is_full() {
             jobs.output.flush(Duration::ZERO);
         } else {
             if self.alive.take(Instant::now()) {
-                jobs.output.print("{\"event\":\"alive\"}\n");
+                jobs.output.print(ALIVE_LINE);
             }
             self.take_news(jobs);
         }
@@ -191,19 +153,5 @@ impl Remote {
         }
         let (now, took) = (Instant::now(), began.elapsed());
         self.look.due = self.look.due.max(now + took * EFFORT);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn due_again_and_again() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut periodic = Periodic::new(Duration::from_secs(5), at(1));
-        let taken: Vec<bool> = [0, 1, 2, 6, 6, 30, 31, 35].map(|second| periodic.take(at(second))).to_vec();
-        assert_eq!(taken, [false, true, false, true, false, true, false, true]);
     }
 }

@@ -1,0 +1,96 @@
+//! What the driver asks for, one JSON object a line.
+
+use std::ffi::OsString;
+
+use serde::de::IgnoredAny;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::json::{self, ByteString};
+
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// Make a job of this name; its `job.json` is `spec`, as it came.
+    Job {
+        id: OsString,
+        spec: &'a str,
+    },
+    Cancel(OsString),
+    /// The driver is there.
+    Alive,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members<'a> {
+    job: Option<ByteString<OsString>>,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+    cancel: Option<ByteString<OsString>>,
+    alive: Option<IgnoredAny>,
+}
+
+impl<'a> Request<'a> {
+    /// # Errors
+    /// A message that says what is not understood.
+    pub fn parse(line: &'a [u8]) -> Result<Self, String> {
+        match json::read(line)? {
+            Members { job: Some(id), spec: Some(spec), cancel: None, alive: None } => {
+                Ok(Self::Job { id: id.0, spec: spec.get() })
+            }
+            Members { job: None, spec: None, cancel: Some(id), alive: None } => Ok(Self::Cancel(id.0)),
+            Members { job: None, spec: None, cancel: None, alive: Some(_) } => Ok(Self::Alive),
+            _ => Err("has to have \"job\" and \"spec\", or \"cancel\", or \"alive\"".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn specs_are_what_came() {
+        for spec in
+            [r#"{"name": "\udcff", "x" : [1.50, null]}"#, "{}", "7", r#""\ud800""#, &"[".repeat(9).replace('[', "[[")]
+        {
+            let spec = if spec.starts_with("[[") { format!("{spec}{}", "]".repeat(spec.len())) } else { spec.into() };
+            let line = format!(r#" {{"job":"a\udc80\n","spec":{spec} }} "#);
+            let Ok(Request::Job { id, spec: found }) = Request::parse(line.as_bytes()) else { panic!("{line}") };
+            assert_eq!((id.as_bytes(), found), (&b"a\x80\n"[..], &*spec));
+        }
+    }
+
+    #[test]
+    fn what_else_is_understood() {
+        assert!(matches!(Request::parse(br#"{"cancel":"../x"}"#), Ok(Request::Cancel(id)) if id == "../x"));
+        assert!(matches!(Request::parse(b"{\"alive\":1}\r"), Ok(Request::Alive)));
+    }
+
+    #[test]
+    fn what_is_not_understood() {
+        for line in [
+            &b""[..],
+            b"{",
+            b"7",
+            b"{}",
+            b"\xff\x00",
+            br#"{"job":"a"}"#,
+            br#"{"spec":{}}"#,
+            br#"{"job":"a","spec":null}"#,
+            br#"{"job":1,"spec":{}}"#,
+            br#"{"job":"\ud800","spec":{}}"#,
+            br#"{"job":"a","spec":{"}"#,
+            br#"{"job":"a","spec":{},"alive":1}"#,
+            br#"{"job":"a","job":"b","spec":{}}"#,
+            br#"{"cancel":"a","alive":1}"#,
+            br#"{"cancel":"a","other":1}"#,
+            br#"{"alive":1} {"alive":1}"#,
+            b"{\"job\":\"a\",\"spec\":{\"name\":\"\xff\"}}",
+        ] {
+            assert!(Request::parse(line).is_err(), "{}", String::from_utf8_lossy(line));
+        }
+        assert!(Request::parse("[".repeat(1 << 20).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,43 @@
+//! What is done again and again while a connection lives.
+
+use std::time::{Duration, Instant};
+
+/// How often both sides of a connection are told that it is there, and what is printed then.
+pub const ALIVE: Duration = Duration::from_secs(15);
+pub const ALIVE_LINE: &str = "{\"event\":\"alive\"}\n";
+
+/// Something that is due again and again.
+#[derive(Debug)]
+pub struct Periodic {
+    period: Duration,
+    pub due: Instant,
+}
+
+impl Periodic {
+    pub fn new(period: Duration, due: Instant) -> Self {
+        Self { period, due }
+    }
+
+    /// Whether it is due, which is asked once.
+    pub fn take(&mut self, now: Instant) -> bool {
+        let due = now >= self.due;
+        if due {
+            self.due = now + self.period;
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_again_and_again() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut periodic = Periodic::new(Duration::from_secs(5), at(1));
+        let taken: Vec<bool> = [0, 1, 2, 6, 6, 30, 31, 35].map(|second| periodic.take(at(second))).to_vec();
+        assert_eq!(taken, [false, true, false, true, false, true, false, true]);
+    }
+}

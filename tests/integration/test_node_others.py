@@ -1,0 +1,143 @@
+"""Jobs, and readers of their streams, that belong to other users, as those of other containers do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conversation_support import conversation
+from tests.node_support import Node, built, node, output, wait_for
+
+STRANGER = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be a second user")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory that all users reach."""
+    for directory in (tmp_path, *tmp_path.parents):
+        if directory.stat().st_mode & 0o1 == 0:
+            directory.chmod(0o711)
+    return tmp_path
+
+
+def as_stranger(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, user=STRANGER, group=STRANGER, extra_groups=[], capture_output=True, text=True, timeout=20, check=False
+    )
+
+
+def reach(run: Path) -> list[str | Path]:
+    return [built(), "reach", "--run", run]
+
+
+def test_reach(runtime: Node) -> None:
+    """Whether a serve lives here, from before its first job to its end."""
+    assert subprocess.run(reach(runtime.run), timeout=10, check=False).returncode == 0
+    job = runtime.shell("j", "sleep 60")
+    job.wait_for("started")
+    assert subprocess.run(reach(runtime.run), timeout=10, check=False).returncode == 0
+    runtime.server.kill()
+    runtime.server.wait()
+    assert job.wait() != 0
+    for run, why in [
+        (runtime.run, "No such file or directory (os error 2)"),
+        (runtime.base / "nowhere", "No such file or directory (os error 2)"),
+    ]:
+        done = subprocess.run(reach(run), capture_output=True, text=True, timeout=10, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"sfio-node: serve is gone: {run}/alive: {why}\n"
+
+
+def test_reach_of_one_that_was_killed(runtime: Node) -> None:
+    runtime.server.kill()
+    runtime.server.wait()
+    done = subprocess.run(reach(runtime.run), capture_output=True, text=True, timeout=10, check=False)
+    expected = f"sfio-node: serve is gone: {runtime.run}/alive: nobody holds it\n"
+    assert (done.returncode, done.stderr) == (1, expected)
+    shutil.rmtree(runtime.run)  # Nobody is left to do it.
+
+
+@pytest.mark.parametrize("words", [[], ["--run", "/x", "1.1.1.1:1"], ["1.1.1.1:1"], ["--key", "/k"], ["--tls"]])
+def test_reach_is_of_one_or_the_other(words: list[str]) -> None:
+    done = subprocess.run([built(), "reach", *words], capture_output=True, timeout=10, check=False)
+    assert done.returncode == 2
+
+
+@needs_root
+@pytest.mark.parametrize("converses", [False, True])
+def test_events_that_others_may_read(place: Path, converses: bool) -> None:
+    """Who knows where they are reads them, whatever the mask of the job is; nobody lists them, or changes anything."""
+    (place / "out").mkdir()
+    with (conversation if converses else node)(place, "--readable") as running:
+        job = running.shell("j", f"echo x > {place}/out/a; sleep 60", outputs=[output(place / "out", "*", "on_close")])
+        if not converses:
+            job.directory.chmod(0o711)
+        job.wait_for("committed")
+        assert as_stranger(*reach(running.run)).returncode == 0
+        events = job.directory / "events.jsonl"
+        told = as_stranger("cat", events)
+        assert '"committed"' in told.stdout
+        for directory in (running.run, running.run / "jobs", job.directory):
+            assert oct(directory.stat().st_mode & 0o777) == "0o711"
+            assert as_stranger("ls", directory).returncode != 0
+            assert as_stranger("touch", directory / "cancel").returncode != 0
+        if converses:
+            assert as_stranger("cat", job.directory / "job.json").returncode != 0
+        assert as_stranger("sh", "-c", f"echo x >> {events}").returncode != 0
+        assert as_stranger("sh", "-c", f"timeout 2 sh -c 'echo x > {running.run}/alive'").returncode != 0
+        shown = {running.run / "alive", events}
+        hidden = [path for path in running.run.rglob("*") if not path.is_dir() and path not in shown]
+        if not converses:
+            hidden.remove(job.directory / "job.json")
+        assert {path.name for path in hidden} >= {"descriptors"}
+        assert [path for path in hidden if path.lstat().st_mode & 0o077] == []
+        running.server.terminate()
+        assert running.server.wait(10) == 0
+        assert job.wait() != 0
+
+
+@needs_root
+def test_events_that_others_may_not_read(place: Path) -> None:
+    with node(place) as running:
+        job = running.shell("j", "sleep 60")
+        job.wait_for("started")
+        done = as_stranger(*reach(running.run))
+        expected = f"sfio-node: serve is gone: {running.run}/alive: Permission denied (os error 13)\n"
+        assert (done.returncode, done.stderr) == (1, expected)
+        assert as_stranger("cat", job.directory / "events.jsonl").returncode != 0
+        job.cancel()
+        assert job.wait() != 0
+
+
+@needs_root
+def test_a_user_who_is_trusted(place: Path) -> None:
+    """The driver owns what the serve of a container works in."""
+    theirs = place / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, STRANGER, -1)
+    for trusted, works in [([], False), ([STRANGER - 1], False), ([STRANGER - 1, STRANGER], True)]:
+        options = [word for uid in trusted for word in ("--trust", str(uid))]
+        command = [built(), "serve", "--directory", theirs / "run", *options]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+        assert done.returncode == (0 if works else 1), done.stderr
+        assert os.listdir(theirs) == []
+    theirs.chmod(0o777)
+    done = subprocess.run([*command], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+    assert b"others may write to" in done.stderr
+    theirs.chmod(0o755)
+    with conversation(theirs, "--trust", str(STRANGER)) as running:
+        assert running.shell("j", "exit 0").wait() == 0
+
+
+@needs_root
+def test_a_serve_of_another_user_says_who_it_is(place: Path) -> None:
+    place.chmod(0o777 | 0o1000)
+    who = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
+    with conversation(place, wrapper=who) as running:
+        assert running.uid == STRANGER
+        wait_for(lambda: running.ask("j")["event"] == "ready", "the job")
