@@ -8,17 +8,16 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urldefrag
 
 from rich.console import Console
 from rich.table import Table
 
 from streamflow_io.errors import is_ours, said
-from streamflow_io.hints.cwl import CWLObject, UnreadableError, file_of, load, name_of
+from streamflow_io.hints.cwl import CWLObject, UnreadableError, load, name_of, read_steps
 from streamflow_io.hints.errors import HintError, HintErrors, Located
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.hints.resolution import resolve
-from streamflow_io.hints.rules import check_both_ends, check_streamable
+from streamflow_io.hints.rules import ToolEdge, check_both_ends, check_streamable
 from streamflow_io.hints.yaml_text import TooMuchError
 
 from .console import say, show_errors, table
@@ -123,14 +122,13 @@ def validate(workflow: str, job: str | None = None, annotations: str | None = No
     return Validation(workflow, cwl_valid, messages, (), tuple(warnings), steps)
 
 
-def _edges(
-    document: CWLObject, steps: Mapping[str, StepAnnotations]
-) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+def _edges(document: CWLObject, steps: Mapping[str, StepAnnotations]) -> Iterator[ToolEdge]:
     """The inputs of tools that get the outputs of tools, also from and to within subworkflows."""
     if not any(step.streaming or step.streamable_inputs or step.streamable_outputs for step in steps.values()):
         return
     next_ports: dict[Port, list[Port]] = {}
-    _connect(document, "/", next_ports)
+    for workflow_path, workflow in read_steps(document).workflows.items():
+        _connect(workflow, workflow_path, next_ports)
     for path, kind, output in [port for port in next_ports if port[0] in steps]:
         seen: set[Port] = set()
         ahead = [(path, kind, output)] if kind == "out" else []
@@ -144,32 +142,20 @@ def _edges(
                 yield (path, output), (port[0], port[2])
 
 
-def _connect(process: CWLObject, path: str, next_ports: dict[Port, list[Port]]) -> None:
-    """Note which ports get what others have, in a workflow and in those that it runs."""
-    if not hasattr(process, "steps"):
-        return
-    ports: dict[str, Port] = {parameter.id: (path, "in", name_of(parameter)) for parameter in process.inputs}
+def _connect(workflow: CWLObject, path: str, next_ports: dict[Port, list[Port]]) -> None:
+    """Note which ports of a workflow get what others have."""
+    ports: dict[str, Port] = {parameter.id: (path, "in", name_of(parameter)) for parameter in workflow.inputs}
     targets: list[tuple[str | list[str] | None, Port]] = []
-    for step in process.steps:
+    for step in workflow.steps:
         step_path = port_path(path, name_of(step))
         for out in (getattr(out, "id", out) for out in step.out):
             ports[out] = (step_path, "out", out.rpartition("/")[2])
         targets += [(target.source, (step_path, "in", name_of(target))) for target in step.in_]
-        _connect(_run_by(step), step_path, next_ports)
-    targets += [(output.outputSource, (path, "out", name_of(output))) for output in process.outputs]
+    targets += [(output.outputSource, (path, "out", name_of(output))) for output in workflow.outputs]
     for sources, port in targets:
         for source in [sources] if isinstance(sources, str) else sources or ():
             if source in ports:
                 next_ports.setdefault(ports[source], []).append(port)
-
-
-def _run_by(step: CWLObject) -> CWLObject:
-    """The process that a step runs; None if it is not on this machine."""
-    if not isinstance(step.run, str):
-        return step.run
-    options = step.loadingOptions
-    uri, fragment = urldefrag(options.fetcher.urljoin(options.fileuri, step.run))
-    return load(f"{file_of(uri)}#{fragment}") if uri.startswith("file:") else None
 
 
 def step_to_json(step: StepAnnotations) -> dict[str, Any]:

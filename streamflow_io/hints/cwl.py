@@ -37,14 +37,14 @@ class Walk:
     """What was found in a document.
 
     :ivar steps: the tools, by step path
-    :ivar workflows: the step paths of the workflows, `/` for the outermost
-    :ivar tools: the tools as cwl_utils parsed them, by step path
+    :ivar workflows: the workflows as cwl_utils parsed them, by step path, `/` for the outermost
+    :ivar tools: the tools, the same
     :ivar errors: the hints that could not be read
     :ivar expressive: the tools and steps that may use JavaScript, with their step paths
     """
 
     steps: list[Step] = field(default_factory=list)
-    workflows: list[str] = field(default_factory=list)
+    workflows: dict[str, CWLObject] = field(default_factory=dict)
     tools: dict[str, CWLObject] = field(default_factory=dict)
     errors: list[HintError] = field(default_factory=list)
     expressive: list[tuple[str, CWLObject]] = field(default_factory=list)
@@ -168,7 +168,7 @@ class _Walker:
             self.found.steps.append(Step(path, scopes, inputs, outputs))
             self.found.tools[path] = process
             return
-        self.found.workflows.append(path)
+        self.found.workflows[path] = process
         scopes += self.scope(process, path, Level.WORKFLOW, position)
         for step in process.steps:
             name = name_of(step)
