@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from pydantic.alias_generators import to_camel
 from rich.console import Console
 
 from streamflow_io.capio_cl.configuration import Configuration
@@ -90,20 +91,7 @@ def configuration_to_json(configuration: Configuration) -> dict[str, Any]:
         "name": configuration.name,
         "applications": list(configuration.applications),
         "files": [
-            {
-                "path": file.path,
-                "isDirectory": file.is_directory,
-                "producers": list(file.producers),
-                "consumers": list(file.consumers),
-                "committed": str(file.committed),
-                "mode": file.mode,
-                "fileDeps": list(file.file_deps),
-                "nFiles": file.n_files,
-                "permanent": file.permanent,
-                "excluded": file.excluded,
-                "inMemory": file.in_memory,
-                "homeNode": None if file.home_node is None else asdict(file.home_node),
-            }
+            {to_camel(field): value for field, value in asdict(file).items()} | {"committed": str(file.committed)}
             for file in configuration.files
         ],
     }
