@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from streamflow_io.hints.models import StreamingRule
 
@@ -12,30 +14,20 @@ from .edges import plan_edges
 from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
 
 
-@dataclass(frozen=True)
-class PossibleRoute:
-    """A way from an output to an input.
+class PossibleRoute(BaseModel):
+    """A way from an output to an input, as far as it is known before a run."""
 
-    :ivar output: as `/step/port`
-    :ivar input: as `/step/port`
-    :ivar standard_output: whether the output is the standard output of its command
-    :ivar delivery: how it is delivered with the hints that there are
-    :ivar by_element: whether with a commit rule the elements of a list would go to a scatter one by one
-    :ivar not_at_commit: why no commit rule could deliver it before its job ends, if so
-    :ivar not_at_gate: why its reader could not start with its producer, and be held where it touches it, if so
-    :ivar not_streamed: why it could not be read before its commit, if so
-    """
-
-    output: str
-    input: str
+    model_config = ConfigDict(frozen=True)
+    output: str = Field(description="as /step/port")
+    input: str = Field(description="as /step/port")
     kind: OutputKind
-    standard_output: bool
-    through: tuple[HopKind, ...]
-    delivery: Delivery
-    by_element: bool
-    not_at_commit: str | None
-    not_at_gate: str | None
-    not_streamed: str | None
+    standard_output: bool = Field(False, description="the output is what the command writes to its standard output")
+    through: tuple[HopKind, ...] = Field((), description="what lies between")
+    delivery: Delivery = Field(description="how it is delivered in this run")
+    by_element: bool = Field(False, description="with a commit rule a list goes to a scatter element by element")
+    not_at_commit: str | None = Field(None, description="why it cannot be delivered before its job ends, if so")
+    not_at_gate: str | None = Field(None, description="why its reader cannot start with its producer, if so")
+    not_streamed: str | None = Field(None, description="why it cannot be read before its commit, if so")
 
 
 def possible_routes(

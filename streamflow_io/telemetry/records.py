@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
-from streamflow_io.graph.io_graph import Delivery, HopKind, OutputKind
+from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.hints.models import Direction
 
 VERSION: Literal[1] = 1
@@ -23,12 +23,12 @@ EndStatus = Literal["completed", "failed", "cancelled", "rolled back"]
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
     time: float = Field(description="seconds since the epoch")
+    event: str
 
 
 class JobRecord(_Record):
     """Something happens to a job."""
 
-    event: str
     job: str
     step: str
 
@@ -124,20 +124,10 @@ class EndedRecord(JobRecord):
     usage: Usage | None = Field(None, description="where the node runtime ran it")
 
 
-class RouteRecord(_Record):
+class RouteRecord(PossibleRoute, _Record):
     """A way from an output of a step to an input of another; written at the start of a run that is observed."""
 
     event: Literal["route"] = "route"
-    output: str = Field(description="as /step/port")
-    input: str = Field(description="as /step/port")
-    kind: OutputKind
-    standard_output: bool = Field(False, description="the output is what the command writes to its standard output")
-    through: tuple[HopKind, ...] = Field((), description="what lies between")
-    delivery: Delivery = Field(description="how it is delivered in this run")
-    by_element: bool = Field(False, description="with a commit rule a list goes to a scatter element by element")
-    not_at_commit: str | None = Field(None, description="why it cannot be delivered before its job ends, if so")
-    not_at_gate: str | None = Field(None, description="why its reader cannot start with its producer, if so")
-    not_streamed: str | None = Field(None, description="why it cannot be read before its commit, if so")
 
 
 class OutputRecord(JobRecord):
