@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import Connector
 from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Port, Status
@@ -38,7 +37,7 @@ from .job_warnings import JobWarnings
 from .plan import Plan
 from .reach import Reach
 from .recorder import JobRecorder
-from .steps import StreamingExecuteStep
+from .steps import Connectors, StreamingExecuteStep
 from .storage_admission import StorageAdmission
 from .tokens import streams_of
 
@@ -138,7 +137,7 @@ class Run:
         """A job of a step that does not stream is about to run its command, and is to be observed."""
         self.runner.observe(step, job)
 
-    async def execute(self, step: StreamingExecuteStep, job: Job, connectors: MutableMapping[str, Connector]) -> None:
+    async def execute(self, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None:
         """Run a job of a step that streams; see :class:`Execution`."""
         await Execution(self, step, job, connectors).run()
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import glob
-from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
 
-from streamflow.core.deployment import Connector
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.utils import get_tag, make_future
 from streamflow.core.workflow import CommandOutput, Job, Status, Token
@@ -43,7 +42,7 @@ from .output_globs import certain_path, collects_only_files, file_processor, wit
 from .outputs import early_port, element_port, order_port, relative_or_absolute
 from .paths import NoChecksumsError, checksums_below, job_path
 from .replacing import ReplacedError
-from .steps import StreamingExecuteStep
+from .steps import Connectors, StreamingExecuteStep
 from .tasks import to_the_end
 from .tokens import ScatterSize, StreamSource, StreamToken, directory_value, file_tokens, file_value
 
@@ -55,7 +54,7 @@ class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]
 class Deliverer:
     """Delivers the outputs of one job, over all of its attempts, as :class:`JobDelivery` decides."""
 
-    def __init__(self, step: StreamingExecuteStep, job: Job, connectors: MutableMapping[str, Connector]) -> None:
+    def __init__(self, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None:
         self._step = step
         self._job = job
         self._tag: str = get_tag(job.inputs.values())

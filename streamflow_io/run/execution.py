@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol, cast
 
-from streamflow.core.deployment import Connector
 from streamflow.core.exception import UnrecoverableWorkflowException
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.command import CWLCommand
@@ -32,7 +31,7 @@ from .paths import job_path
 from .reach import Reach
 from .recorder import JobRecorder
 from .replacing import ReplacedError, check_replaced, with_replacements
-from .steps import StreamingExecuteStep
+from .steps import Connectors, StreamingExecuteStep
 from .tokens import StreamToken, streams_of, with_own_value
 
 _NOTICE_SECONDS = 2.0
@@ -60,9 +59,7 @@ class Execution:
     with plain StreamFlow, and delivers all at its end.
     """
 
-    def __init__(
-        self, run: StreamingRun, step: StreamingExecuteStep, job: Job, connectors: MutableMapping[str, Connector]
-    ) -> None:
+    def __init__(self, run: StreamingRun, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None:
         self._run = run
         self._step = step
         self._job = job

@@ -18,14 +18,15 @@ from typing_extensions import Self
 
 from .outputs import EarlyOutput
 
+# The connector of each output, by its port.
+Connectors = MutableMapping[str, Connector]
+
 
 class JobExecutor(Protocol):
     """What steps ask of their run."""
 
     def observe(self, step: CWLExecuteStep, job: Job) -> None: ...
-    async def execute(
-        self, step: StreamingExecuteStep, job: Job, connectors: MutableMapping[str, Connector]
-    ) -> None: ...
+    async def execute(self, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None: ...
 
 
 class _NoOutput(CommandOutputProcessor):  # type: ignore[misc]
@@ -44,7 +45,7 @@ class _NoOutput(CommandOutputProcessor):  # type: ignore[misc]
 class ObservedExecuteStep(CWLExecuteStep):  # type: ignore[misc]
     """Runs jobs as StreamFlow does; what they do with their files is observed."""
 
-    async def _execute_command(self, job: Job, connectors: MutableMapping[str, Connector]) -> None:
+    async def _execute_command(self, job: Job, connectors: Connectors) -> None:
         cast(JobExecutor, self.workflow.context.scheduler.run).observe(self, job)
         await super()._execute_command(job, connectors)
 
@@ -71,11 +72,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         port.put(await self._persist_token(token=token, port=port, input_token_ids=inputs))
 
     async def collect(
-        self,
-        job: Job,
-        output: CommandOutput,
-        connectors: MutableMapping[str, Connector],
-        collected: Mapping[str, Token],
+        self, job: Job, output: CommandOutput, connectors: Connectors, collected: Mapping[str, Token]
     ) -> dict[str, Token]:
         """The outputs of a job that has succeeded, by output, as StreamFlow makes them.
 
@@ -115,7 +112,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         inputs: MutableMapping[str, Token],
         input_ports: MutableMapping[str, Port],
         inputs_map: MutableMapping[str, MutableMapping[str, Token]],
-        connectors: MutableMapping[str, Connector],
+        connectors: Connectors,
         unfinished: MutableSet[asyncio.Task[MutableMapping[str, Token] | Status]],
     ) -> None:
         """Run the jobs whose inputs are there, each with those of its own tag.
@@ -142,7 +139,7 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
             self._waiting_jobs[get_job_tag(job.name)] = job
         return self._waiting_jobs.pop(tag)
 
-    async def _execute_command(self, job: Job, connectors: MutableMapping[str, Connector]) -> None:
+    async def _execute_command(self, job: Job, connectors: Connectors) -> None:
         await cast(JobExecutor, self.workflow.context.scheduler.run).execute(self, job, connectors)
 
     def _job_token(self, job: Job) -> Token:
