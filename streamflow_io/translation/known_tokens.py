@@ -41,6 +41,8 @@ _ROOT = "0"
 
 # Tags of which only the length is known end with `.*`. None: not even that.
 Tags = tuple[str, ...] | None
+# They hand on what they get, as it is.
+_HandOn = CWLConditionalStep | CWLEmptyScatterConditionalStep | CWLTokenTransformer
 
 
 class UnknownValue(Exception):  # noqa: N818 (it is no error)
@@ -94,10 +96,8 @@ class KnownTokens:
                 return tuple(dict.fromkeys(_up(tag, step.depth) for tag in tags)) or None if tags else None
             case CombinatorStep():
                 return self._combined(step.combinator, step.get_input_ports())
-            case CWLConditionalStep() | CWLEmptyScatterConditionalStep():
-                return self._port_tags(step.get_input_port(_output_name(step, port)))
-            case CWLTokenTransformer():
-                return self._port_tags(step.get_input_port(step.port_name))
+            case CWLConditionalStep() | CWLEmptyScatterConditionalStep() | CWLTokenTransformer():
+                return self._port_tags(_handed_on(step, port))
             case Transformer() | TransferStep():
                 return self._longest(p for name, p in step.get_input_ports().items() if name != "__job__")
         return None
@@ -126,17 +126,11 @@ class KnownTokens:
 
     def _source(self, port: Port) -> Step | None:
         """The step that writes to a port, past those that hand on what they get."""
-        while True:
-            writers = port.get_input_steps()
-            if len(writers) != 1:
-                return None
-            match writers[0]:
-                case CWLTokenTransformer() as step:
-                    port = step.get_input_port(step.port_name)
-                case CWLConditionalStep() | CWLEmptyScatterConditionalStep() as step:
-                    port = step.get_input_port(_output_name(step, port))
-                case step:
-                    return step
+        while len(writers := port.get_input_steps()) == 1:
+            if not isinstance(writers[0], _HandOn):
+                return writers[0]
+            port = _handed_on(writers[0], port)
+        return None
 
     def _combined(self, combinator: Combinator, ports: Mapping[str, Port]) -> Tags:
         parts = []
@@ -180,10 +174,10 @@ class KnownTokens:
                 return self._merged_value(step, step.combinator, tag)
             case CombinatorStep() as step:
                 return self._combined_value(step, _output_name(step, port), tag)
-            case CWLConditionalStep() | CWLEmptyScatterConditionalStep() | TransferStep() as step:
+            case CWLConditionalStep() | CWLEmptyScatterConditionalStep() | CWLTokenTransformer() as step:
+                return self.value(_handed_on(step, port), tag)
+            case TransferStep() as step:
                 return self.value(step.get_input_port(_output_name(step, port)), tag)
-            case CWLTokenTransformer() as step:
-                return self.value(step.get_input_port(step.port_name), tag)
             case ForwardTransformer() | BroadcastTransformer() as step:
                 return self.value(step.get_input_port(), tag)
             case DefaultTransformer() as step:
@@ -231,6 +225,12 @@ def _up(tag: str, levels: int) -> str:
 
 def _data_port(step: Step) -> Port:
     return next(port for name, port in step.get_input_ports().items() if name not in ("__job__", "__size__"))
+
+
+def _handed_on(step: Step, port: Port) -> Port:
+    """The port of which a step hands on the tokens, as they are, to one of its output ports."""
+    name = step.port_name if isinstance(step, CWLTokenTransformer) else _output_name(step, port)
+    return step.get_input_port(name)
 
 
 def _output_name(step: Step, port: Port) -> str:
