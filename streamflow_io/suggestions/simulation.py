@@ -163,9 +163,13 @@ class _Simulation:
 
     def _left(self, read: Read, job: SimulatedJob) -> float | None:
         """How long a reader works when all of what it reads is there, if it has started before."""
-        streamed = read.tail if self._is_streamed(read) else None
-        gated = job.seconds - read.touched if self._is_gated(read) and read.touched is not None else None
-        return min((left for left in (streamed, gated) if left is not None), default=None)
+        left: list[float] = []
+        if read.is_own and read.opened is not None:
+            if StreamHint(read.output, read.input) in self._hints:
+                left.append(read.tail)
+            if read.touched is not None and GateHint(read.output) in self._hints:
+                left.append(job.seconds - read.touched)
+        return min(left, default=None)
 
     def _arrived(self, read: Read, job: SimulatedJob) -> float:
         """When it was delivered in the run: at the end of its job, unless the reader started before."""
@@ -193,10 +197,3 @@ class _Simulation:
     def _goes_alone(self, read: Read) -> bool:
         hints = (CommitHint(read.output), GateHint(read.output), StreamHint(read.output, read.input))
         return not self._hints.isdisjoint(hints)
-
-    def _is_streamed(self, read: Read) -> bool:
-        return read.is_own and read.opened is not None and StreamHint(read.output, read.input) in self._hints
-
-    def _is_gated(self, read: Read) -> bool:
-        known = read.opened is not None and read.touched is not None
-        return read.is_own and known and GateHint(read.output) in self._hints
