@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .bandwidth import AutoConstraint
+from .bandwidth import AutoConstraint, StorageBW
 from .errors import Level, Located
 from .models import Direction, Hint, IOTask, StorageBandwidth, Streaming, StreamingRule
 
@@ -96,9 +96,12 @@ class StepAnnotations:
     @property
     def is_learned(self) -> bool:
         """Whether its storageBW is learned."""
-        return self.storage_bandwidth is not None and isinstance(
-            self.storage_bandwidth.value.storage_bw, AutoConstraint
-        )
+        return isinstance(self.storage_bw, AutoConstraint)
+
+    @property
+    def storage_bw(self) -> StorageBW | None:
+        """The bandwidth that each of its jobs needs; None: none."""
+        return None if self.storage_bandwidth is None else self.storage_bandwidth.value.storage_bw
 
     @property
     def concern_storage(self) -> bool:

@@ -193,13 +193,12 @@ class Run:
         )
         for step, hints in self._plan.annotations.items():
             if hints.concern_storage:
-                bandwidth = hints.storage_bandwidth
                 self._telemetry.write(
                     StepRecord(
                         time=now,
                         step=step,
                         io_task=hints.io_task is not None,
-                        storage_bw=None if bandwidth is None else str(bandwidth.value.storage_bw),
+                        storage_bw=None if hints.storage_bw is None else str(hints.storage_bw),
                         direction=hints.direction,
                     )
                 )

@@ -179,11 +179,10 @@ class StorageAdmission:
             if (key := _placement_key(step, target)) not in self._placements:
                 self._placements[key] = Placement(_pool(target), self._storage(job, step, target))
         annotations = self._annotations[step]
-        bandwidth = annotations.storage_bandwidth
         return Demand(
             step=step,
             io_task=annotations.io_task is not None,
-            constraint=None if bandwidth is None else bandwidth.value.storage_bw,
+            constraint=annotations.storage_bw,
             direction=annotations.direction,
             placements=tuple(dict.fromkeys(self._placement(job.name, target) for target in targets)),
             locations=targets[0].locations,

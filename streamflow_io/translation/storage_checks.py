@@ -34,7 +34,7 @@ def find_storages(
         if target.deployment.type == "local":
             local.add(deployment)
         hints = annotations.get(step)
-        if hints is None or not (hints.io_task or hints.storage_bandwidth):
+        if hints is None or not hints.concern_storage:
             continue
         bandwidth = hints.storage_bandwidth
         storage = None
@@ -51,8 +51,8 @@ def find_storages(
             StepStorage(
                 step=step,
                 io_task=hints.io_task is not None,
-                storage_bw=None if bandwidth is None else str(bandwidth.value.storage_bw),
-                direction=None if bandwidth is None else bandwidth.value.direction,
+                storage_bw=None if bandwidth is None else str(hints.storage_bw),
+                direction=None if bandwidth is None else hints.direction,
                 deployment=deployment,
                 storage=None if storage is None else storage.name,
             )
