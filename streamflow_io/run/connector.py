@@ -45,7 +45,6 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         self._spec = spec
         self._is_queued = node_job.runtime.wrapper == "run"
         self._is_optional = is_optional
-        self._confirms = is_optional and self._is_queued
 
     @classmethod
     def get_schema(cls) -> str:
@@ -142,7 +141,8 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             return said, _UNKNOWN
         if code < 0:
             return said, 128 - code  # What a shell says of a command that a signal ended.
-        if self._confirms and code in self._spec.success_codes and not await self._has_succeeded():
+        confirms = self._is_optional and self._is_queued
+        if confirms and code in self._spec.success_codes and not await self._has_succeeded():
             return f"{said or ''}\n\t(it was killed, or its node has failed)", _UNKNOWN
         return said, code
 
