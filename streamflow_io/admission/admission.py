@@ -18,10 +18,8 @@ from .demand import Demand, Grant, Placement, Request
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
 from .observations import Observation
 from .resources import Resources
-from .storages import bytes_per_second
+from .storages import BYTES_PER_MEGABYTE, bytes_per_second
 from .workload import Turn
-
-_MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -358,6 +356,6 @@ class Admission:
             placement=fit.placement,
             locations=fit.locations,
             constraint=fit.constraint,
-            allocated=None if fit.constraint is None else allocated / _MEGABYTE,
+            allocated=None if fit.constraint is None else allocated / BYTES_PER_MEGABYTE,
             running=self._resources.io_tasks(fit.locations[0]),
         )

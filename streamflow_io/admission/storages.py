@@ -18,7 +18,7 @@ ONE_WAY: dict[Direction, tuple[Literal["read", "write"], ...]] = {
     "write": ("write",),
     "both": ("read", "write"),
 }
-_BYTES_PER_MEGABYTE = 1_000_000
+BYTES_PER_MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class StepStorages:
 
 def bytes_per_second(megabytes: float) -> int:
     """MB/s as a whole number of bytes per second, at least 1."""
-    return max(1, round(megabytes * _BYTES_PER_MEGABYTE))
+    return max(1, round(megabytes * BYTES_PER_MEGABYTE))
 
 
 def holds_path(storage: StorageConfig, deployment: str, path: str) -> bool:
