@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,19 +108,16 @@ def _learning(runs: Sequence[RunResult]) -> list[Figure]:
 
 def _learning_of(step: str, storage: str, learnings: Sequence[tuple[str, Learning]], more: str) -> Figure:
     traces = [_learning_trace(index, name, learning) for index, (name, learning) in enumerate(learnings)]
+    most = max(epoch.number for _, learning in learnings for epoch in learning.epochs)
     caption = (
         "The mean time of a job in each epoch of learning, with the storageBW of a job and how many jobs fit at once. "
         f"Open symbols: epochs that were not registered; the constraint is chosen among the others.{more}"
     )
     layout = {
-        "xaxis": {"title": {"text": "epoch"}, "dtick": 1, "range": [0.5, _most_epochs(learnings) + 0.5]},
+        "xaxis": {"title": {"text": "epoch"}, "dtick": 1, "range": [0.5, most + 0.5]},
         "yaxis": _y("mean time of a job (s)"),
     }
     return Figure(f"Learning progress of {_text(step)} on {_text(storage)}", caption, traces, layout)
-
-
-def _most_epochs(learnings: Iterable[tuple[str, Learning]]) -> int:
-    return max(epoch.number for _, learning in learnings for epoch in learning.epochs)
 
 
 def _learning_trace(index: int, name: str, learning: Learning) -> Plot:

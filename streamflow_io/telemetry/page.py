@@ -58,7 +58,7 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
             f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n",
             f"<h1>{html.escape(title)}</h1>\n",
             _runs_table(runs),
-            _notes(runs),
+            *(f"<p>{html.escape(note)}</p>\n" for run in runs for note in notes(run)),
             *(_steps(run) for run in runs),
             "<noscript><p>The figures need JavaScript.</p></noscript>\n",
             *map(_figure, figures),
@@ -92,10 +92,6 @@ def _runs_table(runs: Sequence[RunResult]) -> str:
     ]
     header = ("run", "workflow", "total time (s)", "jobs", "mean I/O throughput (MB/s)", "bytes of I/O tasks (MB)")
     return _table(header, rows, text_columns=2)
-
-
-def _notes(runs: Iterable[RunResult]) -> str:
-    return "".join(f"<p>{html.escape(note)}</p>\n" for run in runs for note in notes(run))
 
 
 def notes(run: RunResult) -> list[str]:
