@@ -120,12 +120,8 @@ impl Tracker {
 
     /// How often `path` was closed, where its closes count.
     pub fn closes(&self, path: &Path) -> u32 {
-        self.outputs
-            .iter()
-            .filter_map(|tracked| tracked.files.get(path.as_os_str()))
-            .map(|file| file.closes)
-            .max()
-            .unwrap_or(0)
+        let files = self.outputs.iter().filter_map(|tracked| tracked.files.get(path.as_os_str()));
+        files.map(|file| file.closes).max().unwrap_or(0)
     }
 
     /// The job has ended with a success code and left these files: all of them are committed.

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
-use nix::unistd::pipe2;
 
 /// The fewest events that can fill the 4096 bytes that are read at once: none is longer than 16 bytes and a name with its end.
 const FULL: usize = 4096 / (16 + 256);
@@ -37,8 +36,8 @@ impl<T: PartialEq> Notice<T> {
 #[derive(Debug)]
 enum Source {
     Inotify(Inotify),
-    /// A pipe in which nothing ever is.
-    Nowhere([OwnedFd; 2]),
+    /// A counter that stays zero, and is never readable.
+    Nowhere(EventFd),
 }
 
 /// Watches a path on behalf of somebody.
@@ -59,8 +58,8 @@ impl<T: Clone + PartialEq> Watcher<T> {
 
     /// One that sees nothing, and says each time it is read that all notices were lost: who has it looks by himself.
     pub fn blind() -> nix::Result<Self> {
-        let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
-        Ok(Self { source: Source::Nowhere([reader, writer]), tokens: HashMap::new() })
+        let nothing = EventFd::from_flags(EfdFlags::EFD_CLOEXEC)?;
+        Ok(Self { source: Source::Nowhere(nothing), tokens: HashMap::new() })
     }
 
     pub fn is_blind(&self) -> bool {
@@ -120,7 +119,7 @@ impl<T> AsFd for Watcher<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.source {
             Source::Inotify(inotify) => inotify.as_fd(),
-            Source::Nowhere([reader, _]) => reader.as_fd(),
+            Source::Nowhere(nothing) => nothing.as_fd(),
         }
     }
 }

@@ -63,12 +63,8 @@ impl Streams {
     pub fn wanted(&self) -> Vec<usize> {
         let _ = self.waker.read();
         let streams = lock(&self.streams);
-        streams
-            .iter()
-            .enumerate()
-            .filter(|(_, stream)| stream.wanted && !stream.whole)
-            .map(|(number, _)| number)
-            .collect()
+        let wanted = streams.iter().enumerate().filter(|(_, stream)| stream.wanted && !stream.whole);
+        wanted.map(|(number, _)| number).collect()
     }
 
     /// The whole file is where the stream was.
