@@ -81,7 +81,7 @@ def test_a_killed_exec(bench: Bench) -> None:
 async def test_a_runtime_that_is_gone_is_not_a_job_that_never_started(tmp_path: Path) -> None:
     """When `serve` is killed, the last job removes the run directory, maybe before the driver knows."""
     runtime = await EmbeddedRuntime.start(tmp_path)
-    (serve,) = psutil.Process().children()
+    (serve,) = (child for child in psutil.Process().children() if "serve" in child.cmdline())
     try:
         job = await runtime.create_job("/a/0")
         assert not await job.has_started()
