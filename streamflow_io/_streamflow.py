@@ -121,13 +121,13 @@ def container_command(connector: Connector, location: ExecutionLocation, words: 
     return shlex.split(" ".join(connector._get_run_command(f"exec {shlex.join(words)}", location, interactive=True)))
 
 
-async def program(
-    connector: Connector, location: ExecutionLocation, words: Sequence[str]
+async def own_shell(
+    connector: Connector, location: ExecutionLocation, name: str
 ) -> tuple[Shell, StreamWrapper, StreamWrapper]:
-    """Run a program as connectors run the shells that they keep.
+    """A shell like those that connectors keep, which nobody else is given.
 
-    :param words: as a shell reads them; of one run only, because shells are found again by them
+    :param name: of this one only, because a connector finds its shells again by their words; without special characters
     :return: what closes it, its output, its input
     """
-    shell = await connector.get_shell(list(words), location)
+    shell = await connector.get_shell(["sh", "-s", name], location)
     return shell, shell._reader, shell._writer

@@ -6,13 +6,14 @@ All through StreamFlow's connectors, so that it is the same over SSH, on login n
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import PurePath, PurePosixPath
 from typing import TYPE_CHECKING
 
-from streamflow_io._streamflow import container_command, program
+from streamflow_io._streamflow import container_command, own_shell
 
 from .conversation import Conversation, ProcessConversation, ShellConversation
 from .node_runtime import NodeRuntimeError
@@ -91,16 +92,16 @@ class Access:
         return code == 0
 
     async def converse(self, words: Sequence[str]) -> Conversation:
-        """Start a program that is talked with.
+        """Start a program that is talked with. It takes no line before it has said one.
 
-        :param words: of this run only
         :raises NodeRuntimeError: if it cannot be started
         """
         try:
             if (wraps := self._location.wraps) is not None and wraps.local:
                 return await ProcessConversation.start(container_command(self._connector, self._location, words))
-            quoted = [shlex.quote(word) for word in words]
-            return ShellConversation(*await program(self._connector, self._location, quoted))
+            conversation = ShellConversation(*await own_shell(self._connector, self._location, os.urandom(8).hex()))
+            await conversation.send(f"exec {shlex.join(words)} 2>&1")
+            return conversation
         except Exception as error:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
 

@@ -114,12 +114,14 @@ class ShellConversation(Conversation):
         self._reader = reader
         self._writer = writer
         self._text = bytearray()
+        self._ended = asyncio.Event()
 
     async def line(self) -> bytes | None:
         while (end := self._text.find(b"\n")) < 0:
             if len(self._text) > _LIMIT:
                 raise ValueError("it has no end")
             if not (more := await self._reader.read(_READ_SIZE)):
+                self._ended.set()
                 return None
             self._text += more
         line = bytes(self._text[:end])
@@ -130,9 +132,10 @@ class ShellConversation(Conversation):
         await self._writer.write(line.encode() + b"\n")
 
     async def close(self, seconds: float) -> None:
-        # The writer first: a shell of StreamFlow is told to exit, and waited for.
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._writer.close(), seconds)
+            # Who reads sees its end. A shell of StreamFlow would be told to exit, and killed where it cannot be told.
+            await asyncio.wait_for(self._ended.wait(), seconds)
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._shell.close(), _CLOSE_SECONDS)
 

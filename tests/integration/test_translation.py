@@ -17,7 +17,10 @@ from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.cwl.translator import CWLTranslator
+from streamflow.deployment.connector.base import BaseConnector, SubprocessShell
+from streamflow.deployment.connector.container import DockerBaseConnector, SingularityConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
+from streamflow.deployment.connector.ssh import SSHShell
 from streamflow.deployment.future import FutureConnector
 from streamflow.main import build_context
 from streamflow.recovery.failure_manager import RollbackFailureManager
@@ -202,5 +205,11 @@ def test_the_seam() -> None:
     assert "self._scheduled_jobs = {}" in inspect.getsource(QueueManagerConnector.undeploy)
     assert "get_inner_location(location)" in inspect.getsource(QueueManagerConnector.undeploy)
     assert "self._connector = connector" in inspect.getsource(FutureConnector.deploy)
+    for engine in (DockerBaseConnector, SingularityConnector):
+        assert parameters(engine._get_run_command) == ["self", "command", "location", "interactive"]
+        assert "shlex.quote(command)" in inspect.getsource(engine._get_run_command)
+    for shell in (SubprocessShell, SSHShell):
+        assert ["self._reader" in inspect.getsource(shell), "self._writer" in inspect.getsource(shell)] == [True, True]
+    assert 'hash("".join(command))' in inspect.getsource(BaseConnector.get_shell)
     assert parameters(RollbackFailureManager.__init__) == ["self", "context", "max_retries", "retry_delay"]
     assert "retry_request.version < self.max_retries" in inspect.getsource(RollbackFailureManager._update_request)

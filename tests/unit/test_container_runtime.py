@@ -1,0 +1,189 @@
+"""The node runtime in a container: what is said with it, and what is left when one of its ends is gone.
+
+The engine is played here; `sfio-node` is the real one. Real containers are in tests/e2e.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.deployment.connector.container import DockerConnector
+
+from streamflow_io.graph.volumes import Bind
+from streamflow_io.runtime import JobSpec, NodeJob, NodeRuntimeError, find_sfio_node
+from streamflow_io.runtime.access import Access
+from streamflow_io.runtime.binary import Binary
+from streamflow_io.runtime.container import ContainerRuntime
+from streamflow_io.runtime.place import Place
+from tests.connector_support import Host
+
+pytestmark = pytest.mark.timeout(60)
+
+# `docker exec [-i] NAME COMMAND...` in no container; who talks with it is its only parent.
+ENGINE = '#!/bin/sh\nshift; case $1 in -*) shift ;; esac; shift; exec "$@"\n'
+AT_HOME = ExecutionLocation("__LOCAL__", "__LOCAL__", local=True)
+ELSEWHERE = ExecutionLocation("host", "host")
+ANYWHERE = Place()
+
+
+@pytest.fixture(autouse=True)
+def _engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "docker").write_text(ENGINE)
+    (tmp_path / "bin" / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+
+@asynccontextmanager
+async def started(
+    workdir: Path, place: Place = ANYWHERE, wraps: ExecutionLocation = AT_HOME
+) -> AsyncIterator[ContainerRuntime]:
+    """A runtime; nothing but the binary is left of it at the end."""
+    inner = Host()
+    access = Access(DockerConnector("d", "/", inner, None, image="i"), ExecutionLocation("box", "d", wraps=wraps))
+    runtime = await ContainerRuntime.start(access, str(workdir), Binary.load(find_sfio_node()), place)
+    try:
+        yield runtime
+    finally:
+        await runtime.close()
+        await inner.undeploy(True)
+    assert not Path(runtime.directory).exists()
+
+
+async def execute(runtime: ContainerRuntime, script: str, name: str = "j") -> tuple[str, str]:
+    """How a job has ended, and what it has printed."""
+    job = await runtime.create_job(name)
+    words = await job.wrap(JobSpec(name=name))
+    process = await asyncio.create_subprocess_exec(
+        *words, "sh", "-c", script, stdout=asyncio.subprocess.PIPE, env=dict(os.environ)
+    )
+    said, _ = await process.communicate()
+    return (await asyncio.wait_for(job.exit, 10)).reason, said.decode()
+
+
+async def sleeping(runtime: ContainerRuntime) -> tuple[NodeJob, asyncio.subprocess.Process]:
+    """A job that runs, and does not end by itself."""
+    job = await runtime.create_job("j")
+    process = await asyncio.create_subprocess_exec(*await job.wrap(JobSpec(name="j")), "sleep", "300")
+    async for _ in job.events():
+        break
+    return job, process
+
+
+@pytest.mark.parametrize("wraps", [AT_HOME, ELSEWHERE], ids=["here", "elsewhere"])
+async def test_a_job_is_asked_for_and_runs(tmp_path: Path, wraps: ExecutionLocation) -> None:
+    async with started(tmp_path / "it's work", wraps=wraps) as runtime:
+        assert await execute(runtime, "echo said", "/it's/ä 0") == ("exited", "said\n")
+        mode = Path(runtime.directory).stat().st_mode & 0o777
+        assert mode == 0o711
+
+
+async def test_a_spec_of_any_size(tmp_path: Path) -> None:
+    async with started(tmp_path) as runtime:
+        job = await runtime.create_job("j")
+        await job.wrap(JobSpec(name="x" * 3_000_000))
+        assert JobSpec.model_validate_json(Path(job.directory, "job.json").read_text()).name == "x" * 3_000_000
+
+
+async def test_a_job_that_is_refused(tmp_path: Path) -> None:
+    async with started(tmp_path) as runtime:
+        job = await runtime.create_job("j")
+        Path(job.directory).mkdir()
+        with pytest.raises(NodeRuntimeError, match=r"box.*000001-j"):
+            await job.wrap(JobSpec(name="j"))
+        assert await execute(runtime, "true") == ("exited", "")
+
+
+async def test_a_job_is_cancelled(tmp_path: Path) -> None:
+    async with started(tmp_path) as runtime:
+        job, process = await sleeping(runtime)
+        await job.cancel()
+        assert job.exit.result().reason == "cancelled"
+        assert await process.wait() != 0
+
+
+def processes(runtime: ContainerRuntime, word: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if word in words and any(str(runtime.directory) in each for each in words):
+            found.append(process)
+    return found
+
+
+@pytest.mark.parametrize("wraps", [AT_HOME, ELSEWHERE], ids=["here", "elsewhere"])
+async def test_serve_is_killed(tmp_path: Path, wraps: ExecutionLocation) -> None:
+    """As by `docker kill`: what waits is told, and new jobs are refused."""
+    async with started(tmp_path, wraps=wraps) as runtime:
+        job, process = await sleeping(runtime)
+        (serve,) = processes(runtime, "serve")
+        serve.kill()
+        with pytest.raises(NodeRuntimeError, match="sfio-node serve has ended at "):
+            await asyncio.wait_for(asyncio.shield(job.exit), 10)
+        with pytest.raises(NodeRuntimeError, match="has ended at "):
+            await runtime.create_job("another")
+        await process.wait()
+
+
+async def test_who_shares_files_with_whom(tmp_path: Path) -> None:
+    """Two containers of one host that have a volume in common, one with another, one of another host."""
+    volume = (Bind(str(tmp_path / "one"), str(tmp_path / "one")),)
+    async with (
+        started(tmp_path / "one", Place("", volume)) as one,
+        started(tmp_path / "one", Place("", volume)) as another,
+        started(tmp_path / "two", Place("", (Bind(str(tmp_path / "two"), str(tmp_path / "two")),))) as apart,
+        started(tmp_path / "one", Place("host/host", volume)) as elsewhere,
+    ):
+        assert await one.obstacle(one, gate=True) is None
+        assert await one.obstacle(another, tmp_path / "one" / "out") is None
+        assert await one.obstacle(another, gate=True) is None
+        assert await one.obstacle(another, tmp_path / "out") == "they share no directory of one host"
+        for other in (apart, elsewhere):
+            assert await one.obstacle(other) == await other.obstacle(one) == "they share no directory of one host"
+        job = await another.create_job("j")
+        path = tmp_path / "one" / "out" / "file"
+        shared = job.shared_with(one, path)
+        assert shared is not None
+        assert vars(shared) == {"path": str(path), "named": None, "events": str(job.events_path), "lock": True}
+        own = job.shared_with(another, path)
+        assert own is not None
+        assert own.lock is None
+        assert job.link_to(one) is None
+        assert job.shared_with(apart, path) is None
+
+
+async def test_a_neighbour_that_has_ended_is_not_read_from(tmp_path: Path) -> None:
+    async with started(tmp_path) as one, started(tmp_path) as another:
+        for serve in processes(another, "serve"):
+            serve.kill()
+            serve.wait()
+        said = await one.obstacle(another)
+        assert said is not None
+        assert another.directory.name in said
+        await another.close()
+        shutil.rmtree(another.directory)
+
+
+async def test_what_killed_containers_have_left_is_removed(tmp_path: Path) -> None:
+    async with started(tmp_path) as living:
+        dead = Path(living.directory).with_name("streamflow-io-1-dead")
+        young = Path(living.directory).with_name("streamflow-io-1-young")
+        for directory in (dead, young):
+            directory.mkdir()
+        hours_ago = time.time() - 7200
+        for old in (dead, Path(living.directory)):
+            os.utime(old, (hours_ago, hours_ago))
+        async with started(tmp_path):
+            assert not dead.exists()
+            assert young.exists()
+            assert await execute(living, "true") == ("exited", "")
+        young.rmdir()
