@@ -29,6 +29,7 @@ from streamflow_io.telemetry.writer import TelemetryWriter
 
 from .attempts import StreamingJobs
 from .coordination_record import CoordinationRecord
+from .deploying import GangDeployment
 from .execution import Execution
 from .failure import Failure
 from .gang_placement import GangPlacement
@@ -76,6 +77,7 @@ class Run:
         self._telemetry = TelemetryWriter(self._locate)
         self._remembered = RememberedLimits(_learned_path(scheduler), plan.tools)
         self._runtimes = NodeRuntimes(scheduler.context, self.config.tls, start_here)
+        self._deployment = GangDeployment(self._runtimes, plan.workflow.steps, plan.gangs if plan.streams else ())
         self.streaming_jobs = StreamingJobs()
         self.warnings = JobWarnings()
         self.gangs = GangPlacement(scheduler.job_allocations, scheduler.hardware_locations, plan.gang_cores)
@@ -123,6 +125,11 @@ class Run:
             self.config.oversubscribe == "gangs"
             and any(self.streaming_jobs.is_running(token.source.job) for token in streams_of(job.inputs))
         )
+
+    def submitted(self, job: Job) -> None:
+        """A job has all its input, and is to be scheduled."""
+        self.recorder.submitted(job)
+        self._deployment.submitted(job)
 
     async def started(self, job_name: str) -> None:
         """A job has all its input and is about to run its command."""

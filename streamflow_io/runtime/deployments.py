@@ -13,6 +13,7 @@ from streamflow.deployment.connector.container import ContainerConnector
 from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
+from streamflow.deployment.future import FutureConnector
 
 from streamflow_io._streamflow import remove_jobs
 from streamflow_io.graph.volumes import binds_of
@@ -36,6 +37,7 @@ class Deployments:
     def __init__(self, context: StreamFlowContext) -> None:
         self._manager: DeploymentManager = context.deployment_manager
         self._held: set[str] = set()
+        self._ahead: list[asyncio.Task[None]] = []
 
     def access(self, location: ExecutionLocation) -> Access:
         """:raises NodeRuntimeError: if its deployment is not deployed"""
@@ -94,12 +96,20 @@ class Deployments:
         StreamFlow ends all parts of a run at once. They are kept as by a deployment that wraps them.
         """
         for inner in _chain(location):
-            if inner.deployment in self._manager.dependency_graph:
-                self._manager.dependency_graph[inner.deployment].add(_HOLDER)
-                self._held.add(inner.deployment)
+            self._hold(inner.deployment)
+
+    def deploy_ahead(self, deployment: str, service: str | None) -> None:
+        """Let a deployment of containers begin, which StreamFlow would begin when the first job is scheduled to it."""
+        connector = self._manager.get_connector(deployment)
+        if isinstance(connector, FutureConnector) and isinstance(connector, ContainerConnector):
+            # What is half deployed when the run ends must not be left.
+            self._hold(deployment)
+            self._ahead.append(asyncio.create_task(self._deploy(connector, service)))
 
     async def release(self) -> None:
         """Let go, and end those that StreamFlow has wanted to end meanwhile. No job of theirs is left in a queue."""
+        if self._ahead:
+            await asyncio.wait(self._ahead, timeout=_REMOVE_SECONDS)
         for deployment in self._held:
             await self._remove_jobs(deployment)
         graph = self._manager.dependency_graph
@@ -109,6 +119,18 @@ class Deployments:
         while ends := [deployment for deployment in self._held if deployment in graph and not graph[deployment]]:
             await asyncio.gather(*map(self._manager.undeploy, ends))
         self._held.clear()
+
+    def _hold(self, deployment: str) -> None:
+        if deployment in self._manager.dependency_graph:
+            self._manager.dependency_graph[deployment].add(_HOLDER)
+            self._held.add(deployment)
+
+    async def _deploy(self, connector: Connector, service: str | None) -> None:
+        try:
+            await connector.get_available_locations(service=service)
+        except Exception as error:  # Each connector has its own; StreamFlow will only say that it has failed.
+            image = self._manager.config_map[connector.deployment_name].config.get("image", connector.deployment_name)
+            logger.error(f"The container of {image} cannot be deployed: {error or type(error).__name__}")
 
     async def _remove_jobs(self, deployment: str) -> None:
         if (connector := self._manager.get_connector(deployment)) is not None:

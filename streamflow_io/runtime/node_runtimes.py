@@ -62,6 +62,10 @@ class NodeRuntimes:
         """Where jobs of a location run, for people, with its preposition."""
         return self._deployments.where(location)
 
+    def deploy_ahead(self, deployment: str, service: str | None) -> None:
+        """Deploy containers before the first job is placed in them; see :meth:`Deployments.deploy_ahead`."""
+        self._deployments.deploy_ahead(deployment, service)
+
     async def close(self) -> None:
         """End all of them; nothing is left."""
         await asyncio.gather(*map(_close, self._runtimes.values()))

@@ -1,0 +1,84 @@
+"""Containers of a gang are deployed side by side, and none is left that was deployed for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import pytest
+from streamflow.core.deployment import DeploymentConfig
+from streamflow.core.workflow import Job
+from streamflow.deployment.connector import connector_classes
+from streamflow.deployment.connector.container import DockerConnector
+from streamflow.deployment.manager import DefaultDeploymentManager
+
+from streamflow_io.graph.gangs import Gang
+from streamflow_io.run.deploying import GangDeployment
+from streamflow_io.runtime.deployments import Deployments
+
+
+def step(*deployments: str) -> Any:
+    targets = [SimpleNamespace(deployment=SimpleNamespace(name=name), service=None) for name in deployments]
+    return SimpleNamespace(binding_config=SimpleNamespace(targets=targets))
+
+
+def job(name: str) -> Job:
+    return cast(Job, SimpleNamespace(name=name))
+
+
+class Ahead:
+    def __init__(self) -> None:
+        self.deployed: list[str] = []
+
+    def deploy_ahead(self, deployment: str, service: str | None) -> None:
+        self.deployed.append(deployment)
+
+
+def test_those_that_read_of_the_first_job_are_deployed_once() -> None:
+    ahead = Ahead()
+    steps = {f"/{name}/__schedule__": step(name) for name in "abcd"} | {"/e/__schedule__": step("e", "other")}
+    gangs = [Gang(("/a", "/b", "/e", "/c"), ("/a",), 1.0)]
+    deployment = GangDeployment(ahead, steps, gangs)
+    for name in ("/d/0", "/b/0", "/a/0", "/a/1"):
+        deployment.submitted(job(name))
+    assert ahead.deployed == ["b", "c"]
+
+
+class SlowDocker(DockerConnector):  # type: ignore[misc]
+    """Plays an engine."""
+
+    running: ClassVar[list[str]] = []
+
+    async def deploy(self, external: bool) -> None:
+        await asyncio.sleep(0.1)
+        if self.image == "missing":
+            raise ValueError("there is no image missing")
+        self.running.append(self.deployment_name)
+
+    async def get_available_locations(self, service: str | None = None) -> Any:
+        return {}
+
+    async def undeploy(self, external: bool) -> None:
+        self.running.remove(self.deployment_name)
+
+
+async def test_what_is_half_deployed_at_the_end_is_not_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(connector_classes, "docker", SlowDocker)
+    context: Any = SimpleNamespace(config={"path": str(tmp_path / "file"), "deployments": {}})
+    manager = context.deployment_manager = DefaultDeploymentManager(context)
+    for name in ("image", "missing"):
+        await manager.deploy(DeploymentConfig(name=name, type="docker", config={"image": name}, lazy=True))
+    deployments = Deployments(context)
+    for name in ("image", "missing", "__LOCAL__", "unknown"):
+        deployments.deploy_ahead(name, None)
+    await asyncio.sleep(0.01)
+    await asyncio.gather(manager.undeploy_all(), deployments.release())
+    assert SlowDocker.running == []
+    assert manager.deployments_map == {}
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "The container of missing cannot be deployed: there is no image missing"
+    ]
