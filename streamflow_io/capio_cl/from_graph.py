@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from streamflow_io.graph.io_graph import Delivery, Output, OutputKind, Route, StreamEdge
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.commit import ON_CLOSE, ON_TERMINATION, CommitRule
 from streamflow_io.hints.globs import is_pattern, matches, overlap
 from streamflow_io.hints.inheritance import within
@@ -92,9 +93,7 @@ class _Expansion:
         self.files: dict[str, CoordinatedFile] = {}
         self._steps = steps
         self._outputs = {(output.step, output.port): output for output in outputs}
-        self._routes: dict[Output, list[Route]] = defaultdict(list)
-        for route in routes:
-            self._routes[route.output].append(route)
+        self._routes = grouped(routes, lambda route: route.output)
         self._edges = edges
         self._jobs = jobs
         awaited = {(output.step, dep) for output in outputs for rule in output.rules for dep in rule.file_deps}

@@ -11,6 +11,8 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from streamflow_io.grouping import grouped
+
 from .configuration import Configuration, CoordinatedFile
 
 Version = Literal["1.0", "1.1"]
@@ -79,9 +81,7 @@ def _unwritable(file: CoordinatedFile) -> str | None:
 
 
 def _streaming(files: Iterable[CoordinatedFile]) -> Iterator[JsonValue]:
-    alike: dict[tuple[object, ...], list[CoordinatedFile]] = {}
-    for file in files:
-        alike.setdefault(file.rule, []).append(file)
+    alike = grouped(files, lambda file: file.rule)
     # Directories first: with each `n_files` the official parser makes a directory of all that it has seen before.
     for same in sorted(alike.values(), key=lambda same: not same[0].is_directory):
         one = same[0]

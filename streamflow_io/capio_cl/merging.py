@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streamflow_io.graph.io_graph import Output, OutputKind
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.commit import ON_CLOSE, ON_TERMINATION
 from streamflow_io.hints.globs import overlap
 from streamflow_io.hints.inheritance import Parameter
@@ -109,10 +110,9 @@ def _groups(output: Output, claims: Sequence[Claim]) -> tuple[list[_Group], _Gro
     :return: the groups, the one of the whole first; and the claims on directories that the rule of the whole takes in
     """
     whole = [claim for claim in claims if claim.part == "whole"]
-    entries: dict[tuple[object, ...], _Group] = {}
-    for claim in claims:
-        if claim.part == "entries":
-            entries.setdefault(claim.rule, []).append(claim)
+    entries: dict[tuple[object, ...], _Group] = grouped(
+        (claim for claim in claims if claim.part == "entries"), lambda claim: claim.rule
+    )
     around = [claim for claim in claims if claim.part == "around"]
     if output.kind is OutputKind.FILES:
         whole, around = _counted(whole, around)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from streamflow_io.graph.io_graph import Input, Output, OutputKind, Route
+from streamflow_io.graph.io_graph import Output, OutputKind, Route
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.models import AnnotationsFile, Streaming
 
@@ -82,28 +83,22 @@ class _Annotator:
     ) -> None:
         self.configuration = configuration
         self.names = names
-        self.outputs: dict[str, list[Output]] = {}
-        for output in outputs:
-            self.outputs.setdefault(output.step, []).append(output)
-        self.readers: dict[Output, list[Input]] = {}
-        self.results: set[Output] = set()
-        for route in routes:
-            if route.consumer is None:
-                self.results.add(route.output)
-            else:
-                self.readers.setdefault(route.output, []).append(route.consumer)
+        self.outputs = grouped(outputs, lambda output: output.step)
+        self.results = {route.output for route in routes if route.consumer is None}
+        self.readers = {
+            output: [route.consumer for route in same if route.consumer is not None]
+            for output, same in grouped(routes, lambda route: route.output).items()
+        }
         self.jobs = jobs
         self.unexpressed: list[Unexpressed] = []
 
     def annotation(self) -> Annotation:
         self._unknown_applications()
-        claims: dict[Output, list[Claim]] = {}
-        for file in self.configuration.files:
-            for made in self._claims(file):
-                claims.setdefault(made.output, []).append(made)
+        made = (claim for file in self.configuration.files for claim in self._claims(file))
+        claims = grouped(made, lambda claim: claim.output)
         rules: dict[str, tuple[AnnotatedRule, ...]] = {}
         for step, outputs in self.outputs.items():
-            merged, problems = merge([(output, claims.get(output, [])) for output in outputs])
+            merged, problems = merge([(output, claims[output]) for output in outputs])
             self.unexpressed += problems
             if merged:
                 rules[step] = merged

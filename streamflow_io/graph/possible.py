@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import StreamingRule
 
 from .edges import plan_edges
@@ -43,9 +43,7 @@ def possible_routes(
     :param standard_outputs: the outputs that are the standard output of their command, as `/step/port`
     """
     deliveries = {(edge.route.output.name, _input(edge.route)): edge.delivery for edge in edges}
-    of_output: dict[str, list[Route]] = defaultdict(list)
-    for route in routes:
-        of_output[route.output.name].append(route)
+    of_output = grouped(routes, lambda route: route.output.name)
     possible = {output: _possible(same, deliveries, output in standard_outputs) for output, same in of_output.items()}
     return tuple(next(possible[route.output.name]) for route in routes if route.consumer is not None)
 

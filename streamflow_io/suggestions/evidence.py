@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
 
-from .network import routed, touched
+from .network import touched
 from .simulation import CommitHint, GateHint, IOTaskHint, SimulatedHint, StreamHint
 
 # What comes earlier by less is not worth a hint.
@@ -118,7 +119,7 @@ def evidence(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refus
 
 
 def _commits(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
-    for output, routes in routed(history.routes).items():
+    for output, routes in grouped(history.routes, lambda route: route.output).items():
         step, port = posixpath.split(output)
         if routes[0].kind is OutputKind.OTHER:
             continue
@@ -247,7 +248,7 @@ def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: S
 
 def _gates(history: History, jobs: Sequence[Job], streamed: Collection[str]) -> Iterator[Proposal]:
     """It is right with every program; what counts is what the readers do before they open their inputs."""
-    for output, routes in routed(history.routes).items():
+    for output, routes in grouped(history.routes, lambda route: route.output).items():
         if output in streamed or not all(map(_can_be_gated, routes)):
             continue
         leads = [

@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from streamflow_io.graph.io_graph import HopKind, OutputKind
+from streamflow_io.grouping import grouped
 from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
 
@@ -40,12 +41,8 @@ class _Network:
         self._history = history
         self._jobs = jobs
         self._index = {job.name: index for index, job in enumerate(jobs)}
-        self._routes: dict[str, list[RouteRecord]] = defaultdict(list)
-        for route in history.routes:
-            self._routes[posixpath.dirname(route.input)].append(route)
-        self._of_step: dict[str, list[int]] = defaultdict(list)
-        for index, job in enumerate(jobs):
-            self._of_step[job.step].append(index)
+        self._routes = grouped(history.routes, lambda route: posixpath.dirname(route.input))
+        self._of_step = grouped(range(len(jobs)), lambda index: jobs[index].step)
 
     def build(self) -> list[SimulatedJob]:
         givers = self._givers()
@@ -178,14 +175,6 @@ def tail(history: History, records: Sequence[InputRecord], job: Job) -> float:
     """
     reads = [history.since_start(record.read) for record in records if record.read is not None and record.whole]
     return max(_time(job.ended) - max(reads), 0.0) if reads and len(reads) == len(records) else 0.0
-
-
-def routed(routes: Sequence[RouteRecord]) -> Mapping[str, list[RouteRecord]]:
-    """Routes by output."""
-    by_output: dict[str, list[RouteRecord]] = defaultdict(list)
-    for route in routes:
-        by_output[route.output].append(route)
-    return by_output
 
 
 def _step(route: RouteRecord) -> str:

@@ -7,10 +7,11 @@ same without colours.
 from __future__ import annotations
 
 import html
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from streamflow_io.grouping import grouped
 
 from .results import AdmittedBandwidth, EpochResult, Learning, RunResult, TimelineJob
 
@@ -98,10 +99,8 @@ def _throughput(runs: Sequence[RunResult]) -> Figure:
 
 
 def _learning(runs: Sequence[RunResult]) -> list[Figure]:
-    by_step: dict[tuple[str, str], list[tuple[str, Learning]]] = defaultdict(list)
-    for run in runs:
-        for learning in run.learning:
-            by_step[learning.step, learning.storage].append((run.run, learning))
+    learnings = ((run.run, learning) for run in runs for learning in run.learning)
+    by_step = grouped(learnings, lambda named: (named[1].step, named[1].storage))
     more = "" if len(by_step) <= _LEARNING_STEPS else f" {_LEARNING_STEPS} of {len(by_step)} learning steps are shown."
     return [_learning_of(step, storage, of, more) for (step, storage), of in list(by_step.items())[:_LEARNING_STEPS]]
 

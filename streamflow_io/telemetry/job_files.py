@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from streamflow_io.grouping import grouped
 from streamflow_io.runtime import JobSpec
 from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, OpenedEvent, UsedEvent, readable
 
@@ -108,10 +109,8 @@ class JobFiles:
         :param origin: of an absolute path, the job whose output it is, and the path relative to its output directory;
             none and the same path if there is none
         """
-        paths: dict[str, list[str]] = defaultdict(list)
-        for observed in self._observed:
-            paths[observed.name].append(observed.path)
-        for name, observed_paths in paths.items():
+        for name, observed in grouped(self._observed, lambda one: one.name).items():
+            observed_paths = [one.path for one in observed]
             together = len(observed_paths) > MOST_RECORDS
             for group in [observed_paths] if together else [[path] for path in observed_paths]:
                 used = [event for event in self._used[name] if together or _is_within(event.path, group[0])]

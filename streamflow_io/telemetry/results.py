@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction
 
 from .history import History, Interval, Job
@@ -176,10 +177,8 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
 
 
 def _steps(history: History) -> list[StepResult]:
-    jobs: dict[str, list[Job]] = defaultdict(list)
-    for job in history.jobs:
-        jobs[job.step].append(job)
-    return [_step(history, step, jobs.get(step, [])) for step in dict.fromkeys((*history.steps, *jobs))]
+    jobs = grouped(history.jobs, lambda job: job.step)
+    return [_step(history, step, jobs[step]) for step in dict.fromkeys((*history.steps, *jobs))]
 
 
 def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:

@@ -18,6 +18,7 @@ from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.workflow.step import GatherStep
 
 from streamflow_io.graph.io_graph import Delivery, HopKind, Route, StreamEdge
+from streamflow_io.grouping import grouped
 from streamflow_io.run.collection import confirm_results
 from streamflow_io.run.defaults import DefaultByTagTransformer
 from streamflow_io.run.output_globs import file_processor
@@ -74,9 +75,7 @@ class _Rewiring:
         self._edges = {edge.route: edge for edge in plan.delivered if not edge.is_plain}
 
     def run(self) -> None:
-        outputs: dict[tuple[str, str], list[StreamEdge]] = defaultdict(list)
-        for edge in self._edges.values():
-            outputs[edge.route.output.step, edge.route.output.port].append(edge)
+        outputs = grouped(self._edges.values(), lambda edge: (edge.route.output.step, edge.route.output.port))
         early: dict[str, list[EarlyOutput]] = defaultdict(list)
         for (step, port), edges in outputs.items():
             if (output := _early_output(edges)) is not None:

@@ -18,6 +18,7 @@ ORDER = {
     "errors": "what others' exceptions say",
     "files": "files, written whole and not believed where others may write",
     "capacity": "how much a job asks for and a location has",
+    "grouping": "things by what they have in common",
     "_streamflow": "what StreamFlow does not promise to keep",
     "hints": "what a user writes",
     "graph": "the I/O graph, and how each edge is served",
@@ -36,7 +37,7 @@ ORDER = {
 }
 
 # Modules that decide: plain data in, plain data out. The others of these packages read files.
-PURE = ("graph", "capio_cl", "admission", "hints", "suggestions", "run.delivery", "run.delivered")
+PURE = ("grouping", "graph", "capio_cl", "admission", "hints", "suggestions", "run.delivery", "run.delivered")
 NOT_PURE = {
     "capio_cl.loading": "reads CAPIO-CL files",
     "hints.cwl": "reads what `run` names",
