@@ -76,7 +76,9 @@ class Run:
         self._directory: Path | None = None
         self._telemetry = TelemetryWriter(self._locate)
         self._remembered = RememberedLimits(_learned_path(scheduler), plan.tools)
-        self._runtimes = NodeRuntimes(scheduler.context, self.config.tls, start_here)
+        self._runtimes = NodeRuntimes(
+            scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.is_mixed
+        )
         self._deployment = GangDeployment(self._runtimes, plan.workflow.steps, plan.gangs if plan.streams else ())
         self.streaming_jobs = StreamingJobs()
         self.warnings = JobWarnings()

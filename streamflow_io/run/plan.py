@@ -16,6 +16,7 @@ from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Output, Route, Step, StreamEdge
 from streamflow_io.graph.possible import PossibleRoute
+from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations
 
 
@@ -73,6 +74,17 @@ class Plan:
                 yield f"{edge.name} is delivered at {edge.delivery.value}: {edge.fallback}"
         if self.unavailable is not None:
             yield f"Nothing streams in this run, everything is as with plain StreamFlow: {self.unavailable}"
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether a job in a container of the driver's node reads early of one that is in none, or that of this."""
+        kinds = {
+            (deployment.node == LOCAL, deployment.kind)
+            for gang in self.gangs
+            for step in gang.steps
+            for deployment in self.steps[step].site.deployments
+        }
+        return {(True, SiteKind.LOCAL), (True, SiteKind.CONTAINERS)} <= kinds
 
     @property
     def gang_cores(self) -> dict[str, float]:

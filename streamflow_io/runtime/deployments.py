@@ -16,7 +16,7 @@ from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
 
 from streamflow_io._streamflow import remove_jobs
-from streamflow_io.graph.volumes import binds_of
+from streamflow_io.graph.volumes import Bind, binds_of
 
 from .access import Access
 from .locations import location_node
@@ -32,9 +32,13 @@ _LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a f
 
 
 class Deployments:
-    """Those of a run, and which of them are still needed when it ends."""
+    """Those of a run, and which of them are still needed when it ends.
 
-    def __init__(self, context: StreamFlowContext) -> None:
+    :param contained: whether there are node runtimes in containers
+    """
+
+    def __init__(self, context: StreamFlowContext, contained: bool = True) -> None:
+        self._contained = contained
         self._manager: DeploymentManager = context.deployment_manager
         self._held: set[str] = set()
         self._ahead: list[asyncio.Task[None]] = []
@@ -63,7 +67,10 @@ class Deployments:
             return None
         host = list(_chain(location))[-1]
         config = self._config(location)
-        return Place(location_node(host), binds_of(config.type, config.config))
+        # Only what StreamFlow has started itself has what is configured; it does not see volumes in memory.
+        binds = () if config.external else binds_of(config.type, config.config)
+        seen = tuple(Bind(inside, outside) for inside, outside in location.mounts.items())
+        return Place(location_node(host), binds or seen)
 
     def manner(self, location: ExecutionLocation) -> Manner:
         """How a node runtime is to run at a location.
@@ -72,6 +79,8 @@ class Deployments:
         """
         connector = self._connector(location)
         is_queue_manager, is_host = (isinstance(connector, kind) for kind in (QueueManagerConnector, SSHConnector))
+        if isinstance(connector, ContainerConnector) and not self._contained:
+            raise NodeRuntimeError("`containers: off`")
         if isinstance(connector, BatchConnector) and not is_queue_manager:
             raise NodeRuntimeError(f"it is not known how {location.deployment} runs jobs")
         if is_host and self._config(location).config.get("dataTransferConnection") is not None:

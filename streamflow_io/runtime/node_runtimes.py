@@ -30,7 +30,8 @@ class NodeRuntimes:
 
     :param tls: streams between hosts are inside TLS
     :param start_here: starts that of the driver's node; None: it is the embedded one
-    :param containers: jobs in containers of the driver's node may read of jobs on it, and these of those
+    :param contained: whether there are node runtimes in containers
+    :param mixed: jobs in containers of the driver's node read of jobs on it, or these of those
     """
 
     def __init__(
@@ -38,13 +39,14 @@ class NodeRuntimes:
         context: StreamFlowContext,
         tls: bool = False,
         start_here: StartRuntime | None = None,
-        containers: bool = False,
+        contained: bool = True,
+        mixed: bool = False,
     ) -> None:
         self._tls = tls
         self._start_here = start_here
-        self._containers = containers
+        self._mixed = contained and mixed
         self._key = secrets.token_hex(32)
-        self._deployments = Deployments(context)
+        self._deployments = Deployments(context, contained)
         self._runtimes: dict[str, asyncio.Task[NodeRuntime]] = {}
 
     async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime:
@@ -75,7 +77,7 @@ class NodeRuntimes:
         if location.local:
             if self._start_here is not None:
                 return await self._start_here()
-            if self._containers and workdir is not None:
+            if self._mixed and workdir is not None:
                 return await EmbeddedRuntime.start_beside(workdir)
             return await EmbeddedRuntime.start()
         manner = self._deployments.manner(location)
