@@ -139,7 +139,7 @@ class Deployed:
                 name=kind,
                 type=kind,
                 config=config or {},
-                lazy=False,
+                lazy=options.pop("lazy", False),
                 wraps=None if wraps is None else WrapsConfig(wraps.deployment),
                 **options,
             )
@@ -182,6 +182,12 @@ async def test_where_there_can_be_none(deployed: Deployed, kind: str, config: di
     location = await deployed.deploy(kind, config)
     with pytest.raises(NodeRuntimeError, match=message):
         await NodeRuntimes(deployed.context).at(location)
+
+
+async def test_there_is_none_in_containers_where_it_is_off(deployed: Deployed) -> None:
+    box = await deployed.deploy("docker", {"image": "i"}, lazy=True)
+    with pytest.raises(NodeRuntimeError, match="`containers: off`"):
+        await NodeRuntimes(deployed.context, contained=False).at(box)
 
 
 async def test_where_nothing_is_deployed(deployed: Deployed) -> None:

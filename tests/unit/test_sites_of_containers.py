@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import StringIO
 from itertools import product
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig, LocalTarget, Target, WrapsConfig
+from streamflow.core.workflow import Workflow
 from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
 
 from streamflow_io.capacity import Room
@@ -21,6 +23,7 @@ from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Delivery, OutputKind, Step
 from streamflow_io.graph.sites import Site, SiteKind, not_joined
 from streamflow_io.run.deployment_sites import Sites, are_fixed, deployment_name
+from streamflow_io.run.plan import Plan
 from tests.unit.test_sites import plan
 
 DEPLOYMENTS = {
@@ -290,3 +293,13 @@ def test_what_is_not_joined_says_why(one: Site, other: Site, gate: bool) -> None
         assert reason.startswith(("/a ", "/b "))
     joined = [a.is_joined_with(b) for a, b in product(one.deployments, other.deployments)]
     assert not one.is_joined_with(other) or all(joined)
+
+
+def test_a_run_is_mixed_if_a_container_of_the_drivers_node_has_something_of_a_local_job_early() -> None:
+    steps = {path: Step(path, site=where) for path, where in (("/a", site(HERE)), ("/b", A), ("/c", REMOTE))}
+
+    def is_mixed(*paths: str) -> bool:
+        return Plan(cast(Workflow, None), steps, gangs=(Gang(paths, paths[:1], 1.0),)).is_mixed
+
+    assert is_mixed("/a", "/b")
+    assert [is_mixed("/a"), is_mixed("/b"), is_mixed("/b", "/b"), is_mixed("/a", "/c")] == [False] * 4
