@@ -28,6 +28,7 @@ use crate::json::ByteString;
 use crate::link::Reader;
 use crate::origin::{Failure, Origin, Step};
 use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, remove_fifo, remove_link, widen};
+use crate::producer::Producer;
 use crate::source::Source;
 use crate::sys::bytes_in_pipe;
 use crate::watch::Watcher;
@@ -123,7 +124,7 @@ impl Feeder {
         };
         let origin: Box<dyn Origin> = match &input.access {
             Access::Events(events) => {
-                Box::new(Source::new(&input.port, input.path.clone(), events.clone(), input.verify))
+                Box::new(Source::new(&input.path, Producer::of_input(&input, events), input.verify))
             }
             Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify).map_err(at)?),
         };
@@ -366,7 +367,7 @@ impl Feeder {
         }
         self.reported = true;
         let (first, last) = if self.streamed() == 0 { (now(), now()) } else { (self.first, self.last) };
-        let part = part.map(|part| StreamPart { path: ByteString(&*self.input.path), part });
+        let part = part.map(|part| StreamPart { path: ByteString(&*self.input.named), part });
         let (name, bytes, seconds) = (&self.input.name, self.streamed(), last - first);
         Ok(Some(Event::Stream(Stream { name, bytes, seconds, first, last, part })))
     }

@@ -67,14 +67,29 @@ impl Follower {
 
     /// Whether another process has locked what is read here; None: nothing is read yet.
     pub fn is_locked(&self) -> Option<bool> {
-        let file = self.file.as_ref()?.try_clone().ok()?;
-        Some(Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
+        is_locked(self.file.as_ref()?)
+    }
+
+    /// See `is_written`; what is not there yet will be written.
+    pub fn is_written(&self) -> bool {
+        self.file.as_ref().is_none_or(is_written)
     }
 
     /// Whether the file ends inside a line.
     pub fn is_torn(&self) -> bool {
         !self.torn.is_empty()
     }
+}
+
+/// Whether the `exec` of the job lives to which these events belong. It locks them before it writes the first one.
+pub fn is_written(events: &File) -> bool {
+    let is_empty = events.metadata().is_ok_and(|found| found.len() == 0);
+    is_empty || is_locked(events).unwrap_or(true)
+}
+
+/// Whether another process has locked a file.
+fn is_locked(file: &File) -> Option<bool> {
+    Some(Flock::lock(file.try_clone().ok()?, FlockArg::LockSharedNonblock).is_err())
 }
 
 #[cfg(test)]
@@ -87,6 +102,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("events");
         let mut follower = Follower::new(path.clone());
+        assert!(follower.is_written(), "it will be");
         assert_eq!(follower.lines(), None);
         let mut file = File::create(&path).unwrap();
         for (text, expected) in [("a\nb", vec!["a"]), ("", vec![]), ("c\n\nd\n", vec!["bc", "", "d"]), ("e", vec![])] {

@@ -159,6 +159,37 @@ mod tests {
     }
 
     #[test]
+    fn what_producers_with_another_serve_have() {
+        let input = |more: &str| {
+            let text = format!(
+                r#"{{"name": "n", "inputs": [{{"name": "r", "port": "p", "path": "/here/./r", "target": {{"stdin": true}}{more}}}]}}"#
+            );
+            load(&text).map(|mut job| job.inputs.remove(0))
+        };
+        for (more, named, lock) in [
+            ("", "/here/r", false),
+            (r#", "named": null, "lock": null"#, "/here/r", false),
+            (r#", "named": "/there//r\udcff", "lock": true"#, "/there/r\u{fffd}", true),
+        ] {
+            let input = input(&format!(r#", "events": "/e"{more}"#)).unwrap();
+            assert_eq!((&*input.named.to_string_lossy(), input.lock), (named, lock));
+            assert_eq!(input.path, Path::new("/here/r"));
+            let gate = format!(
+                r#"{{"name": "n", "gates": [{{"name": "g", "port": "p", "path": "/here/r", "events": "/e", "target": "/t",
+                "kind": "file"{more}}}]}}"#
+            );
+            let gate = load(&gate).unwrap().gates.remove(0);
+            assert_eq!((&*gate.named().to_string_lossy(), gate.lock), (named, lock));
+        }
+        let link = r#", "link": {"address": "[::1]:1", "job": "j", "key": "/k"}"#;
+        assert_eq!(input(link).unwrap().named, Path::new("/here/r"));
+        for more in [r#", "named": "/x""#, r#", "lock": true"#] {
+            let message = input(&format!("{link}{more}")).unwrap_err();
+            assert!(message.contains("inputs[0]: \"named\" and \"lock\" go with \"events\""), "{message}");
+        }
+    }
+
+    #[test]
     fn targets() {
         for (target, expected) in [
             (r#"{"fifo": "/a/./b"}"#, Ok(Target::Fifo("/a/b".into()))),

@@ -40,11 +40,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// The file `path`, which the events `events` name for the output `port`.
-    pub fn new(port: &str, path: PathBuf, events: PathBuf, verify: Verify) -> Self {
+    /// The file `path` of a producer.
+    pub fn new(path: &Path, producer: Producer, verify: Verify) -> Self {
         Self {
-            producer: Producer::of_file(port, &path, events),
-            path,
+            producer,
+            path: path.to_owned(),
             file: None,
             growth_armed: false,
             taken: 0,
@@ -288,7 +288,8 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let [path, events] = ["file", "events"].map(|name| directory.path().join(name));
             fs::write(&path, content).unwrap();
-            let mut producing = Self { directory, source: Source::new("p", path, events, Verify::Full) };
+            let producer = Producer::of_file("p", &path, events);
+            let mut producing = Self { directory, source: Source::new(&path, producer, Verify::Full) };
             producing.tell(event, content.len());
             assert_eq!(producing.source.open(), Ok(true));
             producing

@@ -56,7 +56,7 @@ impl GatedInput {
         match &mut self.target {
             Target::Tree { number, tree } => {
                 for file in &files {
-                    tree.place(file.strip_prefix(path).unwrap_or(file)).map_err(cannot_place(target))?;
+                    tree.place(file).map_err(cannot_place(target))?;
                 }
                 if complete {
                     tree.complete().map_err(cannot_place(target))?;

@@ -78,7 +78,8 @@ impl Tree {
     ///
     /// One that the producer has removed meanwhile is not there for anybody.
     pub fn place(&mut self, relative: &Path) -> io::Result<()> {
-        if relative.components().any(|part| !matches!(part, Component::Normal(_))) {
+        let leads_down = relative.components().all(|part| matches!(part, Component::Normal(_)));
+        if !leads_down || relative == Path::new("") {
             return Ok(());
         }
         if !std::mem::replace(&mut self.adopted, true) {
@@ -254,8 +255,14 @@ mod tests {
         assert_eq!(place(&mut tree, "deep/er/b"), ["b", "deep", "er"]);
         let mode = |path: &str| fs::metadata(target.join(path)).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(""), mode("deep")), (0o711, 0o750));
-        for (path, expected) in [("deep/er/b", None), ("deep/outside", Some("outside")), ("gone", None), ("../a", None)]
-        {
+        for (path, expected) in [
+            ("deep/er/b", None),
+            ("deep/outside", Some("outside")),
+            ("gone", None),
+            ("../a", None),
+            ("", None),
+            ("/a", None),
+        ] {
             assert_eq!(place(&mut tree, path), Vec::from_iter(expected));
         }
         tree.complete().unwrap();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use crate::json::bytes;
+use crate::json::{bytes, optional_path};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -18,6 +18,11 @@ pub enum Kind {
 /// Reads a path, in one form, so that it can be compared with others as a text.
 pub fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
     bytes::deserialize(deserializer).map(|path: PathBuf| path.components().collect())
+}
+
+/// The same, or null.
+pub fn path_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    Ok(optional_path(deserializer)?.map(|path| path.components().collect()))
 }
 
 pub fn absolute_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::fields::{absolute_path, path, Kind};
+use super::fields::{absolute_path, path, path_or_null, Kind};
 use crate::json::{bytes, optional_path, or_default};
 use crate::verify::Verify;
 
@@ -17,8 +17,12 @@ use crate::verify::Verify;
 pub struct Input {
     pub name: String,
     pub port: String,
-    /// Where the producer has the file.
+    /// The file, as it is opened here; with a link, where the producer has it.
     pub path: PathBuf,
+    /// The same as the producer has it.
+    pub named: PathBuf,
+    /// The producer has another `serve`, on this kernel: its events are not locked any more when it is gone.
+    pub lock: bool,
     pub access: Access,
     pub target: Target,
     /// How much of it is compared with the file at the commit.
@@ -32,6 +36,10 @@ struct InputFields {
     port: String,
     #[serde(deserialize_with = "path")]
     path: PathBuf,
+    #[serde(default, deserialize_with = "path_or_null")]
+    named: Option<PathBuf>,
+    #[serde(default, deserialize_with = "or_default")]
+    lock: bool,
     #[serde(default, deserialize_with = "optional_path")]
     events: Option<PathBuf>,
     link: Option<Link>,
@@ -44,13 +52,17 @@ impl TryFrom<InputFields> for Input {
     type Error = &'static str;
 
     fn try_from(fields: InputFields) -> Result<Self, &'static str> {
-        let InputFields { name, port, path, events, link, target, verify } = fields;
+        let InputFields { name, port, path, named, lock, events, link, target, verify } = fields;
+        if link.is_some() && (named.is_some() || lock) {
+            return Err("\"named\" and \"lock\" go with \"events\"");
+        }
         let access = match (events, link) {
             (Some(events), None) => Access::Events(events),
             (None, Some(link)) => Access::Link(link),
             _ => return Err("exactly one of \"events\" and \"link\""),
         };
-        Ok(Self { name, port, path, access, target, verify })
+        let named = named.unwrap_or_else(|| path.clone());
+        Ok(Self { name, port, path, named, lock, access, target, verify })
     }
 }
 
@@ -111,8 +123,14 @@ fn only_true<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error>
 pub struct Gate {
     pub name: String,
     pub port: String,
+    /// As it is opened here.
     #[serde(deserialize_with = "path")]
     pub path: PathBuf,
+    #[serde(default, deserialize_with = "path_or_null")]
+    named: Option<PathBuf>,
+    /// As that of an input.
+    #[serde(default, deserialize_with = "or_default")]
+    pub lock: bool,
     #[serde(deserialize_with = "path")]
     pub events: PathBuf,
     #[serde(deserialize_with = "absolute_path")]
@@ -130,6 +148,11 @@ enum Mode {
 }
 
 impl Gate {
+    /// The path as the producer has it.
+    pub fn named(&self) -> &Path {
+        self.named.as_ref().unwrap_or(&self.path)
+    }
+
     /// A listing of the directory delivers entries as they are committed.
     pub fn delivers(&self) -> bool {
         self.mode == Some(Mode::NoUpdate)

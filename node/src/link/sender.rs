@@ -19,6 +19,7 @@ use super::request::{encode_failure, encode_part, Request};
 use super::streams::Streams;
 use crate::origin::{Failure, Origin, Step};
 use crate::pipe;
+use crate::producer::Producer;
 use crate::source::Source;
 
 /// How often files are looked at that notify nobody, in milliseconds, and events while the reader is slow.
@@ -53,7 +54,7 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
     let Ok(known) = shared.streams.take(wanted, &channel.socket) else { return };
     let mut source = known.unwrap_or_else(|| {
         let events = shared.jobs.join(&wanted.job).join("events.jsonl");
-        Source::new(&wanted.port, wanted.path.clone(), events, wanted.verify)
+        Source::new(&wanted.path, Producer::of_file(&wanted.port, &wanted.path, events), wanted.verify)
     });
     let mut sender = Sender {
         outlet: Outlet::new(channel),

@@ -68,9 +68,11 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::producer::Producer;
     use crate::verify::Verify;
     use std::io::Read;
     use std::net::TcpListener;
+    use std::path::Path;
     use std::thread;
 
     fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
@@ -90,7 +92,8 @@ mod tests {
             scope.spawn(|| {
                 // Its connection is shut down.
                 assert_eq!((&first).read(&mut [0]).unwrap(), 0);
-                streams.give_back(&wanted, Some(Source::new("p", "/a".into(), "/events".into(), Verify::Full)));
+                let producer = Producer::of_file("p", Path::new("/a"), "/events".into());
+                streams.give_back(&wanted, Some(Source::new(Path::new("/a"), producer, Verify::Full)));
             });
             assert!(streams.take(&wanted, &second).unwrap().is_some());
         });

@@ -8,7 +8,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::AddWatchFlags;
 use nix::sys::signal::{kill, Signal};
@@ -19,7 +18,7 @@ use super::lifeline::Lifeline;
 use super::output::Output;
 use crate::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
 use crate::feed::remove_fifos;
-use crate::follow::Follower;
+use crate::follow::{is_written, Follower};
 use crate::json::{self, ByteString};
 use crate::watch::{Watcher, ARRIVES};
 use crate::{fresh, tree};
@@ -262,7 +261,8 @@ impl Jobs {
         let Some(lifeline) = &self.lifeline else { return false };
         let known = self.running.get(id).and_then(|running| running.events.is_locked());
         let has_ended = || lifeline.store.has_ended(id) == Some(true);
-        !known.unwrap_or_else(|| is_written(&self.directory.join(id)) && !has_ended())
+        let is_written = || File::open(self.directory.join(id).join("events.jsonl")).as_ref().map_or(true, is_written);
+        !known.unwrap_or_else(|| is_written() && !has_ended())
     }
 
     /// Prints new events of a job. `closed`: its exec has closed them, which it does only when it ends.
@@ -332,11 +332,4 @@ fn printed(id: &OsStr, line: &[u8]) -> String {
     let event = String::from_utf8_lossy(line);
     let members = event.trim_ascii().trim_start_matches('{');
     format!("{{\"job\":{},{members}\n", json::write(&ByteString(id)))
-}
-
-/// Whether the exec of this job lives. It locks the events before it writes the first one.
-fn is_written(directory: &Path) -> bool {
-    let Ok(file) = File::open(directory.join("events.jsonl")) else { return true };
-    let empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
-    empty || Flock::lock(file, FlockArg::LockSharedNonblock).is_err()
 }
