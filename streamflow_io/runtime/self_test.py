@@ -51,6 +51,7 @@ class BrokenError(Exception):
     """Something does not work; says why."""
 
 
+@dataclass
 class TriedLocation(ABC):
     """Where jobs run.
 
@@ -58,10 +59,9 @@ class TriedLocation(ABC):
     :ivar seconds: how long a job may take to run
     """
 
-    def __init__(self, runtime: NodeRuntime, directory: PurePosixPath, seconds: float) -> None:
-        self.runtime = runtime
-        self.directory = directory
-        self.seconds = seconds
+    runtime: NodeRuntime
+    directory: PurePosixPath
+    seconds: float
 
     @abstractmethod
     async def make(self, name: str) -> PurePosixPath:
@@ -101,35 +101,24 @@ class ThisMachine(TriedLocation):
             return await file.read()
 
 
+@dataclass
 class DeployedLocation(TriedLocation):
     """A location of a deployment: jobs are run as StreamFlow runs them."""
 
-    def __init__(
-        self,
-        runtime: NodeRuntime,
-        directory: PurePosixPath,
-        seconds: float,
-        connector: Connector,
-        location: ExecutionLocation,
-        access: Access,
-    ) -> None:
-        super().__init__(runtime, directory, seconds)
-        self._connector = connector
-        self._location = location
-        self._access = access
+    connector: Connector
+    location: ExecutionLocation
+    access: Access
 
     async def make(self, name: str) -> PurePosixPath:
         directory = self.directory / name
-        said, code = await self._access.run(f"mkdir -p {shlex.quote(str(directory))}")
-        if code != 0:
-            raise BrokenError(said)
+        await self._said(f"mkdir -p {shlex.quote(str(directory))}")
         return directory
 
     async def run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:
         command = ["exec", *map(shlex.quote, await job.wrap(spec)), "sh", "-c", shlex.quote(script)]
         try:
-            result = await self._connector.run(
-                self._location,
+            result = await self.connector.run(
+                self.location,
                 command,
                 workdir=shlex.quote(str(directory)),
                 capture_output=True,
@@ -141,7 +130,10 @@ class DeployedLocation(TriedLocation):
             raise BrokenError(f"{result[0] or 'it says nothing'} (exit code {result[1]})")
 
     async def read(self, path: PurePosixPath) -> str:
-        said, code = await self._access.run(f"cat {shlex.quote(str(path))}")
+        return await self._said(f"cat {shlex.quote(str(path))}")
+
+    async def _said(self, command: str) -> str:
+        said, code = await self.access.run(command)
         if code != 0:
             raise BrokenError(said)
         return said
