@@ -88,20 +88,17 @@ def _static(value: float) -> StaticConstraint:
 
 
 def _bounds(minimum: float, maximum: float, delta: float) -> Bounds:
-    if not all(math.isfinite(number) for number in (minimum, maximum, delta)):
-        raise ValueError("min, max and delta must be finite")
-    if minimum <= 0:
-        raise ValueError(f"min {_text(minimum)} is not above 0")
-    if minimum < _LOWEST:
-        raise ValueError(f"min {_text(minimum)} is below {_LOWEST:g}")
-    if minimum > maximum:
-        raise ValueError(f"min {_text(minimum)} is above max {_text(maximum)}")
-    if delta <= 1:
-        raise ValueError(f"delta {_text(delta)} is not above 1")
-    if maximum > HIGHEST:
-        raise ValueError(f"max {_text(maximum)} is above {HIGHEST:g}")
-    if delta < _SMALLEST_STEP:
-        raise ValueError(f"delta {_text(delta)} is below {_SMALLEST_STEP}")
+    for is_wrong, why in (
+        (not all(map(math.isfinite, (minimum, maximum, delta))), "min, max and delta must be finite"),
+        (minimum <= 0, f"min {_text(minimum)} is not above 0"),
+        (minimum < _LOWEST, f"min {_text(minimum)} is below {_LOWEST:g}"),
+        (minimum > maximum, f"min {_text(minimum)} is above max {_text(maximum)}"),
+        (delta <= 1, f"delta {_text(delta)} is not above 1"),
+        (maximum > HIGHEST, f"max {_text(maximum)} is above {HIGHEST:g}"),
+        (delta < _SMALLEST_STEP, f"delta {_text(delta)} is below {_SMALLEST_STEP}"),
+    ):
+        if is_wrong:
+            raise ValueError(why)
     return Bounds(minimum, maximum, delta)
 
 
