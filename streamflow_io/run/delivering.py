@@ -184,15 +184,10 @@ class Deliverer:
 
     async def _execute(self, instructions: Iterable[Instruction]) -> None:
         """Effects first, and these to the end: what is said to be delivered is so, also if the attempt ends now."""
-        questions, effects = list[Collect](), list[Effect]()
-        for instruction in instructions:
-            if isinstance(instruction, Collect):
-                questions.append(instruction)
-            else:
-                effects.append(instruction)
-        if effects:
+        instructions = list(instructions)
+        if effects := [each for each in instructions if not isinstance(each, Collect)]:
             await to_the_end(self._act(effects))
-        for asked in questions:
+        for asked in (each for each in instructions if isinstance(each, Collect)):
             await self._handle(Answer(asked, await self._collect(asked.source)))
 
     async def _act(self, effects: Iterable[Effect]) -> None:

@@ -50,14 +50,9 @@ def suggest(history: History) -> Suggestions:
     """
     jobs = completed_jobs(history)
     simulated = network(history, jobs)
-    proposals: list[Proposal] = []
-    refusals: list[Refusal] = []
-    for found in evidence(history, jobs):
-        if isinstance(found, Refusal):
-            refusals.append(found)
-        else:
-            proposals.append(found)
-    weighed, idle = _weigh(simulated, proposals)
+    found = list(evidence(history, jobs))
+    refusals = [one for one in found if isinstance(one, Refusal)]
+    weighed, idle = _weigh(simulated, [one for one in found if isinstance(one, Proposal)])
     sure = [proposal.hint for proposal in weighed if proposal.is_sure]
     every = [proposal.hint for proposal in weighed]
     return Suggestions(
