@@ -287,10 +287,9 @@ class LearnedLimits:
 def _errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
-        raise LearnedLimitsError(path, f"it cannot be used: {error}") from error
-    except OSError as error:
-        raise LearnedLimitsError(path, f"it cannot be used: {error.strerror}") from error
+    except (sqlite3.Error, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise LearnedLimitsError(path, f"it cannot be used: {why}") from error
 
 
 def _create(path: Path) -> None:
