@@ -48,6 +48,7 @@ class Cluster:
         self.context = cast(
             StreamFlowContext,
             SimpleNamespace(
+                config={},
                 deployment_manager=SimpleNamespace(get_connector=lambda _: self),
                 data_manager=SimpleNamespace(get_data_locations=lambda _: []),
             ),

@@ -62,6 +62,10 @@ class Deployment:
         """How it runs jobs: its type, and for containers elsewhere than on the driver's node the host."""
         return self.type if self.host in (None, LOCAL) else f"{self.type}, on {self.host.name}"
 
+    def on_host(self, path: str) -> str | None:
+        """Where a path of its jobs is on its node; None: nowhere there, or that is not known."""
+        return path if self.kind is not SiteKind.CONTAINERS else seen_from(self.binds or (), path, HOST)
+
     def sees(self, other: Deployment) -> bool:
         """Whether it sees what the jobs of another write that runs on the same host."""
         there, here = (HOST if each.kind is SiteKind.LOCAL else each.binds for each in (other, self))

@@ -37,6 +37,7 @@ class GangDeployment:
         A step with several targets may run in another; it waits, as without us.
         """
         for step in self._followers.pop(get_job_step_name(job.name), ()):
-            targets = self._steps[posixpath.join(step, "__schedule__")].binding_config.targets
+            schedule = self._steps.get(posixpath.join(step, "__schedule__"))
+            targets = [] if schedule is None else schedule.binding_config.targets
             if len(targets) == 1:
                 self._runtimes.deploy_ahead(targets[0].deployment.name, targets[0].service)

@@ -22,6 +22,7 @@ from streamflow_io.runtime.locations import location_name, path_on
 from streamflow_io.telemetry.job_files import Identity, JobFiles
 from streamflow_io.telemetry.records import EndedRecord, EndStatus, Record, StartedRecord, SubmittedRecord, Usage
 
+from .deployment_sites import loaded
 from .job_spec import observed
 from .tokens import streams_of
 
@@ -84,11 +85,9 @@ class JobRecorder:
         """A job has all its input and is about to run its command."""
         if (step := get_job_step_name(job_name)) not in self._annotations:
             return
-        location = self._location(job_name)
+        where = location_name(loaded(self._location(job_name), self._jobs[job_name].target))
         self._open[job_name] = time.time()
-        self._record(
-            StartedRecord(time=self._open[job_name], job=job_name, step=step, location=location_name(location))
-        )
+        self._record(StartedRecord(time=self._open[job_name], job=job_name, step=step, location=where))
 
     def told(self, spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
         """A job is about to run its command under the node runtime.

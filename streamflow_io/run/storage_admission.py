@@ -6,7 +6,6 @@ Decides nothing: `admission/` does. Translates StreamFlow's jobs, targets and lo
 from __future__ import annotations
 
 import asyncio
-import os
 import posixpath
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +21,6 @@ from streamflow.workflow.token import FileToken
 from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import Demand, Grant, Placement, Request
 from streamflow_io.admission.observations import Observation
-from streamflow_io.admission.storages import storage_of
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.limits import RememberedLimits
@@ -30,6 +28,8 @@ from streamflow_io.runtime.locations import location_name
 from streamflow_io.telemetry.records import Record
 
 from .admission_log import AdmissionLog
+from .deployment_sites import Sites, loaded
+from .storages import Storages
 from .tokens import streams_of
 
 
@@ -56,7 +56,7 @@ class StorageAdmission:
         record: Callable[[Record], None],
     ) -> None:
         self._context = context
-        self._config = config
+        self._storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
         self._annotations = annotations
         self._remembered = remembered
         self._more_jobs = more_jobs
@@ -87,11 +87,11 @@ class StorageAdmission:
 
         :return: where it may run, first where it was granted to
         """
-        pools = {_pool(target): await self._available(target) for target in targets}
-        for pool, locations in pools.items():
-            self._set_locations(pool, locations)
+        pools = {_pool(target): (target, await self._available(target)) for target in targets}
+        for target, available in pools.values():
+            self._set_locations(target, available)
         demand = self._demand(job, targets)
-        preferred = await self._preferred(job) if sum(map(len, pools.values())) > 1 else ()
+        preferred = await self._preferred(job) if sum(len(available) for _, available in pools.values()) > 1 else ()
         demand = await self._remembered.load(demand, job)
         self._jobs[job.name] = demand
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
@@ -114,14 +114,16 @@ class StorageAdmission:
             return False
         if job_name in self._granted:
             return self._is_granted(job_name, target, location)
-        return self._admission.could_start(job_name, location_name(location), self._placement(job_name, target))
+        name = _name(location, target)
+        return self._admission.could_start(job_name, name, self._placement(job_name, target))
 
     def stand_down(self, job_name: str, target: Target, location: AvailableLocation) -> None:
         """StreamFlow has no place for a job on a location: what it holds there is for others."""
         if job_name not in self._jobs:
             return
         if job_name not in self._granted:
-            if self._admission.stand_down(job_name, location_name(location), self._placement(job_name, target)):
+            name = _name(location, target)
+            if self._admission.stand_down(job_name, name, self._placement(job_name, target)):
                 self.decide()
         elif self._is_granted(job_name, target, location):
             del self._granted[job_name]
@@ -134,7 +136,7 @@ class StorageAdmission:
         """StreamFlow has given a job its locations."""
         now = time.time()
         if (grant := self._granted.pop(job_name, None)) is None:
-            keys = [location_name(location) for location in locations]
+            keys = [_name(location, target) for location in locations]
             grant = self._admission.start(job_name, keys, now, self._placement(job_name, target))
         self._log.admitted(grant, now)
         self.decide()
@@ -165,7 +167,8 @@ class StorageAdmission:
     def _is_granted(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
         """Whether a location is one where an I/O task was granted to start."""
         grant = self._granted[job_name]
-        return location_name(location) in grant.locations and grant.placement == self._placement(job_name, target)
+        name = _name(location, target)
+        return name in grant.locations and grant.placement == self._placement(job_name, target)
 
     # What a job needs
 
@@ -195,11 +198,10 @@ class StorageAdmission:
         bandwidth = self._annotations[step].storage_bandwidth
         if bandwidth is None:
             return None
-        path = job.output_directory or target.workdir
-        storage = storage_for(self._config.storages, bandwidth.value.storage, target, path)
+        name, path = bandwidth.value.storage, job.output_directory or target.workdir
+        storage = self._storages.of(name, target, path)
         if storage is None:
-            what = f"storage {bandwidth.value.storage!r}" if bandwidth.value.storage else f"a storage that holds {path}"
-            where = target.deployment.name
+            where, what = self._storages.missing(name, target, path)
             logger.warning(
                 f"The storageBW of {step} is not applied on {where}: the StreamFlow file has no {what} there"
             )
@@ -210,22 +212,24 @@ class StorageAdmission:
         available: Mapping[str, AvailableLocation] = await connector.get_available_locations(service=target.service)
         return available
 
-    def _set_locations(self, pool: str, available: Mapping[str, AvailableLocation]) -> None:
+    def _set_locations(self, target: Target, available: Mapping[str, AvailableLocation]) -> None:
+        pool = _pool(target)
         # They are asked for with each job; of thousands only the names are looked at, unless there are others.
         if self._names.get(pool) == (names := tuple(available)):
             return
         self._names[pool] = names
-        locations = available.values()
-        cores = {location_name(location): _cores(location) for location in locations}
-        slots = {location_name(location): location.slots or 1 for location in locations if location.hardware is None}
+        locations = {_name(location, target): loaded(location, target) for location in available.values()}
+        cores = {name: _cores(location) for name, location in locations.items()}
+        slots = {name: location.slots or 1 for name, location in locations.items() if location.hardware is None}
         self._admission.set_locations(pool, cores, slots)
 
     async def _preferred(self, job: Job) -> tuple[str, ...]:
         """The locations of those that a job streams with, then those that hold most of its input."""
         partners = [
-            location_name(location)
+            location_name(loaded(location, allocation.target))
             for token in streams_of(job.inputs)
-            for location in self._context.scheduler.get_locations(token.source.job)
+            for allocation in [self._context.scheduler.get_allocation(token.source.job)]
+            for location in allocation.locations
         ]
         held: dict[str, int] = {}
         for token in job.inputs.values():
@@ -242,6 +246,10 @@ def _pool(target: Target) -> str:
     return posixpath.join(str(target.deployment.name), str(target.service or ""))
 
 
+def _name(location: AvailableLocation, target: Target) -> str:
+    return location_name(loaded(location, target))
+
+
 def _placement_key(step: str, target: Target) -> tuple[str, str, str]:
     return step, _pool(target), str(target.workdir)
 
@@ -250,18 +258,3 @@ def _cores(location: AvailableLocation) -> float:
     if location.hardware is not None:
         return float(location.hardware.cores)
     return float(location.slots or 1)
-
-
-def storage_for(
-    storages: Iterable[StorageConfig], name: str | None, target: Target, directory: str
-) -> StorageConfig | None:
-    """The storage that jobs use: the one that is named, if it is there, or that which holds their output directory."""
-    deployment = str(target.deployment.name)
-    here = [storage for storage in storages if storage.deployment in (None, deployment)]
-    if name is not None:
-        return next((storage for storage in here if storage.name == name), None)
-    if target.deployment.type != "local":
-        return storage_of(here, deployment, directory)
-    real = {storage.model_copy(update={"path": os.path.realpath(storage.path)}): storage for storage in here}
-    found = storage_of(real, deployment, os.path.realpath(directory))
-    return None if found is None else real[found]

@@ -66,7 +66,7 @@ def make_plan(
     workflow = translate()
     sites = Sites(scheduler.context.config.get("deployments", {}), contained=config.containers == "on")
     graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=config.observe)
-    storages = _storages(workflow, annotations, config) if config.storages or hinted else None
+    storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
     edges = plan_edges(graph.routes) if hinted else ()
     delivered = (*edges, *name_edges(graph.names, edges))
     gangs = find_gangs(edges, graph.steps)
@@ -115,8 +115,10 @@ def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> dict[
     return annotations
 
 
-def _storages(workflow: Workflow, annotations: Mapping[str, StepAnnotations], config: SchedulerConfig) -> StepStorages:
-    found = find_storages(workflow, annotations, config.storages)
+def _storages(
+    workflow: Workflow, annotations: Mapping[str, StepAnnotations], config: SchedulerConfig, sites: Sites
+) -> StepStorages:
+    found = find_storages(workflow, annotations, config.storages, sites)
     if found.errors:
         raise InvalidHintsException(HintErrors(found.errors))
     return found

@@ -15,22 +15,25 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintError
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.rules import above_storage
-from streamflow_io.run.deployment_sites import deployment_name
-from streamflow_io.run.storage_admission import storage_for
+from streamflow_io.run.deployment_sites import Sites, deployment_name
+from streamflow_io.run.storages import Storages
 
 
 def find_storages(
-    workflow: Workflow, annotations: Mapping[str, StepAnnotations], storages: Sequence[StorageConfig]
+    workflow: Workflow, annotations: Mapping[str, StepAnnotations], storages: Sequence[StorageConfig], sites: Sites
 ) -> StepStorages:
     """Compare the storage hints of steps with the storages where they will run."""
+    places = Storages(storages, sites)
     steps: list[StepStorage] = []
     errors: list[HintError] = []
     warnings: list[str] = []
     deployments: set[str] = set()
+    hosts: set[str] = set()
     local: set[str] = set()
     for step, target, directory in _targets(workflow):
         deployment = deployment_name(target.deployment)
         deployments.add(deployment)
+        hosts |= places.host_names(target)
         if target.deployment.type == "local":
             local.add(deployment)
         hints = annotations.get(step)
@@ -40,12 +43,11 @@ def find_storages(
         storage = None
         if bandwidth is not None:
             wanted = bandwidth.value.storage
-            storage = storage_for(storages, wanted, target, directory)
+            storage = places.of(wanted, target, directory)
             if storage is not None:
                 errors += above_storage(bandwidth, storage)
             else:
-                what = f"storage {wanted!r}" if wanted else f"storage that holds {directory}"
-                where = "the driver's node" if target.deployment.type == "local" else deployment
+                where, what = places.missing(wanted, target, directory)
                 warnings.append(f"The storageBW of {step} is not applied: the StreamFlow file has no {what} on {where}")
         steps.append(
             StepStorage(
@@ -61,7 +63,7 @@ def find_storages(
         held = {storage.deployment} if storage.deployment is not None else deployments
         if held and held <= local and not os.path.exists(storage.path):
             warnings.append(f"Storage {storage.name!r}: {storage.path} does not exist on the driver's node")
-        if storage.deployment is not None and storage.deployment not in deployments:
+        if storage.deployment is not None and storage.deployment not in deployments | hosts:
             where = f"deployment {storage.deployment!r}, where no step runs"
             warnings.append(f"Storage {storage.name!r} is on {where} (steps run on {', '.join(sorted(deployments))})")
     return StepStorages(tuple(steps), tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(warnings)))

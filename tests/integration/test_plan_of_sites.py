@@ -281,3 +281,15 @@ def test_a_run_streams_where_the_streamflow_file_wants_no_container(bench: Bench
     assert ours.ok, ours.errors
     assert ours.results == plain.results
     assert "is delivered at" not in ours.log
+
+
+def test_a_storage_of_the_host_holds_what_containers_write_there(bench: Bench) -> None:
+    contained = in_containers("tools")
+    contained["steps"]["a"]["run"]["hints"].append({"class": "sfio:StorageBandwidth", "storageBW": 1})
+    storages = [{"name": "disk", "deployment": "here", "path": "/", "write": 10}]
+    main = {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json"}}
+    path = bench.write(contained, {}, True, {"storages": storages}, deployments=DEPLOYMENTS, workflows={"main": main})
+    plan = plan_file(path).plans["main"]
+    assert plan.storages is not None
+    assert [(step.step, step.storage, step.deployment) for step in plan.storages.steps] == [("/a", "disk", "debian")]
+    assert plan.storages.warnings == ()

@@ -1,0 +1,77 @@
+"""Adapter: the storages of the StreamFlow file, and which one holds what a job writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+
+from streamflow.core.deployment import Target
+
+from streamflow_io.admission.storages import storage_of
+from streamflow_io.graph.sites import LOCAL, SiteKind
+from streamflow_io.hints.config import StorageConfig
+
+from .deployment_sites import Sites, deployment_name
+
+
+class Storages:
+    """Those that the scheduler's config has.
+
+    A path in a container is one of its host, as far as a bind says so: what the user has written for the host, or for
+    all deployments, holds for it there.
+    """
+
+    def __init__(self, storages: Sequence[StorageConfig], sites: Sites) -> None:
+        self._storages = storages
+        self._sites = sites
+
+    def of(self, name: str | None, target: Target, directory: str) -> StorageConfig | None:
+        """The storage that jobs use: the one that is named, if it is there, or that which holds their output directory.
+
+        :param directory: as the jobs see it
+        """
+        deployment, place = str(target.deployment.name), self._sites.deployment(target)
+        if name is not None:
+            there = self._on((deployment, *self.host_names(target)))
+            return next((storage for storage in there if storage.name == name), None)
+        if place.kind is not SiteKind.CONTAINERS:
+            return _holding(self._on((deployment,)), directory, is_here=place.node == LOCAL)
+        own = [storage for storage in self._storages if storage.deployment == deployment]
+        if (found := _holding(own, directory)) is not None:
+            return found
+        if (outside := place.on_host(directory)) is not None:
+            return _holding(self._on(self.host_names(target)), outside, is_here=place.node == LOCAL)
+        return _holding(self._on(()), directory)
+
+    def missing(self, name: str | None, target: Target, directory: str) -> tuple[str, str]:
+        """Where there is no storage for jobs, and what is missing there, for people."""
+        place = self._sites.deployment(target)
+        where = "the driver's node" if place.kind is SiteKind.LOCAL else deployment_name(target.deployment)
+        if name is not None:
+            return where, f"storage {name!r}"
+        if place.kind is SiteKind.CONTAINERS and (outside := place.on_host(directory)) is not None:
+            return str(place.host), f"storage that holds {outside}"
+        return where, f"storage that holds {directory}"
+
+    def host_names(self, target: Target) -> frozenset[str]:
+        """The deployments of the StreamFlow file that are the host of a target's containers; else none."""
+        host = self._sites.deployment(target).host
+        return frozenset() if host is None else self._sites.named(host)
+
+    def _on(self, deployments: Collection[str]) -> list[StorageConfig]:
+        return [storage for storage in self._storages if storage.deployment in (None, *deployments)]
+
+
+def _holding(storages: Iterable[StorageConfig], path: str, is_here: bool = False) -> StorageConfig | None:
+    """The storage that holds a path; of several, the one with the longest path, and one that names its deployment.
+
+    :param is_here: both are on the driver's node, where links can be followed
+    """
+    real = os.path.realpath if is_here else str
+    # Of which deployments they are has been looked at.
+    anywhere = {
+        storage.model_copy(update={"path": real(storage.path), "deployment": None}): storage
+        for storage in sorted(storages, key=lambda storage: storage.deployment is None)
+    }
+    found = storage_of(anywhere, "", real(path))
+    return None if found is None else anywhere[found]

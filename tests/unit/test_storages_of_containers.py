@@ -1,0 +1,110 @@
+"""Which storage holds what a job writes in a container: by its path there, or by that on its host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, LocalTarget, Target
+from streamflow.core.scheduling import AvailableLocation, Hardware
+
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.run.deployment_sites import Sites, loaded
+from streamflow_io.run.storages import Storages
+from tests.unit.test_sites_of_containers import DEPLOYMENTS, HERE, ON_ONE, explicit, required
+
+BOX = explicit("box", volume=["/scratch/me:/data", "engine:/volume"], workdir="/data")
+JOB = "/tmp/streamflow/job"
+
+
+def storage(path: str, deployment: str | None = None, name: str = "disk") -> StorageConfig:
+    return StorageConfig(name=name, deployment=deployment, path=path, write=1)
+
+
+def found(target: Target, directory: str, *storages: StorageConfig, name: str | None = None) -> str | None:
+    held = Storages(storages, Sites(DEPLOYMENTS)).of(name, target, directory)
+    return None if held is None else held.path
+
+
+@pytest.mark.parametrize(
+    ("target", "directory", "storages", "path"),
+    [
+        # What holds for all deployments, or for one on the driver's node, holds by the path on it.
+        (required("a:1"), JOB, [storage("/scratch")], "/scratch"),
+        (required("a:1"), JOB, [storage("/scratch", "here")], "/scratch"),
+        (required("a:1"), JOB, [storage("/tmp")], None),
+        (required("a:1"), JOB, [storage("/scratch", "one")], None),
+        (required("a:1"), JOB, [storage("/scratch"), storage("/scratch/me", "here", "mine")], "/scratch/me"),
+        # Without DockerRequirement it is as ever.
+        (HERE, "/scratch/me/job", [storage("/scratch")], "/scratch"),
+        # On an SSH host: what holds for that.
+        (required("a:1", ON_ONE), JOB, [storage("/tmp", "one")], "/tmp"),
+        (required("a:1", ON_ONE), JOB, [storage("/tmp", "other")], None),
+        (required("a:1", ON_ONE), JOB, [storage("/tmp", "here")], None),
+        # What is written for a deployment of containers is as they see it, and counts first.
+        (BOX, "/data/job", [storage("/scratch"), storage("/data", "box", "own")], "/data"),
+        (BOX, "/data/job", [storage("/scratch"), storage("/data", "else", "own")], "/scratch"),
+        # Where the host does not see it, all deployments have what is there under this path.
+        (BOX, "/volume/job", [storage("/volume")], "/volume"),
+        (BOX, "/overlay/job", [storage("/overlay")], "/overlay"),
+        (BOX, "/overlay/job", [storage("/overlay", "here")], None),
+    ],
+)
+def test_the_storage_of_a_directory(
+    target: Target, directory: str, storages: list[StorageConfig], path: str | None
+) -> None:
+    assert found(target, directory, *storages) == path
+
+
+@pytest.mark.parametrize(
+    ("target", "deployment", "is_there"),
+    [
+        (required("a:1"), None, True),
+        (required("a:1"), "here", True),
+        (required("a:1"), "one", False),
+        (required("a:1", ON_ONE), "one", True),
+        (required("a:1", ON_ONE), "here", False),
+        (BOX, "box", True),
+    ],
+)
+def test_a_storage_that_is_named(target: Target, deployment: str | None, is_there: bool) -> None:
+    assert found(target, "/elsewhere", storage("/x", deployment), name="disk") == ("/x" if is_there else None)
+
+
+def test_links_are_followed_on_the_drivers_node(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    target = required("a:1", LocalTarget(workdir=str(tmp_path / "link")))
+    assert found(target, JOB, storage(str(tmp_path / "disk"))) == str(tmp_path / "disk")
+
+
+@pytest.mark.parametrize(
+    ("target", "directory", "name", "missing"),
+    [
+        (required("a:1"), JOB, None, ("the driver's node", "storage that holds /scratch/me/job")),
+        (required("a:1"), JOB, "tape", ("a:1", "storage 'tape'")),
+        (required("a:1", ON_ONE), JOB, None, ("one (ssh)", f"storage that holds {JOB}")),
+        (BOX, "/overlay/job", None, ("box", "storage that holds /overlay/job")),
+        (HERE, "/x", None, ("the driver's node", "storage that holds /x")),
+    ],
+)
+def test_what_is_said_to_be_missing(target: Target, directory: str, name: str | None, missing: tuple[str, str]) -> None:
+    assert Storages([], Sites(DEPLOYMENTS)).missing(name, target, directory) == missing
+
+
+def test_containers_of_one_host_load_the_same_disks() -> None:
+    """A storage that each node has, and its I/O executors, are those of the host."""
+    host = AvailableLocation("__LOCAL__", "__LOCAL__", "localhost", local=True, hardware=Hardware(2, 1000))
+
+    def location(target: Target, **more: Any) -> AvailableLocation:
+        return AvailableLocation("c0ffee", target.deployment.name, "", stacked=True, wraps=host, **more)
+
+    for target in (required("a:1"), required("a:1", kind="singularity"), BOX):
+        assert loaded(location(target), target) is host
+        assert loaded(location(target).location, target) is host.location
+    for other in (explicit("all", kind="docker-compose"), Target(DeploymentConfig("hpc", "slurm", {}))):
+        there = location(other)
+        assert loaded(there, other) is there
+    alone = ExecutionLocation("n1", "one")
+    assert loaded(alone, ON_ONE) is alone
