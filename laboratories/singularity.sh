@@ -23,9 +23,9 @@ list_instances() {
     separator=
     printf '{"instances": ['
     for pid in "$home"/instances/*/pid; do
-        test -s "$pid" || continue
+        number=$(cat "$pid" 2>/dev/null) && test -n "$number" || continue # it is being started, or stopped
         name=$(basename "$(dirname "$pid")")
-        printf '%s{"instance": "%s", "pid": %s, "img": "", "ip": ""}' "$separator" "$name" "$(cat "$pid")"
+        printf '%s{"instance": "%s", "pid": %s, "img": "", "ip": ""}' "$separator" "$name" "$number"
         separator=,
     done
     echo ']}'

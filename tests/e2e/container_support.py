@@ -17,6 +17,8 @@ from tests.cwl import Bench, Document
 
 #: Everything that StreamFlow needs, and Python; and a static busybox, without a C library.
 DEBIAN, BUSYBOX = "sfio-test:latest", "sfio-busybox:latest"
+#: For what a tool notes: busybox has no other clock that is fine enough. All on a machine have the same.
+UPTIME = "$(cut -d ' ' -f 1 /proc/uptime)"
 #: What a container runs that nobody uses: process 1 of the engine, and the shell that StreamFlow has started it with.
 IDLE = ("/sbin/docker-init -- /bin/sh", "/dev/init -- /bin/sh", "/run/podman-init -- /bin/sh", "/bin/sh")
 
@@ -28,8 +30,11 @@ def contained(document: Document, **images: str | None) -> Document:
     """
     document = copy.deepcopy(document)
     for name, step in document["steps"].items():
+        tool = step["run"]
         if (image := images.get(name, DEBIAN)) is not None:
-            step["run"]["requirements"].append({"class": "DockerRequirement", "dockerPull": image})
+            tool["requirements"].append({"class": "DockerRequirement", "dockerPull": image})
+        if BUSYBOX in images.values():
+            tool["baseCommand"][2] = tool["baseCommand"][2].replace("$(date +%s.%N)", UPTIME)
     return document
 
 
@@ -43,6 +48,7 @@ class Containers(Bench):
     :ivar engine: StreamFlow's name of that for a DockerRequirement
     :ivar options: its options for it
     :ivar workdir: below it are the working directories of the driver's node; none: they are in TMPDIR, as by default
+    :ivar is_for_others: whether other users than the driver's may use them, too
     :ivar deployments: further ones of a run, of its working directory
     :ivar bound: the deployments of steps, by their paths
     """
@@ -51,6 +57,7 @@ class Containers(Bench):
     engine: str = field(default="docker", kw_only=True)
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     workdir: Path | None = field(default=None, kw_only=True)
+    is_for_others: bool = field(default=False, kw_only=True)
     deployments: Callable[[Path], Document] = field(default=lambda _: {}, kw_only=True)
     bound: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
@@ -67,8 +74,9 @@ class Containers(Bench):
         work = place / "tmp" / "streamflow" if self.workdir is None else self.workdir / place.name
         work.mkdir(parents=True)
         (work / "trace").touch()
-        for shared in (work, work / "trace"):  # with users of containers
-            shared.chmod(0o777)
+        if self.is_for_others:
+            work.chmod(0o1777)
+            (work / "trace").chmod(0o666)
         (place / "trace").symlink_to(work / "trace")
         streamflow = json.loads(path.read_text())
         deployment = {"type": self.engine, "config": dict(self.options)}
