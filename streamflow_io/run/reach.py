@@ -44,7 +44,8 @@ class Reach:
             return await self._runtime(job_name)
         except NodeRuntimeError as error:
             where = self._runtimes.where(self._location(job_name))
-            self._warn(where, f"Nothing streams {where}, all is as with plain StreamFlow: {error}")
+            why = str(error).removeprefix(f"{where.partition(' ')[2]}: ")
+            self._warn(where, f"Nothing streams {where}, all is as with plain StreamFlow: {why}")
             return None
 
     async def measured_job(self, job_name: str, otherwise: str) -> NodeJob | None:

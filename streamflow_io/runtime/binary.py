@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import os
 import re
@@ -51,7 +50,7 @@ cd "$name" || exit 1
 say directory "$(pwd -P)"
 why=$(way "$(pwd -P)"); test -n "$why" || test -O . || why="$(pwd -P) belongs to another user"
 if test -n "$why"; then say foreign "$why"; exit; fi
-if test -f {binary} && test -x {binary} && test -O {binary}; then
+if test -f {binary} && test -O {binary}; then
     sum=$(sha256sum < {binary} 2>/dev/null)
     if test "${{sum%% *}}" = {digest}; then say version "$(./{binary} --version 2>&1)"; fi
 fi
@@ -132,23 +131,22 @@ async def deliver(access: Access, workdir: str, binary: Binary, driver: int | No
         in the directory for temporary files
     :raises NodeRuntimeError: if it cannot be brought there, or does not run there, with one reason
     """
-    delivered, version = await _bring(access, workdir, binary, driver)
-    if not _runs(version) and driver is not None:
-        with contextlib.suppress(NodeRuntimeError):
-            other, other_version = await _bring(access, str(delivered.temporary), binary, driver)
-            if _runs(other_version):
-                return replace(delivered, binary=other.binary)
-    if not _runs(version):
-        raise NodeRuntimeError(f"{access.name}: {delivered.binary} cannot be run: {version or 'it is not there'}")
-    return delivered
-
-
-def _runs(version: str | None) -> bool:
-    return version is not None and version.startswith("sfio-node ")
+    delivered, why = await _bring(access, workdir, binary, driver)
+    if why is None:
+        return delivered
+    if driver is not None:
+        try:
+            other, otherwise = await _bring(access, str(delivered.temporary), binary, driver)
+        except NodeRuntimeError as error:
+            otherwise = str(error)
+        if otherwise is None:
+            return replace(delivered, binary=other.binary)
+        why += f"; nor in {delivered.temporary}: {otherwise}"
+    raise NodeRuntimeError(f"{access.name}: {delivered.binary} cannot be run: {why}")
 
 
 async def _bring(access: Access, workdir: str, binary: Binary, driver: int | None) -> tuple[Delivered, str | None]:
-    """Where things are, and what `--version` prints; None: the binary does not come."""
+    """Where things are, and why the binary cannot be run there; None: it can."""
     binary, delivered, version = await _check(access, workdir, binary, driver)
     if version is None:
         # Two drivers may do this at once.
@@ -156,7 +154,10 @@ async def _bring(access: Access, workdir: str, binary: Binary, driver: int | Non
         await access.write(part, binary.content, executable=True)
         await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
         binary, delivered, version = await _check(access, workdir, binary, driver)
-    return delivered, version
+    if version is None or version.startswith("sfio-node "):
+        return delivered, "it is not there" if version is None else None
+    hint = " (is its file system mounted noexec?)" if version.endswith("ermission denied") else ""
+    return delivered, version + hint
 
 
 async def _check(
@@ -177,11 +178,12 @@ async def _check(
         raise NodeRuntimeError(
             f"{access.name}: {workdir}: {said['foreign']}: another user could put a program there, take another workdir"
         )
-    if "open" in said and "temporary" not in said:
+    if driver is None and "open" in said and "temporary" not in said:
         raise NodeRuntimeError(f"{access.name}: no directory for temporary files is safe: {said['open']}: set TMPDIR")
-    if code != 0 or not {"temporary", "directory"} <= said.keys():
+    needed = {"directory", "temporary"} if driver is None else {"directory"}
+    if code != 0 or not needed <= said.keys():
         why = "; ".join(line for line in text.splitlines() if not line.startswith("sfio:"))
         raise NodeRuntimeError(f"{access.name}: {workdir} cannot be used: {why or f'exit code {code}'}")
     directory = PurePosixPath(said["directory"])
-    where = Delivered(directory / binary.name, directory, PurePosixPath(said["temporary"]))
+    where = Delivered(directory / binary.name, directory, PurePosixPath(said.get("temporary", "/tmp")))
     return binary, where, said.get("version")
