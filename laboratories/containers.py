@@ -5,23 +5,28 @@
 The socket of dockerd is DIRECTORY/docker.sock; when it ends it is started again, as by systemd. DIRECTORY/podman has a
 `docker` that is podman, DIRECTORY/singularity a `singularity`. All have the images of :mod:`laboratories.images`, and
 keep what they have in memory. Of the file system they see what the machine sees, but for what mounts change here:
-DIRECTORY/noexec, from which no program can be started.
+DIRECTORY/noexec, from which no program can be started. In its network one logs in by SSH at any of its own addresses,
+as a user who may use the engine, and is not root; the key is DIRECTORY/key.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import time
 from pathlib import Path
 
+from laboratories.hosts import SSHD_CONFIGURATION, generate_key, is_listening
 from laboratories.images import IMAGES
 from laboratories.laboratory import podman_obstacle
 
 HERE = Path(__file__).parent
 NETWORK = "10.77.2.1/24"
+LOGIN, LOGIN_ID = "sfio", 1500
+ADDRESSES = ("127.0.0.1", "127.0.0.2")
 DOCKER_OPTIONS = ("--userland-proxy=false", "--shutdown-timeout=2", "--log-level=warn")
 MEMORY = "mount -t tmpfs -o mode=755 tmpfs"
 IMPORT = ("import", "--change", 'CMD ["/bin/sh"]')
@@ -61,7 +66,8 @@ def main(directory: Path) -> None:
     if podman_obstacle() is None:
         (directory / "containers.conf").write_text(PODMAN_CONFIGURATION)
         importing.append([*install(directory, "podman", "docker"), *IMPORT])
-    while not answers():
+    start_sshd(directory)
+    while not answers() or not is_listening(ADDRESSES[0]):
         if daemon.poll() is not None:
             sys.exit("dockerd has ended")
         time.sleep(0.05)
@@ -98,6 +104,7 @@ def start_docker(directory: Path) -> subprocess.Popen[bytes]:
         "pidfile": data / "dockerd.pid",
         "cgroup-parent": f"/{directory.name}",
         "bip": NETWORK,
+        "group": LOGIN_ID,
     }
     (data / "dockerd.pid").unlink(missing_ok=True)
     with (directory / "dockerd.log").open("a") as log:
@@ -107,6 +114,22 @@ def start_docker(directory: Path) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
         )
+
+
+def start_sshd(directory: Path) -> None:
+    """Start what one logs in to. Who is logged in finds the engines."""
+    generate_key(directory / "key")
+    place = Path("/run/sshd")
+    place.mkdir()
+    generate_key(place / "host_key")
+    shutil.copyfile(directory / "key.pub", place / "authorized_keys")
+    users = Path("/etc/passwd").read_text() + f"{LOGIN}:*:{LOGIN_ID}:{LOGIN_ID}::/:/bin/sh\n"
+    (directory / "passwd").write_text(users)
+    call(f"mount --bind {directory}/passwd /etc/passwd")
+    variables = f"SetEnv=DOCKER_HOST={os.environ['DOCKER_HOST']}"
+    words = ["/usr/sbin/sshd", "-D", "-e", "-f", str(SSHD_CONFIGURATION), "-o", variables]
+    with (directory / "sshd.log").open("w") as log:
+        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def answers() -> bool:

@@ -9,13 +9,13 @@ from typing import Any
 from laboratories.laboratory import Laboratory
 
 
-def ssh_deployment(laboratory: Laboratory, *addresses: str) -> dict[str, Any]:
+def ssh_deployment(laboratory: Laboratory, *addresses: str, user: str = "root") -> dict[str, Any]:
     """Where one logs in by SSH: hosts, or the login node of a Slurm."""
     return {
         "type": "ssh",
         "config": {
             "nodes": list(addresses),
-            "username": "root",
+            "username": user,
             "sshKey": str(laboratory.directory / "key"),
             "checkHostKey": False,
             "maxConcurrentSessions": 50,

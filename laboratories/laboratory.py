@@ -30,7 +30,7 @@ _DAEMONS = ("slurmctld", "slurmd", "munged", "sshd")
 _CLIENTS = ("sbatch", "squeue", "scontrol", "sinfo", "ssh-keygen", "ip", "tc", "hostname", "free", "python3")
 _NAMESPACES = ("unshare", "nsenter", "setpriv", "mount")
 CLUSTERS = (*_DAEMONS, *_CLIENTS, *_NAMESPACES, "pivot_root")
-DOCKER = ("docker", "dockerd", "containerd", "runc", "iptables", "busybox", "ip", "dpkg-query", *_NAMESPACES)
+DOCKER = ("docker", "dockerd", "containerd", "runc", "iptables", "busybox", "ip", "dpkg-query", "sshd", *_NAMESPACES)
 PODMAN = ("podman", "conmon", "runc", "catatonit")
 # What laboratories are made of.
 _MOUNTS = "mount -t tmpfs none /tmp && mkdir /tmp/usr && mount -o bind,ro /usr /tmp/usr"
