@@ -59,7 +59,7 @@ class Deployments:
         if not isinstance(self._connector(location), ContainerConnector):
             return None
         image = self._config(location).config.get("image")
-        return f"a container of {image}" if image else f"the container {location}"
+        return f"a container of {image.removeprefix('docker://')}" if image else f"the container {location}"
 
     def place(self, location: ExecutionLocation) -> Place | None:
         """Which files a container shares with others, and with its host; None: it is none."""

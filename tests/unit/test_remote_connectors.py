@@ -190,6 +190,12 @@ async def test_there_is_none_in_containers_where_it_is_off(deployed: Deployed) -
         await NodeRuntimes(deployed.context, contained=False).at(box)
 
 
+@pytest.mark.parametrize("image", ["i:1", "docker://i:1"])
+async def test_a_container_is_known_by_its_image(deployed: Deployed, image: str) -> None:
+    box = await deployed.deploy("singularity", {"image": image}, lazy=True)
+    assert Deployments(deployed.context).where(box) == "in a container of i:1"
+
+
 async def test_where_nothing_is_deployed(deployed: Deployed) -> None:
     with pytest.raises(NodeRuntimeError, match="missing is not deployed"):
         await NodeRuntimes(deployed.context).at(ExecutionLocation("node", "missing"))
