@@ -21,8 +21,9 @@ use crate::gate::{Gates, Launcher};
 use crate::job::Job;
 use crate::supervise::{Supervisor, Surroundings};
 use crate::token::Token;
+use crate::usage::Spent;
 use crate::watch::Watcher;
-use crate::{alive, signals, sys, usage};
+use crate::{alive, signals, sys};
 
 /// How long a killed `serve` may hold its lock.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
@@ -43,7 +44,8 @@ impl From<String> for CannotStart {
 ///
 /// # Arguments
 /// * `grace` - how long after a successful end a signal still cancels the job
-pub fn run(job: &Path, command: &[OsString], grace: Duration) -> i32 {
+/// * `spent` - what this process had used when it became this program
+pub fn run(job: &Path, command: &[OsString], grace: Duration, spent: Spent) -> i32 {
     let opened = job.canonicalize().and_then(|directory| {
         let events = EventLog::open(&directory.join("events.jsonl"))?;
         Ok((directory, events))
@@ -61,7 +63,7 @@ pub fn run(job: &Path, command: &[OsString], grace: Duration) -> i32 {
     let lock = opened.and_then(|run| Flock::lock(run, FlockArg::LockSharedNonblock).ok());
     store.iter().for_each(|store| store.begin());
     let mut watcher = None;
-    let (exit, end) = match run_in(directory, command, grace, store.clone(), &mut events, &mut watcher) {
+    let (exit, end) = match run_in(directory, command, grace, spent, store.clone(), &mut events, &mut watcher) {
         Ok(ended) => ended,
         Err(failure) => {
             eprintln!("sfio-node: {}", failure.message);
@@ -99,6 +101,7 @@ fn run_in(
     directory: PathBuf,
     command: &[OsString],
     grace: Duration,
+    spent: Spent,
     store: Option<Rc<Client>>,
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
@@ -107,7 +110,7 @@ fn run_in(
     let job = Job::load(&directory.join("job.json"))?;
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
     let _ = set_child_subreaper(true);
-    let surroundings = Surroundings { directory, alive, signals, inherited, grace, store };
+    let surroundings = Surroundings { directory, alive, signals, inherited, grace, spent, store };
     let mut feeders = Vec::new();
     if !job.outputs.is_empty() || !job.inputs.is_empty() || !job.gates.is_empty() {
         *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();
@@ -158,7 +161,7 @@ fn run_job(
         message: ended.message,
         started: Some(started),
         ended: now(),
-        usage: usage::of_job(streamed, io),
+        usage: Spent::of_job(&surroundings.spent, streamed, io),
     };
     Ok((exit, end))
 }

@@ -50,6 +50,8 @@ use std::time::Duration;
 
 use clap::{value_parser, Parser};
 
+use self::usage::Spent;
+
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
 #[command(name = "sfio-node", version)]
@@ -145,6 +147,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let spent = Spent::by_now();
     let command = Command::parse();
     // What jobs do must not change what is told of them.
     sys::shield(matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. }));
@@ -159,7 +162,7 @@ fn main() -> ExitCode {
             link::reach(&address.unwrap_or_default(), &key.unwrap_or_default(), tls)
         }
         Command::Compare { file, part } => verify::compare(&file, &part),
-        Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace)),
+        Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace), spent),
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),
         Command::Launch { socket, purpose, command } => gate::launch(socket, purpose, &command),
         Command::PassThrough => gate::pass_through(),

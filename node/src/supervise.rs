@@ -39,7 +39,7 @@ use crate::outputs::existing;
 use crate::signals::SI_KERNEL;
 use crate::token::Token;
 use crate::tree::{self, Process};
-use crate::usage::own_cpu;
+use crate::usage::{own_cpu, Spent};
 use crate::watch::{Watcher, ARRIVES, LEAVES};
 
 /// How often files are looked at that notify nobody, such as those written from another machine.
@@ -57,6 +57,8 @@ pub struct Surroundings {
     pub inherited: SigSet,
     /// How long after a successful end a signal still cancels the job.
     pub grace: Duration,
+    /// What was used before the job.
+    pub spent: Spent,
     /// Where `serve` keeps descriptors for the job.
     pub store: Option<Rc<Client>>,
 }

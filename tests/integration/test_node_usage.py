@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -128,6 +129,35 @@ def test_memory_and_time_of_the_wrapper(runtime: Node) -> None:
     assert [job.wait() for job in jobs] == [0] * 5
     spent = sorted(float(str(job.exit()["usage"]["wrapper_cpu"])) for job in jobs)  # type: ignore[index]
     assert spent[2] < 0.01
+
+
+#: Computes, reads and writes, in threads and in a child, and becomes the command that follows.
+PAST = """
+import os, sys, threading, time
+def work():
+    end = time.thread_time() + 0.3
+    while time.thread_time() < end:
+        with open("/dev/zero", "rb", 0) as file: file.read(1 << 20)
+        with open("/dev/null", "wb", 0) as file: file.write(bytes(1 << 20))
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+if os.fork() == 0:
+    work()
+    os._exit(0)
+os.wait()
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_what_the_process_has_used_before_is_not_the_jobs(runtime: Node) -> None:
+    """As under `docker exec`, where the init of the container's runtime becomes the program."""
+    past = [sys.executable, "-ISc", PAST]
+    usage = used(runtime.shell("j", "head -c 3000000 /dev/zero > /dev/null; exit 0", wrapper=past))
+    assert usage["wrapper_cpu"] < 0.1
+    assert usage["user"] + usage["system"] < 0.2
+    assert 3_000_000 <= usage["rchar"] < 3_100_000
+    assert 3_000_000 <= usage["wchar"] < 3_100_000
 
 
 def test_time_in_io_only_when_asked_for(runtime: Node) -> None:
