@@ -7,6 +7,11 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
@@ -41,6 +46,8 @@ class ContainerRuntime(NodeRuntime):
         self._access = access
         self._conversation = conversation
         self._asked: dict[str, asyncio.Future[None]] = {}
+        self._fifos: WeakKeyDictionary[NodeJob, list[str]] = WeakKeyDictionary()
+        self._left: list[str] = []
         self._following = asyncio.create_task(follow(conversation, self, self.program, self.ended, _SILENCE_SECONDS))
         self._reassuring = asyncio.create_task(self._reassure())
 
@@ -71,7 +78,10 @@ class ContainerRuntime(NodeRuntime):
         self.check()
         answer = self._asked[job.identifier] = asyncio.get_running_loop().create_future()
         try:
-            await self._send({"job": job.identifier, "spec": json.loads(text)})
+            spec = json.loads(text)
+            targets = (stream["target"] for stream in spec.get("inputs", ()))
+            self._fifos[job] = [target["fifo"] for target in targets if "fifo" in target]
+            await self._send({"job": job.identifier, "spec": spec})
             await answer
         finally:
             del self._asked[job.identifier]
@@ -92,6 +102,14 @@ class ContainerRuntime(NodeRuntime):
         await asyncio.wait({self._following}, timeout=self.stop_seconds)
         self._following.cancel()
         self.lose(self.ended)
+        directory, *fifos = map(self._here, (str(self.directory), *self._left))
+        if directory is not None:
+            await asyncio.to_thread(_remove, directory, filter(None, fifos))
+
+    def _here(self, path: str) -> Path | None:
+        """Where the driver has a file of the container; None: nowhere."""
+        seen = None if self.place is None else Place().path_of(self.place, path)
+        return None if seen is None else Path(seen)
 
     def receive(self, line: bytes) -> None:
         if self._asked:
@@ -101,6 +119,7 @@ class ContainerRuntime(NodeRuntime):
         super().receive(line)
 
     def lose(self, reason: str) -> None:
+        self._left += [fifo for job in self._jobs.values() for fifo in self._fifos.get(job, ())]
         super().lose(reason)
         for answer in self._asked.values():
             if not answer.done():
@@ -126,3 +145,26 @@ class ContainerRuntime(NodeRuntime):
             while True:
                 await asyncio.sleep(_ALIVE_SECONDS)
                 await self._send({"alive": 1})
+
+
+def _remove(directory: Path, fifos: Iterable[Path]) -> None:
+    """Remove what a container that was killed has left, for nothing in there could; as far as we may.
+
+    :param directory: the run directory
+    """
+    try:
+        alive = os.open(directory / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:  # It has removed all itself.
+        return
+    try:
+        if os.read(alive, 1) != b"":
+            return
+    except BlockingIOError:  # `serve` is there, and does it.
+        return
+    finally:
+        os.close(alive)
+    for fifo in fifos:
+        with contextlib.suppress(OSError):
+            if stat.S_ISFIFO(fifo.lstat().st_mode):
+                fifo.unlink()
+    shutil.rmtree(directory, ignore_errors=True)
