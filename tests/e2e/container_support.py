@@ -6,7 +6,8 @@ import copy
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from tests.cwl import Bench, Document
 DEBIAN, BUSYBOX = "sfio-test:latest", "sfio-busybox:latest"
 #: For what a tool notes: busybox has no other clock that is fine enough. All on a machine have the same.
 UPTIME = "$(cut -d ' ' -f 1 /proc/uptime)"
+#: In which an engine has removed containers that it has said are stopped.
+REMOVED_SECONDS = 5.0
 #: What a container runs that nobody uses: process 1 of the engine, and the shell that StreamFlow has started it with.
 IDLE = ("/sbin/docker-init -- /bin/sh", "/dev/init -- /bin/sh", "/run/podman-init -- /bin/sh", "/bin/sh")
 
@@ -99,13 +102,13 @@ class Containers(Bench):
         return self._docker(*words, check=True)
 
     def containers(self) -> dict[str, str]:
-        """Those that there are for our runs: image by id, the oldest first."""
+        """Those that there are for our runs: image by id."""
         ids = self.docker("ps", "-a", "-q", "--no-trunc").split()
-        shown = "{{.Created}} {{.Id}} {{.Config.Image}} {{range .Mounts}}{{.Source}} {{end}}"
+        shown = "{{.Id}} {{.Config.Image}} {{range .Mounts}}{{.Source}} {{end}}"
         # Those of other tests come and go.
         lines = self._docker("inspect", "-f", shown, *ids, check=False).splitlines() if ids else []
-        ours = sorted(line.split() for line in lines if any(str(place) in line for place in self._places()))
-        return {identifier: image for _, identifier, image, *_ in ours}
+        ours = (line.split() for line in lines if any(str(place) in line for place in self._places()))
+        return {identifier: image for identifier, image, *_ in ours}
 
     def container(self, image: str) -> str:
         """The id of that of an image."""
@@ -114,25 +117,32 @@ class Containers(Bench):
 
     def processes(self, container: str) -> list[str]:
         """What runs in a container: command lines, without those of an idle one."""
-        _, *lines = self._docker("top", container, "-o", "args", check=False).splitlines() or [""]
-        return [line.strip() for line in lines if line.strip() not in IDLE]
+        try:
+            _, *lines = self.docker("top", container, "-o", "pid,args").splitlines()
+        except subprocess.CalledProcessError:
+            assert container not in self.containers()  # It has ended meanwhile.
+            return []
+        commands = [line.split(maxsplit=1)[1].strip() for line in lines]
+        return [command for command in commands if command not in IDLE]
 
     def remove_containers(self) -> None:
         """Those that StreamFlow has left."""
         self._docker("rm", "-f", *self.containers(), check=False)
 
     def leftovers(self) -> list[str]:
+        end = time.monotonic() + REMOVED_SECONDS
+        while self.containers() and time.monotonic() < end:
+            time.sleep(0.1)
         return [*(f"container of {image}" for image in self.containers().values()), *self.left_by_us()]
 
     def left_by_us(self) -> list[str]:
         """What is left, but for containers in which nothing runs."""
         running = [f"{image}: {line}" for name, image in self.containers().items() for line in self.processes(name)]
-        directories = [str(path) for path in self._run_directories()]
-        return list(dict.fromkeys([*running, *super().leftovers(), *directories]))
+        return list(dict.fromkeys([*running, *super().leftovers(), *map(str, self.run_directories())]))
 
-    def _run_directories(self) -> Iterator[Path]:
-        for place in self._places():
-            yield from place.rglob(".streamflow-io-*/streamflow-io-*")
+    def run_directories(self) -> list[Path]:
+        """Those of node runtimes."""
+        return [path for place in self._places() for path in place.rglob(".streamflow-io-*/streamflow-io-*")]
 
     def _places(self) -> list[Path]:
         return [self.directory, *([] if self.workdir is None else [self.workdir])]

@@ -17,10 +17,9 @@ from tests.e2e.container_support import BUSYBOX, DEBIAN, Containers, contained, 
 from tests.gate_support import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
 from tests.once import once
 
-STREAMS_IN_CONTAINERS = pytest.mark.xfail(reason="there is no node runtime for containers yet", strict=False)
-
+LONG = pytest.mark.long
 USER = "sfio-user:latest"
-READ = "note read; { read line; note $line; echo $line; cat; } < $file"
+READ = "note read; { read line; note $line; echo $line; cat; } < $file; note all"
 #: The second half is written when somebody has read the first.
 WRITE = "exec 3> out.txt; echo first >&3; meet first; echo second >&3; exec 3>&-"
 FALLBACK = "othing streams"
@@ -77,14 +76,12 @@ def check_nothing_fell_back(run: Run) -> None:
     assert [line for line in run.log.splitlines() if "WARNING" in line and any(words in line for words in told)] == []
 
 
-@STREAMS_IN_CONTAINERS
 @pytest.mark.parametrize(("a", "b"), [(DEBIAN, DEBIAN), (DEBIAN, None), (None, DEBIAN), (BUSYBOX, BUSYBOX)])
 def test_bytes_are_read_while_they_are_written(docker: Containers, a: str | None, b: str | None) -> None:
     _, ours = docker.run_both(contained(stream(), a=a, b=b))
     check_streamed(ours)
 
 
-@STREAMS_IN_CONTAINERS
 def test_a_file_is_delivered_at_its_commit(docker: Containers) -> None:
     _, ours = docker.run_both(
         contained(pair(producer("echo one > out.txt; meet done", "on_close", start="commit"), reader()))
@@ -93,7 +90,6 @@ def test_a_file_is_delivered_at_its_commit(docker: Containers) -> None:
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
 def test_a_directory_is_delivered_with_so_many_files(docker: Containers) -> None:
     first = producer(f"{FILES}; meet listed", "on_n_files", "Directory", nFiles=3, start="commit")
     _, ours = docker.run_both(contained(pair(first, lister(BY_LIST))))
@@ -101,8 +97,7 @@ def test_a_directory_is_delivered_with_so_many_files(docker: Containers) -> None
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
-@pytest.mark.parametrize("image", [DEBIAN, BUSYBOX])
+@pytest.mark.parametrize("image", [DEBIAN, pytest.param(BUSYBOX, marks=LONG)])
 def test_a_consumer_waits_in_its_container_for_a_file(docker: Containers, image: str) -> None:
     _, ours = docker.run_both(contained(gate(), b=image))
     assert ours.time("read") < ours.time("end")
@@ -110,8 +105,7 @@ def test_a_consumer_waits_in_its_container_for_a_file(docker: Containers, image:
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
-@pytest.mark.parametrize("read", [BY_NAME, BY_LIST], ids=["name", "list"])
+@pytest.mark.parametrize("read", [pytest.param(BY_NAME, marks=LONG), BY_LIST], ids=["name", "list"])
 def test_a_consumer_waits_in_its_container_for_files_of_a_directory(docker: Containers, read: str) -> None:
     last = "got 3" if read == BY_NAME else "listed"
     first = producer(f"meet read; {FILES}; meet {last}", "on_n_files", "Directory", nFiles=3)
@@ -120,7 +114,6 @@ def test_a_consumer_waits_in_its_container_for_files_of_a_directory(docker: Cont
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
 def test_a_listing_under_no_update_has_every_entry(docker: Containers) -> None:
     """As they are committed, or, where an engine does not let the gate see the listing, all at the end."""
     first = producer(f"meet read; {FILES}", "on_close", "Directory", mode="no_update")
@@ -130,7 +123,6 @@ def test_a_listing_under_no_update_has_every_entry(docker: Containers) -> None:
     assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
 
 
-@STREAMS_IN_CONTAINERS
 def test_one_writer_has_three_readers(docker: Containers) -> None:
     script = WRITE.replace("meet first", "for name in b c d; do meet first $name; done")
     steps = {name: {"run": stream_reader(name), "in": {"file": "a/out"}} for name in "bcd"}
@@ -143,7 +135,6 @@ def test_one_writer_has_three_readers(docker: Containers) -> None:
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
 def test_files_of_a_list_go_to_a_scatter_as_they_are_committed(docker: Containers) -> None:
     script = "for f in b a; do echo $f > $f.txt; meet read $f; done"
     used = tool(
@@ -157,7 +148,7 @@ def test_files_of_a_list_go_to_a_scatter_as_they_are_committed(docker: Container
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
+@LONG
 def test_elements_of_a_scatter_go_to_the_next(docker: Containers) -> None:
     first = producer(WRITE.replace("out.txt", "$n.txt"), "on_close", glob="$(inputs.n).txt", mode="no_update")
     first["inputs"]["n"] = "int"
@@ -173,7 +164,6 @@ def test_elements_of_a_scatter_go_to_the_next(docker: Containers) -> None:
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
 def test_there_and_back(docker: Containers) -> None:
     """From the driver's node into a container, and back."""
     middle = tool(
@@ -194,9 +184,8 @@ def test_there_and_back(docker: Containers) -> None:
     check_streamed(ours)
 
 
-@STREAMS_IN_CONTAINERS
 @pytest.mark.parametrize("document", [stream, gate])
-@pytest.mark.parametrize("volume", [True, False])
+@pytest.mark.parametrize("volume", [pytest.param(True, marks=LONG), False])
 def test_both_in_one_container(docker: Containers, document: Callable[[], Document], volume: bool) -> None:
     """Of a deployment that a user has named; without a volume all is on the container's own file system."""
 
@@ -211,8 +200,7 @@ def test_both_in_one_container(docker: Containers, document: Callable[[], Docume
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
-@pytest.mark.parametrize("document", [stream, gate])
+@pytest.mark.parametrize("document", [pytest.param(stream, marks=LONG), gate])
 def test_a_user_beside_root(docker: Containers, user: str, document: Callable[[], Document]) -> None:
     """Not the other way: plain StreamFlow makes the directory of an input as root, and the user cannot write there."""
     docker.is_for_others = True
@@ -221,8 +209,7 @@ def test_a_user_beside_root(docker: Containers, user: str, document: Callable[[]
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
-@pytest.mark.parametrize("document", [stream, gate])
+@pytest.mark.parametrize("document", [pytest.param(stream, marks=LONG), gate])
 def test_a_container_that_may_do_little(docker: Containers, document: Callable[[], Document]) -> None:
     docker.options = {"readOnly": True, "capDrop": ["ALL"]}
     _, ours = docker.run_both(contained(document()))
@@ -230,7 +217,6 @@ def test_a_container_that_may_do_little(docker: Containers, document: Callable[[
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
 def test_the_working_directory_is_in_memory(docker: Containers) -> None:
     """There StreamFlow knows of no volume, and copies."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sfio-") as place:
@@ -239,7 +225,6 @@ def test_the_working_directory_is_in_memory(docker: Containers) -> None:
     check_streamed(ours)
 
 
-@STREAMS_IN_CONTAINERS
 @pytest.mark.parametrize("elsewhere", [True, False])
 def test_nothing_can_be_started_on_the_volume(docker: Containers, elsewhere: bool) -> None:
     """The node runtime is started elsewhere, or all is as with plain StreamFlow, and the run says so."""
@@ -255,8 +240,7 @@ def test_nothing_can_be_started_on_the_volume(docker: Containers, elsewhere: boo
         assert all("noexec" in line for line in told)
 
 
-@STREAMS_IN_CONTAINERS
-@pytest.mark.parametrize("document", [stream, gate])
+@pytest.mark.parametrize("document", [stream, pytest.param(gate, marks=LONG)])
 def test_podman(docker: Containers, document: Callable[[], Document]) -> None:
     if (reason := podman_obstacle()) is not None:
         pytest.skip(reason)
@@ -266,9 +250,8 @@ def test_podman(docker: Containers, document: Callable[[], Document]) -> None:
     check_nothing_fell_back(ours)
 
 
-@STREAMS_IN_CONTAINERS
 @pytest.mark.parametrize("document", [stream, gate])
-@pytest.mark.parametrize("a", [DEBIAN, None])
+@pytest.mark.parametrize("a", [pytest.param(DEBIAN, marks=LONG), None])
 def test_singularity(docker: Containers, document: Callable[[], Document], a: str | None) -> None:
     environment = docker.environment | singularity_environment(docker.laboratory)
     singularity = replace(docker, environment=environment, engine="singularity")

@@ -1,0 +1,142 @@
+"""What dies while steps in containers stream: no reader gets a false end, and nothing of ours is left."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from laboratories.laboratory import Laboratory
+from tests.cwl import Document, Run
+from tests.e2e.container_support import DEBIAN, Containers, contained, docker_bench
+from tests.e2e.test_containers import LONG, WRITE, stream_reader
+from tests.e2e.test_streaming import until
+from tests.forked import Driver
+from tests.gate_support import pair, producer, reader
+from tests.node_support import wait_for
+from tests.once import once
+
+#: Names as those of public images, so that one sees whose container it is.
+PRODUCER, CONSUMER = "quay.io/sfio/producer:1.0", "quay.io/sfio/consumer:1.0"
+MINUTE = "i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.1; done"
+SECONDS = 5
+
+
+@pytest.fixture
+def docker(containers_laboratory: Laboratory, tmp_path: Path, common: Path) -> Iterator[Containers]:
+    bench = docker_bench(containers_laboratory, tmp_path)
+    once(common / "names of images", lambda: [bench.docker("tag", DEBIAN, name) for name in (PRODUCER, CONSUMER)])
+    yield bench
+    bench.remove_containers()
+
+
+def stream(end: str = MINUTE) -> Document:
+    """The writer has written half, and would go on for a minute."""
+    return contained(
+        pair(producer(WRITE.replace("exec 3>&-", end), "on_close", mode="no_update"), stream_reader()),
+        a=PRODUCER,
+        b=CONSUMER,
+    )
+
+
+def silent_stream() -> Document:
+    """The reader waits for the first byte."""
+    script = f"exec 3> out.txt; meet read; note silent; {MINUTE}; echo first >&3"
+    return contained(pair(producer(script, "on_close", mode="no_update"), stream_reader()), a=PRODUCER, b=CONSUMER)
+
+
+def gate() -> Document:
+    """The reader waits for the commit."""
+    script = f"meet read; echo first > part; note silent; {MINUTE}; mv part out.txt"
+    return contained(pair(producer(script, "on_close"), reader()), a=PRODUCER, b=CONSUMER)
+
+
+def kill_container(image: str) -> Callable[[Containers], object]:
+    return lambda bench: bench.docker("kill", bench.container(image))
+
+
+def kill_inside(image: str, command: str) -> Callable[[Containers], object]:
+    """The processes of a command of `sfio-node` in a container."""
+    return lambda bench: bench.docker(
+        "exec", bench.container(image), "pkill", "-KILL", "-f", f"/sfio-node-[0-9a-f]* {command} "
+    )
+
+
+def interrupted(bench: Containers, document: Document, moment: str, act: Callable[[Driver], object]) -> Run:
+    """A run to which something is done when something has been noted."""
+    path = bench.write(document, {}, io=True)
+    driver = bench.start(path)
+    until(lambda: f" {moment}\n" in (path.parent / "trace").read_text(), path)
+    act(driver)
+    return bench.finish(driver, path)
+
+
+def check_failed(run: Run) -> None:
+    assert not run.ok
+    assert run.files == {}
+    for what in ("end", "all", "done"):
+        assert run.times(what) == []
+
+
+def check_nothing_of_ours(bench: Containers) -> None:
+    """In containers that StreamFlow has left there is nothing but what is always there."""
+    end = time.monotonic() + SECONDS
+    while (left := bench.left_by_us()) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert left == []
+
+
+@pytest.mark.parametrize("image", [PRODUCER, CONSUMER])
+@pytest.mark.parametrize(
+    ("document", "moment"),
+    [(stream, "first"), pytest.param(silent_stream, "silent", marks=LONG), pytest.param(gate, "silent", marks=LONG)],
+)
+def test_a_container_is_killed(docker: Containers, document: Callable[[], Document], moment: str, image: str) -> None:
+    run = interrupted(docker, document(), moment, lambda _: kill_container(image)(docker))
+    check_failed(run)
+    assert "Traceback" not in run.log
+    assert len(run.times("read")) == 1
+    check_nothing_of_ours(docker)
+    assert docker.containers() == {}
+
+
+@pytest.mark.parametrize("image", [PRODUCER, pytest.param(CONSUMER, marks=LONG)])
+@pytest.mark.parametrize("command", ["exec", "serve"])
+def test_a_process_of_ours_is_killed_in_a_container(docker: Containers, image: str, command: str) -> None:
+    run = interrupted(docker, stream(), "first", lambda _: kill_inside(image, command)(docker))
+    check_failed(run)
+    check_nothing_of_ours(docker)
+    assert docker.containers() == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_driver_ends(docker: Containers, number: signal.Signals) -> None:
+    run = interrupted(docker, stream(), "first", lambda driver: driver.send_signal(number))
+    ended = time.monotonic()
+    check_failed(run)
+    check_nothing_of_ours(docker)
+    assert time.monotonic() - ended < SECONDS + 1
+    if number is signal.SIGINT:
+        assert docker.containers() == {}
+
+
+def test_a_consumer_of_a_killed_container_ends_at_once(docker: Containers) -> None:
+    """No end of file, and no wait for the driver to find out."""
+    moments: list[float] = []
+
+    def act(_: Driver) -> None:
+        consumer = docker.container(CONSUMER)
+        kill_container(PRODUCER)(docker)
+        moments.append(time.monotonic())
+        wait_for(
+            lambda: not any("note $line" in line for line in docker.processes(consumer)), "the end of the consumer", 10
+        )
+        moments.append(time.monotonic())
+
+    run = interrupted(docker, stream(), "first", act)
+    check_failed(run)
+    assert run.times("all") == []
+    assert moments[1] - moments[0] < 2
