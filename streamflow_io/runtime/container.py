@@ -46,6 +46,7 @@ class ContainerRuntime(NodeRuntime):
         self._access = access
         self._conversation = conversation
         self._asked: dict[str, asyncio.Future[None]] = {}
+        self._sending = asyncio.Lock()
         self._fifos: WeakKeyDictionary[NodeJob, list[str]] = WeakKeyDictionary()
         self._left: list[str] = []
         self._following = asyncio.create_task(follow(conversation, self, self.program, self.ended, _SILENCE_SECONDS))
@@ -135,7 +136,9 @@ class ContainerRuntime(NodeRuntime):
 
     async def _send(self, request: dict[str, object]) -> None:
         try:
-            await self._conversation.send(json.dumps(request, separators=(",", ":")))
+            # Python 3.10 lets only one wait at a time for a pipe that is full.
+            async with self._sending:
+                await self._conversation.send(json.dumps(request, separators=(",", ":")))
         except Exception as error:  # Each connector has its own.
             raise NodeRuntimeError(self._lost or f"{self.ended}: {error or type(error).__name__}") from error
 

@@ -56,7 +56,8 @@ class Deployments:
 
     def _container(self, location: ExecutionLocation) -> str | None:
         """What a container is called in messages: by its image, because its own name is made up; None: it is none."""
-        if not isinstance(self._connector(location), ContainerConnector):
+        connector = self._manager.get_connector(location.deployment)
+        if connector is None or not isinstance(connector, ContainerConnector):
             return None
         image = self._config(location).config.get("image")
         return f"a container of {image.removeprefix('docker://')}" if image else f"the container {location}"
@@ -67,7 +68,7 @@ class Deployments:
             return None
         host = list(_chain(location))[-1]
         config = self._config(location)
-        # Only what StreamFlow has started itself has what is configured; it does not see volumes in memory.
+        # What StreamFlow has not started may have others than are configured; those that it finds leave out tmpfs.
         binds = () if config.external else binds_of(config.type, config.config)
         seen = tuple(Bind(inside, outside) for inside, outside in location.mounts.items())
         return Place(location_node(host), binds or seen)

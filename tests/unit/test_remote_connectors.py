@@ -196,6 +196,14 @@ async def test_a_container_is_known_by_its_image(deployed: Deployed, image: str)
     assert Deployments(deployed.context).where(box) == "in a container of i:1"
 
 
+async def test_what_is_not_deployed_any_more_still_has_a_name(deployed: Deployed) -> None:
+    box = await deployed.deploy("docker", {"image": "i"}, lazy=True)
+    runtimes = NodeRuntimes(deployed.context)
+    assert runtimes.where(box) == "in a container of i"
+    await deployed.manager.undeploy_all()
+    assert runtimes.where(box) == f"on {box}"
+
+
 async def test_where_nothing_is_deployed(deployed: Deployed) -> None:
     with pytest.raises(NodeRuntimeError, match="missing is not deployed"):
         await NodeRuntimes(deployed.context).at(ExecutionLocation("node", "missing"))
