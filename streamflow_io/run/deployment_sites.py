@@ -7,10 +7,10 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from streamflow.core.config import BindingConfig
-from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, Target, WrapsConfig
+from streamflow.core.deployment import DeploymentConfig, Target, WrapsConfig
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.deployment.connector import connector_classes
 from streamflow.deployment.connector.container import (
@@ -25,8 +25,6 @@ from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow_io.capacity import Room
 from streamflow_io.graph.sites import LOCAL, Deployment, Site, SiteKind
 from streamflow_io.graph.volumes import Bind, binds_of
-
-AnyLocation = TypeVar("AnyLocation", ExecutionLocation, AvailableLocation)
 
 
 class Sites:
@@ -46,12 +44,16 @@ class Sites:
         return Site(tuple(deployments), max(target.locations for target in binding.targets))
 
     def named(self, host: Deployment) -> frozenset[str]:
-        """The deployments of the StreamFlow file that are a host: those of one name, or all on the driver's node."""
+        """The names of a host: its deployment; the driver's node is that of all deployments of its kind.
+
+        It is `local`, too, as in messages, unless another deployment is called so.
+        """
         if host.kind is not SiteKind.LOCAL:
             return frozenset((host.name,))
-        return frozenset(
+        local = {
             name for name, config in self._deployments.items() if deployment_kind(str(config["type"])) is SiteKind.LOCAL
-        )
+        }
+        return frozenset(local | ({host.name} - self._deployments.keys()))
 
     def deployment(self, target: Target) -> Deployment:
         """The deployment of a target."""
@@ -102,17 +104,6 @@ def location_shown(location: AvailableLocation, target: Target) -> str:
     is_its_container = location.deployment == config.name and _engine(str(config.type)) is not None
     image = _image(config) if is_its_container else None
     return str(location.name) if image is None else f"a container of {image.removeprefix('docker://')}"
-
-
-def loaded(location: AnyLocation, target: Target) -> AnyLocation:
-    """The location whose disks a job loads that runs on one of a target: of a container, its host.
-
-    Of docker and singularity only, where a deployment has one container: no two locations of a target become one.
-    """
-    if _engine(str(target.deployment.type)) is not None:
-        while location.stacked and location.wraps is not None:
-            location = location.wraps
-    return location
 
 
 def host_of(config: DeploymentConfig) -> str:

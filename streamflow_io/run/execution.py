@@ -249,7 +249,7 @@ class Execution:
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
             }
         )
-        return self._run.recorder.told(spec, self._step, self._job)
+        return self._run.recorder.told(spec, self._step, self._job, runtime.place)
 
     def _take(self, inputs: Mapping[str, Token]) -> None:
         """The inputs of an attempt: what an InitialWorkDirRequirement changes of them is as it was for the next one."""

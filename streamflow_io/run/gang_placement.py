@@ -13,6 +13,7 @@ from streamflow.core.workflow import Job
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.gang_placement import BorrowedCores, candidates
+from streamflow_io.runtime.locations import innermost
 
 from .deployment_sites import host_of
 from .tokens import streams_of
@@ -109,6 +110,5 @@ class GangPlacement:
 
 def _host(location: ExecutionLocation) -> str:
     """The deployment that a location is in, or whose host its container is on; as of :func:`host_of`."""
-    while location.stacked and location.wraps is not None:
-        location = location.wraps
-    return "" if location.local else str(location.deployment)
+    host = innermost(location)
+    return "" if host.local else str(host.deployment)

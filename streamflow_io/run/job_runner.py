@@ -95,7 +95,8 @@ class JobRunner:
     def observe(self, step: CWLExecuteStep, job: Job) -> None:
         """What a job that is measured does with its files is recorded, too."""
         if (measured := self._measured.get(job.name)) is not None:
-            measured.spec = self._recorder.told(job_spec(step, job), step, job)
+            place = measured.node_job.runtime.place
+            measured.spec = self._recorder.told(job_spec(step, job), step, job, place)
             measured.following = asyncio.create_task(self._follow(job.name, measured.node_job))
 
     async def end(self, job_name: str, succeeded: bool) -> None:

@@ -18,11 +18,11 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.runtime import Event, ExitEvent, JobSpec
-from streamflow_io.runtime.locations import location_name, path_on
+from streamflow_io.runtime.locations import location_node, node_name, path_on
+from streamflow_io.runtime.place import Place
 from streamflow_io.telemetry.job_files import Identity, JobFiles
 from streamflow_io.telemetry.records import EndedRecord, EndStatus, Record, StartedRecord, SubmittedRecord, Usage
 
-from .deployment_sites import loaded
 from .job_spec import observed
 from .tokens import streams_of
 
@@ -66,6 +66,8 @@ class JobRecorder:
         self._files: dict[str, JobFiles] = {}
         # By node and output directory of a job, its name.
         self._origins: dict[tuple[str, str], str] = {}
+        # By location, what its node runtime sees of its host.
+        self._places: dict[str, Place] = {}
 
     def is_measured(self, job_name: str) -> bool:
         """Whether it is wanted what the node runtime measures of a job."""
@@ -85,18 +87,22 @@ class JobRecorder:
         """A job has all its input and is about to run its command."""
         if (step := get_job_step_name(job_name)) not in self._annotations:
             return
-        where = location_name(loaded(self._location(job_name), self._jobs[job_name].target))
+        where = node_name(self._location(job_name))
         self._open[job_name] = time.time()
         self._record(StartedRecord(time=self._open[job_name], job=job_name, step=step, location=where))
 
-    def told(self, spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
+    def told(self, spec: JobSpec, step: CWLExecuteStep, job: Job, place: Place | None) -> JobSpec:
         """A job is about to run its command under the node runtime.
 
+        :param place: what that sees of the files of its host; None: nobody else sees them by another path
         :return: what the node runtime is to be told of it: to measure it, and to observe it, if that is wanted
         """
         if not self._observes or job.name not in self._open:
             return spec.model_copy(update={"measure": self.is_measured(job.name)})
-        self._origins[path_on(self._location(job.name), job.output_directory)] = job.name
+        location = self._location(job.name)
+        if place is not None:
+            self._places[location_node(location)] = place
+        self._origins[self._path_on(location, job.output_directory)] = job.name
         spec = observed(spec, step, job)
         self._files[job.name] = JobFiles(spec)
         return spec
@@ -168,11 +174,19 @@ class JobRecorder:
 
     def _paths(self, location: ExecutionLocation, path: str) -> Iterator[tuple[str, str]]:
         """Where a file is, by another path or on another location; as far as StreamFlow has put it there."""
-        yield path_on(location, path)
-        if not location.local:
+        yield self._path_on(location, path)
+        if not location.local or self._places:
             for known in (PurePosixPath(path), *PurePosixPath(path).parents):
                 for data in self._data.get_data_locations(str(known)):
-                    yield path_on(data.location, os.path.join(data.path, PurePosixPath(path).relative_to(known)))
+                    below = os.path.join(data.path, PurePosixPath(path).relative_to(known))
+                    yield self._path_on(data.location, below)
+
+    def _path_on(self, location: ExecutionLocation, path: str) -> tuple[str, str]:
+        """A path with its node: of a container, that on its host, if it is on a volume."""
+        place = self._places.get(location_node(location))
+        if place is None or (outside := Place(place.host).path_of(place, path)) is None:
+            return path_on(location, path)
+        return place.host, str(outside) if place.host else os.path.realpath(outside)
 
     def _end(self, job_name: str, status: EndStatus, usage: Usage | None = None) -> None:
         # The run may have ended while its last jobs were being ended.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -24,11 +25,11 @@ from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.limits import RememberedLimits
-from streamflow_io.runtime.locations import location_name
+from streamflow_io.runtime.locations import innermost, node_name
 from streamflow_io.telemetry.records import Record
 
 from .admission_log import AdmissionLog
-from .deployment_sites import Sites, loaded
+from .deployment_sites import Sites
 from .storages import Storages
 from .tokens import streams_of
 
@@ -68,6 +69,8 @@ class StorageAdmission:
         # By step, pool and working directory: targets on the same locations may differ in their storage.
         self._placements: dict[tuple[str, str, str], Placement] = {}
         self._names: dict[str, tuple[str, ...]] = {}
+        # By pool, on how many nodes its locations are, if several are on one.
+        self._most_nodes: dict[str, int] = {}
         self._jobs: dict[str, Demand] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         # What I/O tasks were granted, until StreamFlow has a place for them.
@@ -114,16 +117,14 @@ class StorageAdmission:
             return False
         if job_name in self._granted:
             return self._is_granted(job_name, target, location)
-        name = _name(location, target)
-        return self._admission.could_start(job_name, name, self._placement(job_name, target))
+        return self._admission.could_start(job_name, node_name(location), self._placement(job_name, target))
 
     def stand_down(self, job_name: str, target: Target, location: AvailableLocation) -> None:
         """StreamFlow has no place for a job on a location: what it holds there is for others."""
         if job_name not in self._jobs:
             return
         if job_name not in self._granted:
-            name = _name(location, target)
-            if self._admission.stand_down(job_name, name, self._placement(job_name, target)):
+            if self._admission.stand_down(job_name, node_name(location), self._placement(job_name, target)):
                 self.decide()
         elif self._is_granted(job_name, target, location):
             del self._granted[job_name]
@@ -136,8 +137,8 @@ class StorageAdmission:
         """StreamFlow has given a job its locations."""
         now = time.time()
         if (grant := self._granted.pop(job_name, None)) is None:
-            keys = [_name(location, target) for location in locations]
-            grant = self._admission.start(job_name, keys, now, self._placement(job_name, target))
+            nodes = list(dict.fromkeys(map(node_name, locations)))
+            grant = self._admission.start(job_name, nodes, now, self._placement(job_name, target))
         self._log.admitted(grant, now)
         self.decide()
 
@@ -167,8 +168,7 @@ class StorageAdmission:
     def _is_granted(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
         """Whether a location is one where an I/O task was granted to start."""
         grant = self._granted[job_name]
-        name = _name(location, target)
-        return name in grant.locations and grant.placement == self._placement(job_name, target)
+        return node_name(location) in grant.locations and grant.placement == self._placement(job_name, target)
 
     # What a job needs
 
@@ -188,7 +188,7 @@ class StorageAdmission:
             constraint=annotations.storage_bw,
             direction=annotations.direction,
             placements=tuple(dict.fromkeys(self._placement(job.name, target) for target in targets)),
-            locations=targets[0].locations,
+            locations=min(targets[0].locations, self._most_nodes[_pool(targets[0])]),
         )
 
     def _placement(self, job_name: str, target: Target) -> Placement:
@@ -218,18 +218,19 @@ class StorageAdmission:
         if self._names.get(pool) == (names := tuple(available)):
             return
         self._names[pool] = names
-        locations = {_name(location, target): loaded(location, target) for location in available.values()}
-        cores = {name: _cores(location) for name, location in locations.items()}
-        slots = {name: location.slots or 1 for name, location in locations.items() if location.hardware is None}
+        # For the admission the containers of a node are one location: they have its cores and storages together.
+        nodes = {node_name(location): innermost(location) for location in available.values()}
+        cores = {name: _cores(node) for name, node in nodes.items()}
+        slots = {name: node.slots or 1 for name, node in nodes.items() if node.hardware is None}
         self._admission.set_locations(pool, cores, slots)
+        self._most_nodes[pool] = len(nodes) if len(nodes) < len(available) else sys.maxsize
 
     async def _preferred(self, job: Job) -> tuple[str, ...]:
         """The locations of those that a job streams with, then those that hold most of its input."""
         partners = [
-            location_name(loaded(location, allocation.target))
+            node_name(location)
             for token in streams_of(job.inputs)
-            for allocation in [self._context.scheduler.get_allocation(token.source.job)]
-            for location in allocation.locations
+            for location in self._context.scheduler.get_locations(token.source.job)
         ]
         held: dict[str, int] = {}
         for token in job.inputs.values():
@@ -237,17 +238,13 @@ class StorageAdmission:
                 weight = await token.get_weight(self._context)
                 for path in await token.get_paths(self._context):
                     for location in self._context.data_manager.get_data_locations(path):
-                        key = location_name(location)
+                        key = node_name(location)
                         held[key] = held.get(key, 0) + weight
         return (*partners, *sorted(held, key=lambda key: -held[key]))
 
 
 def _pool(target: Target) -> str:
     return posixpath.join(str(target.deployment.name), str(target.service or ""))
-
-
-def _name(location: AvailableLocation, target: Target) -> str:
-    return location_name(loaded(location, target))
 
 
 def _placement_key(step: str, target: Target) -> tuple[str, str, str]:

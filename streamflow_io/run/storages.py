@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from streamflow.core.deployment import Target
 
@@ -32,15 +32,16 @@ class Storages:
         """
         deployment, place = str(target.deployment.name), self._sites.deployment(target)
         if name is not None:
-            there = self._on((deployment, *self.host_names(target)))
+            there = self._on((deployment, *sorted(self.host_names(target))))
             return next((storage for storage in there if storage.name == name), None)
         if place.kind is not SiteKind.CONTAINERS:
-            return _holding(self._on((deployment,)), directory, is_here=place.node == LOCAL)
+            there = self._on((deployment, *sorted(self.host_names(target))))
+            return _holding(there, directory, is_here=place.node == LOCAL)
         own = [storage for storage in self._storages if storage.deployment == deployment]
         if (found := _holding(own, directory)) is not None:
             return found
         if (outside := place.on_host(directory)) is not None:
-            return _holding(self._on(self.host_names(target)), outside, is_here=place.node == LOCAL)
+            return _holding(self._on(sorted(self.host_names(target))), outside, is_here=place.node == LOCAL)
         return _holding(self._on(()), directory)
 
     def missing(self, name: str | None, target: Target, directory: str) -> tuple[str, str]:
@@ -54,24 +55,31 @@ class Storages:
         return where, f"storage that holds {directory}"
 
     def host_names(self, target: Target) -> frozenset[str]:
-        """The deployments of the StreamFlow file that are the host of a target's containers; else none."""
-        host = self._sites.deployment(target).host
-        return frozenset() if host is None else self._sites.named(host)
+        """What entries may call the host of a target's containers, or the driver's node; of others nothing more."""
+        node = self._sites.deployment(target).node
+        return frozenset() if node is None else self._sites.named(node)
 
-    def _on(self, deployments: Collection[str]) -> list[StorageConfig]:
-        return [storage for storage in self._storages if storage.deployment in (None, *deployments)]
+    def is_here(self, target: Target, directory: str) -> bool:
+        """Whether a directory of a target is on the driver's node, also if it has another path in its containers."""
+        place = self._sites.deployment(target)
+        return place.node == LOCAL and place.on_host(directory) is not None
+
+    def _on(self, deployments: Sequence[str]) -> list[StorageConfig]:
+        """The entries for some deployments, those first that name the first of them, last those for all."""
+        order = [*deployments, None]
+        there = (storage for storage in self._storages if storage.deployment in order)
+        return sorted(there, key=lambda storage: order.index(storage.deployment))
 
 
 def _holding(storages: Iterable[StorageConfig], path: str, is_here: bool = False) -> StorageConfig | None:
-    """The storage that holds a path; of several, the one with the longest path, and one that names its deployment.
+    """The storage that holds a path; of several, the one with the longest path, and the first of these.
 
     :param is_here: both are on the driver's node, where links can be followed
     """
     real = os.path.realpath if is_here else str
     # Of which deployments they are has been looked at.
     anywhere = {
-        storage.model_copy(update={"path": real(storage.path), "deployment": None}): storage
-        for storage in sorted(storages, key=lambda storage: storage.deployment is None)
+        storage.model_copy(update={"path": real(storage.path), "deployment": None}): storage for storage in storages
     }
     found = storage_of(anywhere, "", real(path))
     return None if found is None else anywhere[found]

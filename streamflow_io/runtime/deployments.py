@@ -19,7 +19,7 @@ from streamflow_io._streamflow import remove_jobs
 from streamflow_io.graph.volumes import Bind, binds_of
 
 from .access import Access
-from .locations import location_node
+from .locations import innermost, location_node
 from .node_runtime import NodeRuntimeError
 from .place import Place
 from .remote import Manner
@@ -66,12 +66,11 @@ class Deployments:
         """Which files a container shares with others, and with its host; None: it is none."""
         if not isinstance(self._connector(location), ContainerConnector):
             return None
-        host = list(_chain(location))[-1]
         config = self._config(location)
         # What StreamFlow has not started may have others than are configured; those that it finds leave out tmpfs.
         binds = () if config.external else binds_of(config.type, config.config)
         seen = tuple(Bind(inside, outside) for inside, outside in location.mounts.items())
-        return Place(location_node(host), binds or seen)
+        return Place(location_node(innermost(location)), binds or seen)
 
     def manner(self, location: ExecutionLocation) -> Manner:
         """How a node runtime is to run at a location.

@@ -1,18 +1,38 @@
-"""What tells one location from all others."""
+"""What tells one location from all others, and what is in it from what is elsewhere."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from streamflow.core.deployment import ExecutionLocation
     from streamflow.core.scheduling import AvailableLocation
 
+    Location = TypeVar("Location", ExecutionLocation, AvailableLocation)
+
+_DRIVERS_NODE = "the driver's node"
+
 
 def location_name(location: ExecutionLocation | AvailableLocation) -> str:
     """A location by the name that it has in this run: `deployment/name`."""
     return f"{location.deployment}/{location.name}"
+
+
+def innermost(location: Location) -> Location:
+    """What a container runs on, of which it takes its cores and memory, too; another location is its own."""
+    while location.stacked and location.wraps is not None:
+        location = location.wraps
+    return location
+
+
+def node_name(location: ExecutionLocation | AvailableLocation) -> str:
+    """The node whose cores, memory and storages a location has, for people: all containers of a host have one.
+
+    The driver's node has one name, whatever its deployments are called.
+    """
+    node = innermost(location)
+    return _DRIVERS_NODE if node.local else location_name(node)
 
 
 def location_node(location: ExecutionLocation) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from streamflow.core.deployment import Target
 from streamflow.core.workflow import Workflow
 from streamflow.workflow.step import ScheduleStep
 
 from streamflow_io.admission.storages import StepStorage, StepStorages
+from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintError
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.rules import above_storage
-from streamflow_io.run.deployment_sites import Sites, deployment_name
+from streamflow_io.run.deployment_sites import Sites, deployment_kind, deployment_name
 from streamflow_io.run.storages import Storages
 
 
@@ -27,15 +28,10 @@ def find_storages(
     steps: list[StepStorage] = []
     errors: list[HintError] = []
     warnings: list[str] = []
-    deployments: set[str] = set()
-    hosts: set[str] = set()
-    local: set[str] = set()
+    reached = _Reached()
     for step, target, directory in _targets(workflow):
         deployment = deployment_name(target.deployment)
-        deployments.add(deployment)
-        hosts |= places.host_names(target)
-        if target.deployment.type == "local":
-            local.add(deployment)
+        reached.add(target, places.host_names(target), is_here=places.is_here(target, directory))
         hints = annotations.get(step)
         if hints is None or not hints.concern_storage:
             continue
@@ -59,14 +55,43 @@ def find_storages(
                 storage=None if storage is None else storage.name,
             )
         )
-    for storage in storages:
-        held = {storage.deployment} if storage.deployment is not None else deployments
-        if held and held <= local and not os.path.exists(storage.path):
-            warnings.append(f"Storage {storage.name!r}: {storage.path} does not exist on the driver's node")
-        if storage.deployment is not None and storage.deployment not in deployments | hosts:
-            where = f"deployment {storage.deployment!r}, where no step runs"
-            warnings.append(f"Storage {storage.name!r} is on {where} (steps run on {', '.join(sorted(deployments))})")
+    warnings += reached.missed(storages)
     return StepStorages(tuple(steps), tuple(dict.fromkeys(errors)), tuple(dict.fromkeys(warnings)))
+
+
+class _Reached:
+    """The deployments where steps run, and those that these are on."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._shown: set[str] = set()
+        self._here: set[str] = set()
+        self._are_all_here = True
+
+    def add(self, target: Target, host_names: Set[str], *, is_here: bool) -> None:
+        """Steps run on a target.
+
+        :param is_here: where they write is on the driver's node
+        """
+        deployment = target.deployment
+        kind = deployment_kind(str(deployment.type))
+        self._shown.add(deployment_name(deployment))
+        self._names |= {str(deployment.name), *host_names}
+        if kind is SiteKind.LOCAL:
+            self._here |= {str(deployment.name), *host_names}
+        elif is_here:
+            self._here |= host_names
+        self._are_all_here &= is_here
+
+    def missed(self, storages: Iterable[StorageConfig]) -> Iterator[str]:
+        """What is said of storages that are not where the StreamFlow file says."""
+        for storage in storages:
+            is_here = self._are_all_here if storage.deployment is None else storage.deployment in self._here
+            if self._names and is_here and not os.path.exists(storage.path):
+                yield f"Storage {storage.name!r}: {storage.path} does not exist on the driver's node"
+            if storage.deployment is not None and storage.deployment not in self._names:
+                where = f"deployment {storage.deployment!r}, where no step runs"
+                yield f"Storage {storage.name!r} is on {where} (steps run on {', '.join(sorted(self._shown))})"
 
 
 def _targets(workflow: Workflow) -> Iterator[tuple[str, Target, str]]:

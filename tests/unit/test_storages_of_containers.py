@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, LocalTarget, Target
+from streamflow.core.deployment import DeploymentConfig, LocalTarget, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware
 
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.run.deployment_sites import Sites, loaded
+from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.storages import Storages
+from streamflow_io.runtime.locations import innermost, node_name
 from tests.unit.test_sites_of_containers import DEPLOYMENTS, HERE, ON_ONE, explicit, required
 
 BOX = explicit("box", volume=["/scratch/me:/data", "engine:/volume"], workdir="/data")
@@ -38,6 +38,11 @@ def found(target: Target, directory: str, *storages: StorageConfig, name: str | 
         (required("a:1"), JOB, [storage("/scratch"), storage("/scratch/me", "here", "mine")], "/scratch/me"),
         # Without DockerRequirement it is as ever.
         (HERE, "/scratch/me/job", [storage("/scratch")], "/scratch"),
+        # The driver's node is one, whatever it is called.
+        (required("a:1"), JOB, [storage("/scratch", "local")], "/scratch"),
+        (HERE, "/scratch/me/job", [storage("/scratch", "local")], "/scratch"),
+        (HERE, "/scratch/me/job", [storage("/scratch", "here")], "/scratch"),
+        (HERE, "/scratch/me/job", [storage("/scratch"), storage("/scratch/me", "here", "mine")], "/scratch/me"),
         # On an SSH host: what holds for that.
         (required("a:1", ON_ONE), JOB, [storage("/tmp", "one")], "/tmp"),
         (required("a:1", ON_ONE), JOB, [storage("/tmp", "other")], None),
@@ -93,18 +98,20 @@ def test_what_is_said_to_be_missing(target: Target, directory: str, name: str | 
     assert Storages([], Sites(DEPLOYMENTS)).missing(name, target, directory) == missing
 
 
-def test_containers_of_one_host_load_the_same_disks() -> None:
+def test_a_node_has_one_name_for_its_containers_and_itself() -> None:
     """A storage that each node has, and its I/O executors, are those of the host."""
-    host = AvailableLocation("__LOCAL__", "__LOCAL__", "localhost", local=True, hardware=Hardware(2, 1000))
+    host = AvailableLocation("host1", "one", "host1", hardware=Hardware(2, 1000))
+    here, bound = (AvailableLocation("__LOCAL__", name, "localhost", local=True) for name in ("__LOCAL__", "here"))
 
-    def location(target: Target, **more: Any) -> AvailableLocation:
-        return AvailableLocation("c0ffee", target.deployment.name, "", stacked=True, wraps=host, **more)
+    def location(target: Target, wraps: AvailableLocation, stacked: bool = True) -> AvailableLocation:
+        return AvailableLocation("c0ffee", target.deployment.name, "", stacked=stacked, wraps=wraps)
 
-    for target in (required("a:1"), required("a:1", kind="singularity"), BOX):
-        assert loaded(location(target), target) is host
-        assert loaded(location(target).location, target) is host.location
-    for other in (explicit("all", kind="docker-compose"), Target(DeploymentConfig("hpc", "slurm", {}))):
-        there = location(other)
-        assert loaded(there, other) is there
-    alone = ExecutionLocation("n1", "one")
-    assert loaded(alone, ON_ONE) is alone
+    for target in (required("a:1"), required("a:1", kind="singularity"), BOX, explicit("all", kind="docker-compose")):
+        contained = location(target, host)
+        assert innermost(contained) is host
+        assert innermost(contained.location) is host.location
+        assert node_name(contained) == node_name(contained.location) == node_name(host) == "one/host1"
+        assert node_name(location(target, here)) == node_name(here) == node_name(bound)
+    queue = location(Target(DeploymentConfig("hpc", "slurm", {})), host, stacked=False)
+    assert innermost(queue) is queue
+    assert node_name(queue) == "hpc/c0ffee"

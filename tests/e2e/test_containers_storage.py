@@ -1,0 +1,142 @@
+"""Storage hints of steps in containers: what a node has is shared by all of its containers, and by its own jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from laboratories.laboratory import Laboratory
+from tests.cwl import Document, found, tool, workflow
+from tests.e2e.container_support import DEBIAN, Containers, contained, docker_bench
+from tests.e2e.support import at_once
+from tests.e2e.test_storage_bandwidth import IO_TASK, bandwidth
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+# Until four jobs have started, or as long as a busy machine may need to start a container.
+TOGETHER = 'i=0; until [ $(grep -c start "$TRACE") -ge 4 ] || [ $i = 40 ]; do i=$((i+1)); sleep 0.1; done;'
+LITTLE = {"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}
+
+
+@pytest.fixture
+def docker(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
+    bench = docker_bench(containers_laboratory, tmp_path, workdir=tmp_path / "scratch")
+    yield bench
+    bench.remove_containers()
+
+
+def writer(hints: list[Document], script: str, name: str) -> Document:
+    """A tool that writes a small file, and notes when."""
+    return tool(
+        f"note start; {script} echo $part > {name}$part.txt; note end",
+        {"part": "int"},
+        {"out": found(f"{name}$(inputs.part).txt")},
+        hints,
+        requirements=[LITTLE],
+    )
+
+
+def scattered(*steps: str, hints: list[Document], script: str = "sleep 0.5;") -> Document:
+    bodies = {name: {"run": writer(hints, script, name), "scatter": "part", "in": {"part": "parts"}} for name in steps}
+    return workflow({"parts": "int[]"}, bodies, {name: f"{name}/out" for name in steps})
+
+
+def records(docker: Containers, event: str) -> list[Document]:
+    return [record for record in docker.telemetry() if record["event"] == event]
+
+
+def disk(docker: Containers, **fields: object) -> Document:
+    """Where the working directories of the driver's node are; in a container they have another path."""
+    assert docker.workdir is not None
+    return {"name": "disk", "path": str(docker.workdir), "write": 100, **fields}
+
+
+@pytest.mark.parametrize("what", ["storage", "executors"])
+def test_containers_of_a_node_share_what_it_has(docker: Containers, what: str) -> None:
+    """Two steps have a container each, and one runs on the driver's node: three jobs at once, also on fewer cores."""
+    hints, config = [IO_TASK], {"ioExecutors": 3}
+    if what == "storage":
+        hints, config = [IO_TASK, bandwidth(30)], {"storages": [disk(docker, deployment="here", scope="node")]}
+    document = contained(scattered("a", "b", "c", hints=hints, script=TOGETHER), c=None)
+    _, ours = docker.run_both(document, {"parts": [1, 2]}, config=config)
+    assert at_once(ours) == 3
+    check_admitted(docker, "disk" if what == "storage" else None)
+    assert "not applied" not in ours.log
+
+
+def test_jobs_that_take_cores_share_the_storage_of_a_node(docker: Containers) -> None:
+    document = contained(scattered("a", "b", "c", hints=[bandwidth(60)]), c=None)
+    _, ours = docker.run_both(document, {"parts": [1, 2]}, config={"storages": [disk(docker, scope="node")]})
+    assert at_once(ours) == 1
+    check_admitted(docker, "disk")
+
+
+def check_admitted(docker: Containers, storage: str | None) -> None:
+    """Six jobs, all on one node."""
+    admitted = records(docker, "admitted")
+    assert [record.get("storage") for record in admitted] == [storage] * 6
+    assert {record["location"] for record in (*admitted, *records(docker, "started"))} == {"the driver's node"}
+
+
+def test_a_limit_is_learned_in_containers(docker: Containers) -> None:
+    """Under a bandwidth of 8 and 4 executors: 4, then 2 at once; the next run knows it."""
+    script = "head -c 300000 /dev/zero > more.bin; sleep 1;"
+    document = contained(scattered("a", hints=[IO_TASK, bandwidth("auto(2,4,2)")], script=script))
+    config = {"storages": [disk(docker, write=8)], "ioExecutors": 4}
+    _, ours = docker.run_both(document, {"parts": list(range(8))}, config=config)
+    assert at_once(ours) <= 4
+    epochs = records(docker, "epoch")
+    assert [(epoch["constraint"], epoch["registered"]) for epoch in epochs] == [(2, True), (4, True)]
+    assert "learned" in [choice["reason"] for choice in records(docker, "choice")]
+    usages = [record["usage"] for record in records(docker, "ended")]
+    # What the engine has read and written to start the job is not the job's.
+    assert [300_000 <= usage["bytesWritten"] < 310_000 for usage in usages] == [True] * 8
+    assert all(usage["ioSeconds"] is not None and usage["ended"] > usage["started"] + 1 for usage in usages)
+    assert "not measured" not in ours.log
+    assert not UUID.search(str([record for record in docker.telemetry() if record["event"] != "run"]))
+
+    again = docker.run(document, {"parts": list(range(4))}, config=config)
+    assert again.ok, again.errors
+    assert records(docker, "epoch") == []
+    assert records(docker, "choice")[0]["reason"] == "remembered"
+
+
+def test_files_are_observed_in_containers(docker: Containers) -> None:
+    """From one container to another and to the driver's node, and from there into a container."""
+    write = tool("seq 20000 > made.txt", {}, {"out": found("made.txt")})
+    steps = {"a": {"run": write, "in": {}}}
+    for name, source in zip("bcd", "abc", strict=True):
+        read = tool(f"cat $file > {name}.txt", {"file": "File"}, {"out": found(f"{name}.txt")})
+        steps[name] = {"run": read, "in": {"file": f"{source}/out"}}
+    document = contained(workflow({}, steps, {name: f"{name}/out" for name in "abcd"}), c=None)
+    docker.run_both(document, config={"observe": True})
+    sources = {record["step"]: (record["source"], record["path"]) for record in records(docker, "input")}
+    assert sources == {
+        "/b": ("/a/0", "made.txt"),
+        "/c": ("/b/0", "b.txt"),
+        "/d": ("/c/0", "c.txt"),
+    }
+    assert all(record["sequential"] and record["opens"] == 1 for record in records(docker, "input"))
+    assert {record["path"] for record in records(docker, "output")} == {"made.txt", "b.txt", "c.txt", "d.txt"}
+
+
+def test_a_deployment_of_containers_may_have_a_storage_of_its_own(docker: Containers) -> None:
+    """Its path is that in the container, and counts before that of the host."""
+
+    def box(work: Path) -> Document:
+        config = {"image": DEBIAN, "volume": [f"{work}:/shared"]}
+        return {"box": {"type": "docker", "config": config, "workdir": "/shared"}}
+
+    docker.deployments, docker.bound = box, {"/a": "box"}
+    inside = {"name": "inside", "deployment": "box", "path": "/shared", "write": 100}
+    steps = {
+        name: {"run": tool("echo done > out.txt", {}, {"out": found("out.txt")}, [IO_TASK, bandwidth(60)]), "in": {}}
+        for name in "ab"
+    }
+    document = workflow({}, steps, {name: f"{name}/out" for name in steps})
+    ours = docker.run(document, config={"storages": [disk(docker), inside]})
+    assert ours.ok, ours.errors
+    used = {record["step"]: record["storage"] for record in records(docker, "admitted")}
+    assert used == {"/a": "inside", "/b": "disk"}
