@@ -11,7 +11,7 @@ from streamflow.core.workflow import Workflow
 from streamflow.workflow.step import ScheduleStep
 
 from streamflow_io.admission.storages import StepStorage, StepStorages
-from streamflow_io.graph.sites import SiteKind
+from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintError
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -74,13 +74,11 @@ class _Reached:
         :param is_here: where they write is on the driver's node
         """
         deployment = target.deployment
-        kind = deployment_kind(str(deployment.type))
-        self._shown.add(deployment_name(deployment))
+        is_local = deployment_kind(str(deployment.type)) is SiteKind.LOCAL
+        self._shown.add(str(LOCAL) if is_local else deployment_name(deployment))
         self._names |= {str(deployment.name), *host_names}
-        if kind is SiteKind.LOCAL:
-            self._here |= {str(deployment.name), *host_names}
-        elif is_here:
-            self._here |= host_names
+        if is_here:  # an entry with the name of a deployment of containers means a path in them
+            self._here |= {str(deployment.name), *host_names} if is_local else host_names
         self._are_all_here &= is_here
 
     def missed(self, storages: Iterable[StorageConfig]) -> Iterator[str]:

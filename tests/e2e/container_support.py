@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from laboratories.deployments import docker_environment
+from laboratories.containers import ADDRESSES, LOGIN
+from laboratories.deployments import docker_environment, ssh_deployment
 from laboratories.laboratory import Laboratory
 from tests.cwl import Bench, Document
 
@@ -164,3 +165,19 @@ class Containers(Bench):
 def docker_bench(laboratory: Laboratory, directory: Path, **options: Any) -> Containers:
     """Workflows in containers of the real dockerd."""
     return Containers(directory, environment=docker_environment(laboratory), laboratory=laboratory, **options)
+
+
+def ssh_bench(laboratory: Laboratory, directory: Path) -> Containers:
+    """Workflows in containers on a host where one logs in by SSH, as another user than theirs; it has two names."""
+    workdir = laboratory.directory / "ssh" / directory.name
+    workdir.mkdir(parents=True)
+
+    def hosts(work: Path) -> Document:
+        return {
+            name: {**ssh_deployment(laboratory, address, user=LOGIN), "workdir": str(work)}
+            for name, address in zip(("here", "other"), ADDRESSES, strict=True)
+        }
+
+    return docker_bench(
+        laboratory, directory, network=laboratory.network, workdir=workdir, is_for_others=True, deployments=hosts
+    )

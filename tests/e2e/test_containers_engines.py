@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from laboratories.containers import ADDRESSES, LOGIN
-from laboratories.deployments import ssh_deployment
 from laboratories.laboratory import Laboratory
 from tests.cwl import Document
-from tests.e2e.container_support import Containers, contained, docker_bench
+from tests.e2e.container_support import Containers, contained, ssh_bench
 from tests.e2e.test_containers import WRITE, check_nothing_fell_back, gate, stream, stream_reader
 from tests.e2e.test_streaming import until
 from tests.gate_support import assert_early, pair, producer
@@ -21,20 +19,7 @@ from tests.node_support import wait_for
 
 @pytest.fixture
 def remote(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
-    """The containers are on a host where one logs in by SSH, as another user than theirs."""
-    laboratory = containers_laboratory
-    workdir = laboratory.directory / "ssh" / tmp_path.name
-    workdir.mkdir(parents=True)
-
-    def hosts(work: Path) -> Document:
-        return {
-            name: {**ssh_deployment(laboratory, address, user=LOGIN), "workdir": str(work)}
-            for name, address in zip(("here", "other"), ADDRESSES, strict=True)
-        }
-
-    bench = docker_bench(
-        laboratory, tmp_path, network=laboratory.network, workdir=workdir, is_for_others=True, deployments=hosts
-    )
+    bench = ssh_bench(containers_laboratory, tmp_path)
     yield bench
     bench.remove_containers()
 

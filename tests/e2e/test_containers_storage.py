@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from laboratories.containers import ADDRESSES
 from laboratories.laboratory import Laboratory
 from tests.cwl import Document, found, tool, workflow
-from tests.e2e.container_support import DEBIAN, Containers, contained, docker_bench
+from tests.e2e.container_support import DEBIAN, Containers, contained, docker_bench, ssh_bench
 from tests.e2e.support import at_once
+from tests.e2e.test_containers import WRITE, stream_reader
 from tests.e2e.test_storage_bandwidth import IO_TASK, bandwidth
+from tests.gate_support import pair, producer
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # Until four jobs have started, or as long as a busy machine may need to start a container.
@@ -66,6 +69,20 @@ def test_containers_of_a_node_share_what_it_has(docker: Containers, what: str) -
     assert "not applied" not in ours.log
 
 
+def test_containers_of_an_ssh_host_share_what_it_has(containers_laboratory: Laboratory, tmp_path: Path) -> None:
+    """A storage of the host, for the containers of two steps and for a step beside them."""
+    remote = ssh_bench(containers_laboratory, tmp_path)
+    storages = [disk(remote, deployment="here", scope="node")]
+    document = contained(scattered("a", "b", "c", hints=[IO_TASK, bandwidth(30)], script=TOGETHER), c=None)
+    try:
+        _, ours = remote.run_both(document, {"parts": [1, 2]}, config={"storages": storages})
+    finally:
+        remote.remove_containers()
+    assert at_once(ours) == 3
+    check_admitted(remote, "disk", f"here/{ADDRESSES[0]}")
+    assert "not applied" not in ours.log
+
+
 def test_jobs_that_take_cores_share_the_storage_of_a_node(docker: Containers) -> None:
     document = contained(scattered("a", "b", "c", hints=[bandwidth(60)]), c=None)
     _, ours = docker.run_both(document, {"parts": [1, 2]}, config={"storages": [disk(docker, scope="node")]})
@@ -73,11 +90,11 @@ def test_jobs_that_take_cores_share_the_storage_of_a_node(docker: Containers) ->
     check_admitted(docker, "disk")
 
 
-def check_admitted(docker: Containers, storage: str | None) -> None:
+def check_admitted(docker: Containers, storage: str | None, node: str = "the driver's node") -> None:
     """Six jobs, all on one node."""
     admitted = records(docker, "admitted")
     assert [record.get("storage") for record in admitted] == [storage] * 6
-    assert {record["location"] for record in (*admitted, *records(docker, "started"))} == {"the driver's node"}
+    assert {record["location"] for record in (*admitted, *records(docker, "started"))} == {node}
 
 
 def test_a_limit_is_learned_in_containers(docker: Containers) -> None:
@@ -120,6 +137,19 @@ def test_files_are_observed_in_containers(docker: Containers) -> None:
     }
     assert all(record["sequential"] and record["opens"] == 1 for record in records(docker, "input"))
     assert {record["path"] for record in records(docker, "output")} == {"made.txt", "b.txt", "c.txt", "d.txt"}
+
+
+def test_jobs_that_stream_are_measured_in_containers(docker: Containers) -> None:
+    document = pair(producer(WRITE, "on_close", mode="no_update"), stream_reader())
+    _, ours = docker.run_both(contained(document), config={"observe": True})
+    assert ours.time("first") < ours.time("end")
+    assert {record["step"]: record["path"] for record in records(docker, "output")} == {
+        "/a": "out.txt",
+        "/b": "read.txt",
+    }
+    usages = {record["step"]: record["usage"] for record in records(docker, "ended")}
+    assert usages.keys() == {"/a", "/b"}
+    assert all(usage["ioSeconds"] is not None for usage in usages.values())
 
 
 def test_a_deployment_of_containers_may_have_a_storage_of_its_own(docker: Containers) -> None:

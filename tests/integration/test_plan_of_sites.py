@@ -293,3 +293,30 @@ def test_a_storage_of_the_host_holds_what_containers_write_there(bench: Bench) -
     assert plan.storages is not None
     assert [(step.step, step.storage, step.deployment) for step in plan.storages.steps] == [("/a", "disk", "debian")]
     assert plan.storages.warnings == ()
+
+
+def test_what_is_said_of_storages_that_containers_do_not_write_to(bench: Bench) -> None:
+    contained = in_containers("tools")
+    contained["steps"]["a"]["run"]["hints"].append({"class": "sfio:StorageBandwidth", "storageBW": 1})
+    storages = [
+        # Not the path in the container.
+        {"name": "inside", "path": "/tmp/streamflow", "write": 10},
+        {"name": "gone", "path": "/nowhere/at/all", "deployment": "local", "write": 10},
+        {"name": "tape", "path": "/tape", "deployment": "one", "write": 10},
+    ]
+    deployments = {**DEPLOYMENTS, "scratch-here": {"type": "local", "config": {}, "workdir": "/scratch/me"}}
+    main = {
+        "type": "cwl",
+        "config": {"file": "main.cwl", "settings": "job.json"},
+        "bindings": [{"step": "/", "target": {"deployment": "scratch-here"}}],
+    }
+    path = bench.write(contained, {}, True, {"storages": storages}, deployments=deployments, workflows={"main": main})
+    plan = plan_file(path).plans["main"]
+    assert plan.storages is not None
+    not_applied = "The storageBW of /a is not applied: the StreamFlow file has no storage that holds /scratch/me on"
+    assert [step.storage for step in plan.storages.steps] == [None]
+    assert plan.storages.warnings == (
+        f"{not_applied} the driver's node",
+        "Storage 'gone': /nowhere/at/all does not exist on the driver's node",
+        "Storage 'tape' is on deployment 'one', where no step runs (steps run on busybox, debian, the driver's node)",
+    )
