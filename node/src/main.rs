@@ -27,6 +27,7 @@ mod pipe;
 mod producer;
 mod program;
 mod random;
+mod refused;
 mod rights;
 mod run;
 mod serve;
@@ -110,6 +111,8 @@ enum Command {
         #[arg(long, value_name = "JSON")]
         part: String,
     },
+    /// Say which system calls are refused here, as in many containers: one name in a line
+    Refused,
     /// Run a command as a job, and end as it ends
     Exec {
         /// The directory of the job, with job.json
@@ -162,6 +165,7 @@ fn main() -> ExitCode {
             link::reach(&address.unwrap_or_default(), &key.unwrap_or_default(), tls)
         }
         Command::Compare { file, part } => verify::compare(&file, &part),
+        Command::Refused => refused::run(),
         Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace), spent),
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),
         Command::Launch { socket, purpose, command } => gate::launch(socket, purpose, &command),

@@ -144,6 +144,14 @@ pub fn borrow_descriptor(process: &OwnedFd, descriptor: RawFd) -> nix::Result<Ow
     Ok(own(Errno::result(result)? as RawFd))
 }
 
+/// Whether a seccomp filter may hand calls to another process, seccomp(2).
+pub fn can_notify() -> bool {
+    use nix::libc::{syscall, SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, SECCOMP_RET_USER_NOTIF};
+    let action = SECCOMP_RET_USER_NOTIF;
+    // SAFETY: the kernel reads one number from the address given, which is that of a live local.
+    unsafe { syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, std::ptr::from_ref(&action)) == 0 }
+}
+
 /// The wait status of a process that its parent has waited for; None when it is not gone, or before Linux 6.15.
 pub fn status_of_dead(process: &OwnedFd) -> Option<i32> {
     const PIDFD_INFO_EXIT: u64 = 1 << 3;

@@ -22,12 +22,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError, find_sfio_node
-from streamflow_io.runtime.self_test import Finding, ThisMachine, self_test
+from streamflow_io.runtime.self_test import self_test
+from streamflow_io.runtime.tried_location import Finding, ThisMachine
 from streamflow_io.telemetry.directories import data_directory
 
 from .javascript import find_engine
 
 _SECONDS = 15.0
+_STREAMFLOW_FILE = "streamflow.yml"
 _INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 
@@ -68,17 +70,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=tempfile.gettempdir(),
         help="a directory on the file system where jobs run: `workdir` of the deployment (default: %(default)s)",
     )
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--location",
         metavar="DEPLOYMENT",
         help="look at a deployment of a StreamFlow file instead of this machine: what works where its jobs run",
+    )
+    where.add_argument(
+        "--image",
+        metavar="IMAGE",
+        help="look at containers of an image, as StreamFlow deploys them for a DockerRequirement",
     )
     parser.add_argument(
         "streamflow_file",
         metavar="STREAMFLOW_FILE",
         nargs="?",
-        default="streamflow.yml",
-        help="the file with that deployment (default: %(default)s)",
+        help=f"the file with that deployment, or that says how containers are deployed (default: {_STREAMFLOW_FILE})",
     )
 
 
@@ -90,7 +97,15 @@ def run(arguments: argparse.Namespace) -> Diagnosis:
     if arguments.location is not None:
         from .doctor_location import try_deployment
 
-        subject, findings = try_deployment(Path(arguments.streamflow_file), arguments.location)
+        path = Path(arguments.streamflow_file or _STREAMFLOW_FILE)
+        subject, findings = try_deployment(path, arguments.location)
+        return Diagnosis(subject, tuple(findings))
+    if arguments.image is not None:
+        from .doctor_image import try_image
+
+        is_there = arguments.streamflow_file is not None or os.path.exists(_STREAMFLOW_FILE)
+        path = Path(arguments.streamflow_file or _STREAMFLOW_FILE)
+        subject, findings = try_image(path if is_there else None, arguments.image)
         return Diagnosis(subject, tuple(findings))
     findings = [_plugin(), _runtime()]
     if findings[-1].works:

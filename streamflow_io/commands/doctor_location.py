@@ -26,7 +26,8 @@ from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.remote import RemoteRuntime
-from streamflow_io.runtime.self_test import DeployedLocation, Finding, self_test
+from streamflow_io.runtime.self_test import self_test
+from streamflow_io.runtime.tried_location import DeployedLocation, Finding
 
 _HOST_SECONDS = 60.0
 _QUEUE_SECONDS = 300.0

@@ -1,142 +1,30 @@
-"""Small jobs that show what works at a location: this machine, or a location of a deployment."""
+"""Small jobs that show what works at a location."""
 
 from __future__ import annotations
 
 import asyncio
-import shlex
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import Any
 
-import aiofiles.os
-
-from . import (
-    GatedInput,
-    InputStream,
-    JobSpec,
-    NodeJob,
-    NodeRuntime,
-    NodeRuntimeError,
-    OutputRule,
-    WatchedOutput,
-)
+from . import GatedInput, InputStream, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, OutputRule, WatchedOutput
 from .protocol import CommittedEvent, WarningEvent
-
-if TYPE_CHECKING:
-    from streamflow.core.deployment import Connector, ExecutionLocation
-
-    from .access import Access
+from .tried_location import BrokenError, Finding, TriedLocation
 
 _TEXT = "what a producer writes"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at.
-
-    :ivar works: None: it does not, and nothing is missed but what `otherwise` says
-    :ivar detail: what was found, or why it does not work
-    :ivar otherwise: what happens without it
-    """
-
-    name: str
-    works: bool | None
-    detail: str
-    otherwise: str = ""
-
-
-class BrokenError(Exception):
-    """Something does not work; says why."""
-
-
-@dataclass
-class TriedLocation(ABC):
-    """Where jobs run.
-
-    :ivar directory: there; is removed by who made it
-    :ivar seconds: how long a job may take to run
-    """
-
-    runtime: NodeRuntime
-    directory: PurePosixPath
-    seconds: float
-
-    @abstractmethod
-    async def make(self, name: str) -> PurePosixPath:
-        """Make a directory."""
-
-    @abstractmethod
-    async def run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:
-        """Run a script of the shell as a job.
-
-        :raises BrokenError: if it fails, with what it said
-        """
-
-    @abstractmethod
-    async def read(self, path: PurePosixPath) -> str:
-        """:raises BrokenError: if it cannot be read"""
-
-
-class ThisMachine(TriedLocation):
-    """Here, without StreamFlow."""
-
-    async def make(self, name: str) -> PurePosixPath:
-        directory = self.directory / name
-        await aiofiles.os.mkdir(directory)
-        return directory
-
-    async def run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *await job.wrap(spec), "sh", "-c", script, cwd=directory, stdin=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        _, errors = await process.communicate()
-        if process.returncode != 0:
-            raise BrokenError(errors.decode(errors="replace").strip() or f"exit code {process.returncode}")
-
-    async def read(self, path: PurePosixPath) -> str:
-        async with aiofiles.open(path, encoding="utf-8") as file:
-            return await file.read()
-
-
-@dataclass
-class DeployedLocation(TriedLocation):
-    """A location of a deployment: jobs are run as StreamFlow runs them."""
-
-    connector: Connector
-    location: ExecutionLocation
-    access: Access
-
-    async def make(self, name: str) -> PurePosixPath:
-        directory = self.directory / name
-        await self._said(f"mkdir -p {shlex.quote(str(directory))}")
-        return directory
-
-    async def run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:
-        command = ["exec", *map(shlex.quote, await job.wrap(spec)), "sh", "-c", shlex.quote(script)]
-        try:
-            result = await self.connector.run(
-                self.location,
-                command,
-                workdir=shlex.quote(str(directory)),
-                capture_output=True,
-                job_name=job.identifier,
-            )
-        except Exception as error:  # Each connector has its own.
-            raise BrokenError(str(error) or type(error).__name__) from error
-        if result is not None and result[1] != 0:
-            raise BrokenError(f"{result[0] or 'it says nothing'} (exit code {result[1]})")
-
-    async def read(self, path: PurePosixPath) -> str:
-        return await self._said(f"cat {shlex.quote(str(path))}")
-
-    async def _said(self, command: str) -> str:
-        said, code = await self.access.run(command)
-        if code != 0:
-            raise BrokenError(said)
-        return said
+_SLOWLY = f"(printf '%s' '{_TEXT[:7]}'; sleep 0.2; echo '{_TEXT[7:]}') > file"
+_AT_COMMIT = "consumers start at commit"
+_NO_GATE = "`start: producer` waits before the command, not inside it"
+_OPENINGS = 5  # Each may be seen by chance.
+_CALL_SECONDS = 15.0
+#: What is done where a system call is refused.
+INSTEAD = {
+    "kcmp": "openings of a stream are counted by their notices",
+    "pidfd_getfd": "a listing under `no_update` waits until the Directory is complete",
+    "process_vm_readv": "the gate reads paths in /proc/PID/mem",
+    "seccomp": "there is no gate: commands that look at a stream by its name get whole files",
+}
 
 
 async def self_test(location: TriedLocation) -> list[Finding]:
@@ -144,9 +32,45 @@ async def self_test(location: TriedLocation) -> list[Finding]:
     jobs = _SelfTest(location)
     return [
         await _try(location, "commit tokens", jobs.commit, "consumers start when the producer has ended"),
-        await _try(location, "byte streams", jobs.stream, "consumers start at commit"),
-        await _try(location, "gate", jobs.gate, "`start: producer` waits before the command, not inside it"),
+        await _try(location, "byte streams", jobs.stream, _AT_COMMIT),
+        await _try(location, "gate", jobs.gate, _NO_GATE),
     ]
+
+
+async def contained_test(location: TriedLocation) -> list[Finding]:
+    """Try what containers are known to refuse, and what is done instead."""
+    jobs = _SelfTest(location)
+    fails = "a reader that opens its input twice may get a part of it: take `streamable` off such inputs"
+    return [
+        await _try(location, "gate, Directory", jobs.directory_gate, _NO_GATE),
+        await _try(location, "second opening", jobs.second_opening, fails),
+        await _try_calls(location.runtime),
+    ]
+
+
+async def pair_test(location: TriedLocation, reader: TriedLocation) -> list[Finding]:
+    """Try whether jobs at one location read of jobs at another, on the same host."""
+    jobs = _SelfTest(location, reader)
+    return [
+        await _try(location, "byte streams between two", jobs.stream, _AT_COMMIT),
+        await _try(location, "gate between two", jobs.gate, _AT_COMMIT),
+    ]
+
+
+async def _try_calls(runtime: NodeRuntime) -> Finding:
+    """What the profile of a container refuses of what helps `sfio-node`."""
+    name = "system calls"
+    try:
+        said, code = await runtime.run([runtime.binary, "refused"], _CALL_SECONDS)
+    except NodeRuntimeError as error:
+        return Finding(name, None, str(error))
+    if code != 0:
+        return Finding(name, None, said)
+    refused = said.split()
+    if not refused:
+        return Finding(name, True, "none is refused that helps")
+    otherwise = "; ".join(INSTEAD[call] for call in refused if call in INSTEAD)
+    return Finding(name, None, f"refused: {', '.join(refused)}", otherwise)
 
 
 async def _try(location: TriedLocation, name: str, attempt: Callable[[], Awaitable[str]], otherwise: str) -> Finding:
@@ -158,19 +82,33 @@ async def _try(location: TriedLocation, name: str, attempt: Callable[[], Awaitab
         return Finding(name, False, str(error), otherwise)
 
 
-class _SelfTest:
-    """Small jobs, each of which shows that something works."""
+@dataclass(frozen=True)
+class _Command:
+    """A script that is run as a job, in a directory."""
 
-    def __init__(self, location: TriedLocation) -> None:
+    job: NodeJob
+    spec: JobSpec
+    script: str
+    directory: PurePosixPath
+
+
+class _SelfTest:
+    """Small jobs, each of which shows that something works.
+
+    :param reader: where consumers run; None: where producers do
+    """
+
+    def __init__(self, location: TriedLocation, reader: TriedLocation | None = None) -> None:
         self._location = location
+        self._reader = reader or location
 
     async def commit(self) -> str:
         """A file is known to be committed while its job goes on."""
         directory = await self._location.make("commit")
         producer = await self._location.runtime.create_job("commit")
-        spec = JobSpec(name="commit", outputs=(_output(directory),))
+        script = f"echo '{_TEXT}' > file; sleep {self._location.seconds:.0f}"
         running = asyncio.ensure_future(
-            self._run(producer, spec, f"echo '{_TEXT}' > file; sleep {self._location.seconds:.0f}", directory)
+            self._run(self._location, _Command(producer, _writer(directory), script, directory))
         )
         committed = asyncio.ensure_future(_wait_for_commit(producer))
         try:
@@ -187,69 +125,115 @@ class _SelfTest:
 
     async def stream(self) -> str:
         """A file is read while it is written."""
-        directory = await self._location.make("stream")
+        directory, there = await self._make("stream")
         producer, consumer = await self._jobs()
-        fifo = directory / "fifo"
-        stream = InputStream(
-            name="producer", port="file", path=str(directory / "file"), events=str(producer.events_path),
-            target={"fifo": str(fifo)},
-        )  # fmt: skip
-        script = f"(printf '%s' '{_TEXT[:7]}'; sleep 0.2; echo '{_TEXT[7:]}') > file"
+        stream = self._stream(producer, directory, there)
         await self._finish(
-            (producer, JobSpec(name="producer", outputs=(_output(directory),)), script),
-            (consumer, JobSpec(name="consumer", inputs=(stream,)), f"cat {shlex.quote(str(fifo))} > copy"),
-            directory,
+            _Command(producer, _writer(directory), _SLOWLY, directory),
+            _Command(consumer, JobSpec(name="consumer", inputs=(stream,)), "cat fifo > copy", there),
         )
         return "a reader got every byte, and the end"
 
+    async def second_opening(self) -> str:
+        """A stream that is opened twice is no stream: the job ends before anybody takes what it made for whole."""
+        for number in range(_OPENINGS):
+            directory, there = await self._make(f"twice{number}")
+            producer, consumer = await self._jobs()
+            stream = self._stream(producer, directory, there)
+            script = "cat fifo > one & cat fifo > copy & wait"
+            try:
+                await self._finish(
+                    _Command(producer, _writer(directory), _SLOWLY, directory),
+                    _Command(consumer, JobSpec(name="consumer", inputs=(stream,)), script, there),
+                )
+            except BrokenError:
+                exit_event = await consumer.exit
+                if not exit_event.success and "opened again" in str(exit_event.message):
+                    continue
+            raise BrokenError("two programs have opened a stream, and only one of them was seen")
+        return "was seen each time, and has ended the job: nobody takes a part of a stream for all of it"
+
     async def gate(self) -> str:
         """A command runs, and waits for a file that is not there."""
-        directory = await self._location.make("gate")
+        directory, there = await self._make("gate")
         producer, consumer = await self._jobs()
-        target = directory / "gated"
-        gate = GatedInput(
-            name="producer", port="file", path=str(directory / "file"), events=str(producer.events_path),
-            target=str(target), kind="file",
-        )  # fmt: skip
-        # Without a gate the consumer does not begin before there is a file; with few slots in a queue, not either.
-        wait = f"for i in $(seq {self._location.seconds:.0f}); do test -e begun && break; sleep 0.1; done; sleep 0.2"
-        await self._finish(
-            (producer, JobSpec(name="producer", outputs=(_output(directory),)), f"{wait}; echo '{_TEXT}' > file"),
-            (
-                consumer,
-                JobSpec(name="consumer", gates=(gate,)),
-                f"echo > begun; cat {shlex.quote(str(target))} > copy",
-            ),
-            directory,
+        gate = GatedInput(**self._shared(producer, directory), target=str(there / "gated"), kind="file")
+        await self._pass_gate(
+            _Command(producer, _writer(directory), f"echo '{_TEXT}' > file", directory),
+            _Command(consumer, JobSpec(name="consumer", gates=(gate,)), "cat gated > copy", there),
         )
-        async for event in consumer.events():
-            if isinstance(event, WarningEvent):
-                raise BrokenError(event.message)
         return "a command was held at a file until that was committed"
 
-    async def _jobs(self) -> tuple[NodeJob, NodeJob]:
-        create = self._location.runtime.create_job
-        return await create("producer"), await create("consumer")
+    async def directory_gate(self) -> str:
+        """A command lists a directory while it is filled."""
+        directory, there = await self._make("directory")
+        producer, consumer = await self._jobs()
+        rule = OutputRule(globs=(), committed="on_n_files", n_files=2)
+        output = WatchedOutput(port="file", root=str(directory), globs=("file",), kind="directory", rules=(rule,))
+        gate = GatedInput(
+            **self._shared(producer, directory),
+            target=str(there / "gated"),
+            kind="directory",
+            mode="no_update",
+        )
+        script = f"mkdir file; printf '%s' '{_TEXT[:7]}' > file/1; sleep 0.2; echo '{_TEXT[7:]}' > file/2"
+        await self._pass_gate(
+            _Command(producer, JobSpec(name="producer", outputs=(output,)), script, directory),
+            _Command(consumer, JobSpec(name="consumer", gates=(gate,)), "cat gated/* > copy", there),
+        )
+        return "a command that lists a directory was held until its files were committed"
 
-    async def _run(self, job: NodeJob, spec: JobSpec, script: str, directory: PurePosixPath) -> None:
+    async def _make(self, name: str) -> tuple[PurePosixPath, PurePosixPath]:
+        """A directory, as the producer has it, and as the consumer has it."""
+        directory = await self._location.make(name if self._reader is self._location else f"{name}-between")
+        writer, reader = self._location.runtime, self._reader.runtime
+        if (obstacle := await reader.obstacle(writer, directory, gate=True)) is not None:
+            raise BrokenError(obstacle)
+        there = reader.path_of(writer, directory)
+        assert there is not None, "what is no obstacle is seen"
+        return directory, there
+
+    def _shared(self, producer: NodeJob, directory: PurePosixPath) -> dict[str, Any]:
+        """The fields of what the consumer reads of the producer."""
+        shared = producer.shared_with(self._reader.runtime, directory / "file")
+        assert shared is not None, "what is no obstacle is shared"
+        return {**vars(shared), "name": "producer", "port": "file"}
+
+    def _stream(self, producer: NodeJob, directory: PurePosixPath, there: PurePosixPath) -> InputStream:
+        return InputStream(**self._shared(producer, directory), target={"fifo": str(there / "fifo")})
+
+    async def _jobs(self) -> tuple[NodeJob, NodeJob]:
+        writer, reader = self._location.runtime, self._reader.runtime
+        return await writer.create_job("producer"), await reader.create_job("consumer")
+
+    async def _pass_gate(self, producer: _Command, consumer: _Command) -> None:
+        """Run a producer when its consumer runs, which is then held at the gate."""
+        # Without a gate the consumer does not begin before there is a file; with few slots in a queue, not either.
+        wait = f"for i in $(seq {self._location.seconds:.0f}); do test -e begun && break; sleep 0.1; done; sleep 0.2"
+        producer = replace(producer, script=f"{wait}; {producer.script}")
+        await self._finish(producer, replace(consumer, script=f"echo > begun; {consumer.script}"))
+        async for event in consumer.job.events():
+            if isinstance(event, WarningEvent):
+                raise BrokenError(event.message)
+
+    async def _run(self, location: TriedLocation, command: _Command) -> None:
         try:
-            await self._location.run(job, spec, script, directory)
+            await location.run(command.job, command.spec, command.script, command.directory)
         except BrokenError:
-            if not await job.has_started():
-                job.abandon()
+            if not await command.job.has_started():
+                command.job.abandon()
             raise
 
-    async def _finish(
-        self, producer: tuple[NodeJob, JobSpec, str], consumer: tuple[NodeJob, JobSpec, str], directory: PurePosixPath
-    ) -> None:
+    async def _finish(self, producer: _Command, consumer: _Command) -> None:
         """Run both until they end; the consumer is to have copied what the producer wrote."""
-        running = [asyncio.ensure_future(self._run(*job, directory)) for job in (producer, consumer)]
+        there = ((self._location, producer), (self._reader, consumer))
+        running = [asyncio.ensure_future(self._run(*command)) for command in there]
         try:
             await asyncio.gather(*running)
         finally:
-            await asyncio.gather(*(job.cancel() for job, *_ in (producer, consumer)))
+            await asyncio.gather(producer.job.cancel(), consumer.job.cancel())
             await asyncio.gather(*running, return_exceptions=True)
-        if (found := (await self._location.read(directory / "copy")).strip()) != _TEXT:
+        if (found := (await self._reader.read(consumer.directory / "copy")).strip()) != _TEXT:
             raise BrokenError(f"the reader got {found!r}")
 
 
@@ -262,6 +246,8 @@ async def _wait_for_commit(job: NodeJob) -> None:
     raise BrokenError("the job ended without a commit")
 
 
-def _output(directory: PurePosixPath) -> WatchedOutput:
+def _writer(directory: PurePosixPath) -> JobSpec:
+    """A job that writes `file`, which is committed when it is closed."""
     rule = OutputRule(globs=(), committed="on_close")
-    return WatchedOutput(port="file", root=str(directory), globs=("file",), kind="file", rules=(rule,))
+    output = WatchedOutput(port="file", root=str(directory), globs=("file",), kind="file", rules=(rule,))
+    return JobSpec(name="producer", outputs=(output,))

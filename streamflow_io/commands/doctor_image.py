@@ -1,0 +1,146 @@
+"""`streamflow-io doctor --image`: what works in containers of an image, tried in two of them.
+
+They are deployed as StreamFlow deploys them for tools with a DockerRequirement, which has no name that one could give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from streamflow.config.config import WorkflowConfig
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import ExecutionLocation, LocalTarget, Target
+from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
+from streamflow.cwl.requirement.docker.translator import CWLDockerTranslatorConfig
+from streamflow.deployment.utils import get_binding_config
+from streamflow.ext.utils import load_extensions
+from streamflow.log_handler import logger
+from streamflow.main import build_context
+
+from streamflow_io._streamflow import cwl_files
+from streamflow_io.errors import said
+from streamflow_io.graph.sites import Site, SiteKind
+from streamflow_io.hints.errors import HintErrors
+from streamflow_io.run.deployment_sites import Sites
+from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime.node_runtimes import NodeRuntimes
+from streamflow_io.runtime.self_test import contained_test, pair_test, self_test
+from streamflow_io.runtime.tried_location import DeployedLocation, Finding
+
+from .streamflow_file import read_streamflow_file
+
+_SECONDS = 60.0
+_PLAIN = "everything is as with plain StreamFlow in these containers"
+
+
+def try_image(path: Path | None, image: str) -> tuple[str, list[Finding]]:
+    """Deploy two containers, try what works in them and between them, and undeploy them.
+
+    :param path: the StreamFlow file that says how; its first CWL workflow counts. None: they are deployed by default
+    :return: what was looked at, and what was found
+    :raises HintErrors: if the StreamFlow file is not one
+    """
+    logger.disabled = True  # The table tells what the log would.
+    try:
+        load_extensions()
+        config = {"version": "v1.0", "workflows": {}} if path is None else read_streamflow_file(path)
+        # Nothing is kept: the user's database is not touched.
+        config["database"] = {"type": "default", "config": {"connection": ":memory:"}}
+        return asyncio.run(_look({**config, "path": str((path or Path("streamflow.yml")).resolve())}, image))
+    finally:
+        logger.disabled = False
+
+
+async def _look(config: dict[str, Any], image: str) -> tuple[str, list[Finding]]:
+    context = build_context(config)
+    try:
+        workflows = [WorkflowConfig(name, config) for name in config["workflows"]]
+        workflow = next((workflow for workflow in workflows if workflow.type == "cwl"), None)
+        targets = [_target(workflow, context, image) for _ in range(2)]
+        site = Sites(config.get("deployments", {})).deployment(targets[0])
+        if site.kind is not SiteKind.CONTAINERS:
+            detail = f"by the StreamFlow file, tools with a DockerRequirement run {Site((site,)).where}"
+            return image, [Finding("containers", None, detail, "no other containers are looked at")]
+        return f"containers of {image} ({site.type}, on {site.host})", await _try_image(context, targets)
+    finally:
+        await context.close()
+
+
+def _target(workflow: WorkflowConfig | None, context: StreamFlowContext, image: str) -> Target:
+    """What StreamFlow makes of a DockerRequirement: of that step for which the StreamFlow file first says how."""
+    target, chosen = LocalTarget(), CWLDockerTranslatorConfig("default", "default", {})
+    if workflow is not None:
+        entries = workflow.config.get("docker", [])
+        step = entries[0]["step"] if entries else "/"
+        cwl_files(workflow, context)
+        chosen = workflow.propagate(PurePosixPath(step), "docker", chosen)
+        target = get_binding_config(step, "step", workflow).targets[0]
+    path = Path(context.config["path"])
+    try:
+        translator = cwl_docker_translator_classes[chosen.type](
+            config_dir=str(path.parent),
+            wrapper=chosen.wrapper and target.deployment.type != "local",
+            **chosen.config,
+        )
+    except (KeyError, TypeError, OSError) as error:  # Its schema has options that it does not take.
+        raise HintErrors.one(path, "docker", said(error), "what StreamFlow can deploy") from None
+    return translator.get_target(image=image, output_directory=None, network_access=False, target=target)
+
+
+async def _try_image(context: StreamFlowContext, targets: Sequence[Target]) -> list[Finding]:
+    begin = time.monotonic()
+    try:
+        locations = [await _deploy(context, target) for target in targets]
+    except Exception as error:  # Each connector has its own.
+        return [Finding("containers", False, said(error), "steps with this image cannot run at all")]
+    seconds = (time.monotonic() - begin) / len(targets)
+    runtimes = NodeRuntimes(context)
+    try:
+        found = await _try_both(context, runtimes, locations, targets[0].workdir)
+    finally:
+        await runtimes.close()
+    return [Finding("containers", True, f"two; each was there after {seconds:.1f} s"), *found]
+
+
+async def _deploy(context: StreamFlowContext, target: Target) -> ExecutionLocation:
+    await context.deployment_manager.deploy(target.deployment)
+    connector = context.deployment_manager.get_connector(target.deployment.name)
+    (location,) = (await connector.get_available_locations(service=target.service)).values()
+    return location.location
+
+
+async def _try_both(
+    context: StreamFlowContext, runtimes: NodeRuntimes, locations: Sequence[ExecutionLocation], workdir: str
+) -> list[Finding]:
+    begin = time.monotonic()
+    try:
+        started = [await runtimes.at(location, workdir) for location in locations]
+    except NodeRuntimeError as error:
+        return [Finding("node runtime", False, str(error), _PLAIN)]
+    seconds = (time.monotonic() - begin) / len(started)
+    tried = [_location(context, *each, workdir) for each in zip(started, locations, strict=True)]
+    try:
+        user, _ = await tried[0].access.run("id -u")
+        delivery = Finding("node runtime", True, f"{started[0].binary}, as user {user.strip()}, after {seconds:.2f} s")
+        within = [*await self_test(tried[0]), *await contained_test(tried[0])]
+        return [delivery, *within, *await pair_test(*tried)]
+    finally:
+        for location in tried:
+            with contextlib.suppress(NodeRuntimeError):
+                await location.access.run(f"rm -rf {shlex.quote(str(location.directory))}")
+
+
+def _location(
+    context: StreamFlowContext, runtime: NodeRuntime, location: ExecutionLocation, workdir: str
+) -> DeployedLocation:
+    directory = PurePosixPath(workdir, f"streamflow-io-doctor-{os.urandom(4).hex()}")
+    connector = context.deployment_manager.get_connector(location.deployment)
+    return DeployedLocation(runtime, directory, _SECONDS, connector, location, Deployments(context).access(location))
