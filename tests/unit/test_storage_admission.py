@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, MutableMapping
 
 import pytest
+from streamflow.core.deployment import DeploymentConfig, Target
+from streamflow.core.scheduling import AvailableLocation, Hardware
 
-from benchmarks.driver_parts import Cluster, io_task_admission, job, target
+from benchmarks.driver_parts import STEP, Cluster, io_task_admission, job, target
 from streamflow_io.admission.admission import Admission
 
 
@@ -33,3 +36,59 @@ async def test_locations_are_told_when_they_change(told: list[list[str]]) -> Non
     cluster.resize(3)
     await admission.admit(job(3), [target()])
     assert told[1:] == [["cluster/node00000", "cluster/node00001", "cluster/node00002"]]
+
+
+HOST = AvailableLocation("host1", "one", "host1", hardware=Hardware(2, 1000))
+EXECUTORS = 8  # of its two cores
+
+
+class Containers(Cluster):
+    """An SSH host, and a deployment with two containers on it, which say that all of its cores are theirs."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    async def get_available_locations(self, service: str | None = None) -> MutableMapping[str, AvailableLocation]:
+        if service is None:
+            return {HOST.name: HOST}
+        return {
+            name: AvailableLocation(name, "box", "", stacked=True, wraps=HOST, hardware=Hardware(2, 1000))
+            for name in ("box-1", "box-2")
+        }
+
+
+BESIDE = Target(DeploymentConfig("one", "ssh", {}), workdir="/scratch")
+
+
+def contained(locations: int = 1) -> Target:
+    return Target(DeploymentConfig("box", "docker-compose", {}), locations, "tool", "/scratch")
+
+
+async def test_containers_share_the_executors_of_their_host() -> None:
+    cluster = Containers()
+    admission = io_task_admission(cluster)
+    for number in range(EXECUTORS):
+        await asyncio.wait_for(admission.admit(job(number), [[BESIDE, contained()][number % 2]]), 1)
+    waiting = asyncio.create_task(admission.admit(job(EXECUTORS), [contained()]))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    first, second = (await cluster.get_available_locations("tool")).values()
+    assert all(admission.may_start(f"{STEP}/0.1", contained(), location) for location in (first, second))
+    assert not admission.may_start(f"{STEP}/0.1", BESIDE, HOST)
+    admission.start(f"{STEP}/0.1", contained(), [second])
+    admission.release(f"{STEP}/0.1", None)
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_a_job_of_two_containers_takes_of_their_host_once() -> None:
+    cluster = Containers()
+    admission = io_task_admission(cluster)
+    both = contained(2)
+    for number in range(EXECUTORS):
+        await asyncio.wait_for(admission.admit(job(number), [both]), 1)
+        admission.start(f"{STEP}/0.{number}", both, (await cluster.get_available_locations("tool")).values())
+    waiting = asyncio.create_task(admission.admit(job(EXECUTORS), [both]))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    admission.release(f"{STEP}/0.0", None)
+    await asyncio.wait_for(waiting, 1)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from streamflow.core.deployment import DeploymentConfig, LocalTarget, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware
 
@@ -38,6 +41,7 @@ def found(target: Target, directory: str, *storages: StorageConfig, name: str | 
         (required("a:1"), JOB, [storage("/scratch"), storage("/scratch/me", "here", "mine")], "/scratch/me"),
         # Without DockerRequirement it is as ever.
         (HERE, "/scratch/me/job", [storage("/scratch")], "/scratch"),
+        (required("a:1", kind="singularity"), JOB, [storage("/scratch"), storage("/tmp", "one", "tmp")], "/scratch"),
         # The driver's node is one, whatever it is called.
         (required("a:1"), JOB, [storage("/scratch", "local")], "/scratch"),
         (HERE, "/scratch/me/job", [storage("/scratch", "local")], "/scratch"),
@@ -60,6 +64,30 @@ def test_the_storage_of_a_directory(
     target: Target, directory: str, storages: list[StorageConfig], path: str | None
 ) -> None:
     assert found(target, directory, *storages) == path
+
+
+NAMES = st.sampled_from(["a", "b", "tmp", "streamflow"])
+PATHS = st.lists(NAMES, max_size=3).map(lambda parts: "/" + "/".join(parts))
+ENTRIES = st.lists(st.tuples(PATHS, st.sampled_from([None, "one", "other", "box", "here"])), unique=True, max_size=6)
+
+
+@given(ENTRIES, PATHS, PATHS.filter(lambda path: path != "/"), st.lists(NAMES, max_size=2))
+def test_what_is_on_a_volume_is_on_the_storage_that_holds_it_on_the_host(
+    entries: list[tuple[str, str | None]], outside: str, inside: str, below: list[str]
+) -> None:
+    """Unless there is an entry for the deployment of the container."""
+    storages = [storage(path, deployment, str(number)) for number, (path, deployment) in enumerate(entries)]
+    box = explicit("box", wraps="one", volume=[f"{outside}:{inside}"], workdir=inside)
+    seen, real = (posixpath.join(path, *below) for path in (inside, outside))
+    known = Storages(storages, Sites(DEPLOYMENTS))
+    of_host, used = known.of(None, ON_ONE, real), known.of(None, box, seen)
+    own = [entry for entry in storages if entry.deployment == "box" and is_below(seen, entry.path)]
+    assert used in own if own else used == of_host
+    assert used is None or used.deployment in (None, "one", "box")
+
+
+def is_below(path: str, directory: str) -> bool:
+    return f"{path}/".startswith(f"{directory.rstrip('/')}/")
 
 
 @pytest.mark.parametrize(
