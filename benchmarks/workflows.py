@@ -21,6 +21,7 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 RESULT = "result"  # the name of the output of a run
 _NAME = "benchmark"
 _DATABASE = "streamflow.db"
+_NO_CONTAINERS: JSON = [{"step": "/", "deployment": {"type": "none", "config": {}}}]
 _PLAIN_STREAMFLOW = Path(__file__).with_name("plain_streamflow.py")
 TOOL = (sys.executable, "-S", "-E", str(Path(__file__).with_name("tools.py")))
 
@@ -87,7 +88,7 @@ class StreamFlowRun:
     :ivar deliveries: how each stream edge must be delivered, for :meth:`verify`
     :ivar settings: the job file
     :ivar digest: of the output directory; equal digests mean identical outputs
-    :ivar site: where it runs; none: here
+    :ivar site: where it runs; none: here, without containers
     """
 
     workflow: Path
@@ -142,7 +143,9 @@ class StreamFlowRun:
             "database": {"type": "default", "config": {"connection": str(directory / _DATABASE)}},
         }
         entry: dict[str, JSON] = {"type": "cwl", "config": config}
-        if self.site is not None:
+        if self.site is None:
+            config["docker"] = _NO_CONTAINERS
+        else:
             document["deployments"] = self.site.deployments
             entry["bindings"] = [
                 {"step": step, "target": {"deployment": deployment}} for step, deployment in self.site.bindings.items()

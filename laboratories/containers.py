@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from laboratories.hosts import SSHD_CONFIGURATION, generate_key, is_listening
-from laboratories.images import IMAGES
+from laboratories.images import IMAGES, IMPORT
 from laboratories.laboratory import podman_obstacle
 
 HERE = Path(__file__).parent
@@ -29,7 +29,6 @@ LOGIN, LOGIN_ID = "sfio", 1500
 ADDRESSES = ("127.0.0.1", "127.0.0.2")
 DOCKER_OPTIONS = ("--userland-proxy=false", "--shutdown-timeout=2", "--log-level=warn")
 MEMORY = "mount -t tmpfs -o mode=755 tmpfs"
-IMPORT = ("import", "--change", 'CMD ["/bin/sh"]')
 PREPARATION = f"""\
 ip link set lo up
 {MEMORY} {{directory}}/data

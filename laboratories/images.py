@@ -6,7 +6,8 @@ import io
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 BUSYBOX = Path("/bin/busybox")
@@ -15,6 +16,10 @@ PACKAGES = (
     *("dash", "bash", "coreutils", "findutils", "grep", "gzip", "mawk", "procps", "sed", "tar"),
     *("libpython3-stdlib", "python3-minimal"),
 )
+#: What the tools of the template workflows/variant-calling are.
+VARIANT_CALLING = ("bwa", "samtools", "bcftools")
+#: The words of engines to import an archive.
+IMPORT = ("import", "--change", 'CMD ["/bin/sh"]')
 _QUERY = "${Package}:${Architecture}\t${Package}\t${Pre-Depends}, ${Depends}\t${Provides}\n"
 _SKIPPED = ("/var", *(f"/usr/share/{name}" for name in ("doc", "man", "locale", "info", "lintian", "bug", "perl")))
 _PLACES = ("/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/tmp", "/var")
@@ -24,11 +29,14 @@ _USERS = {
 }
 
 
-def write_debian(tar: tarfile.TarFile) -> None:
-    """The files of :data:`PACKAGES`, and of what they depend on: about 60 MB."""
+def write_debian(tar: tarfile.TarFile, further: Iterable[str] = ()) -> None:
+    """The files of :data:`PACKAGES`, and of what they depend on: about 60 MB.
+
+    :param further: names of more packages, which should be installed
+    """
     # Where /bin is a link to /usr/bin, packages have files in both.
     names = {link for link in ("/bin", "/sbin", "/lib", "/lib64") if os.path.islink(link)} | set(_PLACES)
-    for path in _dpkg("-L", *_with_dependencies(PACKAGES)).splitlines():
+    for path in _dpkg("-L", *_with_dependencies((*PACKAGES, *further))).splitlines():
         if path.startswith("/") and not path.startswith(_SKIPPED) and os.path.lexists(path):
             directory, _, name = path.rpartition("/")
             names.add(f"{os.path.realpath(directory or '/').rstrip('/')}/{name}")
@@ -51,7 +59,26 @@ def write_busybox(tar: tarfile.TarFile) -> None:
     _add_users(tar)
 
 
-IMAGES = {"sfio-test": write_debian, "sfio-busybox": write_busybox}
+IMAGES: Mapping[str, Callable[[tarfile.TarFile], None]] = {"sfio-test": write_debian, "sfio-busybox": write_busybox}
+
+
+def import_variant_calling(names: Iterable[str], environment: Mapping[str, str]) -> None:
+    """Give a dockerd one image with all of :data:`VARIANT_CALLING`, under several names.
+
+    :param environment: in which `docker` finds it
+    :raises subprocess.CalledProcessError: if it is not imported
+    """
+    first, *others = names
+    variables = {**os.environ, **environment}
+    with tempfile.TemporaryFile() as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            write_debian(archive, VARIANT_CALLING)
+        file.seek(0)
+        subprocess.run(
+            ["docker", *IMPORT, "-", first], stdin=file, stdout=subprocess.DEVNULL, env=variables, check=True
+        )
+    for name in others:
+        subprocess.run(["docker", "tag", first, name], env=variables, check=True)
 
 
 def _with_dependencies(wanted: Iterable[str]) -> set[str]:

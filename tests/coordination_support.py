@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamflow_io.cli import main
-from tests.template_support import WORKFLOWS
+from tests.template_support import NO_CONTAINERS, WORKFLOWS
 
 Document = dict[str, Any]
 Run = Callable[..., tuple[int, str]]
@@ -129,7 +129,7 @@ def genomes_file(directory: Path, document: str = "main.cwl", **config: object) 
 
 
 def _streamflow_file(directory: Path, name: str, file: Path, settings: Path, config: Document) -> Path:
-    workflow = {"type": "cwl", "config": {"file": str(file), "settings": str(settings)}}
+    workflow = {"type": "cwl", "config": {"file": str(file), "settings": str(settings), **NO_CONTAINERS}}
     scheduler = {"type": "io-aware", "config": config}
     document = {"version": "v1.0", "workflows": {name: workflow}, "scheduling": {"scheduler": scheduler}}
     return write(directory / "streamflow.yml", document)

@@ -21,6 +21,8 @@ from tests import forked
 
 WORKFLOWS = Path(__file__).resolve().parents[1] / "workflows"
 BIN = Path(sys.executable).parent
+#: Of a workflow in a StreamFlow file: the images that tools name are not used.
+NO_CONTAINERS = {"docker": [{"step": "/", "deployment": {"type": "none", "config": {}}}]}
 
 
 def run(*command: object, cwd: Path, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -54,6 +56,18 @@ def import_script(path: Path) -> ModuleType:
     return module
 
 
+def images(name: str) -> dict[str, str]:
+    """The images of the tools of a template, by the name of the tool; all are hints."""
+    tools = sorted((WORKFLOWS / name / "tools").glob("*.cwl"))
+    return {tool.stem: _hints(tool)["DockerRequirement"]["dockerPull"] for tool in tools}
+
+
+def _hints(tool: Path) -> dict[str, Any]:
+    """The hints of a tool, by class; CWL has two ways to write them."""
+    hints = load(tool)["hints"]
+    return hints if isinstance(hints, dict) else {hint["class"]: hint for hint in hints}
+
+
 def contents(directory: Path) -> dict[str, bytes]:
     """The files of a directory, by name."""
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
@@ -80,16 +94,20 @@ class Template:
     def streamflow(self, file: str, settings: str | None = None) -> Path:
         """Run one of its StreamFlow files, with another job file if one is given; return the directory of results."""
         if settings is not None:
-            document = load(self.directory / file)
-            (workflow,) = document["workflows"].values()
-            workflow["config"]["settings"] = settings
-            with (self.directory / file).open("w") as stream:
-                YAML().dump(document, stream)
+            self.choose(file, settings)
         return self._results(file, "streamflow", "run", "--outdir", file)
 
+    def choose(self, file: str, settings: str) -> None:
+        """Write another job file into one of its StreamFlow files."""
+        document = load(self.directory / file)
+        (workflow,) = document["workflows"].values()
+        workflow["config"]["settings"] = settings
+        with (self.directory / file).open("w") as stream:
+            YAML().dump(document, stream)
+
     def cwltool(self, *arguments: object) -> Path:
-        """Run it with cwltool; return the directory of results."""
-        return self._results("cwltool", "cwltool", "--quiet", "--outdir", *arguments)
+        """Run it with cwltool, without containers; return the directory of results."""
+        return self._results("cwltool", "cwltool", "--quiet", "--outdir", "--no-container", *arguments)
 
     def jobs(self, database: str) -> dict[str, int]:
         """How many jobs each step had, by step path, in all StreamFlow runs with that database."""
@@ -113,10 +131,13 @@ class Template:
         return forked.run(program, *arguments, cwd=self.directory, environment=variables, network=network)
 
 
-def check_checkpoint_hints(tool: Path, streamflow_file: Path, storage_bw: str) -> None:
-    """A checkpoint is an I/O task with that bandwidth, and on a storage of the StreamFlow file that is wide enough."""
-    hints = {hint["class"]: hint for hint in load(tool)["hints"]}
-    assert set(hints) == {"sfio:IOTask", "sfio:StorageBandwidth"}
+def check_checkpoint_hints(tool: Path, streamflow_file: Path, storage_bw: str, *further: str) -> None:
+    """A checkpoint is an I/O task with that bandwidth, and on a storage of the StreamFlow file that is wide enough.
+
+    :param further: classes of other hints that it has
+    """
+    hints = _hints(tool)
+    assert set(hints) == {"sfio:IOTask", "sfio:StorageBandwidth", *further}
     bandwidth = hints["sfio:StorageBandwidth"]
     assert bandwidth["storageBW"] == storage_bw
     assert bandwidth["direction"] == "write"

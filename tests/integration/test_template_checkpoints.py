@@ -142,7 +142,7 @@ def test_samples_are_reproducible_and_different(tmp_path: Path) -> None:
 
 def test_hints_and_streamflow_files() -> None:
     files = SOURCE / "streamflow-checkpoints.yml", SOURCE / "streamflow-io-checkpoints.yml"
-    check_checkpoint_hints(SOURCE / "tools/checkpoint.cwl", files[1], "auto")
+    check_checkpoint_hints(SOURCE / "tools/checkpoint.cwl", files[1], "auto", "DockerRequirement")
     check_files_differ_by_scheduler(*files)
 
 

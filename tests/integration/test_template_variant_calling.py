@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 import pytest
 from ruamel.yaml import YAML
 
+from streamflow_io.commands.plan import plan_file
 from tests import forked
+from tests.template_support import images
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "workflows" / "variant-calling"
 BIN = Path(sys.executable).parent
@@ -207,10 +209,34 @@ def test_every_file_between_the_stages_is_streamable_at_both_ends() -> None:
     assert [producer for producer, name in edges if name == "align"] == ["decompress_1", "decompress_2"]
 
 
-def test_the_streamflow_files_differ_by_the_scheduler_alone() -> None:
-    plain_file, io_aware = load(TEMPLATE / "streamflow.yml"), load(TEMPLATE / "streamflow-io.yml")
+@pytest.mark.parametrize(("suffix", "engine"), [("", "none"), ("-containers", "docker")])
+def test_the_streamflow_files_differ_by_scheduler_and_engine_alone(suffix: str, engine: str) -> None:
+    plain_file, io_aware = load(TEMPLATE / f"streamflow{suffix}.yml"), load(TEMPLATE / f"streamflow-io{suffix}.yml")
     assert io_aware.pop("scheduling")["scheduler"]["type"] == "io-aware"
     assert plain_file == io_aware
+    (mapped,) = plain_file["workflows"]["variant-calling"]["config"]["docker"]
+    assert mapped == {"step": "/", "deployment": {"type": engine, "config": {}}}
+    mapped["deployment"]["type"] = "none"
+    assert plain_file == load(TEMPLATE / "streamflow.yml")
+
+
+def test_every_tool_names_an_image_with_its_program() -> None:
+    programs = {path.stem: load(path)["baseCommand"][0] for path in (TEMPLATE / "tools").glob("*.cwl")}
+    others = {"gzip": "debian", "python3": "python"}
+    for tool, image in images("variant-calling").items():
+        repository, _, tag = image.partition(":")
+        program = programs.pop(tool)
+        assert repository == others.get(program, f"quay.io/biocontainers/{program}")
+        assert tag not in ("", "latest")
+    assert programs == {}
+
+
+@needs_tools
+@pytest.mark.parametrize("file", ["streamflow-io.yml", "streamflow-io-containers.yml"])
+def test_all_stages_stream_also_in_containers(template: Path, file: str) -> None:
+    (plan,) = plan_file(template / file).plans.values()
+    edges = [(edge.delivery.value, edge.fallback) for edge in plan.edges]
+    assert edges == [("stream", None)] * (len(STAGES) - 1)
 
 
 @needs_tools
@@ -228,7 +254,7 @@ def test_the_job_files_fit_the_workflow_and_the_prepared_input(template: Path, j
 @needs_tools
 def test_cwltool_gives_the_results_of_plain_streamflow(plain: PlainRun) -> None:
     results = plain.template.parent / "cwltool"
-    command = ("cwltool", "--quiet", "--outdir", results)
+    command = ("cwltool", "--quiet", "--no-container", "--outdir", results)
     finished = forked.run(*command, plain.template / "variant-calling.cwl", plain.template / "job-demo.yml")
     assert finished.returncode == 0, finished.stderr
     assert compare(results, plain.results) == (0, "identical: marked.bam, variants.vcf\n")

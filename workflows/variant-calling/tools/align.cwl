@@ -2,6 +2,8 @@ cwlVersion: v1.2
 class: CommandLineTool
 label: Align the pairs to the reference
 baseCommand: [bwa, mem]
+hints:
+  DockerRequirement: {dockerPull: "quay.io/biocontainers/bwa:0.7.17--h5bf99c6_8"}
 requirements:
   ResourceRequirement: {coresMin: 1, ramMin: 512}
 arguments:

@@ -3,6 +3,7 @@ class: CommandLineTool
 label: Write a checkpoint of what a stage has made
 $namespaces: {sfio: "urn:streamflow-io:cwl#"}
 hints:
+  - {class: DockerRequirement, dockerPull: "python:3.11-slim"}
   # Only moves data: takes no core, runs beside the stages.
   - class: sfio:IOTask
   # As many at once as is best for the storage: learned for each of the five steps, remembered for the next run.

@@ -2,6 +2,8 @@ cwlVersion: v1.2
 class: CommandLineTool
 label: Mark the variants of low quality
 baseCommand: [bcftools, filter, --no-version, --output-type, v, --soft-filter, LowQuality]
+hints:
+  DockerRequirement: {dockerPull: "quay.io/biocontainers/bcftools:1.17--haef29d1_0"}
 requirements:
   ResourceRequirement: {coresMin: 1, ramMin: 128}
 inputs:

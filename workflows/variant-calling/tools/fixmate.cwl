@@ -2,6 +2,8 @@ cwlVersion: v1.2
 class: CommandLineTool
 label: Add the mate score tags that markdup needs
 baseCommand: [samtools, fixmate, --no-PG, -m]
+hints:
+  DockerRequirement: {dockerPull: "quay.io/biocontainers/samtools:1.17--h00cdaf9_0"}
 requirements:
   ResourceRequirement: {coresMin: 1, ramMin: 128}
 inputs:

@@ -2,6 +2,8 @@ cwlVersion: v1.2
 class: CommandLineTool
 label: Mark duplicates
 baseCommand: [samtools, markdup, --no-PG]
+hints:
+  DockerRequirement: {dockerPull: "quay.io/biocontainers/samtools:1.17--h00cdaf9_0"}
 requirements:
   ResourceRequirement: {coresMin: 1, ramMin: 128}
 inputs:

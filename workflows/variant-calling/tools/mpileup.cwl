@@ -2,6 +2,8 @@ cwlVersion: v1.2
 class: CommandLineTool
 label: Genotype likelihoods at every position
 baseCommand: [bcftools, mpileup, --no-version, --output-type, u, --annotate, "FORMAT/AD,FORMAT/DP"]
+hints:
+  DockerRequirement: {dockerPull: "quay.io/biocontainers/bcftools:1.17--haef29d1_0"}
 requirements:
   ResourceRequirement: {coresMin: 1, ramMin: 256}
 arguments:

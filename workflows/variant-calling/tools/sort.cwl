@@ -3,6 +3,8 @@ class: CommandLineTool
 label: Sort by coordinate
 doc: Reads all of its input before the first byte leaves; what lies before and after it overlaps among itself.
 baseCommand: [samtools, sort, --no-PG]
+hints:
+  DockerRequirement: {dockerPull: "quay.io/biocontainers/samtools:1.17--h00cdaf9_0"}
 requirements:
   ResourceRequirement: {coresMin: 1, ramMin: 1024}
 arguments:
