@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Target
 from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Port, Status
@@ -128,10 +129,10 @@ class Run:
             and any(self.streaming_jobs.is_running(token.source.job) for token in streams_of(job.inputs))
         )
 
-    def submitted(self, job: Job) -> None:
-        """A job has all its input, and is to be scheduled."""
+    def submitted(self, job: Job, targets: Sequence[Target]) -> None:
+        """A job has all its input, and is to be scheduled to one of some targets."""
         self.recorder.submitted(job)
-        self._deployment.submitted(job)
+        self._deployment.submitted(job, targets)
 
     async def started(self, job_name: str) -> None:
         """A job has all its input and is about to run its command."""

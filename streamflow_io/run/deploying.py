@@ -1,11 +1,12 @@
-"""Adapter: deploys the containers of a gang side by side, because their jobs run at the same time."""
+"""Adapter: deploys containers when the first job is submitted, those of a gang side by side."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from streamflow.core.deployment import Target
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Step
 
@@ -15,11 +16,14 @@ from streamflow_io.graph.gangs import Gang
 class Ahead(Protocol):
     """What deploys containers before a job asks for them."""
 
-    def deploy_ahead(self, deployment: str, service: str | None) -> None: ...
+    def deploy_ahead(self, deployment: str) -> None: ...
 
 
 class GangDeployment:
     """StreamFlow deploys a container when the first job of its step is scheduled, one after the other along a chain.
+
+    It leaves a container whose deployment is cut short, as all that it does for a job is when the run fails or is
+    interrupted; hence no job asks first.
 
     :param steps: StreamFlow's, by name
     """
@@ -31,13 +35,16 @@ class GangDeployment:
             head: [step for step in gang.steps if step not in gang.heads] for gang in gangs for head in gang.heads
         }
 
-    def submitted(self, job: Job) -> None:
-        """A job has all its input: if it is the first of a gang, the containers of those that read of it are deployed.
+    def submitted(self, job: Job, targets: Sequence[Target]) -> None:
+        """A job has all its input: its containers are deployed, and if it is the first of a gang, those of its readers.
 
-        A step with several targets may run in another; it waits, as without us.
+        A reader with several targets may run in another; it waits, as without us.
+
+        :param targets: of the job
         """
+        ahead = [*targets]
         for step in self._followers.pop(get_job_step_name(job.name), ()):
-            schedule = self._steps.get(posixpath.join(step, "__schedule__"))
-            targets = [] if schedule is None else schedule.binding_config.targets
-            if len(targets) == 1:
-                self._runtimes.deploy_ahead(targets[0].deployment.name, targets[0].service)
+            found = self._steps[posixpath.join(step, "__schedule__")].binding_config.targets
+            ahead += found if len(found) == 1 else ()
+        for target in ahead:
+            self._runtimes.deploy_ahead(target.deployment.name)

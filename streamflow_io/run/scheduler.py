@@ -112,7 +112,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         from .room_check import check_room
 
         if (run := self.run) is not None:
-            run.submitted(job)
+            run.submitted(job, binding_config.targets)
             binding_config = run.gangs.ordered(job, binding_config)
         try:
             needs_no_core = run is not None and run.needs_no_core(job)

@@ -107,13 +107,15 @@ class Deployments:
         for inner in _chain(location):
             self._hold(inner.deployment)
 
-    def deploy_ahead(self, deployment: str, service: str | None) -> None:
+    def deploy_ahead(self, deployment: str) -> None:
         """Let a deployment of containers begin, which StreamFlow would begin when the first job is scheduled to it."""
         connector = self._manager.get_connector(deployment)
         if isinstance(connector, FutureConnector) and isinstance(connector, ContainerConnector):
             # What is half deployed when the run ends must not be left.
             self._hold(deployment)
-            self._ahead.append(asyncio.create_task(self._deploy(connector, service)))
+            if not connector.deploying:
+                connector.deploying = True
+                self._ahead.append(asyncio.create_task(self._deploy(connector)))
 
     async def release(self) -> None:
         """Let go, and end those that StreamFlow has wanted to end meanwhile. No job of theirs is left in a queue."""
@@ -134,9 +136,9 @@ class Deployments:
             self._manager.dependency_graph[deployment].add(_HOLDER)
             self._held.add(deployment)
 
-    async def _deploy(self, connector: Connector, service: str | None) -> None:
+    async def _deploy(self, connector: FutureConnector) -> None:
         try:
-            await connector.get_available_locations(service=service)
+            await connector.deploy(connector.external)
         except Exception as error:  # Each connector has its own; StreamFlow will only say that it has failed.
             image = self._manager.config_map[connector.deployment_name].config.get("image", connector.deployment_name)
             logger.error(f"The container of {image} cannot be deployed: {error or type(error).__name__}")

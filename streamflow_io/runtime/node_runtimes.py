@@ -64,9 +64,9 @@ class NodeRuntimes:
         """Where jobs of a location run, for people, with its preposition."""
         return self._deployments.where(location)
 
-    def deploy_ahead(self, deployment: str, service: str | None) -> None:
+    def deploy_ahead(self, deployment: str) -> None:
         """Deploy containers before the first job is placed in them; see :meth:`Deployments.deploy_ahead`."""
-        self._deployments.deploy_ahead(deployment, service)
+        self._deployments.deploy_ahead(deployment)
 
     async def close(self) -> None:
         """End all of them; nothing is left."""

@@ -205,6 +205,7 @@ def test_the_seam() -> None:
     assert "self._scheduled_jobs = {}" in inspect.getsource(QueueManagerConnector.undeploy)
     assert "get_inner_location(location)" in inspect.getsource(QueueManagerConnector.undeploy)
     assert "self._connector = connector" in inspect.getsource(FutureConnector.deploy)
+    assert "if not self.deploying" in inspect.getsource(FutureConnector.get_available_locations)
     for engine in (DockerBaseConnector, SingularityConnector):
         assert parameters(engine._get_run_command) == ["self", "command", "location", "interactive"]
         assert "shlex.quote(command)" in inspect.getsource(engine._get_run_command)

@@ -19,9 +19,12 @@ from streamflow_io.run.deploying import GangDeployment
 from streamflow_io.runtime.deployments import Deployments
 
 
+def targets(*deployments: str) -> Any:
+    return [SimpleNamespace(deployment=SimpleNamespace(name=name)) for name in deployments]
+
+
 def step(*deployments: str) -> Any:
-    targets = [SimpleNamespace(deployment=SimpleNamespace(name=name), service=None) for name in deployments]
-    return SimpleNamespace(binding_config=SimpleNamespace(targets=targets))
+    return SimpleNamespace(binding_config=SimpleNamespace(targets=targets(*deployments)))
 
 
 def job(name: str) -> Job:
@@ -32,30 +35,40 @@ class Ahead:
     def __init__(self) -> None:
         self.deployed: list[str] = []
 
-    def deploy_ahead(self, deployment: str, service: str | None) -> None:
+    def deploy_ahead(self, deployment: str) -> None:
         self.deployed.append(deployment)
 
 
-def test_those_that_read_of_the_first_job_are_deployed_once() -> None:
+def test_a_step_and_those_that_read_of_it_are_deployed_once() -> None:
     ahead = Ahead()
     steps = {f"/{name}/__schedule__": step(name) for name in "abcd"} | {"/e/__schedule__": step("e", "other")}
     gangs = [Gang(("/a", "/b", "/e", "/c"), ("/a",), 1.0)]
     deployment = GangDeployment(ahead, steps, gangs)
     for name in ("/d/0", "/b/0", "/a/0", "/a/1"):
-        deployment.submitted(job(name))
-    assert ahead.deployed == ["b", "c"]
+        deployment.submitted(job(name), targets(name[1]))
+    assert ahead.deployed == ["d", "b", "a", "b", "c", "a"]
+    deployment.submitted(job("/e/0"), targets("e", "other"))
+    assert ahead.deployed[6:] == ["e", "other"]
+
+
+def test_a_job_may_have_the_name_of_no_step() -> None:
+    """StreamFlow collects the files of a nested list as a job without a tag, now and then."""
+    ahead = Ahead()
+    GangDeployment(ahead, {}, []).submitted(job("/a-collector/"), targets("local"))
+    assert ahead.deployed == ["local"]
 
 
 class SlowDocker(DockerConnector):  # type: ignore[misc]
-    """Plays an engine."""
+    """Plays an engine: what was asked of it happens, also when whoever has asked does not wait."""
 
     running: ClassVar[list[str]] = []
 
     async def deploy(self, external: bool) -> None:
-        await asyncio.sleep(0.1)
+        if self.image != "missing":
+            asyncio.get_running_loop().call_later(0.1, self.running.append, self.deployment_name)
+        await asyncio.sleep(0.15)
         if self.image == "missing":
             raise ValueError("there is no image missing")
-        self.running.append(self.deployment_name)
 
     async def get_available_locations(self, service: str | None = None) -> Any:
         return {}
@@ -74,7 +87,7 @@ async def test_what_is_half_deployed_at_the_end_is_not_left(
         await manager.deploy(DeploymentConfig(name=name, type="docker", config={"image": name}, lazy=True))
     deployments = Deployments(context)
     for name in ("image", "missing", "__LOCAL__", "unknown"):
-        deployments.deploy_ahead(name, None)
+        deployments.deploy_ahead(name)
     await asyncio.sleep(0.01)
     await asyncio.gather(manager.undeploy_all(), deployments.release())
     assert SlowDocker.running == []
@@ -82,3 +95,28 @@ async def test_what_is_half_deployed_at_the_end_is_not_left(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         "The container of missing cannot be deployed: there is no image missing"
     ]
+
+
+async def test_what_a_job_waits_for_when_the_run_is_interrupted_is_not_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(connector_classes, "docker", SlowDocker)
+    context: Any = SimpleNamespace(config={"path": str(tmp_path / "file"), "deployments": {}})
+    manager = context.deployment_manager = DefaultDeploymentManager(context)
+    await manager.deploy(DeploymentConfig(name="image", type="docker", config={"image": "image"}, lazy=True))
+    deployments = Deployments(context)
+    deployment = GangDeployment(deployments, {}, [])
+
+    async def schedule() -> None:
+        deployment.submitted(job("/a/0"), targets("image"))
+        connector = manager.get_connector("image")
+        assert connector is not None
+        await connector.get_available_locations()
+
+    scheduling = asyncio.create_task(schedule())
+    await asyncio.sleep(0.01)
+    scheduling.cancel()
+    await asyncio.gather(manager.undeploy_all(), deployments.release(), scheduling, return_exceptions=True)
+    await asyncio.sleep(0.15)
+    assert SlowDocker.running == []
+    assert manager.deployments_map == {}
