@@ -23,6 +23,8 @@ DEBIAN, BUSYBOX = "sfio-test:latest", "sfio-busybox:latest"
 UPTIME = "$(cut -d ' ' -f 1 /proc/uptime)"
 #: In which an engine has removed containers that it has said are stopped.
 REMOVED_SECONDS = 5.0
+#: The first of them, as a user who is not root: of :func:`make_user_image`.
+USER = "sfio-user:latest"
 #: What a container runs that nobody uses: process 1 of the engine, and the shell that StreamFlow has started it with.
 IDLE = ("/sbin/docker-init -- /bin/sh", "/dev/init -- /bin/sh", "/run/podman-init -- /bin/sh", "/bin/sh")
 
@@ -108,7 +110,7 @@ class Containers(Bench):
         shown = "{{.Id}} {{.Config.Image}} {{range .Mounts}}{{.Source}} {{end}}"
         # Those of other tests come and go.
         lines = self._docker("inspect", "-f", shown, *ids, check=False).splitlines() if ids else []
-        ours = (line.split() for line in lines if any(str(place) in line for place in self._places()))
+        ours = (line.split() for line in lines if any(f"{place}/" in line for place in self._places()))
         return {identifier: image for identifier, image, *_ in ours}
 
     def container(self, image: str) -> str:
@@ -181,3 +183,10 @@ def ssh_bench(laboratory: Laboratory, directory: Path) -> Containers:
     return docker_bench(
         laboratory, directory, network=laboratory.network, workdir=workdir, is_for_others=True, deployments=hosts
     )
+
+
+def make_user_image(docker: Containers) -> str:
+    container = docker.docker("create", DEBIAN).strip()
+    docker.docker("commit", "--change", "USER 1234", container, USER)
+    docker.docker("rm", container)
+    return USER

@@ -13,12 +13,11 @@ import pytest
 from laboratories.deployments import podman_environment, singularity_environment
 from laboratories.laboratory import Laboratory, podman_obstacle
 from tests.cwl import Document, Run, streamable, tool, workflow
-from tests.e2e.container_support import BUSYBOX, DEBIAN, Containers, contained, docker_bench
+from tests.e2e.container_support import BUSYBOX, DEBIAN, Containers, contained, docker_bench, make_user_image
 from tests.gate_support import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
 from tests.once import once
 
 LONG = pytest.mark.long
-USER = "sfio-user:latest"
 READ = "note read; { read line; note $line; echo $line; cat; } < $file; note all"
 #: The second half is written when somebody has read the first.
 WRITE = "exec 3> out.txt; echo first >&3; meet first; echo second >&3; exec 3>&-"
@@ -42,13 +41,7 @@ def docker(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Contai
 def user(docker: Containers, common: Path) -> str:
     """An image whose user is not root."""
 
-    def make() -> str:
-        container = docker.docker("create", DEBIAN).strip()
-        docker.docker("commit", "--change", "USER 1234", container, USER)
-        docker.docker("rm", container)
-        return USER
-
-    return once(common / "image of a user", make)
+    return once(common / "image of a user", lambda: make_user_image(docker))
 
 
 def stream() -> Document:

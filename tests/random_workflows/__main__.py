@@ -7,16 +7,23 @@ reduced to the smallest workflow that shows it, which is kept; then the exit cod
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import json
 import secrets
 import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from laboratories.laboratory import Laboratory, start_containers
+from tests.e2e.container_support import docker_bench, make_user_image
+
 from .blueprint import Blueprint
+from .containers import contain, run_contained
 from .document import document
 from .generate import generate
 from .reduce import reduce
@@ -25,16 +32,29 @@ from .trial import Trial, run_trial
 
 def main() -> int:
     options = _options()
+    with start_containers() if options.containers else contextlib.nullcontext() as laboratory:
+        return run_all(options, laboratory)
+
+
+def run_all(options: argparse.Namespace, laboratory: Laboratory | None) -> int:
+    """:param laboratory: where steps run in containers; none: all run on the driver's node"""
     directory: Path = options.directory or Path(tempfile.mkdtemp(prefix="sfio-random-"))
     numbers = options.only or range(options.first, options.first + options.count)
     print(f"seed {options.seed}, {len(numbers)} workflows, in {directory}", flush=True)
 
+    run: Callable[[Path, Blueprint], Trial] = run_trial
+    if laboratory is not None:
+        make_user_image(docker_bench(laboratory, directory))
+        run = functools.partial(run_contained, laboratory)
+
     def try_number(number: int) -> tuple[int, Trial]:
         place = directory / f"{number}"
         blueprint = generate(options.seed, number, options.steps)
-        trial = run_trial(place, blueprint)
+        if laboratory is not None:
+            blueprint = contain(blueprint, options.seed, number)
+        trial = run(place, blueprint)
         if not trial.is_harmless and options.reduce:
-            reduced(place, blueprint, trial)
+            reduced(place, blueprint, trial, run)
         elif trial.is_harmless and not options.keep:
             shutil.rmtree(place)
         return number, trial
@@ -52,14 +72,14 @@ def main() -> int:
     return 0 if harmless else 1
 
 
-def reduced(place: Path, blueprint: Blueprint, trial: Trial) -> None:
+def reduced(place: Path, blueprint: Blueprint, trial: Trial, run: Callable[[Path, Blueprint], Trial]) -> None:
     """Keep the smallest workflow with the same outcome."""
 
     def shows(candidate: Blueprint) -> bool:
-        return run_trial(place / "smaller", candidate).outcome == trial.outcome
+        return run(place / "smaller", candidate).outcome == trial.outcome
 
     smallest = reduce(blueprint, shows)
-    last = run_trial(place / "smallest", smallest)
+    last = run(place / "smallest", smallest)
     (place / "smallest.json").write_text(json.dumps(document(smallest), indent=1))
     (place / "smallest.txt").write_text(f"{smallest}\n\n{last.outcome}: {last.detail}\n\n{last.log}")
     shutil.rmtree(place / "smaller", ignore_errors=True)
@@ -73,6 +93,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31), help="(default: another each time)")
     parser.add_argument("--steps", type=int, default=12, help="at most so many steps (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="workflows at the same time (default: %(default)s)")
+    parser.add_argument("--containers", action="store_true", help="in containers of a laboratory (root), all mixtures")
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")
     parser.add_argument("--keep", action="store_true", help="keep what was the same, too")
     parser.add_argument("--no-reduce", dest="reduce", action="store_false", help="do not look for smaller ones")

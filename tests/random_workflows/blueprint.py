@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 Kind = Literal["File", "Directory", "int", "string"]
 Merge = Literal["", "merge_nested", "merge_flattened"]
 Wrap = Literal["", "workflow", "inside", "loop", "expression"]
 Method = Literal["", "dotproduct", "flat_crossproduct", "nested_crossproduct"]
+SHARED: Final = "/shared"
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,21 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Container:
+    """A DockerRequirement.
+
+    :ivar listed: among what
+    :ivar output: its dockerOutputDirectory
+    :ivar network: whether the tool may use one
+    """
+
+    image: str
+    listed: Literal["requirements", "hints"]
+    output: str = ""
+    network: bool = False
+
+
+@dataclass(frozen=True)
 class Step:
     """A step, and its tool.
 
@@ -88,6 +104,8 @@ class Step:
     :ivar wrap: in a subworkflow of its own, which is scattered (`workflow`) or scatters (`inside`); in a `loop`; or no
         tool at all, but an `expression` that hands `i` on
     :ivar named: the names of its files begin with that of `i`
+    :ivar container: of the tool itself
+    :ivar boxed: whether it runs in the container that the StreamFlow file names
     """
 
     name: str
@@ -103,6 +121,8 @@ class Step:
     named: bool = False
     streamable: bool = False
     io_task: bool = False
+    container: Container | None = None
+    boxed: bool = False
 
     def source_of(self, port: str) -> str:
         return f"{self.name}/{port}"
@@ -127,6 +147,10 @@ class Blueprint:
     :ivar types: of every `STEP/OUTPUT`
     :ivar retries: whether the failure manager allows another attempt
     :ivar config: of the scheduler
+    :ivar container: of all tools without one of their own
+    :ivar box: the working directory of a container that the StreamFlow file names; it sees that of the driver's node at
+        :data:`SHARED`
+    :ivar engine: options of all other containers
     """
 
     given: Mapping[str, Given]
@@ -135,6 +159,9 @@ class Blueprint:
     types: Mapping[str, Type]
     retries: bool = False
     config: tuple[tuple[str, Any], ...] = ()
+    container: Container | None = None
+    box: str = ""
+    engine: tuple[tuple[str, Any], ...] = ()
 
     def type_of(self, source: str) -> Type:
         return self.given[source].type if source in self.given else self.types[source]

@@ -9,14 +9,15 @@ from tests.cwl import REQUIREMENTS, Document, streaming
 
 from .blueprint import Blueprint, Step, link_type
 from .programs import WRITERS
-from .tools import tool
+from .tools import container, tool
 
 
 def document(blueprint: Blueprint) -> Document:
     """The workflow, with all its tools in one document."""
     return {
         "class": "Workflow",
-        "requirements": [*REQUIREMENTS],
+        "requirements": [*REQUIREMENTS, *container(blueprint.container, "requirements")],
+        "hints": container(blueprint.container, "hints"),
         "inputs": {name: {"type": given.type.cwl} for name, given in blueprint.given.items()} | {"trace": "string"},
         "steps": {step.name: _step(step) for step in blueprint.steps},
         "outputs": {

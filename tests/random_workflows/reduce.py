@@ -37,6 +37,8 @@ def candidates(blueprint: Blueprint) -> Iterator[Blueprint]:
             yield without_unused(replace(blueprint, results=fewer))
     if blueprint.retries or blueprint.config:
         yield replace(blueprint, retries=False, config=())
+    if blueprint.engine:
+        yield replace(blueprint, engine=())
     for index, step in enumerate(blueprint.steps):
         for less in _simpler(step, blueprint):
             yield replace(blueprint, steps=(*blueprint.steps[:index], less, *blueprint.steps[index + 1 :]))
@@ -102,6 +104,8 @@ def _simpler(step: Step, blueprint: Blueprint) -> Iterator[Step]:
             yield replace(step, extras=tuple(other for other in step.extras if other != extra), links=links)
     if step.wrap and step.wrap not in ("inside", "expression"):
         yield replace(step, wrap="")
+    if step.container is not None or step.boxed:
+        yield replace(step, container=None, boxed=False)
     if step.io_task:
         yield replace(step, io_task=False)
     if step.streamable:

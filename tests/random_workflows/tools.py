@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .blueprint import Output, Step
+from tests.e2e.container_support import BUSYBOX
+
+from .blueprint import Container, Output, Step
 from .programs import EXTRAS, JSON, READERS, WRITERS
 
 
@@ -24,16 +26,19 @@ def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
     declared = step.type.cwl
     if reader.optional and step.type.depth == 0 and not step.type.optional:
         declared = ["null", declared]
+    requirements, more_hints = (container(step.container, listed) for listed in ("requirements", "hints"))
+    shell = "sh" if step.container is not None and step.container.image == BUSYBOX else "bash"
     return {
         "class": "CommandLineTool",
-        "baseCommand": ["bash", "-o", "pipefail", "-ec", script(step), "bash"],
+        "baseCommand": [shell, "-o", "pipefail", "-ec", script(step), shell],
         "requirements": [
             {"class": "InlineJavascriptRequirement"},
             {"class": "EnvVarRequirement", "envDef": environment},
             *([{"class": "InitialWorkDirRequirement", "listing": staged}] if staged else []),
             *(extra.requirement for extra in extras.values() if extra.requirement),
+            *requirements,
         ],
-        "hints": hints,
+        "hints": [*hints, *more_hints],
         "inputs": {
             "i": {"type": declared, "streamable": step.streamable}
             | ({} if reader.stdin else {"inputBinding": dict(reader.binding)}),
@@ -43,6 +48,15 @@ def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
         **({"stdin": "$(inputs.i.path)"} if reader.stdin else {}),
         **({"stdout": standard_output[0]} if standard_output else {}),
     }
+
+
+def container(declared: Container | None, listed: str) -> list[Any]:
+    """What a DockerRequirement adds to `requirements` or `hints`."""
+    if declared is None or declared.listed != listed:
+        return []
+    output = {"dockerOutputDirectory": declared.output} if declared.output else {}
+    network = [{"class": "NetworkAccess", "networkAccess": True}] if declared.network else []
+    return [{"class": "DockerRequirement", "dockerPull": declared.image, **output}, *network]
 
 
 def script(step: Step) -> str:

@@ -45,14 +45,19 @@ class Trial:
         return self.outcome in HARMLESS
 
 
-def run_trial(directory: Path, blueprint: Blueprint, seconds: float = SECONDS) -> Trial:
-    """Run a blueprint both ways, in a directory of its own."""
+def run_trial(
+    directory: Path, blueprint: Blueprint, seconds: float = SECONDS, make: Callable[[Path], Bench] = Bench
+) -> Trial:
+    """Run a blueprint both ways, in a directory of its own.
+
+    :param make: makes where it runs, from a directory
+    """
     shutil.rmtree(directory, ignore_errors=True)
-    bench = Bench(directory / "ours")
-    both = [_start(Bench(directory / "plain"), blueprint, io=False), _start(bench, blueprint, io=True)]
+    bench = make(directory / "ours")
+    both = [_start(make(directory / "plain"), blueprint, io=False), _start(bench, blueprint, io=True)]
     plain, ours = (started.finish(seconds) for started in both)
     left = leftovers(bench) if ours is not None else []
-    trial = judge(plain, ours, left, lambda: _start(Bench(directory / "again"), blueprint, io=False).finish(seconds))
+    trial = judge(plain, ours, left, lambda: _start(make(directory / "again"), blueprint, io=False).finish(seconds))
     log = directory / "ours" / "run1" / "stderr"
     return replace(trial, log=log.read_text()) if log.exists() else trial
 
@@ -69,8 +74,11 @@ def judge(plain: Run | None, ours: Run | None, left: Sequence[str], again: Calla
         return Trial("hangs") if plain.ok else Trial("both fail", _error(plain))
     if left:
         return Trial("leaves", "; ".join(left))
+    if not plain.ok and not ours.ok:
+        return Trial("both fail", _error(plain))
     if not plain.ok:
-        return Trial("succeeds" if ours.ok else "both fail", _error(plain))
+        second = again()
+        return Trial("unstable" if second is None or second.ok else "succeeds", _error(plain))
     if ours.ok and ours.results == plain.results:
         return Trial("same")
     jobs = Counter(_JOB.findall(plain.log))

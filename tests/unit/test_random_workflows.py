@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cwl import Run
-from tests.random_workflows.blueprint import Blueprint, Link, link_type
+from tests.e2e.container_support import BUSYBOX, DEBIAN, USER
+from tests.random_workflows.blueprint import SHARED, Blueprint, Link, link_type
+from tests.random_workflows.containers import contain
 from tests.random_workflows.document import document, job
 from tests.random_workflows.generate import generate
 from tests.random_workflows.programs import EXTRAS, READERS, WRITERS
@@ -42,6 +44,25 @@ def test_all_that_there_is_occurs() -> None:
         }
     lengths = Counter(len(blueprint.given["numbers"].value) for blueprint in BLUEPRINTS)
     assert lengths[0] > 50
+
+
+def test_all_mixtures_of_containers_occur() -> None:
+    contained = [contain(blueprint, 5, number) for number, blueprint in enumerate(BLUEPRINTS)]
+    assert contained[:20] == [contain(generate(5, number), 5, number) for number in range(20)]
+    assert {blueprint.box for blueprint in contained} == {"", SHARED, "/tmp/own"}
+    mixtures = {
+        ((step.container or blueprint.container) is not None, step.boxed)
+        for blueprint in contained
+        for step in blueprint.steps
+    }
+    assert mixtures == {(True, False), (False, True), (False, False)}
+    own = [step.container for blueprint in contained for step in blueprint.steps if step.container]
+    everywhere = [*own, *(blueprint.container for blueprint in contained if blueprint.container)]
+    assert {container.image for container in own} == {DEBIAN, BUSYBOX, USER}
+    assert {(container.listed, container.network) for container in everywhere} == {
+        (listed, network) for listed in ("requirements", "hints") for network in (True, False)
+    }
+    assert any(container.output for container in own)
 
 
 @pytest.mark.parametrize("blueprint", BLUEPRINTS[:100])
@@ -93,6 +114,7 @@ FAILED = Run(1, "2026-01-01 10:00:00.000 ERROR    FAILED Job /a/0 with error:\n\
         (SAME, None, [], SAME, "hangs"),
         (SAME, SAME, ["process 7"], SAME, "leaves"),
         (FAILED, SAME, [], FAILED, "succeeds"),
+        (FAILED, SAME, [], SAME, "unstable"),
         (FAILED, FAILED, [], FAILED, "both fail"),
         (FAILED, None, [], FAILED, "both fail"),
         (None, None, [], None, "both fail"),

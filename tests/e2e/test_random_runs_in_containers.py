@@ -1,0 +1,29 @@
+"""A small part of the random workflows in containers: see `tests/random_workflows/`. Many more are run by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from laboratories.laboratory import Laboratory
+from tests.e2e.container_support import docker_bench, make_user_image
+from tests.once import once
+from tests.random_workflows.containers import contain, run_contained
+from tests.random_workflows.generate import generate
+
+SEED = 1
+STEPS = 4
+#: Those that plain StreamFlow can run, each other containers: mixed with local steps, inherited, one of a deployment.
+NUMBERS = (0, 1)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_results_are_those_of_plain_streamflow(
+    containers_laboratory: Laboratory, common: Path, tmp_path: Path, number: int
+) -> None:
+    once(common / "image of a user", lambda: make_user_image(docker_bench(containers_laboratory, tmp_path)))
+    trial = run_contained(
+        containers_laboratory, tmp_path / "trial", contain(generate(SEED, number, STEPS), SEED, number)
+    )
+    assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
