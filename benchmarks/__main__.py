@@ -13,6 +13,7 @@ from rich.table import Table
 
 from .chain import CHAIN
 from .cluster import CLUSTER
+from .containers import CONTAINERS
 from .demo import run_demo
 from .fanout import FANOUT
 from .feeder import FEEDER
@@ -43,6 +44,7 @@ WORKLOADS = {
         VARIANT_CALLING,
         SCALE,
         CLUSTER,
+        CONTAINERS,
     )
 }
 

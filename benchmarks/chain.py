@@ -18,8 +18,8 @@ from .workflows import JSON, TOOL, run_bash, streamflow, tool, write_workflow
 from .workload import Variant, Workload
 
 _FILE_NAME = "data"
-_FILE: JSON = {"type": "File", "streamable": True}
-_STDOUT: JSON = {"type": "File", "streamable": True, "outputBinding": {"glob": _FILE_NAME}}
+FILE: JSON = {"type": "File", "streamable": True}
+STDOUT: JSON = {"type": "File", "streamable": True, "outputBinding": {"glob": _FILE_NAME}}
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Chain:
             inputs={},
             outputs={"sum": {"type": "File", "outputSource": "c/sum"}},
             steps={
-                "a": {"run": tool(self.source, {}, {"data": _STDOUT}, stdout=_FILE_NAME), "in": {}, "out": ["data"]},
+                "a": {"run": tool(self.source, {}, {"data": STDOUT}, stdout=_FILE_NAME), "in": {}, "out": ["data"]},
                 "b": {
                     "run": tool(
                         self.transform,
-                        {"data": _FILE},
-                        {"transformed": _STDOUT},
+                        {"data": FILE},
+                        {"transformed": STDOUT},
                         stdin="$(inputs.data.path)",
                         stdout=_FILE_NAME,
                     ),
@@ -74,7 +74,7 @@ class Chain:
                 "c": {
                     "run": tool(
                         self.sum,
-                        {"transformed": _FILE},
+                        {"transformed": FILE},
                         {"sum": "stdout"},
                         stdin="$(inputs.transformed.path)",
                         stdout="sum.txt",

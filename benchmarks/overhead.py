@@ -17,10 +17,11 @@ from .workload import Outcome, Variant, Workload
 WIDTH = 200
 
 
-def _prepare(directory: Path) -> Sequence[Variant]:
-    workflow = write_workflow(
-        directory / "overhead.cwl",
-        inputs={"numbers": {"type": "int[]", "default": list(range(WIDTH))}},
+def tiny_jobs(path: Path, width: int) -> Path:
+    """Write a workflow with two scatters of a width."""
+    return write_workflow(
+        path,
+        inputs={"numbers": {"type": "int[]", "default": list(range(width))}},
         outputs={"lines": {"type": "File[]", "outputSource": "second/copy"}},
         steps={
             "first": {
@@ -48,11 +49,17 @@ def _prepare(directory: Path) -> Sequence[Variant]:
             },
         },
     )
-    commit = _annotations(
-        directory / "commit.yml",
-        {"/first": _streaming("line", committed="on_close"), "/second": _streaming("copy", committed="on_close")},
-        [],
-    )
+
+
+def commit_hints(path: Path) -> Path:
+    """Write annotations by which the second scatter has each file when it is closed."""
+    rules = {"/first": _streaming("line", committed="on_close"), "/second": _streaming("copy", committed="on_close")}
+    return _annotations(path, rules, [])
+
+
+def _prepare(directory: Path) -> Sequence[Variant]:
+    workflow = tiny_jobs(directory / "overhead.cwl", WIDTH)
+    commit = commit_hints(directory / "commit.yml")
     stream = _annotations(directory / "stream.yml", {"/first": _streaming("line", mode="no_update")}, ["/second/line"])
 
     return (

@@ -21,6 +21,7 @@ from pathlib import Path
 
 MEBIBYTE = 2**20
 WAIT = "wait:"
+ALL_CORES = "cores:"
 _STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
 _PIECE_BYTES = 2**18
 _CALLS_AT_A_TIME = 100
@@ -200,8 +201,22 @@ def use_cpu(seconds: float) -> None:
         pass
 
 
+def use_all_cores(seconds: float) -> None:
+    """Use so many seconds of CPU time of each core."""
+    children = []
+    for _ in os.sched_getaffinity(0):
+        if (child := os.fork()) == 0:
+            use_cpu(seconds)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+
+
 def work_of(text: str) -> Callable[[], None]:
-    """Work on a chunk: `SECONDS` of CPU time, or, with `wait:SECONDS`, time that passes."""
+    """Work on a chunk: `SECONDS` of CPU time, of each core with `cores:SECONDS`; `wait:SECONDS`: time that passes."""
+    if text.startswith(ALL_CORES):
+        return partial(use_all_cores, float(text.removeprefix(ALL_CORES)))
     if text.startswith(WAIT):
         return partial(time.sleep, float(text.removeprefix(WAIT)))
     return partial(use_cpu, float(text))

@@ -1,4 +1,4 @@
-"""The workload `cluster`, with next to nothing to do."""
+"""The workloads `cluster` and `containers`, with next to nothing to do."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import cluster, cluster_wrapper
+from benchmarks import cluster, cluster_wrapper, containers, containers_damage, containers_ready
 from benchmarks.chain import Chain
 from benchmarks.cluster_sites import program_on_host
-from benchmarks.workload import Outcome
+from benchmarks.containers_site import PROGRAM
+from benchmarks.workload import Outcome, Workload
 from laboratories.laboratory import slurm_obstacle
-from tests.e2e.conftest import require_laboratories
+from tests.e2e.conftest import require_containers, require_laboratories
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_laboratories()
+def _small(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    if "container" in request.node.name:
+        require_containers()
+    else:
+        require_laboratories()
+    monkeypatch.setattr(containers, "PACED", Chain(20, 1000, "wait:0.2", PROGRAM))
+    monkeypatch.setattr(containers_ready, "TIMES", 1)
     monkeypatch.setattr(cluster, "HOSTS_CHAIN", Chain(3, 1000, "wait:0.01", program_on_host("tools.py")))
     monkeypatch.setattr(cluster_wrapper, "JOBS", 3)
 
 
-def run(name: str, directory: Path) -> Outcome:
+def run(name: str, directory: Path, workload: Workload = cluster.CLUSTER) -> Outcome:
     (inputs := directory / "input").mkdir()
-    (variant,) = (variant for variant in cluster.CLUSTER.prepare(inputs) if variant.name == name)
+    (variant,) = (variant for variant in workload.prepare(inputs) if variant.name == name)
     (place := directory / "run").mkdir()
     return variant.run(place)
 
@@ -49,3 +55,26 @@ def test_what_the_wrapper_adds_on_slurm(tmp_path: Path) -> None:
     if (reason := slurm_obstacle()) is not None:
         pytest.skip(reason)
     assert 0 < run("Slurm, wrapper", tmp_path).sample.measure(cluster_wrapper.MEASURE) < 1000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["chain", "fan-out"])
+def test_streams_between_containers(tmp_path: Path, name: str) -> None:
+    outcomes = []
+    for variant in (f"{name}, plain", f"{name}, streaming"):
+        (directory := tmp_path / variant).mkdir()
+        outcomes.append(run(variant, directory, containers.CONTAINERS))
+    plain, streaming = outcomes
+    assert streaming.outputs == plain.outputs != {}
+    assert streaming.sample.window < plain.sample.window
+
+
+def test_how_soon_the_node_runtime_is_ready_in_a_container(tmp_path: Path) -> None:
+    outcome = run("node runtime", tmp_path, containers.CONTAINERS)
+    assert 0 < outcome.sample.measure(containers_ready.MEASURE) < 10_000
+
+
+@pytest.mark.long
+def test_how_soon_a_consumer_ends_whose_container_is_killed(tmp_path: Path) -> None:
+    outcome = run("docker kill", tmp_path, containers.CONTAINERS)
+    assert 0 < outcome.sample.measure(containers_damage.MEASURE) < 10

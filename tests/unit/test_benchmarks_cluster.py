@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from benchmarks import cluster
 from benchmarks.cluster_sites import measured
 from benchmarks.processes import CommandError
-from benchmarks.tools import WAIT, work_of
+from benchmarks.tools import ALL_CORES, WAIT, work_of
 from benchmarks.workflows import job_times
 from laboratories.hosts import link_shape
 
@@ -80,6 +81,14 @@ def test_work_that_waits_uses_no_cpu() -> None:
     work_of(f"{WAIT}0.05")()
     assert time.monotonic() - start >= 0.05
     assert time.process_time() - used < 0.04
+
+
+def test_work_on_all_cores_uses_them() -> None:
+    used = os.times()
+    work_of(f"{ALL_CORES}0.05")()
+    now = os.times()
+    children = now.children_user + now.children_system - used.children_user - used.children_system
+    assert children >= 0.05 * len(os.sched_getaffinity(0)) * 0.9
 
 
 def write_times(directory: Path, *times: tuple[str, float, float]) -> None:

@@ -1,0 +1,138 @@
+"""Steps in containers, of which each has one of its own, as by a DockerRequirement; and jobs in one container.
+
+The engine is a laboratory: a real dockerd in namespaces of this machine. Tools of the chain and of the fan-out pace
+themselves, as if each container had a core of its own; those of the busy chain use all cores all the time, so that
+there is nothing to win by overlap.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from laboratories.laboratory import containers_obstacle
+
+from . import containers_damage, containers_ready
+from .chain import FILE, STDOUT, Chain
+from .cluster import check_streamed
+from .containers_site import PROGRAM, in_containers, one_container_site, site
+from .model import Comparison
+from .overhead import commit_hints, tiny_jobs
+from .tools import ALL_CORES, MEBIBYTE, WAIT
+from .workflows import JSON, RESULT, Site, StreamFlowRun, tool, write_workflow
+from .workload import Outcome, Variant, Workload
+
+PACED = Chain(100, MEBIBYTE, f"{WAIT}0.1", PROGRAM)
+BUSY = Chain(40, MEBIBYTE, f"{ALL_CORES}0.1", PROGRAM)
+WIDTH = 50
+_CHAIN, _FANOUT, _BUSY, _TINY = "chain", "fan-out", "busy chain", "tiny jobs"
+_READY, _KILLED = "node runtime", "docker kill"
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A workflow in containers, with plain StreamFlow and with ours.
+
+    :ivar name: by which its variants and its output begin
+    :ivar deliveries: how its edges must be delivered
+    :ivar annotations: its hints, if they are not in it
+    """
+
+    name: str
+    workflow: Path
+    deliveries: Sequence[str]
+    annotations: Path | None = None
+    site: Callable[[Path], AbstractContextManager[Site]] = field(default=site)
+
+    def variants(self, obstacle: str | None) -> tuple[Variant, Variant]:
+        return (
+            Variant(f"{self.name}, plain", lambda run: self._run(run, None), skipped=obstacle),
+            Variant(f"{self.name}, streaming", lambda run: self._run(run, self._config), self._verify, obstacle),
+        )
+
+    @property
+    def _config(self) -> dict[str, JSON]:
+        return {} if self.annotations is None else {"annotations": str(self.annotations)}
+
+    def _run(self, directory: Path, scheduler: dict[str, JSON] | None) -> Outcome:
+        with self.site(directory) as place:
+            outcome = StreamFlowRun(self.workflow, scheduler, site=place).run(directory)
+        if scheduler is not None and "stream" in self.deliveries:
+            check_streamed(directory)
+        return dataclasses.replace(outcome, outputs={self.name: outcome.outputs[RESULT]})
+
+    def _verify(self, directory: Path) -> None:
+        with self.site(directory) as place:
+            StreamFlowRun(self.workflow, self._config, self.deliveries, site=place).verify(directory)
+
+
+def fanout(path: Path, chain: Chain) -> Path:
+    """Write a workflow with the first step of a chain, and two that read what it writes."""
+
+    def reader(name: str) -> JSON:
+        run = tool(chain.sum, {"data": FILE}, {"sum": "stdout"}, stdin="$(inputs.data.path)", stdout=f"{name}.txt")
+        return {"run": run, "in": {"data": "a/data"}, "out": ["sum"]}
+
+    source = tool(chain.source, {}, {"data": STDOUT}, stdout="data")
+    return write_workflow(
+        path,
+        inputs={},
+        outputs={name: {"type": "File", "outputSource": f"{name}/sum"} for name in "bc"},
+        steps={"a": {"run": source, "in": {}, "out": ["data"]}, "b": reader("b"), "c": reader("c")},
+    )
+
+
+def _prepare(directory: Path) -> Sequence[Variant]:
+    obstacle = containers_obstacle()
+    streams = ["stream", "stream"]
+    pairs = (
+        _Pair(_CHAIN, in_containers(PACED.write(directory / "chain.cwl")), streams),
+        _Pair(_FANOUT, in_containers(fanout(directory / "fanout.cwl", PACED)), streams),
+        _Pair(_BUSY, in_containers(BUSY.write(directory / "busy.cwl")), streams),
+        _Pair(
+            _TINY,
+            tiny_jobs(directory / "tiny.cwl", WIDTH),
+            ["commit"],
+            commit_hints(directory / "commit.yml"),
+            one_container_site,
+        ),
+    )
+    return (
+        *(variant for pair in pairs for variant in pair.variants(obstacle)),
+        Variant(_READY, containers_ready.ready, skipped=obstacle),
+        Variant(_KILLED, lambda run: containers_damage.killed(PACED, run), skipped=obstacle),
+    )
+
+
+def _goal(name: str, at_most: float) -> Comparison:
+    return Comparison(
+        name=f"{name}: streaming / plain", variant=f"{name}, streaming", baseline=f"{name}, plain", at_most=at_most
+    )
+
+
+CONTAINERS = Workload(
+    "containers",
+    "steps in containers of a dockerd: a chain, a fan-out, tools that leave no core idle, tiny jobs. As root",
+    _prepare,
+    (
+        _goal(_CHAIN, 0.50),
+        _goal(_FANOUT, 0.62),
+        _goal(_BUSY, 1.03),
+        _goal(_TINY, 1.05),
+        Comparison(
+            name=f"{_READY}: ready after `docker exec -i true`, ms",
+            measure=containers_ready.MEASURE,
+            variant=_READY,
+            at_most=60,
+        ),
+        Comparison(
+            name=f"{_KILLED}: to the end of the consumer, s",
+            measure=containers_damage.MEASURE,
+            variant=_KILLED,
+            at_most=1.0,
+        ),
+    ),
+)
