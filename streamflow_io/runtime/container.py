@@ -77,6 +77,8 @@ class ContainerRuntime(NodeRuntime):
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
         self.check()
+        if job.identifier in self._asked:  # StreamFlow executes a job twice at the same time, now and then.
+            raise NodeRuntimeError(f"{self.location}: {job.identifier} has been asked for")
         answer = self._asked[job.identifier] = asyncio.get_running_loop().create_future()
         try:
             spec = json.loads(text)

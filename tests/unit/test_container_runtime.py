@@ -102,6 +102,16 @@ async def test_a_job_that_is_refused(tmp_path: Path) -> None:
         assert await execute(runtime, "true") == ("exited", "")
 
 
+async def test_a_job_that_is_asked_for_twice_at_once_runs_once(tmp_path: Path) -> None:
+    """StreamFlow executes the job of a list twice at the same time, now and then."""
+    async with started(tmp_path) as runtime:
+        job = await runtime.create_job("j")
+        asked = (job.wrap(JobSpec(name="j")) for _ in range(2))
+        words, refused = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 10)
+        assert isinstance(words, list)
+        assert isinstance(refused, NodeRuntimeError)
+
+
 async def test_a_job_is_cancelled(tmp_path: Path) -> None:
     async with started(tmp_path) as runtime:
         job, process = await sleeping(runtime)
