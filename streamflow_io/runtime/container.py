@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from .access import Access
 from .binary import Binary, Delivered, deliver
-from .conversation import Conversation, follow, ready
+from .conversation import LINE_LIMIT, Conversation, follow, ready
 from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .place import Place
 from .protocol import SpecAnswer
@@ -137,10 +137,13 @@ class ContainerRuntime(NodeRuntime):
             answer.set_exception(NodeRuntimeError(f"{self.location}: {said.message}"))
 
     async def _send(self, request: dict[str, object]) -> None:
+        line = json.dumps(request, separators=(",", ":"))
+        if len(line) >= LINE_LIMIT:
+            raise NodeRuntimeError(f"{self.location} cannot be told of a job with so many inputs: {len(line):,} bytes")
         try:
             # Python 3.10 lets only one wait at a time for a pipe that is full.
             async with self._sending:
-                await self._conversation.send(json.dumps(request, separators=(",", ":")))
+                await self._conversation.send(line)
         except Exception as error:  # Each connector has its own.
             raise NodeRuntimeError(self._lost or f"{self.ended}: {error or type(error).__name__}") from error
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("streamflow")
 
-# Of a line, in bytes.
-_LIMIT = 2**22
+#: Of a line, in bytes.
+LINE_LIMIT = 2**22
 _READ_SIZE = 2**16
 _CLOSE_SECONDS = 10.0
 _SAID_LINES = 20
@@ -77,7 +77,7 @@ class ProcessConversation(Conversation):
         _watch_children_by_pidfd()
         process = await asyncio.create_subprocess_exec(
             *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True, limit=_LIMIT,
+            start_new_session=True, limit=LINE_LIMIT,
         )  # fmt: skip
         return cls(process)
 
@@ -118,7 +118,7 @@ class ShellConversation(Conversation):
 
     async def line(self) -> bytes | None:
         while (end := self._text.find(b"\n")) < 0:
-            if len(self._text) > _LIMIT:
+            if len(self._text) > LINE_LIMIT:
                 raise ValueError("it has no end")
             if not (more := await self._reader.read(_READ_SIZE)):
                 self._ended.set()

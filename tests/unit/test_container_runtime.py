@@ -93,6 +93,14 @@ async def test_a_spec_of_any_size(tmp_path: Path) -> None:
         assert JobSpec.model_validate_json(Path(job.directory, "job.json").read_text()).name == "x" * 3_000_000
 
 
+async def test_a_spec_that_is_too_large(tmp_path: Path) -> None:
+    async with started(tmp_path) as runtime:
+        job = await runtime.create_job("j")
+        with pytest.raises(NodeRuntimeError, match=r"so many inputs: 4,\d\d\d,\d\d\d bytes"):
+            await job.wrap(JobSpec(name="x" * 2**22))
+        assert await execute(runtime, "true") == ("exited", "")
+
+
 async def test_a_job_that_is_refused(tmp_path: Path) -> None:
     async with started(tmp_path) as runtime:
         job = await runtime.create_job("j")
