@@ -20,10 +20,12 @@ class StorageConfig(Model):
     """A device or file system with a bandwidth."""
 
     name: Text = Field(description="the name that hints use")
-    deployment: Text | None = Field(None, description="a deployment of the StreamFlow file (default: all)")
+    deployment: Text | None = Field(
+        None, description="a deployment of the StreamFlow file, also as the host of containers (default: all)"
+    )
     path: Text = Field(description="an absolute path: what lies below is on this storage")
     scope: Literal["shared", "node"] = Field(
-        "shared", description="shared (default): one for all locations; node: one per location"
+        "shared", description="shared (default): one for all locations; node: one per node"
     )
     write: BandwidthOf | None = Field(
         None, description="write bandwidth: a number of MB/s above 0, up to 10^12, without a unit"
