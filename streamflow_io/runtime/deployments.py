@@ -123,13 +123,18 @@ class Deployments:
             await asyncio.wait(self._ahead, timeout=_REMOVE_SECONDS)
         for deployment in self._held:
             await self._remove_jobs(deployment)
+        # Containers take long to stop: all at once, and before what they are in, without which they cannot be stopped.
         graph = self._manager.dependency_graph
-        for deployment in self._held & graph.keys():
-            graph[deployment].discard(_HOLDER)
-        # Containers take long to stop: those that nothing is in are stopped at once, before what they are in.
-        while ends := [deployment for deployment in self._held if deployment in graph and not graph[deployment]]:
+        while outermost := self._held - set(map(self._wrapped_by, self._held)):
+            self._held -= outermost
+            for deployment in outermost & graph.keys():
+                graph[deployment].discard(_HOLDER)
+            ends = [deployment for deployment in outermost if deployment in graph and not graph[deployment]]
             await asyncio.gather(*map(self._manager.undeploy, ends))
-        self._held.clear()
+
+    def _wrapped_by(self, deployment: str) -> str | None:
+        config = self._manager.config_map.get(deployment)
+        return None if config is None or config.wraps is None else str(config.wraps.deployment)
 
     def _hold(self, deployment: str) -> None:
         if deployment in self._manager.dependency_graph:

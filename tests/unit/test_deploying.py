@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
-from streamflow.core.deployment import DeploymentConfig
+from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, WrapsConfig
 from streamflow.core.workflow import Job
 from streamflow.deployment.connector import connector_classes
 from streamflow.deployment.connector.container import DockerConnector
+from streamflow.deployment.connector.local import LocalConnector
 from streamflow.deployment.manager import DefaultDeploymentManager
 
 from streamflow_io.graph.gangs import Gang
@@ -95,6 +96,45 @@ async def test_what_is_half_deployed_at_the_end_is_not_left(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         "The container of missing cannot be deployed: there is no image missing"
     ]
+
+
+class Host(LocalConnector):  # type: ignore[misc]
+    """Notes what runs in its containers when it goes."""
+
+    left: ClassVar[list[str]] = []
+
+    async def undeploy(self, external: bool) -> None:
+        self.left.extend(["host", *StoppedSlowly.running])
+
+
+class StoppedSlowly(SlowDocker):
+    running: ClassVar[list[str]] = []
+
+    async def undeploy(self, external: bool) -> None:
+        await asyncio.sleep(0.05 * len(self.running))
+        await super().undeploy(external)
+
+
+async def test_containers_end_before_the_host_that_jobs_run_on_beside_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(connector_classes, "docker", StoppedSlowly)
+    monkeypatch.setitem(connector_classes, "ssh", Host)
+    context: Any = SimpleNamespace(config={"path": str(tmp_path / "file"), "deployments": {}})
+    manager = context.deployment_manager = DefaultDeploymentManager(context)
+    await manager.deploy(DeploymentConfig("host", "ssh", {}, lazy=False))
+    deployments = Deployments(context)
+    host = ExecutionLocation("host1", "host")
+    for name in ("first", "second"):
+        config = DeploymentConfig(name, "docker", {"image": name}, lazy=False, wraps=WrapsConfig("host"))
+        await manager.deploy(config)
+        deployments.hold(ExecutionLocation(name, name, stacked=True, wraps=host))
+    deployments.hold(host)
+    await manager.undeploy_all()
+    assert len(StoppedSlowly.running) == 2
+    await deployments.release()
+    assert (StoppedSlowly.running, Host.left) == ([], ["host"])
+    assert manager.deployments_map == {}
 
 
 async def test_what_a_job_waits_for_when_the_run_is_interrupted_is_not_left(
