@@ -44,7 +44,8 @@ class GangDeployment:
         """
         ahead = [*targets]
         for step in self._followers.pop(get_job_step_name(job.name), ()):
-            found = self._steps[posixpath.join(step, "__schedule__")].binding_config.targets
+            schedule = self._steps.get(posixpath.join(step, "__schedule__"))
+            found = [] if schedule is None else schedule.binding_config.targets
             ahead += found if len(found) == 1 else ()
         for target in ahead:
             self._runtimes.deploy_ahead(target.deployment.name)

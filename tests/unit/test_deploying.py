@@ -59,6 +59,13 @@ def test_a_job_may_have_the_name_of_no_step() -> None:
     assert ahead.deployed == ["local"]
 
 
+def test_a_step_that_is_not_scheduled_is_not_deployed() -> None:
+    """As in tests of the scheduler, whose workflows have no steps of StreamFlow."""
+    ahead = Ahead()
+    GangDeployment(ahead, {}, [Gang(("/a", "/b"), ("/a",), 1.0)]).submitted(job("/a/0"), targets("a"))
+    assert ahead.deployed == ["a"]
+
+
 class SlowDocker(DockerConnector):  # type: ignore[misc]
     """Plays an engine: what was asked of it happens, also when whoever has asked does not wait."""
 
