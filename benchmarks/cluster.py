@@ -72,13 +72,14 @@ class _Cluster:
             StreamFlowRun(self.workflow, {}, ["stream", "stream"], site=site).verify(directory)
 
 
-def check_streamed(directory: Path) -> None:
+def check_streamed(directory: Path, steps: Sequence[str] = STEPS) -> None:
     """What was planned may still fall back while it runs: then a step begins after that from which it reads.
 
+    :param steps: each of them reads from the one before
     :raises CommandError: if so, with the warnings of the run
     """
     jobs = {job.step: job for job in job_times(directory)}
-    for producer, consumer in itertools.pairwise(STEPS):
+    for producer, consumer in itertools.pairwise(steps):
         late = jobs[consumer].start - jobs[producer].end
         if late >= 0:
             log = (directory / "errors.0").read_text(encoding="utf-8", errors="replace")

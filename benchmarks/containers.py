@@ -2,7 +2,7 @@
 
 The engine is a laboratory: a real dockerd in namespaces of this machine. Tools of the chain and of the fan-out pace
 themselves, as if each container had a core of its own; those of the busy chain use all cores all the time, so that
-there is nothing to win by overlap.
+there is nothing to win by overlap. Those of the variant-calling template do what they do.
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ from laboratories.laboratory import containers_obstacle
 
 from . import containers_damage, containers_ready
 from .chain import FILE, STDOUT, Chain
-from .cluster import check_streamed
-from .containers_site import PROGRAM, in_containers, one_container_site, site
+from .cluster import STEPS, check_streamed
+from .containers_site import PROGRAM, in_containers, one_container_site, site, variant_calling_site
 from .model import Comparison
 from .overhead import commit_hints, tiny_jobs
+from .processes import CommandError
+from .templates import VARIANT_CALLING_DELIVERIES, prepare_variant_calling, variants_digest
 from .tools import ALL_CORES, MEBIBYTE, WAIT
-from .workflows import JSON, RESULT, Site, StreamFlowRun, tool, write_workflow
+from .workflows import JSON, RESULT, Site, StreamFlowRun, tool, tree_digest, write_workflow
 from .workload import Outcome, Variant, Workload
 
 PACED = Chain(100, MEBIBYTE, f"{WAIT}0.1", PROGRAM)
 BUSY = Chain(40, MEBIBYTE, f"{ALL_CORES}0.1", PROGRAM)
 WIDTH = 50
-_CHAIN, _FANOUT, _BUSY, _TINY = "chain", "fan-out", "busy chain", "tiny jobs"
+# Of the template, those that read from one another.
+STAGES = ("/align", "/fixmate", "/sort", "/markdup", "/mpileup", "/call", "/filter")
+_CHAIN, _FANOUT, _BUSY, _TINY, _TEMPLATE = "chain", "fan-out", "busy chain", "tiny jobs", "variant calling"
 _READY, _KILLED = "node runtime", "docker kill"
 
 
@@ -39,6 +43,9 @@ class _Pair:
     :ivar name: by which its variants and its output begin
     :ivar deliveries: how its edges must be delivered
     :ivar annotations: its hints, if they are not in it
+    :ivar settings: its job file, if it has one
+    :ivar digest: of its output directory
+    :ivar steps: if anything streams: each of them reads from the one before
     """
 
     name: str
@@ -46,6 +53,9 @@ class _Pair:
     deliveries: Sequence[str]
     annotations: Path | None = None
     site: Callable[[Path], AbstractContextManager[Site]] = field(default=site)
+    settings: Path | None = None
+    digest: Callable[[Path], str] = tree_digest
+    steps: Sequence[str] = STEPS
 
     def variants(self, obstacle: str | None) -> tuple[Variant, Variant]:
         return (
@@ -59,14 +69,17 @@ class _Pair:
 
     def _run(self, directory: Path, scheduler: dict[str, JSON] | None) -> Outcome:
         with self.site(directory) as place:
-            outcome = StreamFlowRun(self.workflow, scheduler, site=place).run(directory)
+            outcome = self._streamflow(scheduler, place).run(directory)
         if scheduler is not None and "stream" in self.deliveries:
-            check_streamed(directory)
+            check_streamed(directory, self.steps)
         return dataclasses.replace(outcome, outputs={self.name: outcome.outputs[RESULT]})
 
     def _verify(self, directory: Path) -> None:
         with self.site(directory) as place:
-            StreamFlowRun(self.workflow, self._config, self.deliveries, site=place).verify(directory)
+            self._streamflow(self._config, place).verify(directory)
+
+    def _streamflow(self, scheduler: dict[str, JSON] | None, place: Site) -> StreamFlowRun:
+        return StreamFlowRun(self.workflow, scheduler, self.deliveries, self.settings, self.digest, place)
 
 
 def fanout(path: Path, chain: Chain) -> Path:
@@ -102,9 +115,29 @@ def _prepare(directory: Path) -> Sequence[Variant]:
     )
     return (
         *(variant for pair in pairs for variant in pair.variants(obstacle)),
+        *_variant_calling(directory, obstacle),
         Variant(_READY, containers_ready.ready, skipped=obstacle),
         Variant(_KILLED, lambda run: containers_damage.killed(PACED, run), skipped=obstacle),
     )
+
+
+def _variant_calling(directory: Path, obstacle: str | None) -> Sequence[Variant]:
+    """The template in the images that its tools name, made of what is installed here."""
+    workflow, settings = Path(), Path()
+    if obstacle is None:
+        try:
+            workflow, settings = prepare_variant_calling(directory)
+        except CommandError as error:
+            obstacle = str(error)
+    return _Pair(
+        _TEMPLATE,
+        workflow,
+        VARIANT_CALLING_DELIVERIES,
+        site=variant_calling_site,
+        settings=settings,
+        digest=variants_digest,
+        steps=STAGES,
+    ).variants(obstacle)
 
 
 def _goal(name: str, at_most: float) -> Comparison:
@@ -122,6 +155,7 @@ CONTAINERS = Workload(
         _goal(_FANOUT, 0.62),
         _goal(_BUSY, 1.03),
         _goal(_TINY, 1.05),
+        _goal(_TEMPLATE, 0.999),
         Comparison(
             name=f"{_READY}: ready after `docker exec -i true`, ms",
             measure=containers_ready.MEASURE,

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from laboratories.deployments import docker_environment
+from laboratories.images import import_variant_calling
 from laboratories.laboratory import Laboratory, LaboratoryError, start_containers
 
 from .processes import CommandError
@@ -48,6 +49,18 @@ def site(_: Path) -> Iterator[Site]:
     """
     with engine() as laboratory:
         yield Site({}, {}, environment=docker_environment(laboratory))
+
+
+@contextmanager
+def variant_calling_site(_: Path) -> Iterator[Site]:
+    """Images of the names that the tools of the variant-calling template have, with what is installed here.
+
+    :raises CommandError: if there can be no containers
+    """
+    with engine() as laboratory:
+        environment = docker_environment(laboratory)
+        import_variant_calling(environment)
+        yield Site({}, {}, environment=environment)
 
 
 @contextmanager

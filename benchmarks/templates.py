@@ -15,6 +15,7 @@ from .workload import Variant, Workload
 
 _WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
 _GENOMES = _WORKFLOWS / "1000genome"
+VARIANT_CALLING_DELIVERIES = ("stream",) * 8
 
 
 def _variants(
@@ -41,13 +42,22 @@ def _genotypes(directory: Path) -> Path:
 
 
 def _variant_calling(directory: Path) -> Sequence[Variant]:
+    workflow, settings = prepare_variant_calling(directory)
+    return _variants(workflow, settings, VARIANT_CALLING_DELIVERIES, variants_digest)
+
+
+def prepare_variant_calling(directory: Path) -> tuple[Path, Path]:
+    """Generate the input of the variant-calling template, if it is not there; return its workflow and its job file.
+
+    :param directory: for what that prints
+    :raises CommandError: if it cannot be generated here
+    """
     template = _WORKFLOWS / "variant-calling"
     run([[sys.executable, str(template / "prepare.py")]], directory)
-    workflow, settings = template / "variant-calling.cwl", template / "job-demo.yml"
-    return _variants(workflow, settings, ["stream"] * 8, _variants_digest)
+    return template / "variant-calling.cwl", template / "job-demo.yml"
 
 
-def _variants_digest(directory: Path) -> str:
+def variants_digest(directory: Path) -> str:
     """Of records and headers, without header lines that quote paths: what the template's own `compare.py` compares."""
     spec = importlib.util.spec_from_file_location("compare", _WORKFLOWS / "variant-calling" / "compare.py")
     assert spec is not None

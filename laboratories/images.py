@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import tarfile
 import tempfile
@@ -11,6 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 BUSYBOX = Path("/bin/busybox")
+_TOOLS = Path(__file__).parents[1] / "workflows/variant-calling/tools"
+# There is no YAML for process 1 of a laboratory, which imports this, too.
+_NAMED = re.compile(r'dockerPull: "([^"]+)"')
 #: What tools of tests use, and StreamFlow itself.
 PACKAGES = (
     *("dash", "bash", "coreutils", "findutils", "grep", "gzip", "mawk", "procps", "sed", "tar"),
@@ -62,13 +66,13 @@ def write_busybox(tar: tarfile.TarFile) -> None:
 IMAGES: Mapping[str, Callable[[tarfile.TarFile], None]] = {"sfio-test": write_debian, "sfio-busybox": write_busybox}
 
 
-def import_variant_calling(names: Iterable[str], environment: Mapping[str, str]) -> None:
-    """Give a dockerd one image with all of :data:`VARIANT_CALLING`, under several names.
+def import_variant_calling(environment: Mapping[str, str]) -> None:
+    """Give a dockerd one image with all of :data:`VARIANT_CALLING`, under each name that a tool of the template has.
 
     :param environment: in which `docker` finds it
     :raises subprocess.CalledProcessError: if it is not imported
     """
-    first, *others = names
+    first, *others = sorted({name for path in _TOOLS.glob("*.cwl") for name in _NAMED.findall(path.read_text())})
     variables = {**os.environ, **environment}
     with tempfile.TemporaryFile() as file:
         with tarfile.open(fileobj=file, mode="w") as archive:

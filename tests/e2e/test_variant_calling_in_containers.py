@@ -18,7 +18,7 @@ from tests.e2e.container_support import Containers, docker_bench
 from tests.e2e.test_streaming import check_nothing_fell_back
 from tests.e2e.test_variant_calling_on_clusters import FIRST, LAST, absent, make_them_meet
 from tests.once import once
-from tests.template_support import Template, images, load
+from tests.template_support import Template, load
 
 JOB = "job-tiny.yml"
 FILES = {"plain": "streamflow-containers.yml", "ours": "streamflow-io-containers.yml"}
@@ -32,9 +32,8 @@ EXECUTED = re.compile(r"EXECUTING step (\S+) .* into directory (\S+)/[^/]+:$", r
 def docker(containers_laboratory: Laboratory, common: Path, tmp_path: Path) -> Iterator[Containers]:
     if absent:
         pytest.skip(f"not installed: {', '.join(absent)}")
-    names = sorted(set(images("variant-calling").values()))
     environment = docker_environment(containers_laboratory)
-    once(common / "images of variant calling", lambda: import_variant_calling(names, environment))
+    once(common / "images of variant calling", lambda: import_variant_calling(environment))
     bench = docker_bench(containers_laboratory, tmp_path)
     yield bench
     bench.remove_containers()
