@@ -190,8 +190,7 @@ def make(name: str, files: Path) -> tuple[Document, Mapping[str, Any]]:
 def _with_roles(workflow: Document) -> Document:
     """Say in the environment of every tool what it is."""
     for step in workflow["steps"].values():
-        run = step["run"]
-        tool = run["steps"]["inner"]["run"] if run["class"] == "Workflow" else run
+        tool = _tool(step)
         if tool["class"] == "ExpressionTool":
             continue
         # Whatever fails says why.
@@ -212,17 +211,30 @@ def _sources(step: Document) -> list[str]:
 
 
 def plain_steps(workflow: Document) -> set[str]:
-    """The steps that neither write early nor read a stream: StreamFlow runs them by itself."""
-    steps = workflow["steps"]
-    early = {
-        f"{name}/{rule['port']}"
-        for name, step in steps.items()
-        for hint in step["run"].get("hints", [])
-        for rule in hint.get("rules", [])
-        if rule.get("start") == "producer"
-    }
+    """The steps that neither write early for another nor read a stream: StreamFlow runs them by itself."""
+    tools = {name: _tool(step) for name, step in workflow["steps"].items()}
+    sources = {name: {*_sources(step)} for name, step in workflow["steps"].items()}
+    rules = [(f"{name}/{rule['port']}", rule) for name, tool in tools.items() for rule in _rules(tool)]
+    early = {source for source, rule in rules if rule.get("start") == "producer"}
+    streams = {f"{name}/{port}" for name, tool in tools.items() for port in _streamable(tool["outputs"])}
+    read = set().union(*sources.values())
+    served = {source.partition("/")[0] for source in read & (streams | {source for source, _ in rules})}
     return {
         name
-        for name, step in steps.items()
-        if not step["run"].get("hints") and "'streamable': True" not in str(step) and not early & {*_sources(step)}
+        for name, tool in tools.items()
+        if name not in served and not _streamable(tool["inputs"]) and not early & sources[name]
     }
+
+
+def _tool(step: Document) -> Document:
+    """That of a step, perhaps within a workflow of its own."""
+    run: Document = step["run"]
+    return run["steps"]["inner"]["run"] if run["class"] == "Workflow" else run
+
+
+def _rules(tool: Document) -> list[Document]:
+    return [rule for hint in tool.get("hints", []) for rule in hint.get("rules", [])]
+
+
+def _streamable(ports: Document) -> list[str]:
+    return [name for name, port in ports.items() if isinstance(port, dict) and port.get("streamable")]

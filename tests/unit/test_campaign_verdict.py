@@ -116,6 +116,12 @@ def test_of_its_own_jobs_streamflow_may_say_no_more_than_that_they_failed() -> N
     }
 
 
+def test_rules_that_serve_nobody_are_not_ours(tmp_path: Path) -> None:
+    """Also not within a workflow of its own."""
+    document, _ = make(random_name(498268483, 1), tmp_path / "files")
+    assert plain_steps(document) == {"s0", "s2"}
+
+
 def test_wrong_reads_of_a_run_that_failed_are_violations() -> None:
     run = replace(FAILED, trace=[(1.0, "read stream 8 ee"), (2.0, "read last 8 dd")])
     assert len(judge(run, PLAIN, struck=True, driver_was_victim=False, left=[]).violations) == 2
