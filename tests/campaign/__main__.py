@@ -16,6 +16,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from rich.console import Console
@@ -24,9 +25,10 @@ from rich.table import Table
 from laboratories.laboratory import LaboratoryError
 from tests.cwl import Run
 
-from .cases import FAULTS, HOST_FAULTS, LOCAL_FAULTS, Case, Fault, choose
+from .cases import CONTAINER_FAULTS, CONTAINER_SPAN, FAULTS, HOST_FAULTS, LOCAL_FAULTS, SPAN, Case, Fault, choose
+from .containers import Engine, engine
 from .disk import can_loop, can_mount
-from .hosts import hosts
+from .hosts import Hosts, hosts
 from .standstill import can_freeze
 from .trial import Trial, run_case, run_plain
 from .workloads import WORKLOADS, random_names
@@ -38,13 +40,13 @@ def main() -> int:
     options = _options()
     directory: Path = options.directory or Path(tempfile.mkdtemp(prefix="sfio-campaign-"))
     directory.mkdir(parents=True, exist_ok=True)
-    faults = possible_faults(directory, HOST_FAULTS if options.hosts else LOCAL_FAULTS, options.victims)
+    faults = possible_faults(directory, chosen_faults(options), options.victims)
     print(f"seed {options.seed}, in {directory}", flush=True)
     numbers = options.only or range(options.first, options.first + options.count)
     try:
         trials = run(numbers, faults, directory, options)
     except LaboratoryError as error:
-        sys.exit(f"There can be no hosts here: {error}")
+        sys.exit(f"There can be no {'containers' if options.containers else 'hosts'} here: {error}")
     Console(width=120).print(summary(trials))
     broken = [trial for trial in trials if trial.verdict.violations]
     if broken:
@@ -54,6 +56,16 @@ def main() -> int:
     elif not options.keep:
         shutil.rmtree(directory)
     return 1 if broken else 0
+
+
+def chosen_faults(options: argparse.Namespace) -> Sequence[Fault]:
+    """Those that make sense where the jobs run."""
+    if options.hosts:
+        return HOST_FAULTS
+    if options.containers:
+        # Without dockerd, there are no containers of other trials either.
+        return [fault for fault in CONTAINER_FAULTS if fault.victim != "dockerd" or options.jobs == 1]
+    return LOCAL_FAULTS
 
 
 def possible_faults(directory: Path, faults: Sequence[Fault], victims: Collection[str] | None) -> list[Fault]:
@@ -74,11 +86,11 @@ def possible_faults(directory: Path, faults: Sequence[Fault], victims: Collectio
 
 def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, options: argparse.Namespace) -> list[Trial]:
     """Run all trials, and report each."""
-    plain = run_workloads(directory, options)
-    names = list(plain)
-    cases = [choose(options.seed, number, names, faults) for number in numbers]
+    span = CONTAINER_SPAN if options.containers else SPAN
     trials = []
-    with hosts() if options.hosts else contextlib.nullcontext() as where:
+    with place(options) as where:
+        plain = run_workloads(directory, options, where)
+        cases = [choose(options.seed, number, list(plain), faults, span) for number in numbers]
 
         def try_case(case: Case) -> Trial:
             return run_case(directory / f"trial-{case.number}", case, plain[case.workload], where)
@@ -93,8 +105,15 @@ def run(numbers: Sequence[int], faults: Sequence[Fault], directory: Path, option
     return trials
 
 
-def run_workloads(directory: Path, options: argparse.Namespace) -> dict[str, Run]:
+def place(options: argparse.Namespace) -> AbstractContextManager[Hosts | Engine | None]:
+    """Where the jobs run; None: here."""
+    return hosts() if options.hosts else engine() if options.containers else contextlib.nullcontext()
+
+
+def run_workloads(directory: Path, options: argparse.Namespace, where: Hosts | Engine | None) -> dict[str, Run]:
     """What plain StreamFlow makes of each workload. Of the random ones, those are left out that it cannot run."""
+    if isinstance(where, Engine):
+        return {name: run_plain(directory / f"plain-{name}", name, where) for name in options.workloads}
     plain = {name: run_plain(directory / f"plain-{name}", name) for name in options.workloads}
     for name in random_names(options.seed, options.random):
         with contextlib.suppress(RuntimeError):
@@ -139,12 +158,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), metavar="NAME",
                         help=f"of {', '.join(WORKLOADS)} (default: all)")  # fmt: skip
     parser.add_argument("--victims", nargs="+", choices=dict.fromkeys(fault.victim for fault in FAULTS), metavar="WHO",
-                        help="of producer, consumer, exec, serve, driver, disk, clock (default: all)")  # fmt: skip
+                        help="of producer, consumer, exec, serve, driver, disk, clock... (default: all)")  # fmt: skip
     parser.add_argument(
         "--random", type=int, default=12, help="how many random workflows besides (default: %(default)s)"
     )
-    parser.add_argument(
+    elsewhere = parser.add_mutually_exclusive_group()
+    elsewhere.add_argument(
         "--hosts", action="store_true", help="on two SSH hosts of a laboratory: their network, their disk"
+    )
+    elsewhere.add_argument(
+        "--containers", action="store_true", help="in containers of a laboratory; dockerd dies only with --jobs 1"
     )
     parser.add_argument("--jobs", type=int, default=1, help="trials at the same time (default: %(default)s)")
     parser.add_argument("--directory", type=Path, help="where all of it happens (default: a temporary one)")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-Victim = Literal["producer", "consumer", "exec", "serve", "driver", "disk", "clock", "hosts"]
-Kind = Literal["KILL", "TERM", "STOP", "frozen", "size", "files", "memory", "full", "stuck", "jump", "network"]
+Victim = Literal["producer", "consumer", "exec", "serve", "driver", "disk", "clock", "hosts", "container", "dockerd"]
+Kind = Literal["KILL", "TERM", "STOP", "frozen", "size", "files", "memory", "full", "stuck", "jump", "network", "pause"]
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,12 @@ class Fault:
     """What goes wrong.
 
     :ivar victim: the processes of a producer's or a consumer's command, `sfio-node exec` or `serve`, `streamflow run`;
-        the disk that holds the job directories and the run directory; the clock of the driver; or two SSH hosts on
-        which all jobs run
+        the disk that holds the job directories and the run directory; the clock of the driver; two SSH hosts on
+        which all jobs run; or a container in which some of them do, and the daemon of all containers
     :ivar kind: a signal to one process; STOP (until CONT), and `frozen`: by its cgroup, with all of its job; a limit of
         the size of files (EFBIG), of open files (EMFILE) or of memory (ENOMEM), for all processes of the victim; a disk
-        that is full (ENOSPC), or does nothing for a while; a clock that jumps; a network that is down for a while
+        that is full (ENOSPC), or does nothing for a while; a clock that jumps; a network that is down for a while; a
+        container that is paused
     """
 
     victim: Victim
@@ -54,7 +55,15 @@ LOCAL_FAULTS = (
 )
 #: These need a laboratory, and take longer.
 HOST_FAULTS = (Fault("hosts", "full"), Fault("hosts", "network"))
-FAULTS = (*LOCAL_FAULTS, *HOST_FAULTS)
+#: These, too. The last one ends all containers.
+CONTAINER_FAULTS = (
+    *(Fault(victim, kind) for victim in _PROCESSES for kind in ("KILL", "STOP")),
+    Fault("driver", "TERM"),
+    Fault("container", "KILL"),
+    Fault("container", "pause"),
+    Fault("dockerd", "KILL"),
+)
+FAULTS = tuple(dict.fromkeys((*LOCAL_FAULTS, *HOST_FAULTS, *CONTAINER_FAULTS)))
 #: For how many seconds the network is down: shorter and longer than a reader tries to come back.
 OUTAGES = (10.0, 75.0)
 #: A random workload is named so.
@@ -62,6 +71,10 @@ RANDOM = "random-"
 #: Longer than the jobs of a workload take, so that some faults come too late.
 SPAN = 2.2
 RANDOM_SPAN = 1.2
+#: Their jobs wait for containers.
+CONTAINER_SPAN = 3.0
+#: In containers, one step of so many runs on the driver's node.
+_LOCAL = 4
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,7 @@ class Case:
     :ivar relief: seconds until there is space again, for `full`, and until what stands still goes on; None: the space
         does not come back, or what is limited stays so
     :ivar jump: seconds by which the clock jumps
+    :ivar local: of a random choice, for :meth:`local_steps`
     """
 
     number: int
@@ -87,6 +101,12 @@ class Case:
     limit: int
     relief: float | None
     jump: float = 0.0
+    local: int = 0
+
+    def local_steps(self, steps: Iterable[str]) -> set[str]:
+        """Those that run on the driver's node where the others run in containers."""
+        random = Random(self.local)
+        return {name for name in steps if random.randrange(_LOCAL) == 0}
 
     def __str__(self) -> str:
         since = "driver" if self.early else "jobs"
@@ -94,13 +114,18 @@ class Case:
         return f"{self.number:3} {self.workload:12} {self.fault.name:15} {self.delay:4.2f} s after {since}{retries}"
 
 
-def choose(seed: int, number: int, workloads: Sequence[str], faults: Sequence[Fault] = LOCAL_FAULTS) -> Case:
-    """The trial of a number. Each fault is as frequent as any other, and so is each pair of it with a workload."""
+def choose(
+    seed: int, number: int, workloads: Sequence[str], faults: Sequence[Fault] = LOCAL_FAULTS, span: float = SPAN
+) -> Case:
+    """The trial of a number. Each fault is as frequent as any other, and so is each pair of it with a workload.
+
+    :param span: seconds in which it comes, mostly
+    """
     random = Random(f"{seed}:{number}")
     fault = faults[number % len(faults)]
     # One in four at the very start, where things are set up.
     workload = workloads[(number // len(faults) + number % len(faults)) % len(workloads)]
-    span = RANDOM_SPAN if workload.startswith(RANDOM) else SPAN
+    span = RANDOM_SPAN if workload.startswith(RANDOM) else span
     delay = random.uniform(0, span) if random.random() < 0.75 else random.expovariate(1 / 0.05)
     return Case(
         number,
@@ -113,12 +138,13 @@ def choose(seed: int, number: int, workloads: Sequence[str], faults: Sequence[Fa
         limit=random.randrange(3_000),
         relief=_relief(random, fault),
         jump=random.choice([-86_400.0, -30.0, 30.0, 86_400.0]),
+        local=random.randrange(2**31),
     )
 
 
 def _relief(random: Random, fault: Fault) -> float | None:
     if fault.kind == "network":
         return random.choice(OUTAGES)
-    if fault.kind in ("STOP", "frozen", "stuck"):
+    if fault.kind in ("STOP", "frozen", "stuck", "pause"):
         return random.uniform(0.05, 4.0)
     return random.choice([None, random.uniform(0.05, 1.5)])

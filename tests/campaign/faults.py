@@ -12,9 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cwl import Bench
+from tests.e2e.container_support import Containers
 from tests.forked import Driver
 
+from . import containers
 from .cases import Case
+from .containers import Engine
 from .disk import fill
 from .hosts import Hosts
 from .processes import Process, of_run
@@ -27,12 +31,14 @@ class Place:
 
     :ivar temporary: its directory for temporary files
     :ivar jump: the file that tells its clock by how much to be wrong
-    :ivar hosts: where its jobs run; None: here
+    :ivar bench: what has started it
+    :ivar where: its jobs run; None: here
     """
 
     temporary: Path
     jump: Path
-    hosts: Hosts | None = None
+    bench: Bench
+    where: Hosts | Engine | None = None
 
 
 def strike(case: Case, driver: Driver, place: Place) -> str | None:
@@ -44,7 +50,7 @@ def strike(case: Case, driver: Driver, place: Place) -> str | None:
     def jobs_run() -> bool:
         return any(process.is_exec or process.roles for process in of_run(place.temporary))
 
-    if place.hosts is None and not case.early and not _wait(jobs_run, driver):
+    if not isinstance(place.where, Hosts) and not case.early and not _wait(jobs_run, driver):
         return None
     with contextlib.suppress(subprocess.TimeoutExpired):
         driver.wait(case.delay)
@@ -57,8 +63,11 @@ def strike(case: Case, driver: Driver, place: Place) -> str | None:
             place.jump.write_text(str(case.jump))
             return f"the clock jumps by {case.jump:g} s"
         case "hosts":
-            assert place.hosts is not None
-            return place.hosts.strike(case, driver)
+            assert isinstance(place.where, Hosts)
+            return place.where.strike(case, driver)
+        case "container" | "dockerd":
+            assert isinstance(place.bench, Containers)
+            return containers.strike(case, driver, place.bench)
     if case.fault.is_limit:
         return _limit(case, driver, place.temporary)
     return _one_victim(case, driver, place.temporary)

@@ -1,4 +1,7 @@
-"""The processes of a run, from `/proc`: those whose environment names the run's directory for temporary files."""
+"""The processes of a run, from `/proc`: those whose environment names the run's directory for temporary files.
+
+Those in containers are its own, too, where StreamFlow has mounted what it keeps in this directory.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +36,26 @@ class Process:
 
 def of_run(directory: Path) -> list[Process]:
     """Every living process of the run whose directory for temporary files this is, in the order of their numbers."""
-    return sorted(_of_run(os.fsencode(directory)), key=lambda process: process.pid)
+    return sorted(_of_run(directory), key=lambda process: process.pid)
 
 
-def _of_run(directory: bytes) -> Iterator[Process]:
+def _of_run(directory: Path) -> Iterator[Process]:
     for entry in os.listdir("/proc"):
         place = Path("/proc", entry)
         # It may end while one looks.
         with contextlib.suppress(OSError):
-            if entry.isdigit() and directory in (environment := (place / "environ").read_bytes()):
+            if not entry.isdigit():
+                continue
+            environment = (place / "environ").read_bytes()
+            if os.fsencode(directory) in environment or _is_mounted(directory, place):
                 yield _process(int(entry), environment, (place / "cmdline").read_bytes())
+
+
+def _is_mounted(directory: Path, process: Path) -> bool:
+    """Whether a process sees the directory of jobs where StreamFlow shows it to containers."""
+    with contextlib.suppress(OSError):
+        return os.path.samefile(directory / "streamflow", process / "root/tmp/streamflow")
+    return False
 
 
 def _process(pid: int, environment: bytes, command: bytes) -> Process:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cwl import Bench, Run
+from tests.e2e.container_support import Containers
 from tests.forked import Driver
 
 from .cases import Case
+from .containers import Engine
 from .disk import mounts, real_disk, small_disk
 from .faults import Place, strike
 from .hosts import Hosts
@@ -23,6 +25,8 @@ from .workloads import make, plain_steps
 
 #: A run takes a few seconds; with retries, on a busy machine, some more. Longer is a hang.
 RUN_SECONDS = 90.0
+#: Containers come and go one after the other.
+_CONTAINERS_SECONDS = 90.0
 #: `serve` waits 10 s for jobs to end when the driver is gone.
 _LEAVE_SECONDS = 15.0
 _CLOCK = Path(__file__).parent / "clock"
@@ -44,42 +48,50 @@ class Trial:
     evidence: Path
 
 
-def run_plain(directory: Path, workload: str) -> Run:
+def run_plain(directory: Path, workload: str, engine: Engine | None = None) -> Run:
     """What plain StreamFlow makes of a workload.
 
+    :param engine: of the containers of all steps; None: they run here
     :raises RuntimeError: if it fails
     """
     directory.mkdir(parents=True)
     document, job = make(workload, directory / "files")
-    run = Bench(directory).run(document, job, io=False)
+    if engine is None:
+        run = Bench(directory).run(document, job, io=False)
+    else:
+        run = engine.site(directory).run(engine.contain(document, ()), job, io=False, seconds=RUN_SECONDS)
     if not run.ok:
         raise RuntimeError(f"plain StreamFlow fails on {workload}: {run.log}")
     return run
 
 
-def run_case(directory: Path, case: Case, plain: Run, hosts: Hosts | None = None) -> Trial:
+def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | None = None) -> Trial:
     """Run a case in a directory of its own, which is left as evidence.
 
-    :param hosts: where the jobs run; None: here
+    :param where: the jobs run; None: here
     """
     directory.mkdir(parents=True)
-    bench = Bench(directory) if hosts is None else hosts.site(directory)
+    bench = Bench(directory) if where is None else where.site(directory)
     document, job = make(case.workload, directory / "files")
+    if isinstance(where, Engine):
+        document = where.contain(document, case.local_steps(document["steps"]))
     path = bench.write(document, job, True, **(_RETRIES if case.retries else {}))
-    place = Place(path.parent / "tmp", path.parent / "jump", hosts)
+    place = Place(path.parent / "tmp", path.parent / "jump", bench, where)
     environment = {}
     if case.fault.victim == "clock":
         environment = {"PYTHONPATH": str(_CLOCK), "CAMPAIGN_JUMP": str(place.jump)}
     # A network that comes back late is part of the trial.
-    seconds = RUN_SECONDS + (case.relief or 0)
+    seconds = RUN_SECONDS + (case.relief or 0) + (_CONTAINERS_SECONDS if isinstance(where, Engine) else 0)
     began = time.monotonic()
     left: list[str] = []
     with _disk(case, place.temporary, left):
         process = bench.start(path, **environment)
         struck = strike(case, process, place)
         hung = not _ends(process, seconds)
-        left += _leftovers(bench, place.temporary)
+        left += _leftovers(bench, place.temporary, is_dead=case.fault.victim == "driver" and not hung)
         _kill(place.temporary)
+    if isinstance(bench, Containers):
+        bench.remove_containers()
     run = bench.finish(process, path)
     verdict = judge(
         run, plain, struck=struck is not None, driver_was_victim=case.fault.victim == "driver", left=left,
@@ -107,11 +119,14 @@ def _ends(process: Driver, seconds: float) -> bool:
     return True
 
 
-def _leftovers(bench: Bench, temporary: Path) -> list[str]:
-    """What is left for longer than the runtime may take to leave."""
+def _leftovers(bench: Bench, temporary: Path, is_dead: bool) -> list[str]:
+    """What is left for longer than the runtime may take to leave.
+
+    :param is_dead: whether the driver has been killed: its containers stay, as without us, but nothing runs in them
+    """
     end = time.monotonic() + _LEAVE_SECONDS
     while True:
-        left = bench.leftovers()
+        left = bench.left_by_us() if isinstance(bench, Containers) and is_dead else bench.leftovers()
         # What is below `streamflow` is StreamFlow's: the directories of its jobs.
         left += [str(path) for path in temporary.iterdir() if path.name not in ("streamflow", "filler")]
         left += [str(path) for path in mounts() if path.is_relative_to(bench.directory) and path != temporary]

@@ -11,6 +11,8 @@ from tests.cwl import Run
 _MESSAGE = re.compile(r"^\S+ \S+ ERROR\s+(.*)$")
 #: What StreamFlow and we say of others when one has failed.
 _CONSEQUENCES = ("FAILED Workflow execution", "CANCELLED ")
+#: What we say where a node runtime cannot be had.
+_FALLBACK = "Nothing streams in"
 _FRAME = re.compile(r"^(Traceback |  File |    |During handling|The above exception)")
 
 
@@ -46,6 +48,8 @@ def judge(
     violations = [f"left behind: {what}" for what in left]
     violations += [f"read wrong data with success: {note}" for note in sorted(_reads(run) - _reads(plain))]
     message = clear_error(run.log, plain_steps)
+    if not struck and _FALLBACK in run.log:
+        violations.append("nothing streams, although nothing had been done to it")
     if run.ok:
         outcome = "identical" if struck else "untouched"
         violations += _differences(run, plain)

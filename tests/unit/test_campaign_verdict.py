@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaign.cases import HOST_FAULTS, LOCAL_FAULTS, OUTAGES, SPAN, choose
+from tests.campaign.cases import CONTAINER_FAULTS, HOST_FAULTS, LOCAL_FAULTS, OUTAGES, SPAN, choose
 from tests.campaign.verdict import clear_error, judge
 from tests.campaign.workloads import WORKLOADS, make, plain_steps, random_name
 from tests.cwl import Run
@@ -36,6 +36,15 @@ def test_what_stands_still_goes_on() -> None:
     assert {case.relief for case in cases if case.fault.kind == "network"} == set(OUTAGES)
     assert all(case.relief for case in cases if case.fault.kind in ("STOP", "frozen", "stuck"))
     assert {case.jump < 0 for case in cases} == {True, False}
+
+
+def test_some_steps_run_beside_those_in_containers() -> None:
+    cases = [choose(7, number, ["gate"], CONTAINER_FAULTS) for number in range(100)]
+    assert all(case.relief for case in cases if case.fault.kind == "pause")
+    local = [case.local_steps(["make", "readfile", "readtree"]) for case in cases]
+    assert local == [case.local_steps(["make", "readfile", "readtree"]) for case in cases]
+    assert set().union(*local) == {"make", "readfile", "readtree"}
+    assert 10 < sum(not names for names in local) < 90
 
 
 def test_random_workflows_are_workloads(tmp_path: Path) -> None:
@@ -75,6 +84,10 @@ def test_what_is_allowed() -> None:
         (violations(replace(PLAIN, files={**PLAIN.files, "more": b""})), "differs from plain StreamFlow's: more"),
         (violations(replace(PLAIN, outputs={})), "the output object differs"),
         (violations(replace(FAILED, log="")), "failed without a clear message"),
+        (
+            violations(replace(PLAIN, log="Nothing streams in a container of x, all is as"), struck=False),
+            "nothing streams",
+        ),
         (violations(FAILED, struck=False), "failed, although nothing had been done to it"),
         (violations(PLAIN, left=("process 7: sleep",)), "left behind: process 7: sleep"),
         (violations(FAILED, driver=True, left=("/tmp/fifo",)), "left behind: /tmp/fifo"),
