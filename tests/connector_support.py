@@ -18,7 +18,9 @@ from streamflow.deployment.connector.kubernetes import KubernetesConnector
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary
 from streamflow_io.runtime.certificate import Certificate
-from streamflow_io.runtime.remote import Manner, RemoteRuntime
+from streamflow_io.runtime.deployments import Manner
+from streamflow_io.runtime.links import Links
+from streamflow_io.runtime.remote import RemoteRuntime
 
 HERE = Manner()
 KEY = "0123456789abcdef" * 4
@@ -180,7 +182,8 @@ async def serving(
     certificate: Certificate | None = None,
 ) -> AsyncIterator[RemoteRuntime]:
     """A runtime; nothing of it is left at the end."""
-    runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), KEY, manner, certificate)
+    links = Links(KEY, manner.address, certificate) if manner.listen else None
+    runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), manner.shared, links)
     try:
         yield runtime
     finally:

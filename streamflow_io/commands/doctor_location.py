@@ -24,8 +24,8 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime.links import LinkedRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import DeployedLocation, Finding
 
@@ -186,7 +186,7 @@ async def _try_links(runtimes: Mapping[str, NodeRuntime]) -> list[Finding]:
         elif runtime.wrapper == "run":
             findings.append(Finding(label, True, "jobs read each other's streams from the work directory"))
         else:
-            reason = runtime.unreachable if isinstance(runtime, RemoteRuntime) else None
+            reason = runtime.unreachable if isinstance(runtime, LinkedRuntime) else None
             detail = reason or "streams are read inside this location only"
             findings.append(Finding(label, False if reason else None, detail, otherwise))
     return findings

@@ -18,7 +18,8 @@ from pydantic import ValidationError
 from .access import Access
 from .binary import Binary, Delivered, deliver
 from .conversation import LINE_LIMIT, Conversation, follow, ready
-from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from .links import LinkedRuntime, Links
+from .node_runtime import NodeJob, NodeRuntimeError
 from .place import Place
 from .protocol import SpecAnswer
 
@@ -32,18 +33,23 @@ _SWEEP = (
 )
 
 
-class ContainerRuntime(NodeRuntime):
+class ContainerRuntime(LinkedRuntime):
     """`sfio-node serve --converse`: it ends when its input does, which the engine ends when the driver is gone.
 
     Nobody tells a process in a container that nobody reads any more what it prints.
     """
 
     def __init__(
-        self, access: Access, delivered: Delivered, name: str, place: Place, conversation: Conversation
+        self,
+        access: Access,
+        delivered: Delivered,
+        name: str,
+        place: Place,
+        conversation: Conversation,
+        links: Links | None,
     ) -> None:
-        super().__init__(access.name, str(delivered.binary), delivered.directory / name)
+        super().__init__(access, str(delivered.binary), delivered.directory / name, links)
         self.place = place
-        self._access = access
         self._conversation = conversation
         self._asked: dict[str, asyncio.Future[None]] = {}
         self._sending = asyncio.Lock()
@@ -53,10 +59,13 @@ class ContainerRuntime(NodeRuntime):
         self._reassuring = asyncio.create_task(self._reassure())
 
     @classmethod
-    async def start(cls, access: Access, workdir: str, binary: Binary, place: Place) -> ContainerRuntime:
+    async def start(
+        cls, access: Access, workdir: str, binary: Binary, place: Place, links: Links | None = None
+    ) -> ContainerRuntime:
         """Deliver `sfio-node` and start `serve`.
 
         :param workdir: of the deployment
+        :param links: None: it has none
         :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
         """
         user = os.getuid()
@@ -65,15 +74,17 @@ class ContainerRuntime(NodeRuntime):
         await access.run(_SWEEP.format(directory=directory, binary=program))
         # Others, who may run as other users, must not guess it.
         name = f"streamflow-io-{os.getpid()}-{os.urandom(16).hex()}"
-        options = ["--converse", "--readable", "--trust", str(user)]
+        options = ["--converse", "--readable", "--trust", str(user), *(links.serve_options if links else [])]
         words = [str(delivered.binary), "serve", "--directory", str(delivered.directory / name), *options]
         conversation = await access.converse(words)
         try:
-            await ready(conversation, f"{access.name}: sfio-node serve", _START_SECONDS)
+            event = await ready(conversation, f"{access.name}: sfio-node serve", _START_SECONDS)
         except BaseException:
             await asyncio.shield(conversation.close(cls.stop_seconds))
             raise
-        return cls(access, delivered, name, place, conversation)
+        runtime = cls(access, delivered, name, place, conversation, links)
+        runtime._listens(event)
+        return runtime
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
         self.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Connector, DeploymentConfig, DeploymentManager, ExecutionLocation, Target
@@ -22,13 +23,26 @@ from .access import Access
 from .locations import innermost, location_node
 from .node_runtime import NodeRuntimeError
 from .place import Place
-from .remote import Manner
 
 logger = logging.getLogger("streamflow")
 
 _HOLDER = "streamflow-io"
 _REMOVE_SECONDS = 20.0
 _LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a file
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a node runtime is to run at a location.
+
+    :ivar shared: jobs run on other nodes than `serve`, which share the work directory with it
+    :ivar listen: jobs at other locations read streams from here, and jobs here from there
+    :ivar address: where it listens; empty: where SSH has reached the host
+    """
+
+    shared: bool = False
+    listen: bool = False
+    address: str = ""
 
 
 class Deployments:
@@ -90,7 +104,9 @@ class Deployments:
             sessions = config.get("maxConcurrentSessions", _LEAST_SESSIONS) * config.get("maxConnections", 1)
             if sessions < _LEAST_SESSIONS:
                 raise NodeRuntimeError(f"maxConcurrentSessions of {inner.deployment} is less than {_LEAST_SESSIONS}")
-        return Manner(shared=is_queue_manager, listen=is_host)
+        # That of a container is its own; without a network it has none.
+        address = location.hostname or "" if isinstance(connector, ContainerConnector) else ""
+        return Manner(is_queue_manager, is_host or bool(address), address)
 
     def workdir(self, location: ExecutionLocation) -> str:
         """The work directory of its deployment.

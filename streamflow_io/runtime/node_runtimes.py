@@ -16,6 +16,7 @@ from .certificate import Certificate
 from .container import ContainerRuntime
 from .deployments import Deployments
 from .embedded import EmbeddedRuntime, find_sfio_node
+from .links import Links
 from .locations import location_node
 from .node_runtime import NodeRuntime
 from .remote import RemoteRuntime
@@ -83,17 +84,12 @@ class NodeRuntimes:
         manner = self._deployments.manner(location)
         binary = await asyncio.to_thread(Binary.load, find_sfio_node())
         self._deployments.hold(location)
+        access, directory = self._deployments.access(location), self._deployments.workdir(location)
+        certificate = self._certificate if self._tls and manner.listen else None
+        links = Links(self._key, manner.address, certificate) if manner.listen else None
         if (place := self._deployments.place(location)) is not None:
-            access, directory = self._deployments.access(location), self._deployments.workdir(location)
-            return await ContainerRuntime.start(access, directory, binary, place)
-        return await RemoteRuntime.start(
-            self._deployments.access(location),
-            workdir or self._deployments.workdir(location),
-            binary,
-            self._key,
-            manner,
-            self._certificate if self._tls and manner.listen else None,
-        )
+            return await ContainerRuntime.start(access, directory, binary, place, links)
+        return await RemoteRuntime.start(access, workdir or directory, binary, manner.shared, links)
 
     @cached_property
     def _certificate(self) -> Certificate:

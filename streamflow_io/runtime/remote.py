@@ -7,14 +7,14 @@ import contextlib
 import logging
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from .access import Access, Output
 from .binary import Binary, deliver
-from .certificate import Certificate
 from .conversation import MARK, follow, ready
-from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from .links import LinkedRuntime, Links
+from .node_runtime import NodeJob, NodeRuntimeError
+from .protocol import ReadyEvent
 
 logger = logging.getLogger("streamflow")
 
@@ -27,34 +27,20 @@ _PROCESS = MARK + b"process="
 _SWEEP = "find {directory} -maxdepth 1 -type d -name 'streamflow-io-*' -mmin +60 -exec rm -rf {{}} + 2>/dev/null"
 
 
-@dataclass(frozen=True)
-class Manner:
-    """How a node runtime is to run at a location.
-
-    :ivar shared: jobs run on other nodes than `serve`, which share the work directory with it
-    :ivar listen: jobs at other locations read streams from here, and jobs here from there
-    """
-
-    shared: bool = False
-    listen: bool = False
-
-
-class RemoteRuntime(NodeRuntime):
+class RemoteRuntime(LinkedRuntime):
     """`sfio-node serve --remote`, driven through a connector: what it prints comes as it is printed, by one call.
 
     It ends with the driver, however that ends, because nobody reads then what it prints.
-
-    :ivar unreachable: why it has no address; None where it has one, or none was asked for
     """
 
-    def __init__(self, access: Access, binary: PurePosixPath, directory: PurePosixPath, manner: Manner) -> None:
-        super().__init__(access.name, str(binary), directory)
-        if manner.shared:
+    def __init__(
+        self, access: Access, binary: PurePosixPath, directory: PurePosixPath, shared: bool, links: Links | None
+    ) -> None:
+        super().__init__(access, str(binary), directory, links)
+        if shared:
             self.wrapper = "run"
             self.stop_seconds = 30.0  # told by files, which are looked at now and then
-        self.unreachable: str | None = None
-        self._access = access
-        self._manner = manner
+        self._shared = shared
         self._output: Output | None = None
         self._process: int | None = None
         self._ends = False
@@ -67,32 +53,26 @@ class RemoteRuntime(NodeRuntime):
         access: Access,
         workdir: str,
         binary: Binary,
-        key: str,
-        manner: Manner = Manner(),
-        certificate: Certificate | None = None,
+        shared: bool = False,
+        links: Links | None = None,
     ) -> RemoteRuntime:
         """Deliver `sfio-node` and start `serve`.
 
         :param workdir: of the deployment
-        :param key: of the run; written where it listens
-        :param certificate: of the run, for links inside TLS only; None: they are plain
+        :param shared: jobs run on other nodes than `serve`, which share the work directory with it
+        :param links: None: it has none
         :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
         """
         delivered = await deliver(access, workdir, binary)
         parent = delivered.temporary
-        if manner.shared:
+        if shared:
             parent = delivered.directory
             await access.run(_SWEEP.format(directory=shlex.quote(str(parent))))
         directory = parent / f"streamflow-io-{os.getpid()}-{os.urandom(4).hex()}"
-        runtime = cls(access, delivered.binary, directory, manner)
-        runtime.tls = certificate is not None
+        runtime = cls(access, delivered.binary, directory, shared, links)
         try:
-            await runtime._serve()
-            if manner.listen:
-                if certificate is not None:
-                    await access.write(runtime.key_path.with_name("certificate.pem"), certificate.certificate)
-                    await access.write(runtime.key_path.with_name("certificate.key"), certificate.key)
-                await access.write(runtime.key_path, key.encode())
+            runtime._listens(await runtime._serve())
+            await runtime._admit()
         except BaseException:
             await asyncio.shield(runtime.close())
             raise
@@ -116,7 +96,7 @@ class RemoteRuntime(NodeRuntime):
 
     async def request_cancel(self, job: NodeJob) -> None:
         script = f": > {shlex.quote(str(job.directory / 'cancel'))}"
-        if job.pid is not None and not self._manner.shared:
+        if job.pid is not None and not self._shared:
             script = f"( {script} ) || kill -TERM {job.pid}"  # on a full disk
         try:
             await self._access.run(script, _ANSWER_SECONDS)
@@ -126,33 +106,19 @@ class RemoteRuntime(NodeRuntime):
     async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
         return await self._access.call(words, seconds)
 
-    async def _obstacle_of_link(self, other: NodeRuntime, why: str | None) -> str | None:
-        if not self._manner.listen or not isinstance(other, RemoteRuntime) or not other._manner.listen:
-            return await super()._obstacle_of_link(other, why)
-        if other.address is None:
-            return f"{other.location} cannot be reached from elsewhere: {other.unreachable}"
-        return await self._once(other, self._try_link)
-
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
 
-    @property
-    def _tls_option(self) -> list[str]:
-        return ["--tls"] if self.tls else []
-
-    async def _serve(self) -> None:
-        listen = ["--listen", *self._tls_option] if self._manner.listen else []
-        options = [*(["--shared"] if self._manner.shared else []), *listen]
+    async def _serve(self) -> ReadyEvent:
+        options = [*(["--shared"] if self._shared else []), *(self._links.serve_options if self._links else [])]
         words = [self.binary, "serve", "--directory", str(self.directory), "--remote", *options]
         script = f"echo {_PROCESS.decode()}$$; exec {shlex.join(words)} 2>&1"
         self._output = await self._access.start(script)
         event = await ready(self, f"{self.location}: sfio-node serve", _START_SECONDS)
-        self.address = event.address
-        if self._manner.listen and self.address is None:
-            self.unreachable = event.message or "it does not say why"
         self._following = asyncio.create_task(follow(self, self, self.program, self.ended, SILENCE_SECONDS))
+        return event
 
     async def line(self) -> bytes | None:
         """The next line that `serve` prints, as for :class:`Lines`; None: there are no more."""
@@ -163,11 +129,6 @@ class RemoteRuntime(NodeRuntime):
         elif line is not None and line.startswith(_PROCESS):
             self._process = int(line.removeprefix(_PROCESS))
         return line
-
-    async def _try_link(self, other: NodeRuntime) -> str | None:
-        words = [self.binary, "reach", str(other.address), "--key", str(self.key_path), *self._tls_option]
-        why = await self._reaches(words, "sfio-node reach")
-        return None if why is None else f"{self.location} cannot reach {other.location} at {other.address}: {why}"
 
     async def _close(self) -> None:
         for trying in self._tried.values():

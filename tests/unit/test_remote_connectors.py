@@ -19,9 +19,8 @@ from streamflow.deployment.manager import DefaultDeploymentManager
 from streamflow_io.run.connector import JobConnector
 from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntimeError, node_runtimes
 from streamflow_io.runtime.access import Access
-from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime.deployments import Deployments, Manner
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.runtime.remote import Manner
 from tests.connector_support import KEY, Host, Pod, exited, say, serving, stand_in
 
 pytestmark = pytest.mark.timeout(30)

@@ -23,8 +23,9 @@ from streamflow_io.runtime import JobSpec, NodeRuntimeError, remote
 from streamflow_io.runtime.access import Access, Output
 from streamflow_io.runtime.binary import Binary, deliver
 from streamflow_io.runtime.certificate import Certificate
+from streamflow_io.runtime.deployments import Manner
 from streamflow_io.runtime.protocol import ExitEvent, StartedEvent
-from streamflow_io.runtime.remote import Manner, RemoteRuntime
+from streamflow_io.runtime.remote import RemoteRuntime
 from tests.connector_support import KEY, Host, event, exited, hosted, say, serving, stand_in
 from tests.node_support import wait_for
 
@@ -366,7 +367,7 @@ async def test_a_serve_that_does_not_start(access: Access, workdir: Path, tmp_pa
     delivered = await deliver(access, str(workdir), stand_in())
     Path(f"{delivered.binary}.broken").touch()
     with pytest.raises(NodeRuntimeError, match="host/host: sfio-node serve does not start: it is broken"):
-        await RemoteRuntime.start(access, str(workdir), stand_in(), KEY)
+        await RemoteRuntime.start(access, str(workdir), stand_in())
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
