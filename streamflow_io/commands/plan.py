@@ -264,6 +264,7 @@ def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
         "mode": edge.rule.mode,
         "delivery": edge.delivery.value,
         "byElement": edge.by_element,
+        "condition": edge.condition,
         "fallback": edge.fallback,
     }
 
@@ -282,13 +283,18 @@ def _edges(edges: tuple[StreamEdge, ...]) -> Table:
             edge.name.replace(" -> ", "\n-> "),
             str(edge.rule.committed),
             edge.rule.mode,
-            _DELIVERY[edge.delivery] + (", by element" if edge.by_element else ""),
+            _delivered(edge),
             edge.fallback or "",
         )
         for edge in edges
     ]
     columns = ("edge", "committed", "mode", "delivered", "why not as asked")
     return table("Stream edges", columns, rows, unfolded=("edge",))
+
+
+def _delivered(edge: StreamEdge) -> str:
+    condition = f", if {edge.condition}; else at commit" if edge.condition else ""
+    return _DELIVERY[edge.delivery] + (", by element" if edge.by_element else "") + condition
 
 
 def _gangs(plan: Plan) -> Table:

@@ -192,6 +192,14 @@ class StreamEdge:
         return f"{self.route.output.name} -> {consumer.name if consumer else 'workflow output'}"
 
     @property
+    def condition(self) -> str | None:
+        """What must be found between the jobs for it to be delivered so; else it is at commit. None: nothing."""
+        consumer = self.route.consumer
+        if consumer is None or not self.delivery.joins:
+            return None
+        return self.route.output.site.condition(consumer.site, gate=self.delivery is Delivery.GATE)
+
+    @property
     def is_plain(self) -> bool:
         """Whether nothing about it differs from plain StreamFlow."""
         return self.delivery is Delivery.TERMINATION and not self.by_element

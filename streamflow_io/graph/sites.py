@@ -36,6 +36,7 @@ class Deployment:
     :ivar binds: of containers: what they see of their host; None: that is not known before they run
     :ivar workdir: below which jobs have their directories
     :ivar obstacle: why no node runtime is started there, if something else than its kind says so
+    :ivar networked: of containers: whether they may have an address, where others of their host reach them
     """
 
     name: str
@@ -46,6 +47,7 @@ class Deployment:
     binds: tuple[Bind, ...] | None = ()
     workdir: str = ""
     obstacle: str | None = None
+    networked: bool = False
 
     @property
     def label(self) -> str:
@@ -71,13 +73,42 @@ class Deployment:
         there, here = (HOST if each.kind is SiteKind.LOCAL else each.binds for each in (other, self))
         return there is not None and here is not None and seen_from(there, other.workdir, here) is not None
 
-    def is_joined_with(self, other: Deployment) -> bool:
-        """Whether every job here can read what every job there writes, while it is written."""
+    def shares_files(self, other: Deployment) -> bool | None:
+        """Of which one is of containers: whether each sees what jobs of the other write; None: that is to be tried."""
+        if self.kind is other.kind and self.name == other.name:
+            return True
+        if self.node is None or self.node != other.node:
+            return False
+        if self.binds is None or other.binds is None:
+            return None
+        return self.sees(other) and other.sees(self)
+
+    def has_link_to(self, other: Deployment) -> bool:
+        """Whether containers of both may reach each other, if they do not share files."""
+        return self.node is not None and self.node == other.node and self.networked and other.networked
+
+    def is_joined_with(self, other: Deployment, *, gate: bool = False) -> bool:
+        """Whether every job here can read what every job there writes, while it is written, or it is tried.
+
+        :param gate: whether held at the gate, by files; else as a stream
+        """
         if SiteKind.CONTAINERS in (self.kind, other.kind):
-            is_one = self.kind is other.kind and self.name == other.name
-            return is_one or (self.node == other.node is not None and self.sees(other) and other.sees(self))
+            return self.shares_files(other) is not False or (not gate and self.has_link_to(other))
         # A queue manager and another have no file system in common, for all we know.
         return self.kind is other.kind and (self.kind is not SiteKind.QUEUE or self.name == other.name)
+
+    def condition(self, other: Deployment, *, gate: bool) -> str | None:
+        """What is tried between jobs of both when they run, and must be found; None: nothing.
+
+        :param gate: see :meth:`is_joined_with`
+        """
+        if SiteKind.CONTAINERS not in (self.kind, other.kind) or (shares := self.shares_files(other)):
+            return None
+        link = "one reaches the other by its network"
+        if shares is False:
+            return link
+        share = "they see the files of each other"
+        return f"{share}, or {link}" if self.has_link_to(other) and not gate else share
 
     def __str__(self) -> str:
         if self.kind is SiteKind.LOCAL:
@@ -127,11 +158,18 @@ class Site:
         """The site, with its preposition."""
         return f"{'in' if self.deployments[0].image else 'on'} {self}"
 
-    def is_joined_with(self, other: Site) -> bool:
-        """Whether every job here can read what every job there writes, while it is written."""
+    def is_joined_with(self, other: Site, *, gate: bool = False) -> bool:
+        """See :meth:`Deployment.is_joined_with`."""
         if self.kind is None or other.kind is None or self.unwatched or other.unwatched:
             return False
-        return all(here.is_joined_with(there) for here, there in product(self.deployments, other.deployments))
+        pairs = product(self.deployments, other.deployments)
+        return all(here.is_joined_with(there, gate=gate) for here, there in pairs)
+
+    def condition(self, other: Site, *, gate: bool) -> str | None:
+        """What is tried between jobs of both, where they are joined; see :meth:`Deployment.condition`."""
+        pairs = product(self.deployments, other.deployments)
+        found = set(filter(None, (here.condition(there, gate=gate) for here, there in pairs)))
+        return "; ".join(sorted(found)) or None
 
     def __str__(self) -> str:
         return " or ".join(dict.fromkeys(map(str, self.deployments)))
@@ -156,7 +194,7 @@ def not_joined(producer: tuple[str, Site], consumer: tuple[str, Site], *, gate: 
                 one = "one kind of deployment, or to containers of one host"
             return f"{step} runs {site.where}: to stream, bind it to {one}"
     where = f"{writer} runs {source.where}, {reader} {_after(source, target)}"
-    if not source.is_joined_with(target):
+    if not source.is_joined_with(target, gate=gate):
         return f"{where}: {_apart(source, target)}"
     if gate and source.kind is SiteKind.HOSTS:
         return f"{where}: the gate needs both on the driver's node, or both on one queue manager"
@@ -179,8 +217,6 @@ def _apart(source: Site, target: Site) -> str:
         if source.kind is target.kind:
             return "streams between containers need one host"
         return "a container streams with others of its host, and with the driver's node if that is its host"
-    if any(deployment.binds is None for deployment in deployments):
-        return "it is not known before the run which directories of their host they share"
     if source.kind is target.kind:
         return "they share no directory of their host; give both a volume at their workdir"
     return "they share no directory; give the container the workdir of the driver's node, as a volume at its own"

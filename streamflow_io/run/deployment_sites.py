@@ -67,7 +67,8 @@ class Sites:
         if image is None and target.service:
             name = f"{name}/{target.service}"
         obstacle = None if self._contained else "`containers: off`"
-        return Deployment(name, str(config.type), kind, image, host, _binds(config), workdir, obstacle)
+        binds = _binds(config)
+        return Deployment(name, str(config.type), kind, image, host, binds, workdir, obstacle, _is_networked(config))
 
     def _host(self, wraps: WrapsConfig | None) -> Deployment | None:
         """What containers run on; None: it is not known to be one host."""
@@ -160,6 +161,14 @@ def _binds(config: DeploymentConfig) -> tuple[Bind, ...] | None:
     """What its containers see of their host; None: that is not known before they run."""
     engine = _engine(str(config.type))
     return None if engine is None or config.external else binds_of(engine, config.config)
+
+
+def _is_networked(config: DeploymentConfig) -> bool:
+    """Whether its containers may have an address of their own: by default docker's have, and Singularity's have not."""
+    networks = config.config.get("network") or []
+    names = [networks] if isinstance(networks, str) else networks
+    has_own = not any(str(name) in ("none", "host") or str(name).startswith("container:") for name in names)
+    return has_own and (_engine(str(config.type)) != "singularity" or bool(config.config.get("net")))
 
 
 def _image(config: DeploymentConfig) -> str | None:

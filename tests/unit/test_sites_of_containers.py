@@ -64,6 +64,8 @@ def explicit(name: str, wraps: str | None = None, kind: str = "docker", **config
 A, B = site(required("a:1")), site(required("b:2"))
 SHARED = site(explicit("box", volume=["/scratch/me:/data"], workdir="/data"))
 ALONE, BESIDE = site(explicit("alone")), site(explicit("beside"))
+OFFLINE = site(explicit("offline", network=["none"]))
+EXTERNAL = site(explicit("box", volume=["/scratch/me:/data"], workdir="/data", external=True))
 REMOTE, REMOTE2 = site(required("a:1", ON_ONE)), site(required("b:2", ON_OTHER))
 COMPOSE = [site(explicit("all", kind="docker-compose", service=service)) for service in ("db", "web", "web")]
 
@@ -102,7 +104,7 @@ ONE_HOST = "streams between containers need one host"
     ("producer", "consumer", "why"),
     [
         (A, ALONE, f"/a runs in a container of a:1 (docker), /b on alone (docker): {NO_DIRECTORY}"),
-        (ALONE, BESIDE, f"/a runs on alone (docker), /b on beside (docker): {NO_DIRECTORY}"),
+        (ALONE, OFFLINE, f"/a runs on alone (docker), /b on offline (docker): {NO_DIRECTORY}"),
         (
             A,
             site(required("b:2", LocalTarget(workdir="/other"))),
@@ -143,18 +145,6 @@ ONE_HOST = "streams between containers need one host"
             "/b runs in a container of b:2 (docker) or a container of b:2 (docker, on one): to stream, bind it to one "
             "kind of deployment, or to containers of one host",
         ),
-        (
-            COMPOSE[0],
-            COMPOSE[1],
-            "/a runs on all/db (docker-compose), /b on all/web (docker-compose): it is not known before the run which "
-            "directories of their host they share",
-        ),
-        (
-            A,
-            site(explicit("box", volume=["/scratch/me:/data"], workdir="/data", external=True)),
-            "/a runs in a container of a:1 (docker), /b on box (docker): it is not known before the run which "
-            "directories of their host they share",
-        ),
     ],
 )
 def test_what_is_said_of_containers_that_are_not_joined(producer: Site, consumer: Site, why: str) -> None:
@@ -164,6 +154,53 @@ def test_what_is_said_of_containers_that_are_not_joined(producer: Site, consumer
     assert not consumer.is_joined_with(producer)
     held = plan(producer, consumer, mode="update")
     assert (held.delivery, held.fallback) == (Delivery.COMMIT, why)
+
+
+FILES, LINK = "they see the files of each other", "one reaches the other by its network"
+
+
+@pytest.mark.parametrize(
+    ("producer", "consumer", "of_bytes", "at_gate"),
+    [
+        (A, B, None, None),
+        (COMPOSE[1], COMPOSE[2], None, None),
+        (ALONE, ALONE, None, None),
+        (ALONE, BESIDE, LINK, "/a runs on alone (docker), /b on beside (docker): " + NO_DIRECTORY),
+        (COMPOSE[0], COMPOSE[1], f"{FILES}, or {LINK}", FILES),
+        (COMPOSE[0], ALONE, f"{FILES}, or {LINK}", FILES),
+        (COMPOSE[0], A, FILES, FILES),
+        (COMPOSE[0], site(HERE), FILES, FILES),
+        (EXTERNAL, A, FILES, FILES),
+    ],
+)
+def test_what_is_tried_between_containers(
+    producer: Site, consumer: Site, of_bytes: str | None, at_gate: str | None
+) -> None:
+    for mode, told in (("no_update", of_bytes), ("update", at_gate)):
+        edge = plan(producer, consumer, mode=mode)
+        if edge.delivery is Delivery.COMMIT:
+            assert (edge.condition, edge.fallback) == (None, told)
+        else:
+            assert (edge.condition, edge.fallback) == (told, None)
+
+
+@pytest.mark.parametrize(
+    ("target", "networked"),
+    [
+        (explicit("box"), True),
+        (explicit("box", network="mine"), True),
+        *((explicit("box", network=[name]), False) for name in ("none", "host", "container:other")),
+        (explicit("box", kind="docker-compose"), True),
+        (explicit("box", kind="singularity"), False),
+        (explicit("box", kind="singularity", net=True, network="bridge"), True),
+        (explicit("box", kind="singularity", net=True, network="none"), False),
+        (required("a:1"), False),
+        (required("a:1", kind="singularity"), False),
+    ],
+)
+def test_which_containers_may_have_an_address(target: Target, networked: bool) -> None:
+    (deployment,) = site(target).deployments
+    assert deployment.networked is networked
 
 
 @pytest.mark.parametrize(
@@ -273,6 +310,7 @@ sites = st.lists(
             ON_HPC,
             *(required(image, target) for image, target in product(("a:1", "b:2"), (HERE, ON_ONE, ON_HPC))),
             explicit("alone"),
+            explicit("beside"),
             explicit("box", volume=["/scratch/me:/data"], workdir="/data"),
             explicit("out", volume=["/scratch/me:/data"], workdir="/data", external=True),
         ]
@@ -284,15 +322,17 @@ sites = st.lists(
 
 @given(sites, sites, st.booleans())
 def test_what_is_not_joined_says_why(one: Site, other: Site, gate: bool) -> None:
-    assert one.is_joined_with(other) == other.is_joined_with(one)
+    is_joined = one.is_joined_with(other, gate=gate)
+    assert is_joined == other.is_joined_with(one, gate=gate)
+    assert one.condition(other, gate=gate) == other.condition(one, gate=gate)
     reason = not_joined(("/a", one), ("/b", other), gate=gate)
     if reason is None:
-        assert one.is_joined_with(other)
+        assert is_joined
     else:
-        assert not one.is_joined_with(other) or (gate and one.kind is SiteKind.HOSTS)
+        assert not is_joined or (gate and one.kind is SiteKind.HOSTS)
         assert reason.startswith(("/a ", "/b "))
-    joined = [a.is_joined_with(b) for a, b in product(one.deployments, other.deployments)]
-    assert not one.is_joined_with(other) or all(joined)
+    joined = [a.is_joined_with(b, gate=gate) for a, b in product(one.deployments, other.deployments)]
+    assert not is_joined or all(joined)
 
 
 def test_a_run_is_mixed_if_a_container_of_the_drivers_node_has_something_of_a_local_job_early() -> None:
