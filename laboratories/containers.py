@@ -3,10 +3,10 @@
     python -S -E -m laboratories.containers DIRECTORY
 
 The socket of dockerd is DIRECTORY/docker.sock; when it ends it is started again, as by systemd. DIRECTORY/podman has a
-`docker` that is podman, DIRECTORY/singularity a `singularity`. All have the images of :mod:`laboratories.images`, and
-keep what they have in memory. Of the file system they see what the machine sees, but for what mounts change here:
-DIRECTORY/noexec, from which no program can be started. In its network one logs in by SSH at any of its own addresses,
-as a user who may use the engine, and is not root; the key is DIRECTORY/key.
+`docker` that is podman, DIRECTORY/singularity a `singularity`, DIRECTORY/compose a `docker-compose`. All have the
+images of :mod:`laboratories.images`, and keep what they have in memory. Of the file system they see what the machine
+sees, but for what mounts change here: DIRECTORY/noexec, from which no program can be started. In its network one logs
+in by SSH at any of its own addresses, as a user who may use the engine, and is not root; the key is DIRECTORY/key.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def main(directory: Path) -> None:
         (directory / "containers.conf").write_text(PODMAN_CONFIGURATION)
         importing.append([*install(directory, "podman", "docker"), *IMPORT])
     start_sshd(directory)
+    install_compose(directory)
     while not answers() or not is_listening(ADDRESSES[0]):
         if daemon.poll() is not None:
             sys.exit("dockerd has ended")
@@ -143,6 +144,14 @@ def install(directory: Path, engine: str, command: str) -> list[str]:
     path.write_text(ENTRANCE.format(directory=directory, script=script))
     path.chmod(0o755)
     return ["sh", str(script), str(directory)]
+
+
+def install_compose(directory: Path) -> None:
+    """Make the command, which needs nothing of here but the socket of dockerd."""
+    path = directory / "compose" / "docker-compose"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\nexec '{sys.executable}' -S -E '{HERE}/compose.py' \"$@\"\n")
+    path.chmod(0o755)
 
 
 def call(*commands: str) -> None:

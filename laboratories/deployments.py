@@ -48,5 +48,10 @@ def singularity_environment(laboratory: Laboratory) -> dict[str, str]:
     return _found_first(laboratory, "singularity")
 
 
+def compose_environment(laboratory: Laboratory) -> dict[str, str]:
+    """Where `docker-compose` is our stand-in, and docker a real one."""
+    return docker_environment(laboratory) | _found_first(laboratory, "compose")
+
+
 def _found_first(laboratory: Laboratory, engine: str) -> dict[str, str]:
     return {"PATH": f"{laboratory.directory / engine}:{os.environ['PATH']}"}

@@ -56,7 +56,7 @@ class Containers(Bench):
     :ivar workdir: below it are the working directories of the driver's node; none: they are in TMPDIR, as by default
     :ivar is_for_others: whether other users than the driver's may use them, too
     :ivar deployments: further ones of a run, of its working directory
-    :ivar bound: the deployments of steps, by their paths
+    :ivar bound: the deployments of steps, by their paths; of one with services `DEPLOYMENT/SERVICE`
     """
 
     laboratory: Laboratory = field(kw_only=True)
@@ -90,8 +90,9 @@ class Containers(Bench):
         workflow = streamflow["workflows"]["main"]
         if self.options or self.engine != "docker":
             workflow["config"]["docker"] = [{"step": "/", "deployment": deployment}]
-        targets = {"/": local} if self.workdir is not None else {}
-        targets |= {step: {"deployment": name} for step, name in self.bound.items()}
+        targets: dict[str, Document] = {"/": local} if self.workdir is not None else {}
+        for step, name in self.bound.items():
+            targets[step] = dict(zip(("deployment", "service"), name.split("/"), strict=False))
         workflow["bindings"] = [{"step": step, "target": target} for step, target in targets.items()]
         streamflow["deployments"] = {"here": {"type": "local", "config": {}}, **self.deployments(work)}
         path.write_text(json.dumps(streamflow))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from laboratories.deployments import compose_environment
 from laboratories.laboratory import Laboratory
 from tests.cwl import Document
-from tests.e2e.container_support import Containers, contained, ssh_bench
+from tests.e2e.container_support import DEBIAN, Containers, contained, docker_bench, ssh_bench
 from tests.e2e.test_containers import WRITE, check_nothing_fell_back, gate, stream, stream_reader
 from tests.e2e.test_streaming import until
 from tests.gate_support import assert_early, pair, producer
@@ -22,6 +27,70 @@ def remote(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Contai
     bench = ssh_bench(containers_laboratory, tmp_path)
     yield bench
     bench.remove_containers()
+
+
+@pytest.fixture
+def docker(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
+    bench = docker_bench(containers_laboratory, tmp_path)
+    yield bench
+    bench.remove_containers()
+
+
+@pytest.fixture
+def compose(docker: Containers) -> Containers:
+    """Its services have the working directory in common, as a directory of the host."""
+    return replace(docker, environment=docker.environment | compose_environment(docker.laboratory))
+
+
+def services(work: Path, workdir: str, **more: Any) -> Document:
+    """A deployment `all` of two services."""
+    file = work.parent / "compose.yml"
+    service = {"image": DEBIAN, "volumes": [f"{work}:/shared"], "stdin_open": True, **more}
+    file.write_text(json.dumps({"services": {"one": service, "two": service}}))
+    config = {"files": [str(file)], "projectName": f"sfio-{uuid.uuid4().hex[:8]}"}
+    return {"all": {"type": "docker-compose", "config": config, "workdir": workdir}}
+
+
+@pytest.mark.parametrize("document", [stream, gate])
+@pytest.mark.parametrize("b", ["all/one", "all/two"])
+def test_services_that_share_a_directory(compose: Containers, document: Callable[[], Document], b: str) -> None:
+    compose.deployments, compose.bound = lambda work: services(work, "/shared"), {"/a": "all/one", "/b": b}
+    _, ours = compose.run_both(document())
+    assert_early(ours, "first" if document is stream else "done")
+    check_nothing_fell_back(ours)
+
+
+def test_services_that_share_a_network_only(compose: Containers) -> None:
+    compose.deployments, compose.bound = lambda work: services(work, "/tmp/own"), {"/a": "all/one", "/b": "all/two"}
+    _, ours = compose.run_both(stream(), {"trace": "/shared/trace"})
+    assert_early(ours, "first")
+    check_nothing_fell_back(ours)
+
+
+def test_services_that_share_nothing(compose: Containers) -> None:
+    """They read what is complete, and the run says so, once."""
+    compose.deployments = lambda work: services(work, "/tmp/own", network_mode="none")
+    compose.bound = {"/a": "all/one", "/b": "all/two"}
+    script = "echo first > out.txt; echo second >> out.txt"
+    document = pair(producer(script, "on_close", mode="no_update"), stream_reader())
+    _, ours = compose.run_both(document, {"trace": "/shared/trace"})
+    told = [line for line in ours.log.splitlines() if "WARNING" in line and "when they are complete" in line]
+    assert len(told) == 1, ours.errors
+    assert "they share no directory of one host" in told[0]
+
+
+def boxes(work: Path) -> Document:
+    """Two containers on the network that docker has by default."""
+    config = {"image": DEBIAN, "volume": [f"{work}:/shared"]}
+    return {name: {"type": "docker", "config": config, "workdir": "/tmp/own"} for name in ("one", "two")}
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_containers_that_share_a_network_only(docker: Containers, tls: bool) -> None:
+    docker.deployments, docker.bound = boxes, {"/a": "one", "/b": "two"}
+    _, ours = docker.run_both(stream(), {"trace": "/shared/trace"}, config={"tls": True} if tls else {})
+    assert_early(ours, "first")
+    check_nothing_fell_back(ours)
 
 
 @pytest.mark.parametrize("document", [stream, gate])
