@@ -106,7 +106,10 @@ class EmbeddedRuntime(NodeRuntime):
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
         # In one go: aiofiles changes threads for each of its operations, and every job waits for this.
-        await asyncio.to_thread(_write_new, job.directory / "job.json", text)
+        try:
+            await asyncio.to_thread(_write_new, job.directory / "job.json", text)
+        except OSError as error:
+            raise NodeRuntimeError(f"job.json cannot be written: {error}") from error
 
     async def has_events(self, job: NodeJob) -> bool:
         if not await aiofiles.os.path.exists(job.directory):

@@ -96,6 +96,18 @@ async def test_a_runtime_that_is_gone_is_not_a_job_that_never_started(tmp_path: 
         await runtime.close()
 
 
+async def test_a_job_is_asked_for_once(tmp_path: Path) -> None:
+    """StreamFlow may run the command of one job twice at once: the second time it is not measured."""
+    runtime = await EmbeddedRuntime.start(tmp_path)
+    try:
+        job = await runtime.create_job("/a/0")
+        await job.wrap(JobSpec(name="/a/0"))
+        with pytest.raises(NodeRuntimeError, match=r"job\.json cannot be written: .*File exists"):
+            await job.wrap(JobSpec(name="/a/0"))
+    finally:
+        await runtime.close()
+
+
 async def test_a_job_is_ended_also_when_its_cancel_file_cannot_be_written(tmp_path: Path) -> None:
     """As on a full disk."""
     runtime = await EmbeddedRuntime.start(tmp_path)
