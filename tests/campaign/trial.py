@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -14,7 +15,7 @@ from tests.cwl import Bench, Run
 from tests.e2e.container_support import Containers
 from tests.forked import Driver
 
-from .cases import Case
+from .cases import Case, Fault
 from .containers import Engine
 from .disk import mounts, real_disk, small_disk
 from .faults import Place, strike
@@ -29,6 +30,7 @@ RUN_SECONDS = 90.0
 _CONTAINERS_SECONDS = 90.0
 #: `serve` waits 10 s for jobs to end when the driver is gone.
 _LEAVE_SECONDS = 15.0
+_CONTAINERS_DIE = (Fault("container", "KILL"), Fault("dockerd", "KILL"))
 _CLOCK = Path(__file__).parent / "clock"
 _RETRIES = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 
@@ -88,7 +90,7 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
         process = bench.start(path, **environment)
         struck = strike(case, process, place)
         hung = not _ends(process, seconds)
-        left += _leftovers(bench, place.temporary, is_dead=case.fault.victim == "driver" and not hung)
+        left += _leftovers(bench, place.temporary, case, hung)
         _kill(place.temporary)
     if isinstance(bench, Containers):
         bench.remove_containers()
@@ -119,17 +121,21 @@ def _ends(process: Driver, seconds: float) -> bool:
     return True
 
 
-def _leftovers(bench: Bench, temporary: Path, is_dead: bool) -> list[str]:
-    """What is left for longer than the runtime may take to leave.
+def _leftovers(bench: Bench, temporary: Path, case: Case, hung: bool) -> list[str]:
+    """What is left for longer than the runtime may take to leave, and should not be.
 
-    :param is_dead: whether the driver has been killed: its containers stay, as without us, but nothing runs in them
+    The containers of a driver that has ended stay, as without us, but nothing runs in them; what a killed container
+    has left, a later run removes.
     """
+    is_dead = case.fault.victim == "driver" and not hung
+    allowed = re.compile(r"/\.streamflow-io-\d+/streamflow-io-" if case.fault in _CONTAINERS_DIE else r"(?!)")
     end = time.monotonic() + _LEAVE_SECONDS
     while True:
         left = bench.left_by_us() if isinstance(bench, Containers) and is_dead else bench.leftovers()
         # What is below `streamflow` is StreamFlow's: the directories of its jobs.
         left += [str(path) for path in temporary.iterdir() if path.name not in ("streamflow", "filler")]
         left += [str(path) for path in mounts() if path.is_relative_to(bench.directory) and path != temporary]
+        left = [what for what in left if not allowed.search(what)]
         if not left or time.monotonic() > end:
             return sorted(set(left))
         time.sleep(0.1)
