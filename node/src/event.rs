@@ -1,9 +1,9 @@
 //! What happened: the lines of `events.jsonl`.
 
 use std::borrow::Cow;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,6 +16,7 @@ use crate::file_id::file_id_of;
 use crate::job::Input;
 use crate::json::{self, optional_path, ByteString};
 use crate::observe::Verdict;
+use crate::ownership;
 use crate::verify::Part;
 
 /// `again`: it was committed before; `at_end`: only because the job has succeeded.
@@ -193,8 +194,8 @@ impl EventLog {
     /// When it cannot be opened, or has events: then the job was started before, or somebody else has written them.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        // For readers of other users, where the directory lets them in; whatever the mask of the job is.
-        let _ = file.set_permissions(Permissions::from_mode(0o644));
+        // RUN/jobs, which `serve` has made; that of the job may be anybody's.
+        let _ = path.ancestors().nth(2).map(|jobs| ownership::share(path, jobs));
         let file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
         if file.metadata()?.len() > 0 {
             return Err(io::Error::new(ErrorKind::AlreadyExists, "it has events already"));

@@ -1,11 +1,11 @@
 //! Who could put something else in the place of a file.
 
-use std::fs::symlink_metadata;
+use std::fs::{set_permissions, symlink_metadata, Permissions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use nix::libc::{S_ISVTX, S_IWGRP, S_IWOTH};
+use nix::libc::{S_ISVTX, S_IWGRP, S_IWOTH, S_IXOTH};
 use nix::unistd::{Gid, Uid};
 
 /// Why another user could put something of his in the place of what is in `directory`, which has no links on its way;
@@ -28,11 +28,17 @@ pub fn stranger(directory: &Path, trusted: &[u32]) -> io::Result<Option<String>>
     Ok(None)
 }
 
+/// Lets other users read a file of ours, whatever the mask is, if they may pass through a directory that it is below.
+pub fn share(path: &Path, directory: &Path) -> io::Result<()> {
+    if symlink_metadata(directory)?.mode() & S_IXOTH != 0 {
+        set_permissions(path, Permissions::from_mode(0o644))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{set_permissions, Permissions};
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn who_can_write_there() {

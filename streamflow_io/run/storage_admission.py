@@ -238,7 +238,7 @@ class StorageAdmission:
                 weight = await token.get_weight(self._context)
                 for path in await token.get_paths(self._context):
                     for location in self._context.data_manager.get_data_locations(path):
-                        key = node_name(location)
+                        key = node_name(location.location)
                         held[key] = held.get(key, 0) + weight
         return (*partners, *sorted(held, key=lambda key: -held[key]))
 

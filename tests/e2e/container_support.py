@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -172,8 +173,10 @@ def docker_bench(laboratory: Laboratory, directory: Path, **options: Any) -> Con
 
 def ssh_bench(laboratory: Laboratory, directory: Path) -> Containers:
     """Workflows in containers on a host where one logs in by SSH, as another user than theirs; it has two names."""
-    workdir = laboratory.directory / "ssh" / directory.name
-    workdir.mkdir(parents=True)
+    (parent := laboratory.directory / "ssh").mkdir(exist_ok=True)
+    # The directories of tests in several processes may have one name.
+    workdir = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=parent))
+    workdir.chmod(0o755)
 
     def hosts(work: Path) -> Document:
         return {

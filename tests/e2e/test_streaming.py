@@ -281,7 +281,8 @@ def test_a_host_where_there_can_be_no_runtime(hosts: Site, without: str) -> None
     assert ours.files["last.txt"] == b"first\nsecond\n"
     assert (ours.time("first") < ours.time("end")) == (without == "reader")
     (told,) = (line for line in ours.log.splitlines() if "WARNING" in line and "streams" in line)
-    assert f"{address} nothing streams" in told
+    assert "Nothing streams on " in told
+    assert f"/{address}, all is as with plain StreamFlow: " in told
     check_gone(place)
 
 

@@ -1,14 +1,14 @@
 //! What ties the jobs on this machine to their `serve`.
 
-use std::fs::{set_permissions, File, Permissions};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::fd_store::FdStore;
+use crate::ownership;
 use crate::pipe::make_fifo;
 
 pub struct Lifeline {
@@ -27,7 +27,7 @@ impl Lifeline {
         let fifo = run_directory.join("alive");
         let alive = make_fifo(&fifo)?;
         // Who reads from jobs here, as another user in another container for instance, tries it before.
-        set_permissions(&fifo, Permissions::from_mode(0o644))?;
+        ownership::share(&fifo, run_directory)?;
         Ok(Self { alive: Some(alive), _lock: lock, store })
     }
 
