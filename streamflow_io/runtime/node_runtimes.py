@@ -99,7 +99,9 @@ class NodeRuntimes:
 async def _close(starting: asyncio.Task[NodeRuntime]) -> None:
     # One that waits until it may be started, as for a session that jobs have taken, is not waited for.
     await asyncio.wait({starting}, timeout=_START_SECONDS)
-    if not starting.done():
+    # Before Python 3.12 `wait_for` loses a cancellation that comes as it ends.
+    while not starting.done():
         starting.cancel()
+        await asyncio.wait({starting}, timeout=_START_SECONDS)
     with contextlib.suppress(Exception, asyncio.CancelledError):
         await (await starting).close()

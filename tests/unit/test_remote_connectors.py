@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from streamflow.deployment.connector.queue_manager import SlurmConnector
 from streamflow.deployment.manager import DefaultDeploymentManager
 
 from streamflow_io.run.connector import JobConnector
-from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntimeError, node_runtimes
+from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntime, NodeRuntimeError, node_runtimes
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.deployments import Deployments, Manner
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
@@ -267,6 +268,25 @@ async def test_a_deployment_stays_until_its_runtime_has_ended(
     monkeypatch.setattr(Host, "undeploy", note)
     await asyncio.gather(deployed.manager.undeploy_all(), runtimes.close())
     assert undeployed == [False]
+
+
+async def test_the_end_does_not_wait_for_a_start_that_loses_a_cancellation(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_runtimes, "_START_SECONDS", 0.05)
+
+    async def start() -> NodeRuntime:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    runtimes = NodeRuntimes(deployed.context, start_here=start)
+    starting = asyncio.create_task(runtimes.at(ExecutionLocation("here", "here", local=True)))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(runtimes.close(), 10)
+    with pytest.raises(asyncio.CancelledError):
+        await starting
 
 
 async def test_the_end_does_not_wait_for_a_start_that_waits(
