@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener};
     use std::path::PathBuf;
     use std::thread::{self, JoinHandle};
     use std::time::{Duration, Instant};
@@ -193,7 +193,10 @@ mod tests {
         }
 
         fn reader(&self) -> Reader {
-            let address = self.listener.local_addr().unwrap();
+            self.reader_of(self.listener.local_addr().unwrap())
+        }
+
+        fn reader_of(&self, address: SocketAddr) -> Reader {
             let link = Link { address, job: "j".into(), key: self.key.clone(), tls: false };
             Reader::start(&link, "p", Path::new("/a"), Verify::Full, HASTY).unwrap()
         }
@@ -291,8 +294,9 @@ mod tests {
     #[test]
     fn nobody_listens() {
         let setting = Setting::new();
-        let mut reader = setting.reader();
-        drop(setting.listener);
+        // A port that was left could be that of another test at once.
+        let elsewhere = SocketAddr::from(([127, 0, 0, 2], setting.listener.local_addr().unwrap().port()));
+        let mut reader = setting.reader_of(elsewhere);
         let (_, Err(Failure::Producer(message))) = read(&mut reader) else { panic!("it did not fail") };
         assert!(message.contains("refused"), "{message}");
         reader.close(false);
