@@ -46,6 +46,7 @@ def test_a_chain_by_hand_and_by_streamflow(tmp_path: Path) -> None:
     assert 0 < alone.sample.window < plain.sample.window
 
 
+@pytest.mark.long
 def test_what_the_wrapper_adds_on_a_host(tmp_path: Path) -> None:
     assert 0 < run("hosts, wrapper", tmp_path).sample.measure(cluster_wrapper.MEASURE) < 1000
 
