@@ -248,7 +248,7 @@ class NodeRuntime(ABC):
         self._jobs: dict[str, NodeJob] = {}
         self._count = 0
         self._lost: str | None = None
-        self._tried: dict[NodeRuntime, asyncio.Task[str | None]] = {}
+        self._tried: dict[tuple[NodeRuntime, str], asyncio.Task[str | None]] = {}
         self._neighbours: set[NodeRuntime] = {self}
 
     @property
@@ -331,9 +331,10 @@ class NodeRuntime(ABC):
     async def _once(
         self, other: NodeRuntime, attempt: Callable[[NodeRuntime], Coroutine[None, None, str | None]]
     ) -> str | None:
-        if other not in self._tried:
-            self._tried[other] = asyncio.create_task(attempt(other))
-        return await asyncio.shield(self._tried[other])
+        # What was found of the files says nothing of a link, nor this of them.
+        if (key := (other, attempt.__name__)) not in self._tried:
+            self._tried[key] = asyncio.create_task(attempt(other))
+        return await asyncio.shield(self._tried[key])
 
     async def _try_files(self, other: NodeRuntime) -> str | None:
         directory = self.path_of(other, other.directory)

@@ -23,7 +23,8 @@ from streamflow_io.run.connector import JobConnector
 from streamflow_io.run.inputs import gated_input, input_stream
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.run.transfer import StreamingTransferStep
-from streamflow_io.runtime import JobSpec, NodeRuntimeError
+from streamflow_io.runtime import JobSpec, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import StreamPart
 from tests.streaming_fakes import (
     FakeConnector,
@@ -447,3 +448,23 @@ async def test_only_the_file_of_which_a_part_was_read_is_compared() -> None:
     ):
         await check_parts(parts, producers)
     assert there.ran == []
+
+
+class Linked(FakeRuntime):
+    """Has a link, and tries it."""
+
+    async def _obstacle_of_link(self, other: NodeRuntime, why: str | None) -> str | None:
+        return await self._once(other, self._try_link)
+
+    async def _try_link(self, other: NodeRuntime) -> str | None:
+        return None
+
+
+async def test_files_that_cannot_be_read_say_nothing_of_a_link_nor_this_of_them() -> None:
+    reader, producer = Linked("here"), FakeRuntime("there")
+    assert await reader.obstacle(producer) is None
+    reader.place = producer.place = Place()
+    reader.answer = ("sfio-node: serve is gone", 1)
+    assert await reader.obstacle(producer) is None
+    assert not reader.shares_files(producer)
+    assert await reader.obstacle(producer, gate=True) == "sfio-node: serve is gone"
