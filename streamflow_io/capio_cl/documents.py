@@ -12,7 +12,8 @@ from typing_extensions import Self
 
 from streamflow_io.hints import commit
 from streamflow_io.hints.commit import ON_TERMINATION
-from streamflow_io.hints.models import CommitRuleText, FiringRule, Model, Text, mistake
+from streamflow_io.hints.fields import Model, Text, mistake
+from streamflow_io.hints.models import CommitRuleText, FiringRule
 
 FILE_RULES = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file"
 _VERSION = "1.1; or no version for CAPIO-CL 1.0"

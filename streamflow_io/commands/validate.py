@@ -18,6 +18,7 @@ from streamflow_io.hints.errors import HintError, HintErrors, Located
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.hints.resolution import resolve
 from streamflow_io.hints.rules import ToolEdge, check_both_ends, check_streamable
+from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.hints.yaml_text import TooMuchError
 
 from .console import say, show_errors, table
@@ -173,7 +174,8 @@ def step_to_json(step: StepAnnotations) -> dict[str, Any]:
         ("streamableOutputs", step.streamable_outputs),
     ):
         found[name] = {port: _located(origin, {}) for port, origin in ports.items()}
-    return found | {"streaming": rules}
+    sessions = [_located(rule, rule.value.model_dump(mode="json", exclude_none=True)) for rule in step.sessions]
+    return found | {"streaming": rules, "sessions": sessions}
 
 
 def _located(hint: Located[object], content: dict[str, Any]) -> dict[str, Any]:
@@ -192,7 +194,14 @@ def _table(steps: Mapping[str, StepAnnotations]) -> Table:
             for port, located in step.streaming.items()
             for rule in located
         ]
+        rules += [_of_session(rule.value) for rule in step.sessions]
         storage_bw = f"{bandwidth.storage_bw} {bandwidth.storage or ''}".strip() if bandwidth else ""
         streamable = "\n".join([*step.streamable_inputs, *step.streamable_outputs])
         rows.append((path, "yes" if step.io_task else "", storage_bw, "\n".join(rules), streamable))
     return table(None, ("step", "I/O task", "storageBW", "commit and firing rules", "streamable"), rows)
+
+
+def _of_session(rule: SessionRule) -> str:
+    if rule.form == "selected":
+        return f"{rule.of}: jobs select their parts" if rule.part else f"{rule.of}: read by all jobs"
+    return f"{rule.port}: parts of {rule.of}"

@@ -11,7 +11,8 @@ from pydantic import Field, PlainValidator, StrictBool, StrictInt, WithJsonSchem
 
 from .bandwidth import HIGHEST
 from .commit import MOST
-from .models import Direction, Model, Text, mistake
+from .fields import Model, Text, mistake
+from .models import Direction
 
 BandwidthOf = Annotated[float, Field(strict=True, gt=0, le=HIGHEST, allow_inf_nan=False)]
 

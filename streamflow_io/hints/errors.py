@@ -141,3 +141,8 @@ def field_name(name: str, loc: Loc) -> str:
     for key in loc:
         name += f"[{key}]" if isinstance(key, int) else f".{key}" if name else key
     return name
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names, as what is allowed."""
+    return ", ".join(sorted(set(names))) or "none"

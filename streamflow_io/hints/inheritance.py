@@ -2,7 +2,7 @@
 
 Nearest first: the annotations file (the longest step path first), the tool, the step, the workflow around it,
 the step that runs that workflow, and so on outwards. IOTask and StorageBandwidth are inherited per class,
-Streaming per port.
+Streaming per port, ReadSession per port, or per input where a rule has no port.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import TypeVar
 
 from .bandwidth import AutoConstraint, StorageBW
 from .errors import Level, Located
-from .models import Direction, Hint, IOTask, StorageBandwidth, Streaming, StreamingRule
+from .models import Direction, Hint, IOTask, ReadSession, StorageBandwidth, Streaming, StreamingRule
+from .sessions import SessionRule
 
 H = TypeVar("H", IOTask, StorageBandwidth)
+R = TypeVar("R", StreamingRule, SessionRule)
 STREAMABLE_TYPES = frozenset({"File", "File[]", "Directory", "Any"})
 SEVERAL_FILES = frozenset({"File[]", "Directory", "Any"})
 
@@ -50,9 +52,13 @@ class Scope:
         """All rules of the Streaming hints of this element."""
         for hint in self.hints:
             if isinstance(hint.value, Streaming):
-                for index, rule in enumerate(hint.value.rules):
-                    below = hint.source.below("rules", index)
-                    yield Located(rule, hint.level, f"{hint.name}.rules[{index}]", below)
+                yield from _located(hint, hint.value.rules)
+
+    def session_rules(self) -> Iterator[Located[SessionRule]]:
+        """All rules of its ReadSession hints."""
+        for hint in self.hints:
+            if isinstance(hint.value, ReadSession):
+                yield from _located(hint, hint.value.rules)
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,7 @@ class StepAnnotations:
     :ivar io_task: set if the step is an I/O task
     :ivar storage_bandwidth: its bandwidth constraint
     :ivar streaming: the rules of its outputs, by the name of the output; outputs without rules are missing
+    :ivar sessions: the rules of read sessions, one for each output that has one, and each input without an output
     :ivar streamable_inputs: inputs that are read front to back, with the position that says so
     :ivar streamable_outputs: outputs that are written front to back, with the position that says so
     """
@@ -90,8 +97,14 @@ class StepAnnotations:
     io_task: Located[IOTask] | None = None
     storage_bandwidth: Located[StorageBandwidth] | None = None
     streaming: Mapping[str, tuple[Located[StreamingRule], ...]] = field(default_factory=dict)
+    sessions: tuple[Located[SessionRule], ...] = ()
     streamable_inputs: Mapping[str, Located[str]] = field(default_factory=dict)
     streamable_outputs: Mapping[str, Located[str]] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> dict[str, Located[SessionRule]]:
+        """The rules of outputs that hold parts of an input, by the name of the output."""
+        return {rule.value.port: rule for rule in self.sessions if rule.value.port is not None}
 
     @property
     def is_learned(self) -> bool:
@@ -115,7 +128,8 @@ class StepAnnotations:
 
     def __bool__(self) -> bool:
         """Whether any hint holds for the step."""
-        return bool(self.concern_storage or self.streaming or self.streamable_inputs or self.streamable_outputs)
+        streams = self.streaming or self.streamable_inputs or self.streamable_outputs
+        return bool(self.concern_storage or streams or self.sessions)
 
 
 def within(path: str, scope: str) -> bool:
@@ -138,9 +152,15 @@ def annotate(step: Step, annotations: Annotations) -> StepAnnotations:
         io_task=_nearest(IOTask, scopes),
         storage_bandwidth=_nearest(StorageBandwidth, scopes),
         streaming={name: rules for name, rules in streaming.items() if rules},
+        sessions=tuple(_sessions(step, scopes)),
         streamable_inputs=_streamable(step.path, step.inputs, annotations),
         streamable_outputs=_streamable(step.path, step.outputs, annotations),
     )
+
+
+def key_of(rule: SessionRule) -> tuple[str, str]:
+    """Two rules of one step with the same key are about the same."""
+    return ("of", rule.of) if rule.port is None else ("port", rule.port)
 
 
 def port_path(step: str, port: str) -> str:
@@ -151,6 +171,11 @@ def port_path(step: str, port: str) -> str:
 def can_stream(parameter: Parameter | None) -> bool:
     """Whether a rule can hold for an output."""
     return parameter is not None and not STREAMABLE_TYPES.isdisjoint(parameter.types)
+
+
+def _located(hint: Located[Hint], rules: Sequence[R]) -> Iterator[Located[R]]:
+    for index, rule in enumerate(rules):
+        yield Located(rule, hint.level, f"{hint.name}.rules[{index}]", hint.source.below("rules", index))
 
 
 def _nearest(class_: type[H], scopes: Sequence[Scope]) -> Located[H] | None:
@@ -167,6 +192,19 @@ def _rules(parameter: Parameter, scopes: Sequence[Scope]) -> tuple[Located[Strea
             if rules := tuple(rule for rule in scope.rules() if rule.value.port == parameter.name):
                 return rules
     return ()
+
+
+def _sessions(step: Step, scopes: Sequence[Scope]) -> Iterator[Located[SessionRule]]:
+    found = set[tuple[str, str]]()
+    for scope in scopes:
+        rules = [rule for rule in scope.session_rules() if fits(step, rule.value) and key_of(rule.value) not in found]
+        found |= {key_of(rule.value) for rule in rules}
+        yield from rules
+
+
+def fits(step: Step, rule: SessionRule) -> bool:
+    """Whether a step has the input and the output of a rule."""
+    return rule.of in step.inputs and (rule.port is None or rule.port in step.outputs)
 
 
 def _streamable(step: str, parameters: Mapping[str, Parameter], annotations: Annotations) -> dict[str, Located[str]]:

@@ -6,16 +6,12 @@ Field names are those of the files (`storageBW`, `fileDeps`), also when a model 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     PlainSerializer,
-    PlainValidator,
     StrictBool,
     StrictInt,
     ValidationInfo,
@@ -23,11 +19,12 @@ from pydantic import (
     field_validator,
 )
 from pydantic.config import JsonDict
-from pydantic_core import PydanticCustomError
 
 from . import bandwidth, commit
 from .bandwidth import StorageBW, parse_storage_bw
 from .commit import MOST, CommitRule, parse_commit_rule
+from .fields import Model, PortName, StepPath, Text, mistake, parsed_by
+from .sessions import SessionRule
 
 NAMESPACE = "urn:streamflow-io:cwl#"
 PREFIX = "sfio"
@@ -35,40 +32,6 @@ PREFIX = "sfio"
 FiringRule = Literal["update", "no_update"]
 Start = Literal["commit", "producer"]
 Direction = Literal["read", "write", "both"]
-T = TypeVar("T")
-
-
-def mistake(message: str, allowed: str) -> PydanticCustomError:
-    """What a validator of these models raises: one sentence, and what is allowed instead."""
-    return PydanticCustomError("sfio", "{message}", {"message": message, "allowed": allowed})
-
-
-def _validator(parse: Callable[[object], T], allowed: str) -> PlainValidator:
-    def validate(value: object) -> T:
-        try:
-            return parse(value)
-        except ValueError as error:
-            raise mistake(str(error), allowed) from None
-
-    return PlainValidator(validate)
-
-
-def _one_name(text: str) -> str:
-    if not text or any(char in text for char in "/#*?[") or text != text.strip():
-        raise mistake(f"{text!r} is no name of a port", "the name of one output, as in `port: alignments`")
-    return text
-
-
-def _step_path(text: str) -> str:
-    if not text.startswith("/") or (text != "/" and (text.endswith("/") or "//" in text)):
-        raise mistake(f"{text!r} is no step path", "a StreamFlow step path, as in /chromosome/individuals")
-    return text
-
-
-def _text(text: str) -> str:
-    if not text.strip():
-        raise mistake("an empty text", "a text that is not empty")
-    return text
 
 
 def _goes_with(field: str, kind: str) -> JsonDict:
@@ -77,12 +40,9 @@ def _goes_with(field: str, kind: str) -> JsonDict:
     return {"if": committed, "then": {"required": [field]}, "else": {"properties": {field: False}}}
 
 
-Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
-PortName = Annotated[str, AfterValidator(_one_name), WithJsonSchema({"type": "string", "pattern": r"^[^/#*?\[]+$"})]
-StepPath = Annotated[str, AfterValidator(_step_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
 _StorageBW = Annotated[
     StorageBW,
-    _validator(parse_storage_bw, bandwidth.ALLOWED),
+    parsed_by(parse_storage_bw, bandwidth.ALLOWED),
     PlainSerializer(lambda bw: bw.value if isinstance(bw, bandwidth.StaticConstraint) else str(bw)),
     WithJsonSchema(
         {
@@ -95,16 +55,10 @@ _StorageBW = Annotated[
 ]
 CommitRuleText = Annotated[
     CommitRule,
-    _validator(parse_commit_rule, commit.ALLOWED),
+    parsed_by(parse_commit_rule, commit.ALLOWED),
     PlainSerializer(str),
     WithJsonSchema({"type": "string", "pattern": commit.PATTERN}),
 ]
-
-
-class Model(BaseModel):
-    """A model of the vocabulary: immutable, and with no field but its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class IOTask(Model):
@@ -206,8 +160,15 @@ class Streaming(Model):
     rules: tuple[StreamingRule, ...] = Field(min_length=1, description="a list of rules, each with at least a port")
 
 
-Hint = IOTask | StorageBandwidth | Streaming
-HINT_CLASSES: dict[str, type[Hint]] = {cls.__name__: cls for cls in (IOTask, StorageBandwidth, Streaming)}
+class ReadSession(Model):
+    """A file that is read once for many jobs: parts of it are the elements of an output, or jobs select their own."""
+
+    class_: Literal["sfio:ReadSession"] = Field("sfio:ReadSession", alias="class", description="sfio:ReadSession")
+    rules: tuple[SessionRule, ...] = Field(min_length=1, description="a list of rules, each with at least an `of`")
+
+
+Hint = IOTask | StorageBandwidth | Streaming | ReadSession
+HINT_CLASSES: dict[str, type[Hint]] = {cls.__name__: cls for cls in (IOTask, StorageBandwidth, Streaming, ReadSession)}
 
 
 class AnnotationsFile(Model):

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from .errors import HintError, Level, Loc, Located, Source, field_name
-from .models import HINT_CLASSES, NAMESPACE, PREFIX, Hint, Model
+from .fields import Model
+from .models import HINT_CLASSES, NAMESPACE, PREFIX, Hint
 
 M = TypeVar("M", bound=Model)
 CLASSES = ", ".join(f"{PREFIX}:{name}" for name in HINT_CLASSES)
@@ -123,7 +124,7 @@ def _way(raw: object, loc: Loc) -> Iterator[str | int]:
     for position, key in enumerate(loc):
         if isinstance(raw, Mapping | list | tuple) and key in _keys(raw):
             raw = raw[key]  # type: ignore[index]
-        elif position < len(loc) - 1 or key == "[key]":
+        elif position < len(loc) - 1 or key == "[key]" or not isinstance(raw, Mapping | list | tuple):
             continue
         yield key
 

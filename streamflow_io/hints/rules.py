@@ -8,7 +8,7 @@ from itertools import combinations
 
 from .bandwidth import AutoConstraint, StaticConstraint
 from .config import StorageConfig
-from .errors import HintError, Level, Located
+from .errors import HintError, Level, Located, listed
 from .globs import is_pattern, overlap
 from .inheritance import (
     SEVERAL_FILES,
@@ -23,6 +23,7 @@ from .inheritance import (
     scopes_of,
 )
 from .models import IOTask, StorageBandwidth, StreamingRule
+from .session_rules import check_partitions, check_sessions
 
 Rule = Located[StreamingRule]
 # An output of a tool, and an input of a tool that gets it, each as step path and name.
@@ -42,11 +43,12 @@ def resolve_steps(
     errors = [*_check_addresses(steps, workflows, annotations)]
     for scope, heirs in _scopes(steps, annotations):
         errors += [*_check_once(scope), *_check_same_files(scope), *_check_ports(scope, heirs)]
+        errors += check_sessions(scope, heirs)
     for step in steps:
         rules = [rule for port in resolved[step.path].streaming.values() for rule in port]
         for rule in rules:
             errors += [*_check_types(step, rule), *_check_deps(step, rule), *_check_home_node(rule, resolved)]
-        errors += _check_cycles(step, rules)
+        errors += [*_check_cycles(step, rules), *check_partitions(resolved[step.path])]
     return resolved, errors
 
 
@@ -78,7 +80,8 @@ def check_both_ends(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolEd
         made = steps[step].streamable_outputs.get(output)
         read = steps[consumer].streamable_inputs.get(name)
         origin = made or read
-        if (made is None) is (read is None) or origin is None or output in steps[step].streaming:
+        ruled = output in steps[step].streaming or output in steps[step].partitions
+        if (made is None) is (read is None) or origin is None or ruled:
             continue
         one, other = (writer, reader) if read is None else (reader, writer)
         message = f"{one} is `streamable`, and {other} is not: nothing streams from {writer} to {reader}"
@@ -134,10 +137,6 @@ def _scopes(steps: Sequence[Step], annotations: Annotations) -> list[tuple[Scope
     return list(heirs.values())
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(set(names))) or "none"
-
-
 def _check_addresses(
     steps: Sequence[Step], workflows: Collection[str], annotations: Annotations
 ) -> Iterator[HintError]:
@@ -145,11 +144,11 @@ def _check_addresses(
     paths = {step.path for step in steps} | set(workflows)
     for entry in annotations.steps:
         if entry.value not in paths:
-            yield entry.error(_unknown("step", entry.value), _listed(paths))
+            yield entry.error(_unknown("step", entry.value), listed(paths))
     ports = {port_path(step.path, name) for step in steps for name in (*step.inputs, *step.outputs)}
     for entry in annotations.streamable:
         if entry.value not in ports:
-            yield entry.error(_unknown("port", entry.value), _listed(ports))
+            yield entry.error(_unknown("port", entry.value), listed(ports))
 
 
 def _unknown(what: str, path: str) -> str:
@@ -185,7 +184,7 @@ def _check_ports(scope: Scope, heirs: Sequence[Step]) -> Iterator[HintError]:
         found = any(port in step.outputs for step in heirs)
         message = f"output {port!r} holds no files" if found else f"unknown port {port!r}"
         outputs = [name for step in heirs for name, output in step.outputs.items() if can_stream(output)]
-        yield rule.error(message, f"outputs with files: {_listed(outputs)}", "port")
+        yield rule.error(message, f"outputs with files: {listed(outputs)}", "port")
 
 
 def _check_types(step: Step, rule: Rule) -> Iterator[HintError]:
@@ -203,12 +202,12 @@ def _check_deps(step: Step, rule: Rule) -> Iterator[HintError]:
         if dep not in outputs and not is_pattern(dep) and not {".", "/"} & set(dep):
             whose = "this tool" if rule.level is Level.TOOL else f"step {step.path}"
             message = f"{dep!r} is no output with files of {whose}, and no glob"
-            yield rule.error(message, f"{_listed(outputs)}, or globs", "fileDeps", index)
+            yield rule.error(message, f"{listed(outputs)}, or globs", "fileDeps", index)
 
 
 def _check_home_node(rule: Rule, steps: Collection[str]) -> Iterator[HintError]:
     if rule.value.home_node is not None and rule.value.home_node not in steps:
-        yield rule.error(f"unknown step {rule.value.home_node!r}", _listed(steps), "homeNode")
+        yield rule.error(f"unknown step {rule.value.home_node!r}", listed(steps), "homeNode")
 
 
 def _check_cycles(step: Step, rules: Sequence[Rule]) -> list[HintError]:

@@ -141,16 +141,20 @@ def _record(model: type[BaseModel]) -> Schema:
         required = name == "class" or name in schema.get("required", ())
         types = types if required else ["null", *types]
         record["fields"][name] = {"type": types[0] if len(types) == 1 else types, "doc": field["description"]}
-        if name == "class":
-            record["fields"][name]["jsonldPredicate"] = {"_id": "@type", "_type": "@vocab"}
+        is_class = name == "class"
+        # Fields of one name mean the same in all records.
+        meaning: Schema | str = {"_id": "@type", "_type": "@vocab"} if is_class else f"{NAMESPACE}{name}"
+        record["fields"][name]["jsonldPredicate"] = meaning
     return record
 
 
 def _salad_types(schema: Mapping[str, Any]) -> Iterator[str | Schema]:
-    for option in schema.get("anyOf", ()):
+    for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
         yield from _salad_types(option)
     if "$ref" in schema:
-        yield f"{PREFIX}:{schema['$ref'].rpartition('/')[2]}"
+        name = schema["$ref"].rpartition("/")[2]
+        # Names of fields are shared by all records, and with CWL and SALAD, which have some of those of others.
+        yield f"{PREFIX}:{name}" if name == StreamingRule.__name__ else "Any"
     elif schema.get("type") == "array":
         (item,) = _salad_types(schema["items"])
         yield {"type": "array", "items": item}

@@ -17,7 +17,7 @@ from streamflow_io.hints.yaml_files import (
     scheduler_config_source,
 )
 
-CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming"
+CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming, sfio:ReadSession"
 COMMITTED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
 BANDWIDTH = "a number of MB/s above 0, auto, or auto(min,max,delta) with 0 < min <= max and delta > 1"
 FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, permanent, homeNode"
@@ -29,7 +29,10 @@ DEPS = "bam, index, parts, tree, or globs"
 STEP_PATH = "a StreamFlow step path, as in /chromosome/individuals"
 NUMBER = "a whole number from 1"
 ENTRIES = "a list of `- class: sfio:...` entries"
-PORTS = "/align/bam, /align/count, /align/index, /align/parts, /align/source, /align/tree, /sort/sorted, /sort/source"
+PORTS = (
+    "/align/bam, /align/count, /align/index, /align/level, /align/parts, /align/source, /align/tree, "
+    "/sort/sorted, /sort/source"
+)
 STREAMABLE = "inputs and outputs, as /step/port, that are read or written front to back"
 DECLARATION = '$namespaces: {sfio: "urn:streamflow-io:cwl#"}'
 
@@ -63,7 +66,7 @@ class: CommandLineTool
 $namespaces: {sfio: "urn:streamflow-io:cwl#"}
 hints: []
 baseCommand: align
-inputs: {source: File}
+inputs: {source: File, level: int?}
 outputs:
   bam: {type: File, outputBinding: {glob: out.bam}}
   index: {type: File?, outputBinding: {glob: out.bai}}
@@ -109,7 +112,16 @@ def _check(error: HintError, file: Path, field: str, message: str, allowed: str)
         assert part in str(error)
 
 
+RECORDS = "bytes, csv, fasta, fastq, lines, sam, vcf, bgzf: before one of these but bytes, or header and record"
+CUTS = "one of parts, every, chunk"
+ONE_NUMBER = "a name with one %d, as in chunk-%04d.fq"
+OF_LINES = (
+    "parts of equal bytes with records of several lines: a place in the middle does not tell where a record begins"
+)
+DECLARED = "port: parts, of: source, names: c%d"
+
 RULE = "- class: sfio:Streaming\n  rules:\n  - {}  # <-"
+SESSION = "- class: sfio:ReadSession\n  rules:\n  - {}  # <-"
 MISTAKES_IN_A_TOOL = [
     # class
     ("- class: sfio:IOTsk  # <-", "class", "unknown class 'sfio:IOTsk'", CLASSES),
@@ -285,6 +297,128 @@ MISTAKES_IN_A_TOOL = [
         "sfio:Streaming.rules[0].fileDeps",
         "rules wait for each other: p1.txt -> p2.txt, p3.txt -> p1.txt",
         NO_CYCLE,
+    ),
+    # ReadSession
+    (
+        "- class: sfio:ReadSession  # <-",
+        "sfio:ReadSession.rules",
+        "missing",
+        "a list of rules, each with at least an `of`",
+    ),
+    *(
+        (SESSION.format(rule), f"sfio:ReadSession.rules[0]{field and '.'}{field}", message, allowed)
+        for rule, field, message, allowed in [
+            ("{port: parts}", "of", "missing", "an input of type File"),
+            ("{of: a/b}", "of", "'a/b' is no name of a port", "the name of one input, as in `of: reads`"),
+            ("{of: scource}", "of", "unknown input 'scource'", "inputs of type File: source"),
+            ("{of: level}", "of", "input 'level' is no File", "inputs of type File: source"),
+            ("{port: prts, of: source}", "port", "unknown output 'prts'", "outputs of type File[]: parts"),
+            ("{port: bam, of: source}", "port", "output 'bam' is no File[]", "outputs of type File[]: parts"),
+            ("{port: parts, of: level}", "of", "input 'level' is no File", "inputs of type File: source"),
+            ("{of: source, part: rnge}", "part", "unknown input 'rnge'", "inputs of type value: level"),
+            ("{of: source, part: source}", "part", "input 'source' is no value", "inputs of type value: level"),
+            (
+                f"{{{DECLARED}, records: vcf, parts: n}}",
+                "parts",
+                "unknown input 'n'",
+                "inputs of type value: level",
+            ),
+            (
+                f"{{{DECLARED}, records: vcf, every: 3, count: n}}",
+                "count",
+                "unknown output 'n'",
+                "outputs of type value: count",
+            ),
+            (f"{{{DECLARED}, records: bam, every: 3}}", "records", "unknown records 'bam'", RECORDS),
+            (
+                f"{{{DECLARED}, records: {{record: {{}}}}, every: 3}}",
+                "records.record",
+                "none of lines, begin, bytes",
+                "one of lines, begin, bytes",
+            ),
+            (
+                f"{{{DECLARED}, records: {{header: {{lines: 1, bytes: 2}}, record: {{lines: 1}}}}, every: 3}}",
+                "records.header",
+                "lines and bytes of prefix, lines, bytes",
+                "one of prefix, lines, bytes",
+            ),
+            (f"{{{DECLARED}, records: vcf}}", "", "records with no cut", CUTS),
+            (f"{{{DECLARED}, records: vcf, parts: 2, chunk: 3}}", "", "records with parts and chunk", CUTS),
+            (
+                f"{{{DECLARED}, records: bytes, every: 3}}",
+                "",
+                "every with records: bytes",
+                "parts or chunk: bytes are no records",
+            ),
+            (f"{{{DECLARED}, records: fastq, parts: 2}}", "", OF_LINES, "every or chunk"),
+            (
+                f"{{{DECLARED}, records: {{record: {{lines: 2}}}}, parts: 2}}",
+                "",
+                OF_LINES,
+                "every or chunk",
+            ),
+            (
+                "{of: source, part: level, records: fastq}",
+                "",
+                OF_LINES,
+                "records of one line, or with begin or bytes",
+            ),
+            (
+                f"{{{DECLARED}, records: vcf, every: 0}}",
+                "every",
+                "0 is not allowed",
+                "this many records in each part: a whole number from 1",
+            ),
+            (
+                "{port: parts, of: source, records: vcf, every: 2}",
+                "",
+                "records with port need names",
+                ONE_NUMBER,
+            ),
+            (
+                "{port: parts, of: source, records: vcf, every: 2, names: 'c%d-%d'}",
+                "names",
+                "'c%d-%d' has not one %d",
+                ONE_NUMBER,
+            ),
+            (
+                "{port: parts, of: source, every: 2}",
+                "",
+                "every without records",
+                "records; or the program of the step says where it cuts",
+            ),
+            (
+                "{port: parts, of: source, part: level}",
+                "",
+                "part with port",
+                "port, if the step splits; part, if its jobs select their own part",
+            ),
+            (
+                "{of: source, part: level, every: 2}",
+                "",
+                "every without port",
+                "of, part, records, parts, where the jobs select their own part",
+            ),
+            (
+                "{of: source, parts: 2}",
+                "",
+                "parts without port and part",
+                "port, an output; or part, the input that says which",
+            ),
+        ]
+    ),
+    (
+        "- class: sfio:ReadSession\n  rules:\n  - {port: parts, of: source}\n  - {port: parts, of: source}  # <-",
+        "sfio:ReadSession.rules[1].port",
+        "a second rule for 'parts'",
+        "one rule for each output, or input",
+    ),
+    (
+        "- class: sfio:ReadSession\n  rules:\n  - {port: parts, of: source}  # <-\n"
+        "- class: sfio:Streaming\n  rules: [{port: parts}]",
+        "sfio:ReadSession.rules[0].port",
+        "'parts' has a Streaming rule, too",
+        "one of both: a part is complete when its place in the file is known",
     ),
 ]
 

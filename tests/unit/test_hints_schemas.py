@@ -43,6 +43,13 @@ def test_salad_has_all_classes_and_fields() -> None:
         assert {"inputs", "outputs"}.isdisjoint(records[name]["fields"])
 
 
+DECLARED: dict[str, object] = {"port": "chunks", "of": "reads", "records": "vcf", "names": "chunk-%04d.vcf"}
+
+
+def session(*rules: dict[str, object]) -> dict[str, object]:
+    return {"class": "sfio:ReadSession", "rules": list(rules)}
+
+
 GOOD: list[dict[str, object]] = [
     {"class": "sfio:IOTask"},
     {"class": f"{NAMESPACE}IOTask"},
@@ -55,6 +62,11 @@ GOOD: list[dict[str, object]] = [
         "rules": [{"port": "out", "committed": "on_n_files", "nFiles": 2, "mode": "no_update"}],
     },
     {"class": "sfio:Streaming", "rules": [{"port": "out", "start": "producer", "permanent": True, "homeNode": "/a"}]},
+    session({"of": "reads"}),
+    session({"of": "reads", "part": "range"}, {"of": "vcf", "part": "range", "records": "vcf", "parts": "n"}),
+    session({"of": "reads", "port": "chunks"}),
+    session({**DECLARED, "parts": 3}, {**DECLARED, "records": "bgzf:vcf", "every": 3, "first": 0, "count": "n"}),
+    session({**DECLARED, "records": {"header": {"bytes": 32}, "record": {"bytes": 36}}, "chunk": 3}),
 ]
 BAD: list[dict[str, object]] = [
     {"class": "sfio:IOTsk"},
@@ -76,6 +88,22 @@ BAD: list[dict[str, object]] = [
     {"class": "sfio:Streaming", "rules": [{"port": "out", "committed": "on_n_files", "nFiles": 0}]},
     {"class": "sfio:Streaming", "rules": [{"port": "out", "nFiles": 2}]},
     {"class": "sfio:Streaming", "rules": [{"port": "out", "homeNode": "a"}]},
+    session({"port": "chunks"}),
+    session({"of": "reads", "port": "chunks", "part": "range"}),
+    session({"of": "reads", "port": "chunks", "every": 3}),
+    session({"of": "reads", "parts": 3}),
+    session({"of": "reads", "records": "vcf"}),
+    session({"of": "reads", "part": "range", "names": "%d"}),
+    session(DECLARED),
+    session({**DECLARED, "parts": 3, "every": 3}),
+    session({**DECLARED, "parts": 0}),
+    session({**DECLARED, "parts": "a/b"}),
+    session({**DECLARED, "every": 3, "names": "%d%d"}),
+    session({**DECLARED, "every": 3, "names": "a/%d"}),
+    session({**DECLARED, "every": 3, "records": "bam"}),
+    session({**DECLARED, "every": 3, "records": {"header": {"bytes": 32}}}),
+    session({**DECLARED, "every": 3, "records": {"record": {"bytes": 32, "lines": 2}}}),
+    session({**DECLARED, "every": 3, "records": {"record": {}}}),
 ]
 
 

@@ -1,0 +1,60 @@
+"""What the models of the vocabulary are made of: their base, names, paths, and how a mistake is raised. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+T = TypeVar("T")
+
+
+def mistake(message: str, allowed: str) -> PydanticCustomError:
+    """What a validator of these models raises: one sentence, and what is allowed instead."""
+    return PydanticCustomError("sfio", "{message}", {"message": message, "allowed": allowed})
+
+
+def parsed_by(parse: Callable[[object], T], allowed: str) -> PlainValidator:
+    def validate(value: object) -> T:
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise mistake(str(error), allowed) from None
+
+    return PlainValidator(validate)
+
+
+def _one_name(allowed: str) -> AfterValidator:
+    def validate(text: str) -> str:
+        if not text or any(char in text for char in "/#*?[") or text != text.strip():
+            raise mistake(f"{text!r} is no name of a port", allowed)
+        return text
+
+    return AfterValidator(validate)
+
+
+def _step_path(text: str) -> str:
+    if not text.startswith("/") or (text != "/" and (text.endswith("/") or "//" in text)):
+        raise mistake(f"{text!r} is no step path", "a StreamFlow step path, as in /chromosome/individuals")
+    return text
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise mistake("an empty text", "a text that is not empty")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
+_NAME = WithJsonSchema({"type": "string", "pattern": r"^[^/#*?\[]+$"})
+PortName = Annotated[str, _one_name("the name of one output, as in `port: alignments`"), _NAME]
+InputName = Annotated[str, _one_name("the name of one input, as in `of: reads`"), _NAME]
+StepPath = Annotated[str, AfterValidator(_step_path), WithJsonSchema({"type": "string", "pattern": "^/"})]
+
+
+class Model(BaseModel):
+    """A model of the vocabulary: immutable, and with no field but its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
