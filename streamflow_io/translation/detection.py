@@ -20,7 +20,9 @@ from schema_salad.fetcher import Fetcher
 # cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
 CWLObject = Any
 # A part of all that is taken for a hint, or for a mistake in one; what brings in other files; letters in disguise.
-_TRACES = re.compile(r"sfio|streamflow-io|IOTask|StorageBandwidth|Streaming|streamable|\$import|\$mixin|\\[xuU]")
+_TRACES = re.compile(
+    r"sfio|streamflow-io|IOTask|StorageBandwidth|Streaming|ReadSession|streamable|\$import|\$mixin|\\[xuU]"
+)
 _JOINED = re.compile(r"\\\r?\n[ \t]*")
 
 
