@@ -1,6 +1,7 @@
 //! What happened: the lines of `events.jsonl`.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -17,6 +18,7 @@ use crate::job::Input;
 use crate::json::{self, optional_path, ByteString};
 use crate::observe::Verdict;
 use crate::ownership;
+use crate::part::{Identity, Piece};
 use crate::verify::Part;
 
 /// `again`: it was committed before; `at_end`: only because the job has succeeded.
@@ -31,6 +33,8 @@ pub enum Event<'a> {
     Complete { port: &'a str, at_end: bool },
     Changed { port: &'a str, path: ByteString<&'a Path>, how: &'a str },
     Stream(Stream<'a>),
+    Part(PartSaid<'a>),
+    Placed(Placed<'a>),
     Used(&'a Verdict),
     Warning(Warning<'a>),
     Exit(Exit),
@@ -53,6 +57,30 @@ pub struct StreamPart<'a> {
     pub path: ByteString<&'a Path>,
     #[serde(flatten)]
     pub part: Part,
+}
+
+/// A split has said where a part is.
+#[derive(Debug, Serialize)]
+pub struct PartSaid<'a> {
+    pub port: &'a str,
+    pub number: u64,
+    pub name: ByteString<&'a OsStr>,
+    pub size: u64,
+    /// The file that is cut.
+    pub path: ByteString<&'a Path>,
+    pub identity: &'a Identity,
+    pub pieces: &'a [Piece],
+}
+
+/// A part is there as a file.
+#[derive(Debug, Serialize)]
+pub struct Placed<'a> {
+    pub name: &'a str,
+    pub bytes: u64,
+    /// `memory` or `disk`.
+    #[serde(rename = "where")]
+    pub place: &'a str,
+    pub seconds: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -116,6 +144,9 @@ pub struct Usage {
     pub system: f64,
     pub max_rss: u64,
     pub streamed: u64,
+    /// Bytes of parts; None where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts: Option<u64>,
     pub wrapper_cpu: f64,
     /// Seconds; None where it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,8 @@
 //! `sfio-node exec`: runs a command as a job.
 
+mod cannot_start;
+mod placing;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,32 +16,23 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::Pid;
 
+use self::cannot_start::CannotStart;
 use crate::event::{now, Event, EventLog, Exit, Reason};
 use crate::exit::{End, CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
 use crate::fd_store::Client;
 use crate::feed::{Feeder, Registration};
 use crate::gate::{Gates, Launcher};
-use crate::job::Job;
-use crate::supervise::{Supervisor, Surroundings};
+use crate::job::{Job, Target};
+use crate::parts::{Parts, VARIABLE};
+use crate::place::{remove_memory, Placed};
+use crate::supervise::{Inputs, Supervisor, Surroundings};
 use crate::token::Token;
 use crate::usage::Spent;
 use crate::watch::Watcher;
-use crate::{alive, signals, sys};
+use crate::{alive, memory, signals, sys};
 
 /// How long a killed `serve` may hold its lock.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
-
-/// A failure before the command ran: the exit code, and a message.
-struct CannotStart {
-    code: i32,
-    message: String,
-}
-
-impl From<String> for CannotStart {
-    fn from(message: String) -> Self {
-        Self { code: CANNOT_SET_UP, message }
-    }
-}
 
 /// Runs the job and ends this process as the command has ended.
 ///
@@ -68,7 +62,7 @@ pub fn run(job: &Path, command: &[OsString], grace: Duration, spent: Spent) -> i
         Err(failure) => {
             eprintln!("sfio-node: {}", failure.message);
             let (code, message) = (Some(failure.code), Some(failure.message));
-            (Exit { code, reason: Reason::Error, message, ended: now(), ..Exit::default() }, End::Code(failure.code))
+            (Exit { code, reason: failure.reason, message, ended: now(), ..Exit::default() }, End::Code(failure.code))
         }
     };
     let driver_gone = exit.reason == Reason::Driver;
@@ -90,6 +84,7 @@ fn remove_abandoned(directory: &Path, lock: &Flock<File>) {
     let deadline = Instant::now() + LAST_MOMENT;
     while directory.exists() && Instant::now() < deadline {
         if lock.relock(FlockArg::LockExclusiveNonblock).is_ok() {
+            memory::remove(directory);
             let _ = std::fs::remove_dir_all(directory);
             return;
         }
@@ -111,47 +106,61 @@ fn run_in(
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
     let _ = set_child_subreaper(true);
     let surroundings = Surroundings { directory, alive, signals, inherited, grace, spent, store };
-    let mut feeders = Vec::new();
-    if !job.outputs.is_empty() || !job.inputs.is_empty() || !job.gates.is_empty() {
+    let (mut feeders, mut placed) = (Vec::new(), Vec::new());
+    let mut gates = Gates::new(&job)?;
+    if job.has_to_be_watched() {
         *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();
     }
-    let mut gates = Gates::new(&job)?;
-    let result = run_job(&job, &mut feeders, &mut gates, command, &surroundings, events, watcher);
+    let inputs = Inputs { feeders: &mut feeders, placed: &mut placed, gates: &mut gates, launcher: None };
+    let result = run_job(&job, inputs, command, &surroundings, events, watcher);
     let success = result.as_ref().is_ok_and(|(exit, _)| exit.success);
     feeders.iter_mut().for_each(|feeder| feeder.clean_up(success));
+    if job.inputs.iter().any(|input| matches!(input.target, Target::File(_))) {
+        placed.iter().for_each(Placed::clean_up);
+        remove_memory(&surroundings.directory);
+    }
     gates.clean_up(success);
     result
 }
 
 fn run_job(
     job: &Job,
-    feeders: &mut Vec<Feeder>,
-    gates: &mut Gates,
+    inputs: Inputs,
     command: &[OsString],
     surroundings: &Surroundings,
     events: &mut EventLog,
     watcher: &mut Option<Watcher<Token>>,
 ) -> Result<(Exit, End), CannotStart> {
-    let launcher = gates.purpose().map(Launcher::new).transpose();
+    placing::place(job, surroundings, events, inputs.placed)?;
+    let parts = job.partitions.first().map(Parts::begin).transpose()?;
+    let launcher = inputs.gates.purpose().map(Launcher::new).transpose();
     let launcher = launcher.map_err(|error| format!("the gate: {}", error.desc()))?;
     let mut streamed_stdin = None;
-    for (number, input) in (0..).zip(&job.inputs) {
+    let streams = job.inputs.iter().filter(|input| !matches!(input.target, Target::File(_)));
+    for (number, input) in (0..).zip(streams) {
         let registration =
-            Registration { number, store: surroundings.store.clone(), streams: Arc::clone(&gates.streams) };
+            Registration { number, store: surroundings.store.clone(), streams: Arc::clone(&inputs.gates.streams) };
         let (feeder, reader) = Feeder::new(input.clone(), registration)?;
-        feeders.push(feeder);
+        inputs.feeders.push(feeder);
         streamed_stdin = streamed_stdin.or(reader);
     }
-    let mut supervisor = Supervisor::new(job, feeders, gates, surroundings, events, watcher)?;
+    let placed = inputs.placed.iter().map(Placed::bytes).sum::<u64>();
+    let said = parts.as_ref().map(|parts| parts.file().to_owned());
+    let lent = Inputs { feeders: inputs.feeders, placed: inputs.placed, gates: inputs.gates, launcher: None };
+    let mut supervisor = Supervisor::new(job, lent, parts, surroundings, events, watcher)?;
     let started = now();
     let program = match &launcher {
         Some(launcher) => launcher.command(command).map_err(|error| format!("the gate: {error}"))?,
         None => plain(command)?,
     };
-    let main = spawn(job, streamed_stdin, program, surroundings)?;
+    let main = spawn(job, streamed_stdin, said.as_deref(), program, surroundings)?;
     supervisor.started(main, launcher);
     let (ended, io) = supervisor.supervise();
-    let streamed = feeders.iter().map(Feeder::streamed).sum();
+    let fed = |is_part: bool| {
+        let feeders = inputs.feeders.iter().filter(|feeder| feeder.input.part().is_some() == is_part);
+        feeders.map(Feeder::streamed).sum::<u64>()
+    };
+    let parts = job.inputs.iter().any(|input| input.part().is_some()).then(|| placed + fed(true));
     let end = ended.end();
     let exit = Exit {
         code: ended.code(),
@@ -161,7 +170,7 @@ fn run_job(
         message: ended.message,
         started: Some(started),
         ended: now(),
-        usage: Spent::of_job(&surroundings.spent, streamed, io),
+        usage: Spent::of_job(&surroundings.spent, fed(false), parts, io),
     };
     Ok((exit, end))
 }
@@ -186,10 +195,16 @@ fn plain(words: &[OsString]) -> Result<Command, String> {
 fn spawn(
     job: &Job,
     streamed_stdin: Option<OwnedFd>,
+    said: Option<&Path>,
     mut command: Command,
     surroundings: &Surroundings,
 ) -> Result<Pid, CannotStart> {
     command.env("SFIO_JOB", &surroundings.directory);
+    match said {
+        Some(file) => command.env(VARIABLE, file),
+        // That of a job in which we run is none of its business.
+        None => command.env_remove(VARIABLE),
+    };
     if let Some(path) = &job.stdin {
         command.stdin(File::open(path).map_err(at(path))?);
     } else if let Some(reader) = streamed_stdin {
@@ -210,6 +225,7 @@ fn spawn(
     sys::bind_to_parent(&mut command, surroundings.inherited);
     let child = command.spawn().map_err(|error| CannotStart {
         code: if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN },
+        reason: Reason::Error,
         message: format!("cannot run {}: {error}", Path::new(command.get_program()).display()),
     })?;
     Ok(Pid::from_raw(child.id() as i32))

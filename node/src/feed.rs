@@ -27,7 +27,9 @@ use crate::job::{Access, Input, Job, Target};
 use crate::json::ByteString;
 use crate::link::Reader;
 use crate::origin::{Failure, Origin, Step};
+use crate::part_reader::PartReader;
 use crate::pipe::{guard_fifo, has_reader, has_space, make_fifo, remove_fifo, remove_link, widen};
+use crate::place::{remove_memory, remove_target};
 use crate::producer::Producer;
 use crate::source::Source;
 use crate::sys::bytes_in_pipe;
@@ -121,12 +123,14 @@ impl Feeder {
                 remove_link(path);
                 (make_fifo(path).map_err(named)?, Some(path.clone()), None)
             }
+            Target::File(path) => return Err(format!("input {}: {} is no stream", input.name, path.display())),
         };
         let origin: Box<dyn Origin> = match &input.access {
             Access::Events(events) => {
                 Box::new(Source::new(&input.path, Producer::of_input(&input, events), input.verify))
             }
             Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify).map_err(at)?),
+            Access::Part(part) => Box::new(PartReader::new(part.clone())),
         };
         registration.store = registration.store.filter(|store| store.keep(registration.number, &sink).is_ok());
         fifo.iter().for_each(|fifo| registration.add(fifo));
@@ -374,35 +378,51 @@ impl Feeder {
 
     /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The command may
     /// have made an output of its input's name.
-    pub fn leave_file(&mut self) {
-        if self.complete {
-            self.clean_up(true);
+    ///
+    /// # Errors
+    /// When a file that has to be there cannot be made.
+    pub fn leave_file(&mut self) -> Result<(), Failure> {
+        if self.complete || self.input.part().is_some() {
+            self.put_away(true)
+        } else {
+            Ok(())
         }
     }
 
     /// Removes the FIFO, and what has taken its place unless the job has succeeded: then a link to the file is left.
     pub fn clean_up(&mut self, success: bool) {
-        let Some(fifo) = self.fifo.take() else { return };
+        let _ = self.put_away(success);
+    }
+
+    fn put_away(&mut self, success: bool) -> Result<(), Failure> {
+        let Some(fifo) = self.fifo.take() else { return Ok(()) };
+        let stays = success && self.origin.is_to_stay(&fifo);
         let was_there = remove_fifo(&fifo);
         match &self.whole {
-            Some(whole) if !success => whole.remove(&fifo, &self.input.access),
-            _ if success && was_there => self.origin.leave_file(&fifo),
+            Some(whole) if !stays => whole.remove(&fifo, &self.input.access),
+            _ if stays && was_there => return self.origin.leave_file(&fifo),
             _ => {}
         }
+        Ok(())
     }
 }
 
 fn reopened(fifo: &Path) -> Failure {
-    Failure::Reopened(format!("{} was opened again: a byte stream can be read only once", fifo.display()))
+    Failure::Job(format!("{} was opened again: a byte stream can be read only once", fifo.display()))
 }
 
-/// Removes the FIFOs of a job, given by its directory, when its `exec` can no longer do it.
-pub fn remove_fifos(job: &Path) {
-    let Ok(job) = Job::load(&job.join("job.json")) else { return };
+/// Removes what was made for the inputs of a job, given by its directory, when its `exec` can no longer do it.
+pub fn remove_inputs(directory: &Path) {
+    let Ok(job) = Job::load(&directory.join("job.json")) else { return };
     for input in job.inputs {
-        if let Target::Fifo(path) = &input.target {
-            remove_fifo(path);
-            Whole::of(path).remove(path, &input.access);
+        match &input.target {
+            Target::Fifo(path) => {
+                remove_fifo(path);
+                Whole::of(path).remove(path, &input.access);
+            }
+            Target::File(path) => remove_target(path),
+            Target::Stdin => {}
         }
     }
+    remove_memory(directory);
 }

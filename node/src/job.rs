@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 pub use self::fields::Kind;
-pub use self::input::{is_name_of_job, name_of_job, Access, Gate, Input, Link, Observed, Target};
+pub use self::input::{is_name_of_job, name_of_job, Access, Gate, Input, Link, Observed, Partition, Target};
 pub use self::output::{Commit, Dependency, Output, Rule};
 use crate::json::{self, optional_path, or_default};
 
@@ -34,6 +34,8 @@ pub struct Job {
     pub gates: Vec<Gate>,
     /// None: the job is not observed.
     pub observed: Option<Vec<Observed>>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub partitions: Vec<Partition>,
     /// Time in I/O is asked for.
     #[serde(default, deserialize_with = "or_default")]
     pub measure: bool,
@@ -50,6 +52,12 @@ impl Job {
         Self::read(&bytes).map_err(at)
     }
 
+    /// Whether there is more to notice than that it is cancelled.
+    pub fn has_to_be_watched(&self) -> bool {
+        let nothing = self.outputs.is_empty() && self.inputs.is_empty() && self.gates.is_empty();
+        !nothing || !self.partitions.is_empty()
+    }
+
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut job: Self = json::read(bytes)?;
         if job.success_codes.is_empty() {
@@ -63,6 +71,9 @@ impl Job {
         for (index, gate) in job.gates.iter().enumerate() {
             gate.check().map_err(|message| format!("gates[{index}].{message}"))?;
         }
+        if job.partitions.len() > 1 {
+            return Err("partitions: at most one".into());
+        }
         let streamed = job.inputs.iter().filter(|input| input.target == Target::Stdin).count();
         if streamed + usize::from(job.stdin.is_some()) > 1 {
             return Err("inputs: at most one of \"stdin\" and the targets {\"stdin\": true}".into());
@@ -74,6 +85,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::part::Part;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -196,7 +208,8 @@ mod tests {
             (r#"{"stdin": true}"#, Ok(Target::Stdin)),
             (r#"{"stdin": false}"#, Err("has to be true")),
             (r#"{"fifo": "/a", "stdin": true}"#, Err("expected value")),
-            (r#"{"stdout": true}"#, Err("unknown variant `stdout`, expected `fifo` or `stdin`")),
+            (r#"{"stdout": true}"#, Err("unknown variant `stdout`, expected one of `fifo`, `stdin`, `file`")),
+            (r#"{"file": "/a"}"#, Err("target: \"file\" goes with \"part\"")),
             (r#""stdin""#, Err("inputs[0].target")),
             ("{}", Err("inputs[0].target")),
         ] {
@@ -206,6 +219,62 @@ mod tests {
                 (Err(message), Err(word)) => assert!(message.contains(word), "{message}"),
                 (found, expected) => panic!("{target}: {found:?} {expected:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn parts_of_files() {
+        let input = |target: &str, more: &str| {
+            let part =
+                r#"{"file": "/d/\udcff", "identity": {"inode": 1, "size": 9, "mtime": 2}, "pieces": [[0, 9], "eA=="]}"#;
+            let input = format!(r#"{{"name": "r", "port": "p", "part": {part}, "target": {target}{more}}}"#);
+            load(&format!(r#"{{"name": "n", "inputs": [{input}]}}"#)).map(|mut job| job.inputs.remove(0))
+        };
+        for target in [r#"{"file": "/i/a"}"#, r#"{"fifo": "/i/a"}"#, r#"{"stdin": true}"#] {
+            let input = input(target, "").unwrap();
+            assert_eq!(input.part().map(Part::size), Some(10));
+            assert_eq!((input.path.as_os_str().as_bytes(), input.memory), (&b"/d/\xff"[..], true));
+        }
+        assert!(!input(r#"{"file": "/i/a"}"#, r#", "memory": false"#).unwrap().memory);
+        for (target, more, word) in [
+            (r#"{"file": "a"}"#, "", "target.file: has to be an absolute path"),
+            (r#"{"fifo": "/a"}"#, r#", "memory": false"#, "\"memory\" goes with the target"),
+            (r#"{"fifo": "/a"}"#, r#", "path": "/x""#, "\"path\" and \"verify\" do not go with \"part\""),
+            (r#"{"fifo": "/a"}"#, r#", "verify": "full""#, "\"path\" and \"verify\" do not go with \"part\""),
+            (r#"{"fifo": "/a"}"#, r#", "events": "/x""#, "exactly one of"),
+            (r#"{"fifo": "/a"}"#, r#", "lock": true"#, "\"named\" and \"lock\" go with \"events\""),
+        ] {
+            let message = input(target, more).unwrap_err();
+            assert!(message.starts_with("inputs[0]") && message.contains(word), "{message}");
+        }
+        for (part, word) in [
+            (
+                r#"{"file": "a", "identity": {"inode": 1, "size": 9, "mtime": 2}, "pieces": []}"#,
+                "file: has to be an absolute path",
+            ),
+            (
+                r#"{"file": "/a", "identity": {"inode": 1, "size": 9, "mtime": 2}, "pieces": [[9, 1]]}"#,
+                "extent [9, 1] is outside the file, which has 9 bytes",
+            ),
+        ] {
+            let input = format!(r#"{{"name": "r", "port": "p", "part": {part}, "target": {{"stdin": true}}}}"#);
+            let message = load(&format!(r#"{{"name": "n", "inputs": [{input}]}}"#)).unwrap_err();
+            assert!(message.starts_with("inputs[0].part: ") && message.contains(word), "{message}");
+        }
+    }
+
+    #[test]
+    fn splits() {
+        let job = load(r#"{"name": "n", "partitions": [{"port": "p", "of": "/a", "file": "/b/./c"}]}"#).unwrap();
+        assert_eq!(job.partitions[0].file.as_os_str(), "/b/c");
+        let one = r#"{"port": "p", "of": "/a", "file": "/b"}"#;
+        for (partitions, word) in [
+            (format!("[{one}, {one}]"), "partitions: at most one"),
+            (one.replace("/a", "a"), "partitions"),
+            (format!("[{}]", one.replace("/a", "a")), "partitions[0].of: has to be an absolute path"),
+        ] {
+            let message = load(&format!(r#"{{"name": "n", "partitions": {partitions}}}"#)).unwrap_err();
+            assert!(message.starts_with(word), "{message}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::Reason;
 use crate::verify::Part;
 use crate::watch::Watch;
 
@@ -17,9 +18,22 @@ use crate::watch::Watch;
 pub enum Failure {
     Producer(String),
     Rewritten(String),
-    /// The command opened the stream a second time. On a link it is as if the producer had failed.
+    /// The job itself cannot go on, as when its command opens a stream a second time. On a link it is as if the producer had
+    /// failed.
     #[serde(rename(serialize = "producer"))]
-    Reopened(String),
+    Job(String),
+}
+
+impl Failure {
+    /// Why a job ends that has this input, and what is said of it.
+    pub fn of_input(self, name: &str) -> (Reason, String) {
+        let input = name.to_owned();
+        match self {
+            Self::Producer(message) => (Reason::Producer { input }, message),
+            Self::Rewritten(message) => (Reason::Rewritten { input }, message),
+            Self::Job(message) => (Reason::Error, format!("input {name}: {message}")),
+        }
+    }
 }
 
 /// What became of an attempt to take bytes.
@@ -92,8 +106,15 @@ pub trait Origin: Debug {
         None
     }
 
-    /// The command has succeeded: leaves the file at `place` where that costs nothing.
-    fn leave_file(&self, _place: &Path) {}
+    /// The command has succeeded: whether the file is to be left at `place`, where the FIFO still is, or the whole file.
+    fn is_to_stay(&self, _place: &Path) -> bool {
+        true
+    }
+
+    /// Leaves the file at `place`, where nothing is, if that costs nothing or has to be.
+    fn leave_file(&self, _place: &Path) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 pub fn cannot_place(place: &Path) -> impl Fn(io::Error) -> Failure + '_ {

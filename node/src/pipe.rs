@@ -13,7 +13,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 /// The size that a pipe is given where the system allows it; also the most that one system call moves.
-const PIPE_SIZE: usize = 1 << 20;
+pub const PIPE_SIZE: usize = 1 << 20;
 
 /// Gives `pipe` its size; false where the system's limits refuse that.
 pub fn widen(pipe: impl AsFd) -> bool {
@@ -100,4 +100,12 @@ fn copy_bytes(source: &File, offset: i64, most: usize, sink: &OwnedFd) -> nix::R
     } else {
         nix::unistd::write(sink, &buffer[..length])
     }
+}
+
+/// A pipe of the full size, of which neither end waits.
+#[cfg(test)]
+pub fn fifo_of_tests() -> (OwnedFd, OwnedFd) {
+    let (from, to) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
+    widen(&to);
+    (from, to)
 }

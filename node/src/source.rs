@@ -266,8 +266,9 @@ impl Origin for Source {
         Ok(true)
     }
 
-    fn leave_file(&self, place: &Path) {
+    fn leave_file(&self, place: &Path) -> Result<(), Failure> {
         let _ = symlink(&self.path, place);
+        Ok(())
     }
 }
 

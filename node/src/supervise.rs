@@ -22,7 +22,7 @@ use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 
-use self::inputs::Inputs;
+pub use self::inputs::Inputs;
 use self::leftovers::Activity;
 use self::outputs::Outputs;
 use self::processes::{signal_tree, Processes};
@@ -31,11 +31,12 @@ use self::state::{Action, Ended, Fact, State, ENDING_TICK};
 use crate::event::{Event, EventLog, Reason, FOREIGN};
 use crate::fd_store::Client;
 use crate::feed::{Feeder, Need, PAUSE};
-use crate::gate::{Gates, Launcher};
+use crate::gate::Launcher;
 use crate::io_time::IoTime;
 use crate::job::Job;
 use crate::open_files::writes_any;
 use crate::outputs::existing;
+use crate::parts::Parts;
 use crate::signals::SI_KERNEL;
 use crate::token::Token;
 use crate::tree::{self, Process};
@@ -72,6 +73,8 @@ pub struct Supervisor<'a> {
     state: State,
     processes: Processes,
     inputs: Inputs<'a>,
+    /// What the command says of the parts that it makes, if it is a split.
+    parts: Option<Parts<'a>>,
     outputs: Outputs<'a>,
     io_time: Option<IoTime>,
 }
@@ -83,22 +86,22 @@ impl<'a> Supervisor<'a> {
     /// A message when an output directory cannot be watched.
     pub fn new(
         job: &'a Job,
-        feeders: &'a mut Vec<Feeder>,
-        gates: &'a mut Gates,
+        mut inputs: Inputs<'a>,
+        parts: Option<Parts<'a>>,
         surroundings: &'a Surroundings,
         events: &'a mut EventLog,
         watcher: &'a mut Option<Watcher<Token>>,
     ) -> Result<Self, String> {
-        let state = State::new(&job.success_codes, gates.purpose());
-        let (mut inputs, outputs) = (Inputs { feeders, gates, launcher: None }, Outputs::new(job));
+        let (state, outputs) = (State::new(&job.success_codes, inputs.gates.purpose()), Outputs::new(job));
         if let Some(watcher) = watcher.as_mut() {
             outputs.watch.arm(watcher)?;
             let changes = ARRIVES | LEAVES | AddWatchFlags::IN_MODIFY;
             let _ = watcher.watch(&surroundings.directory, changes, Token::Control);
+            let _ = parts.as_ref().map(|parts| watcher.watch(parts.file(), AddWatchFlags::IN_MODIFY, Token::Parts));
             inputs.arm(watcher);
         }
         let (clock, processes) = (Instant::now(), Processes::new(job));
-        Ok(Self { job, surroundings, events, watcher, clock, state, processes, inputs, outputs, io_time: None })
+        Ok(Self { job, surroundings, events, watcher, clock, state, processes, inputs, parts, outputs, io_time: None })
     }
 
     /// The command runs, or its launcher does.
@@ -133,6 +136,7 @@ impl<'a> Supervisor<'a> {
                 self.reap();
             }
             self.bring_inputs();
+            self.tell_parts();
             self.review();
             self.look_at_waits();
             self.look_at_events();
@@ -150,12 +154,16 @@ impl<'a> Supervisor<'a> {
         if self.state.may_succeed() {
             self.wait_a_moment();
         }
+        self.end_parts();
         // Nobody of the tree is left to change them.
         if !self.state.is_given_up() && !self.events.is_intact() {
             self.state.spoil(Reason::Error, Some(FOREIGN.into()));
         }
         if self.state.may_succeed() {
-            self.inputs.feeders.iter_mut().for_each(Feeder::leave_file);
+            let left = self.inputs.leave_files();
+            self.check(left);
+        }
+        if self.state.may_succeed() {
             let written = self.outputs.commit_all(self.events);
             self.check(written.map_err(Fact::from));
         }
@@ -259,6 +267,7 @@ impl<'a> Supervisor<'a> {
                 Token::Directory(_) if notices.get(index + 1).is_some_and(|next| next.closes_what_was_made(notice)) => {
                 }
                 Token::Control => self.look_for_cancel(),
+                Token::Parts => {}
                 Token::Input(..) => {
                     let taken = self.inputs.notice(notice, &mut watcher);
                     self.check(taken);
@@ -306,6 +315,25 @@ impl<'a> Supervisor<'a> {
         self.check(brought);
         if self.state.is_held() && self.inputs.are_there() {
             self.handle(Fact::InputsThere);
+        }
+    }
+
+    /// Tells where the parts are of which the command has said it.
+    fn tell_parts(&mut self) {
+        let Some(parts) = self.parts.as_mut().filter(|_| !self.state.is_given_up()) else { return };
+        let told = parts.read().map_err(Fact::PartsFailed).and_then(|said| {
+            let events: Vec<Event> = said.iter().map(|said| parts.event(said)).collect();
+            Ok(self.events.append(&events)?)
+        });
+        self.check(told);
+    }
+
+    /// The command has ended: whether what it has said can be believed.
+    fn end_parts(&mut self) {
+        if self.state.may_succeed() {
+            self.tell_parts();
+            let ended = self.parts.as_ref().map_or(Ok(()), Parts::end);
+            self.check(ended.map_err(Fact::PartsFailed));
         }
     }
 

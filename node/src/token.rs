@@ -17,6 +17,8 @@ pub enum Token {
     Input(usize, Wait),
     /// Of any gate: all of them are looked at in every round.
     Gate,
+    /// What a split says.
+    Parts,
     /// The directory of the job.
     Control,
 }

@@ -41,8 +41,8 @@ impl Spent {
         }
     }
 
-    /// The usage since `before` of a job that this process has run. `streamed` and `io` are passed on.
-    pub fn of_job(before: &Self, streamed: u64, io: Option<Duration>) -> Usage {
+    /// The usage since `before` of a job that this process has run. `streamed`, `parts` and `io` are passed on.
+    pub fn of_job(before: &Self, streamed: u64, parts: Option<u64>, io: Option<Duration>) -> Usage {
         // The tree is gone: nobody is left to look into this process.
         sys::shield(false);
         let now = Self::by_now();
@@ -58,6 +58,7 @@ impl Spent {
             system: since(|spent| spent.system),
             max_rss: children.map_or(0, |resources| u64::try_from(resources.max_rss()).unwrap_or(0) * 1024),
             streamed,
+            parts,
             wrapper_cpu: since(|spent| spent.own),
             io: io.map(|io| io.as_secs_f64()),
         }

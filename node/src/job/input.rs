@@ -9,9 +9,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::fields::{absolute_path, path, path_or_null, Kind};
 use crate::json::{bytes, optional_path, or_default};
+use crate::part::Part;
 use crate::verify::Verify;
 
-/// A byte stream into the command.
+/// A byte stream into the command, or a part of a file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "InputFields")]
 pub struct Input {
@@ -27,6 +28,8 @@ pub struct Input {
     pub target: Target,
     /// How much of it is compared with the file at the commit.
     pub verify: Verify,
+    /// A file may be made in memory.
+    pub memory: bool,
 }
 
 #[derive(Deserialize)]
@@ -34,8 +37,8 @@ pub struct Input {
 struct InputFields {
     name: String,
     port: String,
-    #[serde(deserialize_with = "path")]
-    path: PathBuf,
+    #[serde(default, deserialize_with = "path_or_null")]
+    path: Option<PathBuf>,
     #[serde(default, deserialize_with = "path_or_null")]
     named: Option<PathBuf>,
     #[serde(default, deserialize_with = "or_default")]
@@ -43,26 +46,53 @@ struct InputFields {
     #[serde(default, deserialize_with = "optional_path")]
     events: Option<PathBuf>,
     link: Option<Link>,
+    part: Option<Part>,
     target: Target,
-    #[serde(default, deserialize_with = "or_default")]
-    verify: Verify,
+    verify: Option<Verify>,
+    memory: Option<bool>,
 }
 
 impl TryFrom<InputFields> for Input {
     type Error = &'static str;
 
     fn try_from(fields: InputFields) -> Result<Self, &'static str> {
-        let InputFields { name, port, path, named, lock, events, link, target, verify } = fields;
-        if link.is_some() && (named.is_some() || lock) {
+        let InputFields { name, port, path, named, lock, events, link, part, target, verify, memory } = fields;
+        if events.is_none() && (named.is_some() || lock) {
             return Err("\"named\" and \"lock\" go with \"events\"");
         }
-        let access = match (events, link) {
-            (Some(events), None) => Access::Events(events),
-            (None, Some(link)) => Access::Link(link),
-            _ => return Err("exactly one of \"events\" and \"link\""),
+        let is_file = matches!(target, Target::File(_));
+        if part.is_none() && is_file {
+            return Err("target: \"file\" goes with \"part\"");
+        }
+        if memory.is_some() && !is_file {
+            return Err("\"memory\" goes with the target {\"file\": PATH}");
+        }
+        if part.is_some() && (path.is_some() || verify.is_some()) {
+            return Err("\"path\" and \"verify\" do not go with \"part\"");
+        }
+        let access = match (events, link, part) {
+            (Some(events), None, None) => Access::Events(events),
+            (None, Some(link), None) => Access::Link(link),
+            (None, None, Some(part)) => Access::Part(part),
+            _ => return Err("exactly one of \"events\", \"link\" and \"part\""),
+        };
+        let path = match &access {
+            Access::Part(part) => part.file.clone(),
+            _ => path.ok_or("missing field `path`")?,
         };
         let named = named.unwrap_or_else(|| path.clone());
-        Ok(Self { name, port, path, named, lock, access, target, verify })
+        let (verify, memory) = (verify.unwrap_or_default(), memory.unwrap_or(true));
+        Ok(Self { name, port, path, named, lock, access, target, verify, memory })
+    }
+}
+
+impl Input {
+    /// The part that it is, if it is one.
+    pub fn part(&self) -> Option<&Part> {
+        match &self.access {
+            Access::Part(part) => Some(part),
+            _ => None,
+        }
     }
 }
 
@@ -72,6 +102,8 @@ pub enum Access {
     /// The producer runs here: these are its events.
     Events(PathBuf),
     Link(Link),
+    /// There is no producer: it is cut from a file.
+    Part(Part),
 }
 
 /// The `serve` of the machine where a producer runs.
@@ -111,10 +143,25 @@ pub enum Target {
     Fifo(#[serde(deserialize_with = "path")] PathBuf),
     #[serde(deserialize_with = "only_true")]
     Stdin,
+    /// A regular file, which is there before the command.
+    File(#[serde(deserialize_with = "absolute_path")] PathBuf),
 }
 
 fn only_true<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     bool::deserialize(deserializer)?.then_some(()).ok_or_else(|| D::Error::custom("has to be true"))
+}
+
+/// A file that the command cuts into parts, of which it says where they are.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Partition {
+    /// The output that the parts are.
+    pub port: String,
+    #[serde(deserialize_with = "absolute_path")]
+    pub of: PathBuf,
+    /// Where the command says it.
+    #[serde(deserialize_with = "absolute_path")]
+    pub file: PathBuf,
 }
 
 /// An input at which the command is held until it is committed.

@@ -147,7 +147,7 @@ mod tests {
         for failure in [Failure::Producer("it failed".into()), Failure::Rewritten("\"/a\" was cut".into())] {
             assert_eq!(decode_failure(&encode_failure(&failure)), failure);
         }
-        let reopened = encode_failure(&Failure::Reopened("twice".into()));
+        let reopened = encode_failure(&Failure::Job("twice".into()));
         assert_eq!(decode_failure(&reopened), Failure::Producer("twice".into()));
         for text in ["", "{", "{}"] {
             assert_eq!(decode_failure(text.as_bytes()), Failure::Producer(String::new()));

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-use crate::feed::remove_fifos;
+use crate::feed::remove_inputs;
 use crate::program::own_program;
 use crate::random::random;
-use crate::{fresh, ownership, tree};
+use crate::{fresh, memory, ownership, tree};
 
 /// How long `serve` may take to start, and to end, which it does within 10 s.
 const START: Duration = Duration::from_secs(10);
@@ -117,7 +117,8 @@ impl Local {
             let _ = self.serve.kill();
             let _ = self.serve.wait();
             tree::sweep("SFIO_JOB", |job| job == self.job);
-            remove_fifos(&self.job);
+            remove_inputs(&self.job);
+            memory::remove(&self.directory);
             let _ = fs::remove_dir_all(&self.directory);
         }
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::fresh;
+use crate::{fresh, memory};
 
 /// How long a directory may refuse to be removed, because somebody still writes in it, and how often it is tried.
 const LAST_FILES: Duration = Duration::from_secs(5);
@@ -23,6 +23,7 @@ pub fn make(path: &Path, readable: bool) -> io::Result<()> {
 
 /// Removes a directory with all that is in it.
 pub fn remove(path: &Path) -> io::Result<()> {
+    memory::remove(path);
     let deadline = Instant::now() + LAST_FILES;
     loop {
         match fs::remove_dir_all(path) {

@@ -17,7 +17,7 @@ use super::directory;
 use super::lifeline::Lifeline;
 use super::output::Output;
 use crate::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
-use crate::feed::remove_fifos;
+use crate::feed::remove_inputs;
 use crate::follow::{is_written, Follower};
 use crate::json::{self, ByteString};
 use crate::watch::{Watcher, ARRIVES};
@@ -192,7 +192,7 @@ impl Jobs {
             tree::sweep("SFIO_JOB", |job| jobs.contains(job));
         }
         for id in self.running.keys() {
-            remove_fifos(&self.directory.join(id));
+            remove_inputs(&self.directory.join(id));
         }
     }
 
@@ -323,7 +323,7 @@ impl Jobs {
     fn kill_processes(&self, id: &OsStr) {
         let directory = self.directory.join(id);
         tree::sweep("SFIO_JOB", |job| job == directory);
-        remove_fifos(&directory);
+        remove_inputs(&directory);
     }
 }
 

@@ -6,16 +6,19 @@ use std::sync::Arc;
 use nix::unistd::Pid;
 
 use super::state::Fact;
-use crate::event::{Event, EventLog, Reason};
+use crate::event::{Event, EventLog};
 use crate::feed::{Feeder, Need, Wait};
 use crate::gate::{Gates, Launcher, Message};
 use crate::origin::Failure;
+use crate::place::Placed;
 use crate::token::Token;
 use crate::watch::{Notice, Watcher};
 
 /// Each method that fails gives the fact that the job cannot go on.
 pub struct Inputs<'a> {
     pub feeders: &'a mut Vec<Feeder>,
+    /// What is there as a file from the beginning.
+    pub placed: &'a mut Vec<Placed>,
     pub gates: &'a mut Gates,
     /// There until the command has started.
     pub launcher: Option<Launcher>,
@@ -147,6 +150,17 @@ impl Inputs<'_> {
         self.feeders.iter_mut().filter(|feeder| feeder.streamed() > 0).for_each(Feeder::leave);
     }
 
+    /// The command has succeeded: leaves the files that its outputs may be links to.
+    pub fn leave_files(&mut self) -> Result<(), Fact> {
+        for feeder in self.feeders.iter_mut() {
+            feeder.leave_file().map_err(|failure| failed(&feeder.input.name, failure))?;
+        }
+        for placed in self.placed.iter_mut() {
+            placed.leave_file().map_err(|failure| failed(placed.name(), failure))?;
+        }
+        Ok(())
+    }
+
     /// Tells how the streams have ended that the command has left; true: of one that is not known yet.
     pub fn report(&mut self, events: &mut EventLog) -> Result<bool, Fact> {
         for feeder in self.feeders.iter_mut() {
@@ -162,11 +176,6 @@ impl Inputs<'_> {
 
 /// The stream stays open, so that nothing looks like its end, until the tree is gone.
 fn failed(input: &str, failure: Failure) -> Fact {
-    let name = input.to_owned();
-    let (reason, message) = match failure {
-        Failure::Producer(message) => (Reason::Producer { input: name }, message),
-        Failure::Rewritten(message) => (Reason::Rewritten { input: name }, message),
-        Failure::Reopened(message) => (Reason::Error, format!("input {input}: {message}")),
-    };
+    let (reason, message) = failure.of_input(input);
     Fact::InputFailed { reason, message }
 }

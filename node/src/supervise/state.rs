@@ -35,6 +35,8 @@ pub enum Fact {
     InputFailed { reason: Reason, message: String },
     /// Nobody would know of the job: it cannot go on.
     EventsFailed(String),
+    /// What it says of its parts cannot be believed.
+    PartsFailed(String),
     /// The command could not be run.
     CannotRun(String),
     /// The calls of the command are told; it may start.
@@ -126,7 +128,7 @@ impl State {
             Fact::CancelRequested if self.reason.is_none() => self.cancel(now, Signal::SIGTERM, false),
             Fact::DriverGone if self.reason.is_none() => self.end(now, Reason::Driver, None, PATIENCE_WITHOUT_DRIVER),
             Fact::InputFailed { reason, message } => self.end(now, reason, Some(message), Duration::ZERO),
-            Fact::EventsFailed(message) if self.reason.is_none() => {
+            Fact::EventsFailed(message) | Fact::PartsFailed(message) if self.reason.is_none() => {
                 self.end(now, Reason::Error, Some(message), Duration::ZERO)
             }
             Fact::CannotRun(message) => {

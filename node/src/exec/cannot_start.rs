@@ -1,0 +1,17 @@
+//! A failure before the command ran.
+
+use crate::event::Reason;
+use crate::exit::CANNOT_SET_UP;
+
+/// The exit code, and a message.
+pub struct CannotStart {
+    pub code: i32,
+    pub reason: Reason,
+    pub message: String,
+}
+
+impl From<String> for CannotStart {
+    fn from(message: String) -> Self {
+        Self { code: CANNOT_SET_UP, reason: Reason::Error, message }
+    }
+}

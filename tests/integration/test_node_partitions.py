@@ -1,0 +1,430 @@
+"""Parts of files: a split says where it cuts, and who reads a part gets its bytes, all of them or none."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.node_support import Event, Job, Node, node, wait_for
+
+MEMORY = Path("/dev/shm")
+CONTENT = b"".join(b"line %08d\n" % number for number in range(300_000))
+
+
+@pytest.fixture
+def of(runtime: Node) -> Path:
+    path = runtime.base / "all"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def in_memory() -> set[str]:
+    """Returns what runs have in memory now."""
+    return {entry.name for entry in MEMORY.glob("streamflow-io-*")}
+
+
+def identity(path: Path) -> Event:
+    found = path.stat()
+    return {"device": found.st_dev, "inode": found.st_ino, "size": found.st_size, "mtime": found.st_mtime_ns}
+
+
+def part(path: Path, pieces: list[object], target: Event, **more: object) -> Event:
+    """Returns an entry of ``inputs``."""
+    described = {"file": str(path), "identity": identity(path), "pieces": pieces}
+    return {"name": "in", "port": "chunks", "part": described, "target": target, **more}
+
+
+def text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def split(runtime: Node, of: Path, script: str, name: str = "s", **options: object) -> Job:
+    """Starts a split, a Python program, which has ``say`` and ``json``."""
+    said = runtime.run / "jobs" / name / "parts.jsonl"
+    prelude = "import json, os, sys, time\ndef say(text):\n open(os.environ['SFIO_PARTS'], 'a').write(text)\n"
+    partitions = [{"port": "chunks", "of": str(of), "file": str(said)}]
+    return runtime.python(name, prelude + script, partitions=partitions, **options)
+
+
+def placed(runtime: Node, name: str = "c.fq") -> Path:
+    return runtime.base / "in" / name
+
+
+TARGETS = pytest.mark.parametrize("kind", ["file", "disk", "fifo", "stdin"])
+
+
+def read(runtime: Node, of: Path, pieces: list[object], kind: str, name: str = "c", script: str = "") -> Job:
+    """Starts a job that copies its part to ``name.out``, or runs ``script`` with the part as ``$1``."""
+    path = placed(runtime, f"{name}.fq")
+    target: Event = {"stdin": True} if kind == "stdin" else {"fifo" if kind == "fifo" else "file": str(path)}
+    more = {"memory": False} if kind == "disk" else {}
+    command = script or 'cat "$1" > ' + str(runtime.base / f"{name}.out")
+    argument = "/dev/stdin" if kind == "stdin" else str(path)
+    stream = part(of, pieces, target, **more)
+    return runtime.start(name, ["sh", "-c", command, "sh", argument], inputs=[stream])
+
+
+def test_a_split_says_its_parts_while_it_runs(runtime: Node, of: Path) -> None:
+    script = (
+        "say(json.dumps({'path': 'a', 'extents': [[0, 14], [28, 14]]}) + '\\n')\n"
+        'say(\'{"path": "b\\\\udcff", \')\n'
+        f"while not os.path.exists('{runtime.base}/go'): time.sleep(0.01)\n"
+        'say(\'"extents": ["aGVsbG8K"]}\\n\')\n'
+    )
+    job = split(runtime, of, script)
+    first = job.wait_for("part")
+    assert job.process.poll() is None
+    common = {"event": "part", "port": "chunks", "path": str(of), "identity": identity(of), "time": first["time"]}
+    assert first == {**common, "number": 1, "name": "a", "size": 28, "pieces": [[0, 14], [28, 14]]}
+    (runtime.base / "go").touch()
+    assert job.wait() == 0
+    _, second = job.named("part")
+    assert (second["number"], second["name"], second["pieces"]) == (2, "b\udcff", ["aGVsbG8K"])
+    assert job.exit()["success"]
+    wait_for(lambda: [event["event"] for event in job.served()].count("part") == 2, "serve")
+
+
+def test_a_command_that_knows_nothing_says_nothing(runtime: Node, of: Path) -> None:
+    job = split(runtime, of, "pass")
+    assert job.wait() == 0
+    assert job.exit()["success"]
+    assert not job.named("part")
+    assert "parts" not in job.exit()["usage"]  # type: ignore[operator]
+
+
+def test_the_variable_of_another_job_is_not_seen(runtime: Node) -> None:
+    environment = {**os.environ, "SFIO_PARTS": "/x"}
+    job = runtime.shell("j", "test -z ${SFIO_PARTS+x}", environment=environment)
+    assert job.wait() == 0
+
+
+BAD = {
+    "no JSON": ("say('nonsense\\n')", "SFIO_PARTS, line 1: expected ident at line 1 column 2: nonsense"),
+    "second line": (
+        'say(\'{"path": "a", "extents": []}\\n\' * 2)',
+        "SFIO_PARTS, line 2: path was said before",
+    ),
+    "extent": (
+        'say(\'{"path": "a", "extents": [[4199999, 2]]}\\n\')',
+        "SFIO_PARTS, line 1: extent [4199999, 2] is outside the file, which has 4200000 bytes",
+    ),
+    "slash": ('say(\'{"path": "d/a", "extents": []}\\n\')', "SFIO_PARTS, line 1: path has a slash"),
+    "torn": ('say(\'{"path": "a", "extents": []}\')', "SFIO_PARTS, line 1: has no newline at its end"),
+    "too many": (
+        "say('{\"path\": \"a\", \"extents\": [' + '[0, 1], ' * 64 + '[0, 1]]}\\n')",
+        "SFIO_PARTS, line 1: has 65 pieces, and may have 64",
+    ),
+    "long text": (
+        'say(\'{"path": "a", "extents": ["\' + \'AAAA\' * 21846 + \'"]}\\n\')',
+        "a text has 65538 bytes, and may have 65536",
+    ),
+    "long line": (
+        "say('{\"path\": \"a\", \"extents\": [' + ' ' * 2000000 + ']}\\n')",
+        "SFIO_PARTS, line 1: is longer than 393216 bytes",
+    ),
+    "replaced": (
+        'os.unlink(os.environ[\'SFIO_PARTS\'])\nsay(\'{"path": "a", "extents": []}\\n\')',
+        "was replaced: lines have to be appended",
+    ),
+    "both": (
+        "open('a', 'w').close()\nsay('{\"path\": \"a\", \"extents\": []}\\n')",
+        "SFIO_PARTS: a is a part, and was written as a file, too",
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "message"), BAD.values(), ids=BAD.keys())
+def test_what_cannot_be_believed_fails_the_split(runtime: Node, of: Path, script: str, message: str) -> None:
+    job = split(runtime, of, script, wrapper=["env", "-C", str(runtime.base)])
+    assert job.wait() == 75
+    ended = job.exit()
+    assert (ended["reason"], ended["success"]) == ("error", False)
+    assert message in str(ended["message"])
+
+
+def test_a_bad_line_ends_a_split_that_goes_on(runtime: Node, of: Path) -> None:
+    job = split(runtime, of, "say('?\\n')\ntime.sleep(60)")
+    started = time.monotonic()
+    assert job.wait() == 75
+    assert time.monotonic() - started < 20
+    assert "line 1: expected value" in str(job.exit()["message"])
+
+
+def test_a_file_that_changes_while_it_is_split(runtime: Node, of: Path) -> None:
+    script = f"say('{{\"path\": \"a\", \"extents\": []}}\\n')\ntime.sleep(0.02)\nopen('{of}', 'a').write('x')"
+    job = split(runtime, of, script)
+    assert job.wait() == 75
+    assert "has another size than when it was cut" in str(job.exit()["message"])
+
+
+def test_ten_thousand_parts(runtime: Node, of: Path) -> None:
+    count = 10_000
+    script = (
+        f"for number in range({count}):\n"
+        " say(json.dumps({'path': f'part-{number:05}', 'extents': [[number * 420, 420]]}) + '\\n')\n"
+    )
+    job = split(runtime, of, script)
+    assert job.wait() == 0
+    parts = job.named("part")
+    assert [event["number"] for event in parts] == list(range(1, count + 1))
+    assert all(event["pieces"] == [[(int(str(event["number"])) - 1) * 420, 420]] for event in parts)
+    wait_for(lambda: len(job.served()) == count + 2, "serve")
+
+
+@TARGETS
+def test_all_bytes_of_all_pieces(runtime: Node, of: Path, kind: str) -> None:
+    blob = os.urandom(65536)
+    pieces: list[object] = [[0, 0], [0, 1000], text(blob), [1_000_000, 3_000_000], [5, 1], text(b"end")]
+    expected = CONTENT[:1000] + blob + CONTENT[1_000_000:4_000_000] + CONTENT[5:6] + b"end"
+    job = read(runtime, of, pieces, kind)
+    assert job.wait() == 0
+    assert (runtime.base / "c.out").read_bytes() == expected
+    assert job.exit()["usage"]["parts"] == len(expected)  # type: ignore[index]
+    assert job.exit()["usage"]["streamed"] == 0  # type: ignore[index]
+    if kind in ("file", "disk"):
+        (event,) = job.named("placed")
+        where = "memory" if kind == "file" else "disk"
+        assert (event["name"], event["bytes"], event["where"]) == ("in", len(expected), where)
+        assert [event["event"] for event in job.events()][:2] == ["placed", "started"]
+    else:
+        (event,) = job.named("stream")
+        assert event["bytes"] == len(expected)
+        assert "part" not in event
+    assert not os.path.lexists(placed(runtime))
+
+
+@TARGETS
+def test_an_empty_part(runtime: Node, of: Path, kind: str) -> None:
+    assert read(runtime, of, [], kind).wait() == 0
+    assert (runtime.base / "c.out").read_bytes() == b""
+
+
+def test_a_file_in_memory(runtime: Node, of: Path) -> None:
+    script = 'realpath "$1"; stat -L -c "%a %s %F" "$1"; readlink "$1"; head -c 14 "$1"; tail -c +15 "$1" | wc -c'
+    job = read(runtime, of, [[14, 28]], "file", script=f"({script}) > {runtime.base}/told")
+    assert job.wait() == 0
+    real, mode, link, first, rest = (runtime.base / "told").read_text().splitlines()
+    memory = os.readlink(runtime.run / "memory")
+    assert real == link == f"{memory}/c/0/c.fq"
+    assert (mode, first, rest) == ("400 28 regular file", "line 00000001", "14")
+    assert Path(memory).is_relative_to(MEMORY)
+    assert os.stat(memory).st_mode & 0o777 == 0o700
+    assert os.listdir(memory) == []
+    assert runtime.leave() == 0
+    assert not os.path.lexists(memory)
+
+
+@pytest.mark.parametrize("kind", ["file", "disk", "fifo"])
+@pytest.mark.parametrize("leads", [True, False])
+def test_outputs_that_are_links_to_their_input(runtime: Node, of: Path, kind: str, leads: bool) -> None:
+    link = runtime.base / "out" / "deep" / "link"
+    link.parent.mkdir()
+    script = f'cd {runtime.base}/out; cat "$1" > /dev/null; ln -s {"" if leads else "/none"}"$1" deep/link'
+    target: Event = {"fifo" if kind == "fifo" else "file": str(placed(runtime))}
+    more = {"memory": False} if kind == "disk" else {}
+    stream = part(of, [[0, 14], text(b"more")], target, **more)
+    wrapper = ["env", "-C", str(runtime.base / "out")]
+    job = runtime.start("c", ["sh", "-c", script, "sh", str(placed(runtime))], inputs=[stream], wrapper=wrapper)
+    assert job.wait() == 0
+    assert os.path.lexists(placed(runtime)) == leads
+    if leads:
+        assert not placed(runtime).is_symlink()
+        assert link.read_bytes() == CONTENT[:14] + b"more"
+
+
+def test_a_failure_leaves_nothing(runtime: Node, of: Path) -> None:
+    for kind in ("file", "disk", "fifo"):
+        job = read(runtime, of, [[0, 14]], kind, name=kind, script="ln -s $1 /tmp/sfio-no-such-directory/x; false")
+        assert job.wait() == 1
+        assert not os.path.lexists(placed(runtime, f"{kind}.fq"))
+    assert os.listdir(os.readlink(runtime.run / "memory")) == []
+
+
+def test_what_an_earlier_attempt_left_is_replaced(runtime: Node, of: Path) -> None:
+    placed(runtime).write_text("old")
+    assert read(runtime, of, [[0, 14]], "file").wait() == 0
+    assert (runtime.base / "c.out").read_bytes() == CONTENT[:14]
+    placed(runtime).symlink_to("/none")
+    assert read(runtime, of, [[14, 14]], "disk", name="d", script=f'cat "$1" > {runtime.base}/d.out').wait() == 0
+
+
+Change = Callable[[Path], object]
+CHANGES: dict[str, Change] = {
+    "written": lambda path: path.write_bytes(CONTENT),
+    "cut": lambda path: os.truncate(path, 100),
+    "grown": lambda path: path.write_bytes(CONTENT + b"x"),
+    "replaced": lambda path: (shutil.copy2(path, f"{path}.new"), os.rename(f"{path}.new", path)),
+    "gone": lambda path: path.unlink(),
+}
+
+
+@TARGETS
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_file_that_was_changed_before(runtime: Node, of: Path, kind: str, change: Change) -> None:
+    script = f'cat "$1" > {runtime.base}/read && touch {runtime.base}/end'
+    stream = part(of, [[0, 4_000_000]], {"stdin": True})
+    time.sleep(0.02)
+    change(of)
+    target: Event = {"stdin": True} if kind == "stdin" else {"fifo" if kind == "fifo" else "file": str(placed(runtime))}
+    more = {"memory": False} if kind == "disk" else {}
+    argument = "/dev/stdin" if kind == "stdin" else str(placed(runtime))
+    stream = {**stream, "target": target, **more}
+    job = runtime.start("c", ["sh", "-c", script, "sh", argument], inputs=[stream])
+    assert job.wait() == 75
+    ended = job.exit()
+    assert (ended["reason"], ended["input"]) == ("rewritten", "in")
+    assert str(of) in str(ended["message"])
+    assert not (runtime.base / "end").exists()
+    assert not os.path.lexists(placed(runtime))
+
+
+@pytest.mark.parametrize("kind", ["fifo", "stdin"])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_file_that_changes_in_the_middle(runtime: Node, of: Path, kind: str, change: Change) -> None:
+    base = runtime.base
+    script = (
+        f'exec < "$1"; head -c 1000 > {base}/first; touch {base}/begun; '
+        f"while [ ! -e {base}/go ]; do sleep 0.01; done; cat > {base}/rest; touch {base}/end"
+    )
+    job = read(runtime, of, [[0, 4_000_000]], kind, script=script)
+    wait_for((base / "begun").exists, "the first bytes")
+    time.sleep(0.02)
+    change(of)
+    (base / "go").touch()
+    assert job.wait() == 75
+    assert job.exit()["reason"] == "rewritten"
+    assert not (base / "end").exists()
+    assert not os.path.lexists(placed(runtime))
+
+
+def test_who_has_read_a_little_of_a_changed_file_fails(runtime: Node, of: Path) -> None:
+    base = runtime.base
+    script = f'exec 3< "$1"; head -c 5 <&3; touch {base}/begun; while [ ! -e {base}/go ]; do sleep 0.01; done'
+    job = read(runtime, of, [[0, 4_000_000]], "fifo", script=script)
+    wait_for((base / "begun").exists, "the first bytes")
+    time.sleep(0.02)
+    of.write_bytes(CONTENT)
+    (base / "go").touch()
+    assert job.wait() == 75
+    assert job.exit()["reason"] == "rewritten"
+
+
+def test_who_asks_for_more_than_bytes_gets_the_file(runtime: Node, of: Path) -> None:
+    script = f'stat -c %s "$1" > {runtime.base}/size; cat "$1" > {runtime.base}/c.out'
+    job = read(runtime, of, [[0, 14], [28, 14]], "fifo", script=script)
+    assert job.wait() == 0
+    assert (runtime.base / "c.out").read_bytes() == CONTENT[:14] + CONTENT[28:42]
+    assert (runtime.base / "size").read_text() == "28\n"
+    assert "waits for the whole file" in str(job.named("warning")[0]["message"])
+    assert not os.path.lexists(placed(runtime))
+
+
+def test_an_unreadable_file_is_the_error_of_the_job(runtime: Node, of: Path) -> None:
+    directory = runtime.base / "in"
+    job = runtime.shell("c", "cat", inputs=[part(directory, [[0, 1]], {"stdin": True})])
+    assert job.wait() == 75
+    assert job.exit()["reason"] == "error"
+    assert str(job.exit()["message"]).startswith(f"input in: cannot read {directory}: ")
+
+
+def test_a_target_that_cannot_be_made(runtime: Node, of: Path) -> None:
+    stream = part(of, [[0, 1]], {"file": str(runtime.base / "none" / "c")})
+    job = runtime.shell("c", "true", inputs=[stream])
+    assert job.wait() == 125
+    assert str(job.exit()["message"]).startswith("input in: cannot make its file: ")
+
+
+@pytest.fixture
+def memories() -> Iterator[set[str]]:
+    """What there was in memory before: it has to be the same in the end."""
+    before = in_memory()
+    yield before
+    wait_for(lambda: not in_memory() - before, "the end of what is in memory", 20)
+
+
+def hold(runtime: Node, of: Path, kind: str = "file") -> Job:
+    """Starts a job that keeps its part until it is killed."""
+    job = read(runtime, of, [[0, 4_000_000]], kind, script=f"touch {runtime.base}/runs; sleep 60")
+    wait_for((runtime.base / "runs").exists, "the command")
+    return job
+
+
+@pytest.mark.parametrize("kind", ["file", "disk"])
+def test_a_killed_exec_leaves_nothing(runtime: Node, of: Path, kind: str) -> None:
+    job = hold(runtime, of, kind)
+    memory = runtime.run / "memory"
+    assert not memory.exists() or os.listdir(memory / "c")
+    job.process.kill()
+    wait_for(lambda: job.served()[-1]["event"] == "exit", "the last event")
+    assert job.served()[-1]["reason"] == "lost"
+    assert not os.path.lexists(placed(runtime))
+    assert not memory.exists() or os.listdir(memory) == []
+
+
+def test_a_killed_serve_leaves_nothing(tmp_path: Path, memories: set[str]) -> None:
+    base = tmp_path.resolve()
+    for name in ("in", "out"):
+        (base / name).mkdir()
+    (base / "all").write_bytes(CONTENT)
+    with node(base) as running:
+        job = hold(running, base / "all")
+        assert in_memory() - memories
+        running.server.kill()
+        job.wait()
+        wait_for(lambda: not running.run.exists(), "the end of the run directory")
+        assert not in_memory() - memories
+        assert not os.path.lexists(placed(running))
+
+
+def test_the_end_of_the_driver_ends_placing(tmp_path: Path, memories: set[str]) -> None:
+    base = tmp_path.resolve()
+    (base / "in").mkdir()
+    with open(base / "all", "wb") as file:
+        file.truncate(200 << 30)
+    with node(base) as running:
+        stream = part(base / "all", [[0, 200 << 30]], {"file": str(base / "in" / "c")}, memory=False)
+        for how in ("cancel", "signal"):
+            job = running.shell(how, "true", inputs=[stream])
+            wait_for((base / "in" / "c").exists, "the file")
+            job.cancel() if how == "cancel" else job.process.terminate()
+            assert job.wait() == 75
+            assert job.exit()["reason"] == "cancelled"
+            assert not (base / "in" / "c").exists()
+        job = running.shell("driver", "true", inputs=[stream])
+        wait_for((base / "in" / "c").exists, "the file")
+        assert running.leave() == 0
+        assert job.wait() == 75
+        assert not (base / "in" / "c").exists()
+
+
+SMALL = "mount -t tmpfs -o size=1M none /dev/shm && exec"
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"], check=False).returncode != 0,
+    reason="no user namespaces",
+)
+def test_a_full_memory_is_a_file_on_disk(tmp_path: Path) -> None:
+    base = tmp_path.resolve()
+    for name in ("in", "out"):
+        (base / name).mkdir()
+    (base / "all").write_bytes(CONTENT)
+    with node(base) as running:
+        script = f'cat "$1" > {base}/c.out; test ! -L "$1"'
+        for size, where in ((4_000_000, "disk"), (1000, "memory")):
+            target = base / "in" / "c"
+            stream = part(base / "all", [[0, size]], {"file": str(target)})
+            wrapper = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f'{SMALL} "$@"', "sh"]
+            command = ["sh", "-c", script if where == "disk" else f'cat "$1" > {base}/c.out', "sh", str(target)]
+            job = running.start(where, command, inputs=[stream], wrapper=wrapper)
+            assert job.wait() == 0
+            assert job.named("placed")[0]["where"] == where
+            assert (base / "c.out").read_bytes() == CONTENT[:size]
+            assert not os.path.lexists(target)
