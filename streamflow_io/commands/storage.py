@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import io
 import math
-import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +14,8 @@ from typing import Any, NoReturn
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
+from streamflow_io.hints.annotations_text import scalar
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.storage.evaluation import (
     Measurement,
@@ -31,11 +27,10 @@ from streamflow_io.storage.evaluation import (
     storage_entry,
     warnings,
 )
-from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, StorageProbeError, Task, measure
+from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, Task, measure
 
 from .console import say, table
 
-_PLAIN = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
 _ACCESS = {
     "direct": "direct I/O, without the page cache",
     "buffered": "buffered writes, synced; page cache dropped before reads",
@@ -80,22 +75,6 @@ class Probe:
         say(console, meaning(entry))
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A storage that was not measured."""
-
-    error: StorageProbeError
-
-    ok = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {"error": {"message": self.error.message, "allowed": self.error.allowed}}
-
-    def show(self, console: Console) -> None:
-        say(console, self.error.message, "bold red")
-        say(console, f"  allowed: {self.error.allowed}")
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `storage`."""
     text = f"measure the bandwidth of a directory with {', '.join(map(str, LEVELS))} writers; nothing is left in it"
@@ -120,9 +99,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     probe.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
-def run(arguments: argparse.Namespace) -> Probe | Refusal:
+def run(arguments: argparse.Namespace) -> Probe:
     """`storage probe`: see the module.
 
+    :raises HintErrors: if the storage cannot be measured
     :raises SystemExit: 128 + the number of a signal that ended it
     """
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -137,27 +117,13 @@ def run(arguments: argparse.Namespace) -> Probe | Refusal:
             verb = "writing" if task == "write" else "reading"
             progress.update(bar, advance=1, description=f"{verb} with {writers} of {LEVELS[-1]} writers")
 
-        try:
-            return Probe(measure(arguments.path, arguments.bytes, arguments.seconds, announce))
-        except StorageProbeError as error:
-            return Refusal(error)
+        return Probe(measure(arguments.path, arguments.bytes, arguments.seconds, announce))
 
 
 def entry_yaml(entry: StorageConfig) -> str:
     """An entry as it is written in a StreamFlow file, in one line below `storages`."""
-    fields = CommentedMap({key: _quoted(value) for key, value in entry_fields(entry).items()})
-    fields.fa.set_flow_style()
-    yaml = YAML()
-    yaml.width = 10**6
-    yaml.indent(sequence=4, offset=2)
-    text = io.StringIO()
-    yaml.dump({"storages": [fields]}, text)
-    return text.getvalue()
-
-
-def _quoted(value: str | int | float) -> str | int | float:
-    """In quotes, unless it is plain for everybody: ruamel.yaml writes `: a` so that nobody can read it."""
-    return value if not isinstance(value, str) or _PLAIN.fullmatch(value) else DoubleQuotedScalarString(value)
+    fields = ", ".join(f"{key}: {scalar(value)}" for key, value in entry_fields(entry).items())
+    return f"storages:\n  - {{{fields}}}\n"
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-Scalar = str | int | bool
+Scalar = str | int | float | bool
 # Plain for every reader of YAML, also in a list on one line.
 _PLAIN = re.compile(r"[A-Za-z_/](?:[A-Za-z0-9_./:-]*[A-Za-z0-9_./-])?")
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n"))

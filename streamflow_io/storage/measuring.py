@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, Literal, cast
 
+from streamflow_io.hints.errors import HintErrors
+
 from . import writer
 from .evaluation import Access, Level, Measurement, Sample, Transfer
 from .mounts import find_mount
@@ -35,19 +37,6 @@ _END_SECONDS = 10.0
 _REMOVE_SECONDS = 5.0
 
 
-class StorageProbeError(Exception):
-    """A storage that cannot be measured.
-
-    :ivar message: what is wrong, with the path
-    :ivar allowed: what would do
-    """
-
-    def __init__(self, message: str, allowed: str) -> None:
-        super().__init__(f"{message}; allowed: {allowed}")
-        self.message = message
-        self.allowed = allowed
-
-
 def measure(path: str, limit: int, seconds: float, announce: Announce = lambda writers, task: None) -> Measurement:
     """Measure with 1, 2, 4 and 8 writers.
 
@@ -57,7 +46,7 @@ def measure(path: str, limit: int, seconds: float, announce: Announce = lambda w
     :param path: a directory
     :param limit: bytes to write in each level, all writers together; at least LEAST_BYTES
     :param announce: called before each sample
-    :raises StorageProbeError: if the directory cannot be written to, has too little space, or its storage hangs
+    :raises HintErrors: if the directory cannot be written to, has too little space, or its storage hangs
     """
     path = os.path.abspath(path)
     _check(path, limit)
@@ -77,32 +66,37 @@ def _check(path: str, limit: int) -> None:
         directory = stat.S_ISDIR(os.stat(path).st_mode)
         volume = os.statvfs(path)
     except UnicodeEncodeError:
-        raise StorageProbeError(f"{path!r} is not UTF-8", "a path that a YAML file can hold") from None
+        raise _refusal(path, f"{path!r} is not UTF-8", "a path that a YAML file can hold") from None
     except (FileNotFoundError, NotADirectoryError):
-        raise StorageProbeError(f"{path} does not exist", "an existing directory") from None
+        raise _refusal(path, f"{path} does not exist", "an existing directory") from None
     except OSError as error:
         raise _explained(path, error) from error
     if not directory:
-        raise StorageProbeError(f"{path} is not a directory", "a directory on the storage")
+        raise _refusal(path, f"{path} is not a directory", "a directory on the storage")
     if volume.f_flag & os.ST_RDONLY:
         raise _explained(path, OSError(errno.EROFS, ""))
     free = volume.f_bavail * volume.f_frsize
     # Some file systems of object stores do not know their size: 0 blocks.
     if volume.f_blocks and free < 2 * limit:
-        raise StorageProbeError(
+        raise _refusal(
+            path,
             f"{path} has {free / 1e6:.0f} MB of free space, too little to write {limit / 1e6:.0f} MB and leave as much",
             f"more free space, or a lower --bytes (at least {LEAST_BYTES // 2**20}MiB)",
         )
 
 
-def _explained(path: str, error: OSError) -> StorageProbeError:
+def _refusal(path: str, message: str, allowed: str) -> HintErrors:
+    return HintErrors.one(path, "PATH", message, allowed)
+
+
+def _explained(path: str, error: OSError) -> HintErrors:
     if error.errno == errno.EROFS:
-        return StorageProbeError(f"{path} is read-only", "a directory that you can write to")
+        return _refusal(path, f"{path} is read-only", "a directory that you can write to")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return StorageProbeError(f"{path} is not writable for you", "a directory that you can write to")
+        return _refusal(path, f"{path} is not writable for you", "a directory that you can write to")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageProbeError(f"{path} became full, or your quota is used up", "more free space, or a lower --bytes")
-    return StorageProbeError(f"{path} cannot be measured: {error.strerror}", "a directory that you can write to")
+        return _refusal(path, f"{path} became full, or your quota is used up", "more free space, or a lower --bytes")
+    return _refusal(path, f"{path} cannot be measured: {error.strerror}", "a directory that you can write to")
 
 
 def _find_access(path: str) -> Access:
@@ -147,9 +141,8 @@ def _remove(directory: str) -> None:
             shutil.rmtree(directory)
         except OSError as error:
             if time.monotonic() > end:
-                raise StorageProbeError(
-                    f"{directory} could not be removed: {error.strerror}", "a directory where files can be removed"
-                ) from error
+                message = f"{directory} could not be removed: {error.strerror}"
+                raise _refusal(directory, message, "a directory where files can be removed") from error
             time.sleep(0.1)
 
 
@@ -219,14 +212,15 @@ class _Writer:
         poll = select.poll()
         poll.register(self.output, select.POLLIN)
         if not poll.poll(seconds * 1000):
-            raise StorageProbeError(f"{self._path} hangs: a writer did not answer in time", "a storage that answers")
+            raise _refusal(self._path, f"{self._path} hangs: a writer did not answer in time", "a storage that answers")
         words = self.output.readline().split()
         if not words:
             raise self._killed()
         return words
 
-    def _killed(self) -> StorageProbeError:
-        return StorageProbeError(
+    def _killed(self) -> HintErrors:
+        return _refusal(
+            self._path,
             f"{self._path} cannot be measured: a writer was killed",
             "enough memory, and nothing that kills its processes",
         )

@@ -21,8 +21,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.errors import HintErrors
 from streamflow_io.storage import measuring
-from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, StorageProbeError, measure
+from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, measure
 from tests import forked
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli", "storage", "probe"]
@@ -174,7 +175,7 @@ def test_refusals(storage: Path) -> None:
         assert "allowed: " in ended.stdout
     ended = probe(storage, "--bytes", "1000000GB", "--json")
     assert ended.returncode == 1
-    assert "of free space, too little to write 1000000000 MB" in json.loads(ended.stdout)["error"]["message"]
+    assert "of free space, too little to write 1000000000 MB" in json.loads(ended.stdout)["errors"][0]["message"]
 
 
 @pytest.mark.parametrize("options", [["--bytes", "1MB"], ["--bytes", "lots"], ["--seconds", "0"], ["--seconds", "nan"]])
@@ -190,7 +191,7 @@ def test_not_writable(storage: Path) -> None:
     if root:
         os.seteuid(NOBODY)
     try:
-        with pytest.raises(StorageProbeError, match="is not writable for you"):
+        with pytest.raises(HintErrors, match="is not writable for you"):
             measure(str(storage), LEAST_BYTES, 1)
     finally:
         if root:
@@ -240,7 +241,7 @@ def test_a_storage_that_hangs(storage: Path, monkeypatch: pytest.MonkeyPatch) ->
         if (writers, task) == (4, "read"):
             assert stop(next(iter(files_below(storage))))
 
-    with pytest.raises(StorageProbeError, match="hangs: a writer did not answer"):
+    with pytest.raises(HintErrors, match="hangs: a writer did not answer"):
         measure(str(storage), LEAST_BYTES, 0.5, hang)
 
 
@@ -253,7 +254,7 @@ def test_a_writer_that_is_killed(storage: Path, ended: bool) -> None:
             if ended:
                 os.waitid(os.P_PID, writer, os.WEXITED | os.WNOWAIT)
 
-    with pytest.raises(StorageProbeError, match="a writer was killed"):
+    with pytest.raises(HintErrors, match="a writer was killed"):
         measure(str(storage), LEAST_BYTES, 2, kill)
 
 
