@@ -19,13 +19,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError, find_sfio_node
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import Finding, ThisMachine
 from streamflow_io.telemetry.directories import data_directory
 
+from .console import table
 from .javascript import find_engine
 
 _SECONDS = 15.0
@@ -52,14 +52,12 @@ class Diagnosis:
         return {"findings": [vars(finding) for finding in self.findings]}
 
     def show(self, console: Console) -> None:
-        table = Table(title=self.subject, title_justify="left")
-        for column in ("", "works", "what was found"):
-            table.add_column(column)
         words = {True: "yes", False: "[bold red]no[/bold red]", None: "[yellow]no[/yellow]"}
+        rows = []
         for finding in self.findings:
             without = f"\n{finding.otherwise}" if finding.works is not True and finding.otherwise else ""
-            table.add_row(escape(finding.name), words[finding.works], escape(f"{finding.detail}{without}"))
-        console.print(table)
+            rows.append((escape(finding.name), words[finding.works], escape(f"{finding.detail}{without}")))
+        console.print(table(self.subject, ("", "works", "what was found"), rows))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

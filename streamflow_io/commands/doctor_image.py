@@ -20,9 +20,6 @@ from streamflow.core.deployment import ExecutionLocation, LocalTarget, Target
 from streamflow.cwl.requirement.docker import cwl_docker_translator_classes
 from streamflow.cwl.requirement.docker.translator import CWLDockerTranslatorConfig
 from streamflow.deployment.utils import get_binding_config
-from streamflow.ext.utils import load_extensions
-from streamflow.log_handler import logger
-from streamflow.main import build_context
 
 from streamflow_io._streamflow import cwl_files
 from streamflow_io.errors import said
@@ -35,7 +32,7 @@ from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.self_test import contained_test, pair_test, self_test
 from streamflow_io.runtime.tried_location import DeployedLocation, Finding
 
-from .streamflow_file import read_streamflow_file
+from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 _SECONDS = 60.0
 _PLAIN = "everything is as with plain StreamFlow in these containers"
@@ -48,19 +45,13 @@ def try_image(path: Path | None, image: str) -> tuple[str, list[Finding]]:
     :return: what was looked at, and what was found
     :raises HintErrors: if the StreamFlow file is not one
     """
-    logger.disabled = True  # The table tells what the log would.
-    try:
-        load_extensions()
+    with quiet_streamflow():
         config = {"version": "v1.0", "workflows": {}} if path is None else read_streamflow_file(path)
-        # Nothing is kept: the user's database is not touched.
-        config["database"] = {"type": "default", "config": {"connection": ":memory:"}}
-        return asyncio.run(_look({**config, "path": str((path or Path("streamflow.yml")).resolve())}, image))
-    finally:
-        logger.disabled = False
+        return asyncio.run(_look(config, path or Path("streamflow.yml"), image))
 
 
-async def _look(config: dict[str, Any], image: str) -> tuple[str, list[Finding]]:
-    context = build_context(config)
+async def _look(config: dict[str, Any], path: Path, image: str) -> tuple[str, list[Finding]]:
+    context = forgetful_context(config, path)
     try:
         workflows = [WorkflowConfig(name, config) for name in config["workflows"]]
         workflow = next((workflow for workflow in workflows if workflow.type == "cwl"), None)

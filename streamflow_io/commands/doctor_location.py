@@ -10,15 +10,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ruamel.yaml.error import YAMLError
-from streamflow.config.validator import SfValidator
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import DeploymentConfig, ExecutionLocation
-from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.deployment.utils import get_wraps_config
-from streamflow.ext.utils import load_extensions
-from streamflow.log_handler import logger
-from streamflow.main import build_context
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.run.scheduler import IOAwareScheduler
@@ -28,6 +22,8 @@ from streamflow_io.runtime.links import LinkedRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import DeployedLocation, Finding
+
+from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 _HOST_SECONDS = 60.0
 _QUEUE_SECONDS = 300.0
@@ -44,26 +40,15 @@ def try_deployment(path: Path, deployment: str) -> tuple[str, list[Finding]]:
     :return: what was looked at, and what was found
     :raises HintErrors: if there is no such StreamFlow file, or it has no such deployment
     """
-    logger.disabled = True  # The table tells what the log would.
-    try:
-        load_extensions()
+    with quiet_streamflow():
         config = _read(path, deployment)
         kind = config["deployments"][deployment]["type"]
-        return f"{deployment} ({kind})", asyncio.run(_look(path.resolve(), config, deployment))
-    finally:
-        logger.disabled = False
+        return f"{deployment} ({kind})", asyncio.run(_look(path, config, deployment))
 
 
 def _read(path: Path, deployment: str) -> dict[str, Any]:
     """A StreamFlow file that has the deployment."""
-    try:
-        config: dict[str, Any] = SfValidator().validate_file(str(path))
-    except OSError as error:
-        raise HintErrors.one(
-            path, "StreamFlow file", str(error.strerror), "a StreamFlow file that can be read"
-        ) from None
-    except (WorkflowDefinitionException, YAMLError) as error:
-        raise HintErrors.one(path, "StreamFlow file", str(error), "a valid StreamFlow file") from None
+    config = read_streamflow_file(path)
     entries = config.get("deployments", {})
     if deployment not in entries:
         allowed = ", ".join(sorted(entries)) or "nothing: there are no deployments"
@@ -100,9 +85,7 @@ async def deployed(
     for name, entry in config["deployments"].items():
         # As StreamFlow completes them for a workflow.
         entry.update(name=name, scheduling_policy=None, config=entry.get("config", {}))
-    # Nothing is kept: the user's database is not touched.
-    database = {"type": "default", "config": {"connection": ":memory:"}}
-    context = build_context({**config, "path": str(path), "database": database})
+    context = forgetful_context(config, path)
     try:
         try:
             await context.deployment_manager.deploy(_deployment_config(config["deployments"], deployment))

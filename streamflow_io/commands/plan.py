@@ -17,9 +17,6 @@ from rich.console import Console
 from rich.table import Table
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
-from streamflow.ext.utils import load_extensions
-from streamflow.log_handler import logger
-from streamflow.main import build_context
 
 from streamflow_io._streamflow import cwl_files
 from streamflow_io.admission.storages import StepStorage
@@ -40,7 +37,7 @@ from streamflow_io.translation.translator import IOAwareTranslator
 from .console import say, table
 from .javascript import missing_engine
 from .sites import site_to_json, sites_table
-from .streamflow_file import read_streamflow_file
+from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 
 @dataclass(frozen=True)
@@ -117,9 +114,9 @@ def plan_file(path: Path) -> Plans:
     :raises HintErrors: if the file, a workflow or a hint has mistakes
     """
     scheduler = read_scheduler_config(path)
-    logger.disabled = True  # The plan tells what the log would.
     try:
-        plans = asyncio.run(_plans(path.resolve(), scheduler is not None))
+        with quiet_streamflow():
+            plans = asyncio.run(_plans(path.resolve(), scheduler is not None))
         return Plans(
             _inactive(scheduler),
             {name: plan for name, (plan, _) in plans.items()},
@@ -134,8 +131,6 @@ def plan_file(path: Path) -> Plans:
         if is_ours(error):
             raise
         raise HintErrors.one(path, "StreamFlow file", said(error), "a valid StreamFlow file") from None
-    finally:
-        logger.disabled = False
 
 
 def plan_workflow(streamflow_file: Path, name: str | None) -> Plan:
@@ -178,14 +173,10 @@ def _capio(scheduler: SchedulerConfig | None) -> str | None:
 
 async def _plans(path: Path, active: bool) -> dict[str, tuple[Plan, tuple[str, ...]]]:
     """The plans of all workflows, each with what to warn of."""
-    load_extensions()
     config = read_streamflow_file(path)
-    config["path"] = str(path)
-    # Nothing is kept: the user's database is not touched.
-    config["database"] = {"type": "default", "config": {"connection": ":memory:"}}
     if not active:
         config["scheduling"] = {**config.get("scheduling", {}), "scheduler": {"type": "io-aware", "config": {}}}
-    context = build_context(config)
+    context = forgetful_context(config, path)
     try:
         workflows = {name: WorkflowConfig(name, config) for name in config.get("workflows", {})}
         return {name: _plan(workflow, context, path) for name, workflow in workflows.items() if workflow.type == "cwl"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -10,6 +10,9 @@ from rich.table import Table
 
 from streamflow_io.graph.io_graph import Step
 from streamflow_io.graph.sites import Site, SiteKind
+from streamflow_io.grouping import grouped
+
+from .console import table
 
 _EARLY = {
     SiteKind.LOCAL: "streams, gate, commits",
@@ -28,19 +31,14 @@ def site_to_json(site: Site) -> dict[str, Any]:
 
 def sites_table(steps: Mapping[str, Step]) -> Table:
     """A row for all that run at one site; the containers of all DockerRequirements on a host are one."""
-    together: dict[object, list[str]] = {}
-    for path, step in steps.items():
-        together.setdefault(_key(step.site), []).append(path)
-    table = Table(title="Where steps run", title_justify="left")
-    for column in ("on", "steps", "early between them"):
-        table.add_column(column, overflow="fold")
-    for paths in together.values():
+    rows = []
+    for paths in grouped(steps, lambda path: _key(steps[path].site)).values():
         sites = tuple(dict.fromkeys(steps[path].site for path in paths))
-        table.add_row(_shown(sites), "\n".join(sorted(paths)), _early(sites))
-    return table
+        rows.append((_shown(sites), "\n".join(sorted(paths)), _early(sites)))
+    return table("Where steps run", ("on", "steps", "early between them"), rows)
 
 
-def _key(site: Site) -> object:
+def _key(site: Site) -> Hashable:
     first = site.deployments[0]
     if first.image is not None and site.kind is SiteKind.CONTAINERS:
         return first.type, first.host, site.unwatched is None

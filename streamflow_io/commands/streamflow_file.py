@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ from jsonschema import ValidationError
 from jsonschema.exceptions import best_match
 from jsonschema.validators import validator_for
 from streamflow.config.validator import SfValidator
+from streamflow.core.context import StreamFlowContext
 from streamflow.core.exception import WorkflowDefinitionException
+from streamflow.ext.utils import load_extensions
+from streamflow.log_handler import logger
+from streamflow.main import build_context
 
 from streamflow_io.hints.errors import HintError, HintErrors, field_name
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
@@ -20,8 +25,28 @@ _LONGEST = 200
 _LEVELS = {"scheduler": "scheduling: {scheduler: ...}", "policies": "scheduling: {policies: ...}"}
 
 
+@contextmanager
+def quiet_streamflow() -> Iterator[None]:
+    """StreamFlow with its extensions, which bring schemas of their own, and without its log."""
+    logger.disabled = True  # What a command shows tells what the log would.
+    try:
+        load_extensions()
+        yield
+    finally:
+        logger.disabled = False
+
+
+def forgetful_context(config: Mapping[str, Any], path: Path) -> StreamFlowContext:
+    """The context of a StreamFlow file. Nothing is kept: the user's database is not touched.
+
+    :param config: what is in the file
+    """
+    database = {"type": "default", "config": {"connection": ":memory:"}}
+    return build_context({**config, "path": str(path.resolve()), "database": database})
+
+
 def read_streamflow_file(path: Path) -> dict[str, Any]:
-    """What a StreamFlow file says. Load the extensions of StreamFlow first: they bring schemas of their own.
+    """What a StreamFlow file says; within :func:`quiet_streamflow`.
 
     :raises HintErrors: with all mistakes in it; also if it cannot be read or is no YAML
     """
