@@ -6,9 +6,6 @@ They are deployed as StreamFlow deploys them for tools with a DockerRequirement,
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -26,12 +23,12 @@ from streamflow_io.errors import said
 from streamflow_io.graph.sites import Site, SiteKind
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.run.deployment_sites import Sites
-from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
-from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime import NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.self_test import contained_test, pair_test, self_test
-from streamflow_io.runtime.tried_location import DeployedLocation, Finding
+from streamflow_io.runtime.tried_location import Finding
 
+from .doctor_location import tried
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 _SECONDS = 60.0
@@ -117,21 +114,8 @@ async def _try_both(
     except NodeRuntimeError as error:
         return [Finding("node runtime", False, str(error), _PLAIN)]
     seconds = (time.monotonic() - begin) / len(started)
-    tried = [_location(context, *each, workdir) for each in zip(started, locations, strict=True)]
-    try:
-        user, _ = await tried[0].access.run("id -u")
-        delivery = Finding("node runtime", True, f"{started[0].binary}, as user {user.strip()}, after {seconds:.2f} s")
-        within = [*await self_test(tried[0]), *await contained_test(tried[0])]
-        return [delivery, *within, *await pair_test(*tried)]
-    finally:
-        for location in tried:
-            with contextlib.suppress(NodeRuntimeError):
-                await location.access.run(f"rm -rf {shlex.quote(str(location.directory))}")
-
-
-def _location(
-    context: StreamFlowContext, runtime: NodeRuntime, location: ExecutionLocation, workdir: str
-) -> DeployedLocation:
-    directory = PurePosixPath(workdir, f"streamflow-io-doctor-{os.urandom(4).hex()}")
-    connector = context.deployment_manager.get_connector(location.deployment)
-    return DeployedLocation(runtime, directory, _SECONDS, connector, location, Deployments(context).access(location))
+    writer, reader = (tried(context, *each, workdir, _SECONDS) for each in zip(started, locations, strict=True))
+    async with writer as one, reader as other:
+        user, _ = await one.access.run("id -u")
+        delivery = Finding("node runtime", True, f"{one.runtime.binary}, as user {user.strip()}, after {seconds:.2f} s")
+        return [delivery, *await self_test(one), *await contained_test(one), *await pair_test(one, other)]

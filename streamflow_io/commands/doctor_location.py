@@ -7,6 +7,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -126,7 +127,6 @@ async def _try_locations(
 ) -> list[Finding]:
     findings: list[Finding] = []
     started: dict[str, NodeRuntime] = {}
-    deployments = Deployments(context)
     for location in locations:
         suffix = "" if len(locations) == 1 else f", {location.name}"
         try:
@@ -135,22 +135,25 @@ async def _try_locations(
             findings.append(Finding(f"delivery{suffix}", False, str(error), _PLAIN))
             continue
         findings.append(Finding(f"delivery{suffix}", True, runtime.binary))
-        found = await _try_location(context, deployments, runtime, location)
-        findings += [
-            Finding(f"{finding.name}{suffix}", finding.works, finding.detail, finding.otherwise) for finding in found
-        ]
+        seconds = _QUEUE_SECONDS if runtime.wrapper == "run" else _HOST_SECONDS
+        async with tried(context, runtime, location, Deployments(context).workdir(location), seconds) as there:
+            findings += [replace(found, name=f"{found.name}{suffix}") for found in await self_test(there)]
     return [*findings, *await _try_links(started)]
 
 
-async def _try_location(
-    context: StreamFlowContext, deployments: Deployments, runtime: NodeRuntime, location: ExecutionLocation
-) -> list[Finding]:
-    access = deployments.access(location)
-    directory = PurePosixPath(deployments.workdir(location), f"streamflow-io-doctor-{os.urandom(4).hex()}")
-    seconds = _QUEUE_SECONDS if runtime.wrapper == "run" else _HOST_SECONDS
+@contextlib.asynccontextmanager
+async def tried(
+    context: StreamFlowContext, runtime: NodeRuntime, location: ExecutionLocation, workdir: str, seconds: float
+) -> AsyncIterator[DeployedLocation]:
+    """A location where jobs are tried, in a directory of the work directory that is removed afterwards.
+
+    :param seconds: how long a job may take to run
+    """
     connector = context.deployment_manager.get_connector(location.deployment)
+    access = Deployments(context).access(location)
+    directory = PurePosixPath(workdir, f"streamflow-io-doctor-{os.urandom(4).hex()}")
     try:
-        return await self_test(DeployedLocation(runtime, directory, seconds, connector, location, access))
+        yield DeployedLocation(runtime, directory, seconds, connector, location, access)
     finally:
         with contextlib.suppress(NodeRuntimeError):
             await access.run(f"rm -rf {shlex.quote(str(directory))}")
