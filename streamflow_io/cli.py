@@ -20,22 +20,18 @@ from rich.console import Console
 from streamflow_io.commands.console import Command, Result, show_errors
 from streamflow_io.hints.errors import HintError, HintErrors
 
-# Name, module, help. Modules are imported when needed, so that no command waits for another's imports.
-COMMANDS = (
-    ("validate", "streamflow_io.commands.validate", "check a CWL workflow and its hints, without running it"),
-    ("plan", "streamflow_io.commands.plan", "show what will stream in a StreamFlow file, and why something will not"),
-    (
-        "coordination",
-        "streamflow_io.commands.coordination",
-        "write what a StreamFlow file coordinates, in CAPIO-CL",
-    ),
-    ("annotate", "streamflow_io.commands.annotate", "write an annotations file from a CAPIO-CL file"),
-    ("storage", "streamflow_io.commands.storage", "measure a storage: its bandwidths for the StreamFlow file"),
-    ("report", "streamflow_io.commands.report", "draw what runs measured: times, throughput, learning, constraints"),
-    ("suggest", "streamflow_io.commands.suggest", "propose hints from an observed run; nothing is applied"),
-    ("doctor", "streamflow_io.commands.doctor", "show what works on this machine, what does not, and why"),
-    ("learned", "streamflow_io.commands.learned", "limits learned in earlier runs: list, show, forget"),
-)
+# What each does; its module in `commands` has its name, and is imported when needed: no command waits for another's.
+COMMANDS = {
+    "validate": "check a CWL workflow and its hints, without running it",
+    "plan": "show what will stream in a StreamFlow file, and why something will not",
+    "coordination": "write what a StreamFlow file coordinates, in CAPIO-CL",
+    "annotate": "write an annotations file from a CAPIO-CL file",
+    "storage": "measure a storage: its bandwidths for the StreamFlow file",
+    "report": "draw what runs measured: times, throughput, learning, constraints",
+    "suggest": "propose hints from an observed run; nothing is applied",
+    "doctor": "show what works on this machine, what does not, and why",
+    "learned": "limits learned in earlier runs: list, show, forget",
+}
 
 
 class Mistakes:
@@ -67,11 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="streamflow-io", description="I/O-aware CWL workflows for StreamFlow")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     modules: dict[str, Command] = {}
-    for name, module, text in COMMANDS:
+    for name, text in COMMANDS.items():
         subparser = commands.add_parser(name, help=text, description=text)
         subparser.add_argument("--json", action="store_true", help="print JSON for programs")
         if name in argv[:1]:
-            modules[name] = cast(Command, import_module(module))
+            modules[name] = cast(Command, import_module(f"streamflow_io.commands.{name}"))
             modules[name].add_arguments(subparser)
     with _quiet_when_closed():
         namespace = parser.parse_args(argv)

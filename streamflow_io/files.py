@@ -43,6 +43,9 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
     :raises OSError: if it cannot be written
     """
     target = Path(path)
+    if target.exists() and not target.is_file():  # as /dev/stdout, in the place of which nothing is to be put
+        target.write_text(text, encoding="utf-8")
+        return
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")

@@ -35,9 +35,6 @@ class Ledger:
         self._capacities.setdefault(account, capacity)
         self._allocated.setdefault(account, 0)
 
-    def capacity(self, account: Account) -> int:
-        return self._capacities[account]
-
     def allocated(self, account: Account) -> int:
         return self._allocated[account]
 

@@ -30,7 +30,7 @@ def read_capio_cl(document: JsonValue, file: str, lines: Mapping[Loc, int] | Non
     :param lines: its lines, from 1, by the way to a value
     :raises HintErrors: with all mistakes in it; also if it says two things of one file
     """
-    source = Source(file, lines or {})
+    source = Source(file, lambda: lines or {})
     if not isinstance(document, dict):
         raise HintErrors.one(file, "CAPIO-CL", "no JSON object", "name, IO_Graph, ...", line=source.line())
     model, errors = parse_model(Document, document, "", source)

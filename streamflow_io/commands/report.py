@@ -20,6 +20,7 @@ from streamflow_io.telemetry.results import RunResult, run_results
 from streamflow_io.telemetry.runs import find_run, run_label
 
 from .console import say, table
+from .output import write_output
 
 DEFAULT_OUTPUT = "io-report.html"
 # A terminal has no room for the others.
@@ -79,7 +80,7 @@ def run(arguments: argparse.Namespace) -> Report:
     labels = _distinct([run_label(file) for file in files])
     runs = run_results([read_history(label, read_records(file)) for label, file in zip(labels, files, strict=True)])
     if output is not None:
-        _write(output, render(runs, draw(runs), plotly_js))
+        write_output(output, render(runs, draw(runs), plotly_js))
     return Report(runs, output)
 
 
@@ -103,10 +104,3 @@ def _plotly_js() -> str:
             "pip install 'streamflow-io[report]'; or --json, which needs no plotly",
         ) from None
     return str(get_plotlyjs())
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise HintErrors.one(path, "--output", f"cannot be written: {error.strerror}", "a file to write") from None

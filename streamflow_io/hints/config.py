@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
 from itertools import combinations
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainValidator, StrictBool, StrictInt, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 
 from .bandwidth import HIGHEST
 from .commit import MOST
@@ -56,31 +64,24 @@ class StorageConfig(Model):
         return limit if limit is not None else given[0]
 
 
-_ANNOTATIONS_SCHEMA = WithJsonSchema(
-    {
-        "anyOf": [
-            {"type": "string", "minLength": 1},
-            {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string", "minLength": 1}},
-        ]
-    }
-)
 _ANNOTATIONS = "the path of an annotations file, relative to the StreamFlow file; or one for each workflow, by its name"
 
 
-def _annotations(value: object) -> str | dict[str, str]:
-    if isinstance(value, str) and value.strip():
-        return value
-    if isinstance(value, Mapping) and value and all(isinstance(part, str) and part.strip() for part in value.values()):
-        return {str(name): path for name, path in value.items()}
-    raise mistake(f"{value!r} is not allowed", _ANNOTATIONS)
+def _one_mistake(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    """Of a union, of which pydantic tells why it is none of its members, each by itself."""
+    try:
+        return validate(value)
+    except ValidationError:
+        raise mistake(f"{value!r} is not allowed", _ANNOTATIONS) from None
+
+
+AnnotationsOf = Annotated[Text | Annotated[dict[str, Text], Field(min_length=1)], WrapValidator(_one_mistake)]
 
 
 class SchedulerConfig(Model):
     """`config` of the scheduler of type `io-aware` in the StreamFlow file."""
 
-    annotations: Annotated[str | dict[str, str], PlainValidator(_annotations), _ANNOTATIONS_SCHEMA] | None = Field(
-        None, description=_ANNOTATIONS
-    )
+    annotations: AnnotationsOf | None = Field(None, description=_ANNOTATIONS)
     storages: tuple[StorageConfig, ...] = Field((), description="a list of storages")
     io_executors: StrictInt | None = Field(
         None,

@@ -17,7 +17,7 @@ from schema_salad.exceptions import ValidationException
 from schema_salad.fetcher import DefaultFetcher
 from schema_salad.utils import CacheType
 
-from .errors import HintError, HintErrors, Level, LinesWhenAsked, Loc, Located, Source
+from .errors import HintError, HintErrors, Level, Loc, Located, Source
 from .inheritance import Parameter, Scope, Step
 from .models import Hint
 from .parsing import looks_ours, parse_hint
@@ -250,7 +250,7 @@ class _Walker:
             line = line_in(self.document(position), urldefrag(position.root.id)[1], position.way)
             return {} if line is None else {(): line}
 
-        return Source(position.file, LinesWhenAsked(find))
+        return Source(position.file, find)
 
     def parameters(self, process: CWLObject, field: str, position: _Position) -> Iterator[Parameter]:
         for parameter in getattr(process, field):

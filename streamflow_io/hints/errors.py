@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -64,11 +64,16 @@ class Source:
     """The lines of one piece of a YAML or JSON document.
 
     :param file: the path of the file
-    :param lines: line numbers, from 1, by the way to a value, as in `("rules", 0, "port")`; `()` is the piece
+    :param find: gives the :attr:`lines`, when somebody asks: most documents have no mistakes
     """
 
     file: str
-    lines: Mapping[Loc, int] = field(default_factory=dict, repr=False, compare=False, hash=False)
+    find: Callable[[], Mapping[Loc, int]] = field(default=dict, repr=False, compare=False)
+
+    @cached_property
+    def lines(self) -> Mapping[Loc, int]:
+        """Line numbers, from 1, by the way to a value, as in `("rules", 0, "port")`; `()` is the piece."""
+        return self.find()
 
     def line(self, *loc: str | int) -> int | None:
         """The line of a value, or of the nearest thing around it whose line is known."""
@@ -83,27 +88,7 @@ class Source:
         lines = {key[size:]: line for key, line in self.lines.items() if key[:size] == loc}
         if () not in lines and (line := self.line(*loc)) is not None:
             lines[()] = line
-        return Source(self.file, lines)
-
-
-class LinesWhenAsked(Mapping[Loc, int]):
-    """The lines of a :class:`Source` that are looked for when somebody asks: most documents have no mistakes."""
-
-    def __init__(self, find: Callable[[], Mapping[Loc, int]]) -> None:
-        self._find = find
-
-    @cached_property
-    def _lines(self) -> Mapping[Loc, int]:
-        return self._find()
-
-    def __getitem__(self, loc: Loc) -> int:
-        return self._lines[loc]
-
-    def __iter__(self) -> Iterator[Loc]:
-        return iter(self._lines)
-
-    def __len__(self) -> int:
-        return len(self._lines)
+        return Source(self.file, lambda: lines)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ SALAD_URI = "https://streamflow-io.invalid/streamflow-io.yml"
 _CWL = "https://w3id.org/cwl/cwl#"
 # schema-salad takes "urn:" for an undeclared prefix, unless it is declared as itself.
 _NAMESPACES = {PREFIX: NAMESPACE, "urn": "urn:"}
-_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _SALAD_TYPES = {
     "string": ["string"],
     "integer": ["int"],
@@ -96,7 +96,7 @@ def scheduler_outline() -> Schema:
     and what is allowed.
     """
     schema = scheduler_schema()
-    identity = {"$schema": _DRAFT, "$id": "urn:streamflow-io:scheduler", "title": schema["title"], "type": "object"}
+    identity = {"$schema": DRAFT, "$id": "urn:streamflow-io:scheduler", "title": schema["title"], "type": "object"}
     return identity | _outline(schema, schema["$defs"])
 
 
@@ -163,18 +163,18 @@ def _salad_types(schema: Mapping[str, Any]) -> Iterator[str | Schema]:
 
 
 def _json_schema(model: type[BaseModel]) -> Schema:
-    schema = _tidy(model.model_json_schema())
+    schema = tidy(model.model_json_schema())
     for name, definition in schema.get("$defs", {}).items():
         if name in HINT_CLASSES:
             definition["properties"]["class"] = {"enum": _class_names(name)}
             definition["required"] = ["class", *definition.get("required", ())]
-    return {"$schema": _DRAFT, "title": model.__name__.strip("_"), **schema}
+    return {"$schema": DRAFT, "title": model.__name__.strip("_"), **schema}
 
 
-def _tidy(schema: Any) -> Any:
+def tidy(schema: Any) -> Any:
     """A schema without what pydantic adds: titles, null for optional fields, defaults."""
     if isinstance(schema, list):
-        return [_tidy(item) for item in schema]
+        return [tidy(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     kept = {key: value for key, value in schema.items() if key not in ("title", "default", "discriminator")}
@@ -182,11 +182,11 @@ def _tidy(schema: Any) -> Any:
         kept["description"] = _summary(kept)
     if isinstance(kept.get("properties"), dict):
         properties = kept.pop("properties")
-        kept["properties"] = {name: _tidy(field) for name, field in properties.items()}
+        kept["properties"] = {name: tidy(field) for name, field in properties.items()}
     options = [option for option in kept.get("anyOf", ()) if option != {"type": "null"}]
     if len(options) == 1:
         kept = {**options[0], **{key: value for key, value in kept.items() if key != "anyOf"}}
-    return {key: value if key == "properties" else _tidy(value) for key, value in kept.items()}
+    return {key: value if key == "properties" else tidy(value) for key, value in kept.items()}
 
 
 def _summary(schema: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from .config import SchedulerConfig
-from .errors import HintError, HintErrors, Level, LinesWhenAsked, Loc, Located, Source
+from .errors import HintError, HintErrors, Level, Loc, Located, Source
 from .inheritance import Annotations, Scope
 from .models import NAMESPACE, PREFIX, AnnotationsFile, Hint
 from .parsing import CLASSES, parse_hint, parse_model
@@ -43,7 +43,7 @@ def source_of(node: object, file: str) -> Source:
     imported = getattr(getattr(node, "lc", None), "filename", None)
     lines: dict[Loc, int] = {}
     _collect(node, (), lines)
-    return Source(os.path.abspath(imported) if isinstance(imported, str) else file, lines)
+    return Source(os.path.abspath(imported) if isinstance(imported, str) else file, lambda: lines)
 
 
 def _collect(node: object, loc: Loc, lines: dict[Loc, int]) -> None:
@@ -231,7 +231,7 @@ def scheduler_config_source(path: str | os.PathLike[str]) -> Source:
             return {}
         return source_of(scheduler, str(file)).below("config").lines
 
-    return Source(str(file), LinesWhenAsked(find))
+    return Source(str(file), find)
 
 
 def parse_scheduler_config(raw: object, source: Source) -> SchedulerConfig:

@@ -316,9 +316,6 @@ class Usage(_Told):
     write_bytes: int = 0
     user: float = 0.0
     system: float = 0.0
-    max_rss: int = 0
-    streamed: int = 0
-    wrapper_cpu: float = 0.0
     io: float | None = None
 
 

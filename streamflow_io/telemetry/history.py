@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
 
 from streamflow_io.hints.models import Direction
 
@@ -13,6 +12,7 @@ from .records import (
     ChoiceRecord,
     EndedRecord,
     EndRecord,
+    EndStatus,
     EpochRecord,
     InputRecord,
     JobRecord,
@@ -27,7 +27,6 @@ from .records import (
 )
 
 Interval = tuple[float, float]
-Status = Literal["completed", "failed", "cancelled", "rolled back"]
 
 
 @dataclass(slots=True)
@@ -48,7 +47,7 @@ class Job:
     location: str | None = None
     storage: str | None = None
     constraint: float | None = None
-    status: Status | None = None
+    status: EndStatus | None = None
     usage: Usage | None = None
     outputs: list[OutputRecord] = field(default_factory=list)
     inputs: list[InputRecord] = field(default_factory=list)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import BinaryIO
 
 from streamflow.log_handler import logger
 from typing_extensions import Self
@@ -83,17 +84,14 @@ class TelemetryWriter:
     def _run(self) -> None:
         # RuntimeError: the user has no home directory. ValueError: a record has no JSON.
         try:
-            descriptor = _create(self._locate())
-            lock(descriptor)
-            try:
-                while self._write_batch(descriptor):
+            with _create(self._locate()) as file:
+                lock(file.fileno())
+                while self._write_batch(file):
                     pass
-            finally:
-                os.close(descriptor)
         except (OSError, RuntimeError, ValueError) as error:
             self._give_up(error)
 
-    def _write_batch(self, descriptor: int) -> bool:
+    def _write_batch(self, file: BinaryIO) -> bool:
         """Wait for records, let some gather, write them.
 
         :return: whether there may be more
@@ -106,7 +104,8 @@ class TelemetryWriter:
         except Empty:
             pass
         lines = "".join(record.model_dump_json(by_alias=True, exclude_none=True) + "\n" for record in batch if record)
-        _write_all(descriptor, lines.encode())
+        file.write(lines.encode())
+        file.flush()
         return batch[-1] is not None
 
     def _give_up(self, error: Exception) -> None:
@@ -114,14 +113,8 @@ class TelemetryWriter:
         logger.warning(f"The telemetry of this run ends here, the run goes on: {error}")
 
 
-def _create(path: Path) -> int:
+def _create(path: Path) -> BinaryIO:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (why := stranger(path.parent)) is not None:
         raise OSError(f"another user could change it: {why}")
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_APPEND, 0o600))

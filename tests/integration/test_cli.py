@@ -47,7 +47,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_all_commands_are_here() -> None:
-    assert list(ARGUMENTS) == [name for name, _, _ in COMMANDS]
+    assert list(ARGUMENTS) == list(COMMANDS)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_scheduler_config() -> None:
 )
 def test_mistakes_in_the_scheduler_config(config: dict[str, object], field: str, message: str, allowed: str) -> None:
     with pytest.raises(HintErrors) as mistakes:
-        parse_scheduler_config(config, Source("streamflow.yml", {(): 5}))
+        parse_scheduler_config(config, Source("streamflow.yml", lambda: {(): 5}))
     (error,) = mistakes.value.errors
     assert (error.file, error.line) == ("streamflow.yml", 5)
     assert error.field == f"scheduling.scheduler.config.{field}"
@@ -176,7 +176,7 @@ def test_without_storages_only_a_name_is_wrong() -> None:
 
 
 def _step(hint: dict[str, object]) -> StepAnnotations:
-    source = Source("a.cwl", {(): 6, ("storageBW",): 7, ("storage",): 7})
+    source = Source("a.cwl", lambda: {(): 6, ("storageBW",): 7, ("storage",): 7})
     located = Located(StorageBandwidth.model_validate(hint), Level.TOOL, "sfio:StorageBandwidth", source)
     return StepAnnotations("/a", storage_bandwidth=located)
 
@@ -198,7 +198,7 @@ hints = st.fixed_dictionaries(
 @settings(deadline=None)
 @given(hints | json_values)
 def test_whatever_is_written_is_a_hint_or_a_mistake_or_not_ours(raw: object) -> None:
-    hint, errors = parse_hint(raw, {"sfio": NAMESPACE}, Level.TOOL, Source("a.cwl", {(): 3}))
+    hint, errors = parse_hint(raw, {"sfio": NAMESPACE}, Level.TOOL, Source("a.cwl", lambda: {(): 3}))
     assert hint is None or not errors
     assert all((error.file, error.line) == ("a.cwl", 3) and error.message and error.allowed for error in errors)
     if isinstance(raw, dict) and str(raw.get("class")).startswith("sfio:"):

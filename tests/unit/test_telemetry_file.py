@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import stat
@@ -69,10 +70,11 @@ def test_a_full_disk_ends_telemetry_with_one_warning(
 ) -> None:
     warnings: list[str] = []
 
-    def fail(_descriptor: int, _data: bytes) -> int:
-        raise OSError(number, os.strerror(number))
+    class Disk(io.FileIO):
+        def write(self, _data: object) -> int:
+            raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("streamflow_io.telemetry.writer.os.write", fail)
+    monkeypatch.setattr("streamflow_io.telemetry.writer._create", lambda path: io.BufferedWriter(Disk(path, "xb")))
     monkeypatch.setattr("streamflow_io.telemetry.writer.logger.warning", warnings.append)
     _write_until_it_gives_up(TelemetryWriter(lambda: tmp_path / "a.jsonl", interval=0.0))
     assert len(warnings) == 1
