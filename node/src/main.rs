@@ -2,6 +2,7 @@
 
 mod alive;
 mod commit;
+mod cut;
 mod event;
 mod exec;
 mod exit;
@@ -119,6 +120,19 @@ enum Command {
         #[arg(long, value_name = "JSON")]
         part: String,
     },
+    /// Say where a rule cuts a file into parts, one line of JSON for each, or compare with parts that are there: exit code 1 if
+    /// something is different
+    Cut {
+        /// The file
+        #[arg(long, value_name = "PATH")]
+        of: PathBuf,
+        /// Records, how many are a part, and what parts are called
+        #[arg(long, value_name = "JSON")]
+        rule: String,
+        /// The directory of the parts
+        #[arg(long, value_name = "DIRECTORY")]
+        compare: Option<PathBuf>,
+    },
     /// Say which system calls are refused here, as in many containers: one name in a line
     Refused,
     /// Run a command as a job, and end as it ends
@@ -173,6 +187,7 @@ fn main() -> ExitCode {
             link::reach(&address.unwrap_or_default(), &key.unwrap_or_default(), tls)
         }
         Command::Compare { file, part } => verify::compare(&file, &part),
+        Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),
         Command::Refused => refused::run(),
         Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace), spent),
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),

@@ -1,0 +1,85 @@
+//! `sfio-node cut`: says where a declared rule cuts a file, as a split does that knows `SFIO_PARTS`, or compares it with what a split has written.
+
+mod compare;
+mod cuts;
+#[cfg(test)]
+mod random;
+mod rule;
+mod scan;
+mod walk;
+
+use std::env;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use self::compare::Comparison;
+use self::rule::Rule;
+use self::walk::walk;
+use crate::json::{self, ByteString};
+use crate::part::Piece;
+use crate::parts::VARIABLE;
+
+/// Exit codes: all was said, or is the same; something is different; neither can be known.
+const DONE: i32 = 0;
+const DIFFERENT: i32 = 1;
+const FAILED: i32 = 2;
+
+/// # Arguments
+/// * `compare` - the directory of the parts that a split has written
+pub fn run(of: &Path, rule: &str, compare: Option<&Path>) -> i32 {
+    let done =
+        Rule::read(rule.as_bytes()).map_err(|message| format!("--rule: {message}")).and_then(|rule| match compare {
+            Some(directory) => Comparison::new(of, directory)?.run(&rule),
+            None => say(of, &rule).map(|()| None),
+        });
+    match done {
+        Ok(None) => DONE,
+        Ok(Some(difference)) => {
+            println!("{difference}");
+            DIFFERENT
+        }
+        Err(message) => {
+            eprintln!("sfio-node: cut: {message}");
+            FAILED
+        }
+    }
+}
+
+/// Says each part in a line, as soon as it is known.
+fn say(of: &Path, rule: &Rule) -> Result<(), String> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        path: ByteString<std::ffi::OsString>,
+        extents: &'a [Piece],
+    }
+    let file = env::var_os(VARIABLE);
+    let output: Box<dyn Write> = match &file {
+        Some(path) => {
+            let opened = OpenOptions::new().append(true).open(path);
+            Box::new(opened.map_err(|error| format!("{VARIABLE}: {}: {error}", Path::new(path).display()))?)
+        }
+        None => Box::new(io::stdout()),
+    };
+    let mut output = BufWriter::new(output);
+    let mut written = Ok(());
+    walk(&open(of)?, of, rule, &mut |part| match part {
+        Some(part) => {
+            let line = Line { path: ByteString(part.name), extents: &part.pieces };
+            written = writeln!(output, "{}", json::write(&line));
+            written.is_ok()
+        }
+        // So that nobody waits for what is known.
+        None => {
+            written = output.flush();
+            written.is_ok()
+        }
+    })?;
+    written.and_then(|()| output.flush()).map_err(|error| format!("cannot say a part: {error}"))
+}
+
+fn open(of: &Path) -> Result<File, String> {
+    File::open(of).map_err(|error| format!("{}: {error}", of.display()))
+}

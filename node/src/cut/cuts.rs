@@ -1,0 +1,326 @@
+//! From where records begin to where parts do. No I/O.
+
+use std::num::NonZeroU64;
+
+use super::rule::Cut;
+
+/// From the beginnings of records to those of parts.
+#[derive(Debug)]
+pub struct Cuts {
+    cut: Cut,
+    header: u64,
+    size: u64,
+    /// Where the part begins that is not told yet, and the record in it.
+    part: u64,
+    record: u64,
+    /// Records in the part, or parts.
+    count: u64,
+}
+
+impl Cuts {
+    /// # Arguments
+    /// * `header` - its length
+    /// * `size` - of the file
+    pub fn new(cut: Cut, header: u64, size: u64) -> Self {
+        Self { cut, header, size, part: header, record: header, count: 0 }
+    }
+
+    /// Where a part, from 0, is to begin at the earliest, if they are of equal bytes.
+    pub fn target(&self, number: u64) -> u64 {
+        let Cut::Parts(parts) = self.cut else { return self.header };
+        let length = u128::from(self.size - self.header);
+        self.header + (length * u128::from(number) / u128::from(parts.get())) as u64
+    }
+
+    /// The part, from 1, of which the beginning is looked for, if they are of equal bytes; None: all are known.
+    pub fn next(&self) -> Option<u64> {
+        let Cut::Parts(parts) = self.cut else { return None };
+        (self.count + 1 < parts.get()).then_some(self.count + 1)
+    }
+
+    /// A record begins at `start`, later than the one before; tells of the parts that end with it.
+    pub fn record(&mut self, start: u64, mut tell: impl FnMut(u64, u64)) {
+        match self.cut {
+            Cut::Parts(_) => {
+                while self.next().is_some_and(|next| self.target(next) <= start) {
+                    tell(self.part, start);
+                    self.part = start;
+                    self.count += 1;
+                }
+            }
+            Cut::Every(every) => {
+                if self.count == every.get() {
+                    tell(self.part, start);
+                    self.part = start;
+                    self.count = 0;
+                }
+                self.count += 1;
+            }
+            Cut::Chunk(most) => {
+                self.close(start, most, &mut tell);
+                self.record = start;
+            }
+        }
+    }
+
+    /// A record has ended: does it still fit into the part?
+    fn close(&mut self, end: u64, most: NonZeroU64, tell: &mut impl FnMut(u64, u64)) {
+        if self.record > self.part && end - self.part > most.get() {
+            tell(self.part, self.record);
+            self.part = self.record;
+        }
+    }
+
+    /// There are no more records.
+    pub fn end(mut self, mut tell: impl FnMut(u64, u64)) {
+        match self.cut {
+            Cut::Parts(_) => {
+                let size = self.size;
+                while self.next().is_some() {
+                    tell(self.part, size);
+                    self.part = size;
+                    self.count += 1;
+                }
+                tell(self.part, size);
+            }
+            Cut::Chunk(most) => {
+                self.close(self.size, most, &mut tell);
+                if self.part < self.size {
+                    tell(self.part, self.size);
+                }
+            }
+            Cut::Every(_) => {
+                if self.part < self.size {
+                    tell(self.part, self.size);
+                }
+            }
+        }
+    }
+}
+
+/// Cuts records that have `each` bytes: nothing has to be read.
+pub fn cut_bytes(each: NonZeroU64, cut: Cut, header: u64, size: u64, mut tell: impl FnMut(u64, u64)) {
+    let (each, length) = (each.get(), size - header);
+    // The last record may be shorter than the others.
+    let (step, most) = match cut {
+        Cut::Every(every) => (each.saturating_mul(every.get()), 0),
+        Cut::Chunk(most) => ((most.get() / each).max(1).saturating_mul(each), most.get()),
+        Cut::Parts(_) => {
+            let mut cuts = Cuts::new(cut, header, size);
+            while let Some(next) = cuts.next() {
+                let records = (cuts.target(next) - header).div_ceil(each);
+                cuts.record(header + records.saturating_mul(each).min(length), &mut tell);
+            }
+            return cuts.end(tell);
+        }
+    };
+    let mut start = header;
+    while start < size {
+        let end = if size - start <= most { size } else { size.min(start.saturating_add(step)) };
+        tell(start, end);
+        start = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cut::random::Random;
+    use crate::cut::rule::{Header, Record};
+    use crate::cut::scan::{HeaderScan, Records};
+
+    /// The parts of a text, read front to back in blocks of at most so many bytes.
+    fn parts(
+        text: &[u8],
+        header: &Header,
+        record: &Record,
+        cut: Cut,
+        random: &mut Random,
+        most: usize,
+    ) -> Vec<Vec<u8>> {
+        let mut scan = HeaderScan::new(header);
+        let mut rest = text;
+        while !rest.is_empty() && scan.found().is_none() {
+            let (block, more) = rest.split_at(random.below(most as u64) as usize % rest.len() + 1);
+            scan.block(block);
+            rest = more;
+        }
+        let (length, size) = (scan.end(text.len() as u64), text.len() as u64);
+        let mut found = Vec::new();
+        let mut tell = |start: u64, end: u64| found.push((start, end));
+        match Records::new(record, length, true) {
+            None => {
+                let Record::Bytes(each) = record else { unreachable!() };
+                cut_bytes(*each, cut, length, size, tell);
+            }
+            Some(mut records) => {
+                let mut cuts = Cuts::new(cut, length, size);
+                let mut rest = &text[length as usize..];
+                while !rest.is_empty() {
+                    let (block, more) = rest.split_at(random.below(most as u64) as usize % rest.len() + 1);
+                    records.block(block, |start| cuts.record(start, &mut tell));
+                    rest = more;
+                }
+                records.end(|start| cuts.record(start, &mut tell));
+                cuts.end(tell);
+            }
+        }
+        // Each byte of the body is in one part, in order.
+        let mut at = length;
+        for (start, end) in &found {
+            assert_eq!(*start, at);
+            assert!(end >= start);
+            at = *end;
+        }
+        assert!(at == size || (found.is_empty() && length == size));
+        let header = &text[..length as usize];
+        found.iter().map(|(start, end)| [header, &text[*start as usize..*end as usize]].concat()).collect()
+    }
+
+    fn n(number: u64) -> NonZeroU64 {
+        NonZeroU64::new(number).unwrap()
+    }
+
+    /// The records of a text, in the simplest way.
+    fn records(text: &[u8], record: &Record) -> Vec<Vec<u8>> {
+        let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+        let mut found: Vec<Vec<u8>> = Vec::new();
+        match record {
+            Record::Lines(each) => found.extend(lines.chunks(each.get() as usize).map(<[_]>::concat)),
+            Record::Bytes(each) => found.extend(text.chunks(each.get() as usize).map(<[u8]>::to_vec)),
+            Record::Begin(mark) => {
+                for line in lines {
+                    match found.last_mut() {
+                        Some(last) if !line.starts_with(mark.as_bytes()) => last.extend(line),
+                        _ => found.push(line.to_vec()),
+                    }
+                }
+                // What stands before the first one belongs to it.
+                if found.len() > 1 && !found[0].starts_with(mark.as_bytes()) {
+                    let junk = found.remove(0);
+                    found[0].splice(0..0, junk);
+                }
+            }
+        }
+        found
+    }
+
+    fn text(random: &mut Random) -> Vec<u8> {
+        let length = [0, 1, 7, 40, 300][random.below(5) as usize];
+        let letters = [&b"ab\n"[..], b"a\n>#", b">>\n#\r", b"\n", b"abcd\xff\0>#@\r\n"][random.below(5) as usize];
+        (0..random.below(length + 1)).map(|_| letters[random.below(letters.len() as u64) as usize]).collect()
+    }
+
+    #[test]
+    fn every_so_many_records_in_any_blocks() {
+        let mut random = Random::new(1);
+        for _ in 0..20_000 {
+            let text = text(&mut random);
+            let record = match random.below(4) {
+                0 => Record::Lines(n(1)),
+                1 => Record::Lines(n(1 + random.below(4))),
+                2 => Record::Begin([">", ">>", "a\r"][random.below(3) as usize].into()),
+                _ => Record::Bytes(n(1 + random.below(5))),
+            };
+            let every = 1 + random.below(5);
+            let most = 1 + random.below(50) as usize;
+            let found = parts(&text, &Header::Bytes(0), &record, Cut::Every(n(every)), &mut random, most);
+            let expected: Vec<Vec<u8>> =
+                records(&text, &record).chunks(every as usize).map(<[Vec<u8>]>::concat).collect();
+            assert_eq!(found, expected, "{record:?} every {every} of {text:?}");
+        }
+    }
+
+    #[test]
+    fn parts_of_equal_bytes() {
+        let mut random = Random::new(2);
+        for _ in 0..20_000 {
+            let text = text(&mut random);
+            let record = match random.below(3) {
+                0 => Record::Lines(n(1)),
+                1 => Record::Begin(">".into()),
+                _ => Record::Bytes(n(1 + random.below(5))),
+            };
+            let count = 1 + random.below(9);
+            let most = 1 + random.below(50) as usize;
+            let found = parts(&text, &Header::Bytes(0), &record, Cut::Parts(n(count)), &mut random, most);
+            let mut expected: Vec<Vec<u8>> = vec![Vec::new(); count as usize];
+            let mut start = 0;
+            for record in records(&text, &record) {
+                // The part in which it begins: the last one that begins there or before.
+                let begins = |part: &u64| text.len() as u64 * part / count <= start;
+                let part = (0..count).rev().find(begins).unwrap_or(0);
+                expected[part as usize].extend(&record);
+                start += record.len() as u64;
+            }
+            if matches!(record, Record::Begin(_)) && !text.starts_with(b">") {
+                continue;
+            }
+            assert_eq!(found, expected, "{record:?} parts {count} of {text:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_of_whole_records() {
+        let mut random = Random::new(3);
+        for _ in 0..20_000 {
+            let text = text(&mut random);
+            let record = if random.below(2) == 0 {
+                Record::Lines(n(1 + random.below(3)))
+            } else {
+                Record::Bytes(n(1 + random.below(5)))
+            };
+            let chunk = 1 + random.below(40);
+            let found = parts(&text, &Header::Bytes(0), &record, Cut::Chunk(n(chunk)), &mut random, 30);
+            let mut expected: Vec<Vec<u8>> = Vec::new();
+            for record in records(&text, &record) {
+                match expected.last_mut() {
+                    Some(last) if (last.len() + record.len()) as u64 <= chunk => last.extend(record),
+                    _ => expected.push(record),
+                }
+            }
+            assert_eq!(found, expected, "{record:?} chunk {chunk} of {text:?}");
+        }
+    }
+
+    #[test]
+    fn headers() {
+        let mut random = Random::new(4);
+        let lines = Record::Lines(n(1));
+        let prefix = Header::Prefix("##".into());
+        for (text, header, expected) in [
+            (&b"##a\n##b\nc\n##d\ne\n"[..], &prefix, &["##a\n##b\nc\n##d\n", "##a\n##b\ne\n"][..]),
+            (b"##a\n##b\n", &prefix, &[]),
+            (b"##a\n##", &prefix, &[]),
+            (b"##a\n#", &prefix, &["##a\n#"]),
+            (b"", &prefix, &[]),
+            (b"c\n##a\n", &prefix, &["c\n##a\n"]),
+            (b"##a\n\nc", &prefix, &["##a\n\nc"]),
+            (b"h\r\na\r\nb\r\nc", &Header::Lines(n(1)), &["h\r\na\r\nb\r\n", "h\r\nc"]),
+            (b"h", &Header::Lines(n(1)), &[]),
+            (b"h\n", &Header::Lines(n(2)), &[]),
+            (b"hha\nb\nc\n", &Header::Bytes(2), &["hha\nb\n", "hhc\n"]),
+            (b"h", &Header::Bytes(2), &[]),
+        ] {
+            for most in 1..9 {
+                let found = parts(text, header, &lines, Cut::Every(n(2)), &mut random, most);
+                let found: Vec<String> = found.into_iter().map(|part| String::from_utf8(part).unwrap()).collect();
+                assert_eq!(found, expected, "{text:?}");
+            }
+        }
+        let found = parts(b"##a\n", &prefix, &lines, Cut::Parts(n(3)), &mut random, 9);
+        assert_eq!(found, vec![b"##a\n".to_vec(); 3], "a header only");
+    }
+
+    #[test]
+    fn one_giant_record() {
+        let mut random = Random::new(5);
+        let giant = [&b">a\n"[..], &vec![b'x'; 100_000], b"\n>b\n"].concat();
+        for cut in [Cut::Every(n(1)), Cut::Parts(n(2)), Cut::Chunk(n(10))] {
+            let found = parts(&giant, &Header::Bytes(0), &Record::Begin(">".into()), cut, &mut random, 999);
+            assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [100_004, 3], "{cut:?}");
+        }
+        let found = parts(&giant, &Header::Bytes(0), &Record::Begin(">".into()), Cut::Parts(n(5)), &mut random, 999);
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [100_004, 0, 0, 0, 3]);
+    }
+}
