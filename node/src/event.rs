@@ -35,6 +35,8 @@ pub enum Event<'a> {
     Stream(Stream<'a>),
     Part(PartSaid<'a>),
     Placed(Placed<'a>),
+    Chunk(Chunk),
+    Evicted { bytes: u64 },
     Used(&'a Verdict),
     Warning(Warning<'a>),
     Exit(Exit),
@@ -81,6 +83,19 @@ pub struct Placed<'a> {
     #[serde(rename = "where")]
     pub place: &'a str,
     pub seconds: f64,
+}
+
+/// A chunk of a file was brought into the page cache.
+#[derive(Debug, Serialize)]
+pub struct Chunk {
+    pub chunk: u64,
+    pub bytes: u64,
+    /// Those that were there before, and are there now; None: that is not told.
+    pub cached: Option<u64>,
+    pub resident: Option<u64>,
+    pub seconds: f64,
+    /// Calls that have read.
+    pub requests: u64,
 }
 
 #[derive(Debug, Serialize)]

@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::prctl::set_child_subreaper;
 use nix::unistd::Pid;
 
@@ -25,14 +24,12 @@ use crate::gate::{Gates, Launcher};
 use crate::job::{Job, Target};
 use crate::parts::{Parts, VARIABLE};
 use crate::place::{remove_memory, Placed};
+use crate::presence::Presence;
 use crate::supervise::{Inputs, Supervisor, Surroundings};
 use crate::token::Token;
 use crate::usage::Spent;
 use crate::watch::Watcher;
-use crate::{alive, memory, signals, sys};
-
-/// How long a killed `serve` may hold its lock.
-const LAST_MOMENT: Duration = Duration::from_millis(500);
+use crate::{alive, signals, sys};
 
 /// Runs the job and ends this process as the command has ended.
 ///
@@ -40,24 +37,16 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// * `grace` - how long after a successful end a signal still cancels the job
 /// * `spent` - what this process had used when it became this program
 pub fn run(job: &Path, command: &[OsString], grace: Duration, spent: Spent) -> i32 {
-    let opened = job.canonicalize().and_then(|directory| {
-        let events = EventLog::open(&directory.join("events.jsonl"))?;
-        Ok((directory, events))
-    });
-    let (directory, mut events) = match opened {
-        Ok(opened) => opened,
+    let (presence, mut events) = match Presence::begin(job) {
+        Ok(begun) => begun,
         Err(error) => {
             eprintln!("sfio-node: job {}: {error}", job.display());
             return CANNOT_SET_UP;
         }
     };
-    let run_directory = directory.ancestors().nth(2).unwrap_or(&directory).to_owned();
-    let opened = File::open(&run_directory).ok();
-    let store = opened.as_ref().and_then(|run| Client::new(run, directory.file_name()?).ok()).map(Rc::new);
-    let lock = opened.and_then(|run| Flock::lock(run, FlockArg::LockSharedNonblock).ok());
-    store.iter().for_each(|store| store.begin());
+    let (directory, store) = (presence.directory.clone(), presence.store.clone());
     let mut watcher = None;
-    let (exit, end) = match run_in(directory, command, grace, spent, store.clone(), &mut events, &mut watcher) {
+    let (exit, end) = match run_in(directory, command, grace, spent, store, &mut events, &mut watcher) {
         Ok(ended) => ended,
         Err(failure) => {
             eprintln!("sfio-node: {}", failure.message);
@@ -65,31 +54,8 @@ pub fn run(job: &Path, command: &[OsString], grace: Duration, spent: Spent) -> i
             (Exit { code, reason: failure.reason, message, ended: now(), ..Exit::default() }, End::Code(failure.code))
         }
     };
-    let driver_gone = exit.reason == Reason::Driver;
-    store.iter().for_each(|store| store.end());
-    let _ = events.conclude(exit);
-    if let (Some(watcher), Some(store)) = (&mut watcher, &store) {
-        watcher.forget(|_| true);
-        store.close(watcher);
-    }
-    if let (true, Some(lock)) = (driver_gone, &lock) {
-        remove_abandoned(&run_directory, lock);
-    }
+    presence.end(events, exit, watcher);
     end.follow()
-}
-
-/// When `serve` was killed, the last of its jobs removes the run directory.
-fn remove_abandoned(directory: &Path, lock: &Flock<File>) {
-    // serve and each exec hold a shared lock as long as they live, and serve may take a moment to die.
-    let deadline = Instant::now() + LAST_MOMENT;
-    while directory.exists() && Instant::now() < deadline {
-        if lock.relock(FlockArg::LockExclusiveNonblock).is_ok() {
-            memory::remove(directory);
-            let _ = std::fs::remove_dir_all(directory);
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn run_in(

@@ -32,9 +32,11 @@ mod parts;
 mod pattern;
 mod pipe;
 mod place;
+mod presence;
 mod producer;
 mod program;
 mod random;
+mod read;
 mod refused;
 mod rights;
 mod room;
@@ -145,6 +147,12 @@ enum Command {
         #[arg(last = true, required = true, value_name = "command")]
         command: Vec<OsString>,
     },
+    /// Bring parts of a file into the page cache, before jobs read them
+    Read {
+        /// The directory of the session, with session.json
+        #[arg(long, value_name = "PATH")]
+        job: PathBuf,
+    },
     /// Run a command as a job on a machine that shares the run directory, and end as it ends
     Run {
         /// The directory of the job, with job.json
@@ -175,7 +183,9 @@ fn main() -> ExitCode {
     let spent = Spent::by_now();
     let command = Command::parse();
     // What jobs do must not change what is told of them.
-    sys::shield(matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. }));
+    let tells =
+        matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. } | Command::Read { .. });
+    sys::shield(tells);
     let code = match command {
         Command::Serve { directory, remote, shared, listen, tls, converse, patience, readable, trust } => {
             let (listen, trusted) = (listen.as_deref(), trust.as_slice());
@@ -190,6 +200,7 @@ fn main() -> ExitCode {
         Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),
         Command::Refused => refused::run(),
         Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace), spent),
+        Command::Read { job } => read::run(&job),
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),
         Command::Launch { socket, purpose, command } => gate::launch(socket, purpose, &command),
         Command::PassThrough => gate::pass_through(),

@@ -6,6 +6,7 @@ mod jobs;
 mod lifeline;
 mod output;
 mod periodic;
+mod readers;
 mod remote;
 
 use std::io::{self, ErrorKind};

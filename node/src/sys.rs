@@ -3,8 +3,10 @@
 
 pub mod seccomp;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -159,4 +161,87 @@ pub fn status_of_dead(process: &OwnedFd) -> Option<i32> {
     // SAFETY: the kernel writes at most the size of the structure, which is part of the request's number.
     unsafe { pidfd_get_info(process.as_raw_fd(), &mut info) }.ok()?;
     (info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// The bytes of a range of a file that are in the page cache, in whole pages; None where that is not told: to others than the owner of the file and those who
+/// may write to it.
+pub fn cached_bytes(file: &File, offset: u64, length: u64) -> Option<u64> {
+    match cachestat(file, offset, length) {
+        Ok(pages) => Some(pages * page_size()),
+        // Before Linux 6.5. To others mincore(2) says that all is there.
+        Err(Errno::ENOSYS) if may_ask(file) => mincore(file, offset, length).ok().map(|pages| pages * page_size()),
+        Err(_) => None,
+    }
+}
+
+/// Whether this process owns a file, or may write to it.
+fn may_ask(file: &File) -> bool {
+    let own = nix::unistd::Uid::effective();
+    let is_owner = || file.metadata().is_ok_and(|found| found.uid() == own.as_raw());
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    own.is_root() || is_owner() || nix::unistd::access(path.as_str(), nix::unistd::AccessFlags::W_OK).is_ok()
+}
+
+/// In bytes.
+pub fn page_size() -> u64 {
+    nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().map_or(4096, |size| size as u64)
+}
+
+/// cachestat(2): pages in the cache.
+fn cachestat(file: &File, offset: u64, length: u64) -> nix::Result<u64> {
+    const SYS_CACHESTAT: nix::libc::c_long = 451;
+    if length == 0 {
+        // To the kernel this is all of the file.
+        return Ok(0);
+    }
+    let range = [offset, length];
+    // struct cachestat: cached, dirty, in writeback, evicted, recently evicted.
+    let mut found = [0_u64; 5];
+    // SAFETY: the kernel reads two numbers and writes five, at the addresses of live locals.
+    let result =
+        unsafe { nix::libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0_u32) };
+    Errno::result(result).map(|_| found[0])
+}
+
+/// mincore(2): pages in the cache, of a mapping that is made for this.
+fn mincore(file: &File, offset: u64, length: u64) -> nix::Result<u64> {
+    use nix::libc::{c_void, MAP_FAILED, MAP_SHARED, PROT_NONE};
+    let page = page_size();
+    let begin = offset / page * page;
+    let size = (offset + length - begin) as usize;
+    if size == 0 {
+        return Ok(0);
+    }
+    let mut pages = vec![0_u8; size.div_ceil(page as usize)];
+    // SAFETY: the mapping is new, nobody reads what is in it, and it is gone when this returns; the kernel writes one byte for each of its pages, and there are as
+    // many.
+    let result = unsafe {
+        let mapping: *mut c_void =
+            nix::libc::mmap(std::ptr::null_mut(), size, PROT_NONE, MAP_SHARED, file.as_raw_fd(), begin as i64);
+        if mapping == MAP_FAILED {
+            return Err(Errno::last());
+        }
+        let result = nix::libc::mincore(mapping, size, pages.as_mut_ptr());
+        nix::libc::munmap(mapping, size);
+        result
+    };
+    Errno::result(result).map(|_| pages.iter().filter(|page| **page & 1 != 0).count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn what_was_written_is_cached() {
+        let mut file = tempfile::tempfile().unwrap();
+        let page = page_size();
+        file.write_all(&vec![7; 3 * page as usize]).unwrap();
+        for (offset, length, pages) in [(0, 3 * page, 3), (page, page, 1), (0, 0, 0), (page, 2 * page, 2)] {
+            assert_eq!(cached_bytes(&file, offset, length), Some(pages * page));
+            assert_eq!(mincore(&file, offset, length), Ok(pages));
+            assert!(may_ask(&file));
+        }
+    }
 }

@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn every_so_many_records_in_any_blocks() {
         let mut random = Random::new(1);
-        for _ in 0..20_000 {
+        for _ in 0..5_000 {
             let text = text(&mut random);
             let record = match random.below(4) {
                 0 => Record::Lines(n(1)),
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn parts_of_equal_bytes() {
         let mut random = Random::new(2);
-        for _ in 0..20_000 {
+        for _ in 0..5_000 {
             let text = text(&mut random);
             let record = match random.below(3) {
                 0 => Record::Lines(n(1)),
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn chunks_of_whole_records() {
         let mut random = Random::new(3);
-        for _ in 0..20_000 {
+        for _ in 0..5_000 {
             let text = text(&mut random);
             let record = if random.below(2) == 0 {
                 Record::Lines(n(1 + random.below(3)))

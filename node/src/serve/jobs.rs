@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use super::directory;
 use super::lifeline::Lifeline;
 use super::output::Output;
+use super::readers::{Readers, SESSION};
 use crate::event::{now, Event, Exit, Reason, Seen, ENTRY, FOREIGN};
 use crate::feed::remove_inputs;
 use crate::follow::{is_written, Follower};
@@ -92,6 +93,7 @@ pub struct Jobs {
     doubtful: HashMap<OsString, Instant>,
     /// They are to be ended by a signal, when their `exec` is known.
     condemned: HashSet<OsString>,
+    readers: Readers,
     pub output: Output,
 }
 
@@ -108,8 +110,8 @@ impl Jobs {
         let mut watcher = Watcher::new().or_else(|_| Watcher::blind())?;
         watcher.watch(&directory, ARRIVES, Token::Jobs)?;
         let (running, ended, doubtful) = (HashMap::new(), HashSet::new(), HashMap::new());
-        let condemned = HashSet::new();
-        Ok(Self { directory, lifeline, watcher, running, ended, doubtful, condemned, output })
+        let (condemned, readers) = (HashSet::new(), Readers::default());
+        Ok(Self { directory, lifeline, watcher, running, ended, doubtful, condemned, readers, output })
     }
 
     /// Lets what appears in the run directory be noticed, too.
@@ -206,6 +208,7 @@ impl Jobs {
     pub fn take_notices(&mut self) {
         let (notices, lost) = self.watcher.read();
         let mut changed: Vec<OsString> = Vec::new();
+        self.readers.reap();
         for notice in notices {
             match (notice.token, notice.name) {
                 (Token::Jobs, Some(name)) => self.welcome(name),
@@ -217,6 +220,7 @@ impl Jobs {
                         changed.push(id);
                     }
                 }
+                (Token::Job(id), Some(name)) if name == SESSION => self.begin_session(&id),
                 _ => {}
             }
         }
@@ -246,13 +250,27 @@ impl Jobs {
             return;
         }
         let directory = self.directory.join(&id);
-        let mask = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
+        let mask = ARRIVES | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
         let watched = self.watcher.watch(&directory, mask | AddWatchFlags::IN_ONLYDIR, Token::Job(id.clone()));
+        self.begin_session(&id);
         // Where others write, there are notices of little, and it is looked at anyway.
         let known = watched.is_ok() || self.lifeline.is_none();
         if known && fresh::exists(&directory.join("events.jsonl")) {
             let closed = self.is_closed(&id);
             self.pass_on(&id, closed);
+        }
+    }
+
+    /// Starts the reader of a job, if it is a session on this machine.
+    fn begin_session(&mut self, id: &OsStr) {
+        if self.lifeline.is_none() || self.ended.contains(id) {
+            return;
+        }
+        if let Err(error) = self.readers.welcome(id, &self.directory.join(id)) {
+            let message = Some(format!("cannot start sfio-node read: {error}"));
+            let exit = Exit { reason: Reason::Error, message, ended: now(), ..Exit::default() };
+            self.ended.insert(id.to_owned());
+            self.output.print(&printed(id, Event::Exit(exit).line().as_bytes()));
         }
     }
 

@@ -1,0 +1,40 @@
+//! The readers of sessions, which are jobs without a command.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use crate::program::own_program;
+
+/// What says that a job is a session; it is renamed into its directory.
+pub const SESSION: &str = "session.json";
+
+#[derive(Debug, Default)]
+pub struct Readers {
+    started: HashSet<OsString>,
+    running: Vec<Child>,
+}
+
+impl Readers {
+    /// Starts the reader of a job, if that is a session and has none.
+    ///
+    /// # Arguments
+    /// * `directory` - of the job
+    pub fn welcome(&mut self, id: &OsStr, directory: &Path) -> io::Result<()> {
+        if self.started.contains(id) || !directory.join(SESSION).exists() {
+            return Ok(());
+        }
+        self.started.insert(id.to_owned());
+        let mut reader = own_program();
+        reader.arg("read").arg("--job").arg(directory).stdin(Stdio::null()).stdout(Stdio::null());
+        self.running.push(reader.spawn()?);
+        Ok(())
+    }
+
+    /// Waits for those that have ended.
+    pub fn reap(&mut self) {
+        self.running.retain_mut(|reader| matches!(reader.try_wait(), Ok(None)));
+    }
+}
