@@ -13,7 +13,7 @@ from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
 from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Job, Port, Status
+from streamflow.core.workflow import Job, Port, Status, Token
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
@@ -39,6 +39,7 @@ from .job_warnings import JobWarnings
 from .plan import Plan
 from .reach import Reach
 from .recorder import JobRecorder
+from .requests import Requests
 from .steps import Connectors, StreamingExecuteStep
 from .storage_admission import StorageAdmission
 from .tokens import streams_of
@@ -73,6 +74,7 @@ class Run:
     def __init__(self, scheduler: Scheduling, plan: Plan, start_here: StartRuntime | None = None) -> None:
         self._plan = plan
         self._coordination = CoordinationRecord(plan)
+        self._requests = Requests(plan)
         self.config = scheduler.config
         self._directory: Path | None = None
         self._telemetry = TelemetryWriter(self._locate)
@@ -115,6 +117,8 @@ class Run:
         await self._remembered.close()
         self.recorder.close()
         if self._started:
+            for request in self._requests.close():
+                self._telemetry.write(request)
             self._telemetry.write(EndRecord(time=time.time()))
             self._telemetry.close()
         if self._directory is not None:
@@ -132,6 +136,7 @@ class Run:
     def submitted(self, job: Job, targets: Sequence[Target]) -> None:
         """A job has all its input, and is to be scheduled to one of some targets."""
         self.recorder.submitted(job)
+        self._requests.submitted(job)
         self._deployment.submitted(job, targets)
 
     async def started(self, job_name: str) -> None:
@@ -150,6 +155,10 @@ class Run:
     async def execute(self, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None:
         """Run a job of a step that streams; see :class:`Execution`."""
         await Execution(self, step, job, connectors).run()
+
+    def delivered(self, job: Job, token: Token) -> None:
+        """A job that streams delivers something."""
+        self._requests.delivered(job, token)
 
     async def ended(self, job_name: str, status: Status) -> None:
         """A job has ended, however: what it has held is for others."""
@@ -189,6 +198,8 @@ class Run:
             self._started = True
             self._record_start()
         self._telemetry.write(record)
+        for request in self._requests.told(record):
+            self._telemetry.write(request)
 
     def _record_start(self) -> None:
         now = time.time()

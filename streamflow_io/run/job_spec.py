@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableSequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence
 from typing import Any, cast
 
-from streamflow.core.workflow import Job
+from streamflow.core.workflow import Job, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.workflow.utils import get_token_value
@@ -38,7 +38,7 @@ def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
     inputs = {
         ObservedInput(name=name, path=path): None
         for name, token in job.inputs.items()
-        for path in _paths(get_token_value(token))
+        for path in paths_of([token])
         if path not in streamed
     }
     return spec.model_copy(update={"outputs": (*spec.outputs, *outputs), "observed": tuple(inputs), "measure": True})
@@ -60,6 +60,12 @@ def _watched(step: CWLExecuteStep, job: Job, port: str) -> Iterator[WatchedOutpu
         yield EarlyOutput(port=port, kind=kind, rules=(StreamingRule(port=port),)).watched(job.output_directory, globs)
 
 
+def paths_of(tokens: Iterable[Token]) -> Iterator[str]:
+    """The paths of all File and Directory objects in some tokens, with secondary files."""
+    for token in tokens:
+        yield from _paths(get_token_value(token))
+
+
 def _is_text(path: str) -> bool:
     try:
         path.encode()
@@ -69,7 +75,6 @@ def _is_text(path: str) -> bool:
 
 
 def _paths(value: Any) -> Iterator[str]:
-    """The paths of all File and Directory objects in the value of an input, with secondary files."""
     if isinstance(value, MutableSequence):
         for element in value:
             yield from _paths(element)

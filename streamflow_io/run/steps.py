@@ -27,6 +27,7 @@ class JobExecutor(Protocol):
 
     def observe(self, step: CWLExecuteStep, job: Job) -> None: ...
     async def execute(self, step: StreamingExecuteStep, job: Job, connectors: Connectors) -> None: ...
+    def delivered(self, job: Job, token: Token) -> None: ...
 
 
 class _NoOutput(CommandOutputProcessor):  # type: ignore[misc]
@@ -69,7 +70,9 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         """Put a token on one of the output ports, with its provenance."""
         port = self.get_output_port(port_name)
         inputs = get_entity_ids((*job.inputs.values(), self._job_token(job)))
-        port.put(await self._persist_token(token=token, port=port, input_token_ids=inputs))
+        persisted = await self._persist_token(token=token, port=port, input_token_ids=inputs)
+        cast(JobExecutor, self.workflow.context.scheduler.run).delivered(job, token)
+        port.put(persisted)
 
     async def collect(
         self, job: Job, output: CommandOutput, connectors: Connectors, collected: Mapping[str, Token]

@@ -18,6 +18,7 @@ from .records import (
     JobRecord,
     OutputRecord,
     Record,
+    RequestRecord,
     RouteRecord,
     RunRecord,
     StartedRecord,
@@ -61,6 +62,7 @@ class History:
     :ivar seconds: from its start to its end, or to its last record
     :ivar ended: whether the end was recorded: if not, the run was killed or goes on
     :ivar routes: what reaches what, if the run was observed
+    :ivar requests: what I/O tasks have moved
     """
 
     label: str
@@ -72,6 +74,7 @@ class History:
     epochs: list[EpochRecord] = field(default_factory=list)
     choices: list[ChoiceRecord] = field(default_factory=list)
     routes: list[RouteRecord] = field(default_factory=list)
+    requests: list[RequestRecord] = field(default_factory=list)
 
     def since_start(self, time: float) -> float:
         """A time of a record, in seconds since the start of the run."""
@@ -98,16 +101,12 @@ class History:
         return job.started, self.seconds if job.ended is None else job.ended
 
     def measured(self, job: Job) -> Interval | None:
-        """When the command of a job ran, as the node runtime measured it.
-
-        Its node may have another clock: then it ends when the driver saw it end.
-        """
+        """When the command of a job ran, as the node runtime measured it."""
         if job.usage is None or job.ended is None:
             return None
-        start, end = job.usage.started - self.run.time, job.usage.ended - self.run.time
-        if start < (job.submitted or 0.0) or end > job.ended:
-            return max(0.0, job.ended - (end - start)), job.ended
-        return start, end
+        since, until = (self.run.time + time for time in (job.submitted or 0.0, job.ended))
+        start, end = job.usage.ran(since, until)
+        return start - self.run.time, end - self.run.time
 
 
 def read_history(label: str, records: Iterable[Record]) -> History:
@@ -132,6 +131,8 @@ def read_history(label: str, records: Iterable[Record]) -> History:
             history.choices.append(record)
         elif isinstance(record, RouteRecord):
             history.routes.append(record)
+        elif isinstance(record, RequestRecord):
+            history.requests.append(record)
         elif isinstance(record, EndRecord):
             history.ended = True
         elif isinstance(record, JobRecord):

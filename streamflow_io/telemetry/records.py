@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
+from streamflow_io.bandwidth.phases import Rule
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.hints.models import Direction
 
@@ -109,6 +110,18 @@ class Usage(BaseModel):
         written = _moved(self.bytes_written, self.storage_bytes_written)
         return {"read": read, "write": written, "both": read + written}[direction]
 
+    def ran(self, since: float, until: float) -> tuple[float, float]:
+        """When the command ran, by the driver's clock.
+
+        Its node may have another clock: then it ended when the driver saw it end.
+
+        :param since: when the job was submitted
+        :param until: when it had ended
+        """
+        if self.started < since or self.ended > until:
+            return max(since, until - (self.ended - self.started)), until
+        return self.started, self.ended
+
 
 def _moved(by_calls: int, by_kernel: int) -> int:
     # Files that are mapped into memory are seen by the kernel's accounts only. Those count whole folios, up to 32 times
@@ -166,6 +179,24 @@ class InputRecord(JobRecord):
     whole: bool = Field(False, description="by `read` the job had written to none of its outputs")
 
 
+class RequestRecord(JobRecord):
+    """What a job of an I/O task has moved, and when somebody first waited for it; when that is known, in no order."""
+
+    event: Literal["request"] = "request"
+    channel: str = Field(description="what issues such requests one after the other")
+    phase: int = Field(description="of the channel, from 0")
+    kind: Literal["task"] = "task"
+    storage: str | None = None
+    direction: Direction
+    bytes: int
+    ready: float = Field(description="when what the job reads was there")
+    started: float = Field(description="when its command began")
+    ended: float = Field(description="when its command had ended")
+    required: float = Field(description="the required end: when somebody first waits for it")
+    rule: Rule = Field(description="why then")
+    estimate: bool = Field(False, description="`ready` or `required` are not known for certain")
+
+
 class EpochRecord(_Record):
     """An epoch of learning has ended."""
 
@@ -212,6 +243,7 @@ Record = Annotated[
     | RouteRecord
     | OutputRecord
     | InputRecord
+    | RequestRecord
     | EpochRecord
     | ChoiceRecord
     | EndRecord,

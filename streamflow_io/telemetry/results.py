@@ -15,10 +15,10 @@ from pydantic.alias_generators import to_camel
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction
+from streamflow_io.series import covered, levels, rates, thinned
 
 from .history import History, Interval, Job
 from .records import EpochRecord
-from .series import covered, levels, rates, thinned
 
 BINS = 200
 TIMELINE_JOBS = 500
@@ -26,11 +26,13 @@ POINTS = 1000
 MB = 1e6
 
 
-class _Result(BaseModel):
+class Result(BaseModel):
+    """Part of what is said of runs."""
+
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-class StepResult(_Result):
+class StepResult(Result):
     """A row of the table of steps. Means are of completed jobs; none: nothing was measured.
 
     :ivar mean_wait: of all attempts that started, from asking to be scheduled until then
@@ -50,7 +52,7 @@ class StepResult(_Result):
     throughput: float | None
 
 
-class Activity(_Result):
+class Activity(Result):
     """The mean number of jobs in each interval of `width` seconds."""
 
     width: float
@@ -59,7 +61,7 @@ class Activity(_Result):
     waiting: list[float]
 
 
-class Throughput(_Result):
+class Throughput(Result):
     """Bytes of I/O tasks, each spread evenly over the time that its command took.
 
     :ivar mean: of the time in which at least one I/O task ran
@@ -73,7 +75,7 @@ class Throughput(_Result):
     over_time: list[float]
 
 
-class EpochResult(_Result):
+class EpochResult(Result):
     number: int
     constraint: float
     concurrency: int
@@ -82,7 +84,7 @@ class EpochResult(_Result):
     registered: bool
 
 
-class Learning(_Result):
+class Learning(Result):
     """The epochs of a step on a storage, from the first to the last of one learning."""
 
     step: str
@@ -90,13 +92,13 @@ class Learning(_Result):
     epochs: list[EpochResult]
 
 
-class Choice(_Result):
+class Choice(Result):
     time: float
     constraint: float
     reason: str
 
 
-class Constraint(_Result):
+class Constraint(Result):
     """The storageBW of a step's jobs; each choice holds until the next."""
 
     step: str
@@ -104,7 +106,7 @@ class Constraint(_Result):
     choices: list[Choice]
 
 
-class AdmittedBandwidth(_Result):
+class AdmittedBandwidth(Result):
     """The sum of admitted storageBW on a storage; each level holds until the next.
 
     :ivar location: none: the storage is one for all locations
@@ -117,7 +119,7 @@ class AdmittedBandwidth(_Result):
     levels: list[tuple[float, float]]
 
 
-class TimelineJob(_Result):
+class TimelineJob(Result):
     """:ivar running: none: it has not started"""
 
     job: str
@@ -128,7 +130,7 @@ class TimelineJob(_Result):
     running: tuple[float, float] | None
 
 
-class RunResult(_Result):
+class RunResult(Result):
     """Everything that is drawn of a run.
 
     :ivar ended: whether its end was recorded: if not, it was killed or goes on

@@ -19,11 +19,13 @@ ORDER = {
     "files": "files, written whole and not believed where others may write",
     "capacity": "how much a job asks for and a location has",
     "grouping": "things by what they have in common",
+    "series": "numbers over time",
     "_streamflow": "what StreamFlow does not promise to keep",
     "hints": "what a user writes",
     "graph": "the I/O graph, and how each edge is served",
     "capio_cl": "CAPIO-CL, from the graph and back to hints",
     "admission": "which job starts when, and what is learned of it",
+    "bandwidth": "how fast data has to move, and did",
     "runtime": "the node runtimes, and what is said with them",
     "telemetry": "what is recorded of a run",
     "learned": "what is kept from run to run",
@@ -37,7 +39,18 @@ ORDER = {
 }
 
 # Modules that decide: plain data in, plain data out. The others of these packages read files.
-PURE = ("grouping", "graph", "capio_cl", "admission", "hints", "suggestions", "run.delivery", "run.delivered")
+PURE = (
+    "grouping",
+    "series",
+    "graph",
+    "capio_cl",
+    "admission",
+    "bandwidth",
+    "hints",
+    "suggestions",
+    "run.delivery",
+    "run.delivered",
+)
 NOT_PURE = {
     "capio_cl.loading": "reads CAPIO-CL files",
     "hints.cwl": "reads what `run` names",

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from plotly import graph_objects
 from plotly.offline import get_plotlyjs
 
+from streamflow_io.series import covered, levels, rates, thinned
 from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import History, read_history
 from streamflow_io.telemetry.page import notes, render
 from streamflow_io.telemetry.records import EndRecord, Record, RunRecord, StepRecord, SubmittedRecord
 from streamflow_io.telemetry.results import POINTS, TIMELINE_JOBS, RunResult, run_results
-from streamflow_io.telemetry.series import covered, levels, rates, thinned
 from tests.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job, learning_run, usage
 
 SECONDS = 100.0

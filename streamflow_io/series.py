@@ -44,12 +44,8 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def levels(changes: Iterable[tuple[float, float]], limit: int) -> list[tuple[float, float]]:
-    """The sum of all changes so far, at each time that has some.
-
-    What is given back and taken at one time counts together. If that is more than `limit` points, they are thinned: of
-    as many neighbours as needed, the highest is kept, and the last of all. `limit` is at least 2.
-    """
+def sums(changes: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The sum of all changes so far, at each time that has some; what changes at one time counts together."""
     points: list[tuple[float, float]] = []
     level = 0.0
     for time, change in sorted(changes):
@@ -58,6 +54,15 @@ def levels(changes: Iterable[tuple[float, float]], limit: int) -> list[tuple[flo
             points.pop()
         # Sums of floats do not come back to 0 by themselves.
         points.append((time, 0.0 if abs(level) < 1e-9 else level))
+    return points
+
+
+def levels(changes: Iterable[tuple[float, float]], limit: int) -> list[tuple[float, float]]:
+    """The same, of at most so many points: of as many neighbours as needed, the highest is kept, and the last of all.
+
+    :param limit: at least 2
+    """
+    points = sums(changes)
     if len(points) <= limit:
         return points
     *others, last = points

@@ -1,0 +1,229 @@
+"""When somebody waits for what a job moves: the required ends of requests, found while a run goes on. Pure.
+
+A request is ready when what its job reads is there. Its required end is the earliest of these:
+
+1. `need`: a job that is no I/O task reads its files, and lacks nothing else. What else that job reads counts from when
+   it was there; what another request moves, from when that was ready.
+2. `next`: the next request of its channel is ready. Nobody waits, but more is to be moved at once from then on.
+3. `end`: otherwise, when no job computes any more.
+
+A request whose files another I/O task reads shares that one's required end: the time until then is divided in
+proportion to their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from streamflow_io.hints.models import Direction
+
+from .phases import SHORTEST_WINDOW, Request, Rule, is_exposed
+
+# A required end may turn out to be earlier as long as StreamFlow has not got to a job that reads the files, too.
+SETTLED_AFTER = 2.0
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What the job of a request has done; times as in :class:`Request`."""
+
+    bytes: int
+    started: float
+    ended: float
+    storage: str | None = None
+
+
+@dataclass(frozen=True)
+class _End:
+    time: float
+    rule: Rule
+    is_estimate: bool = False
+
+
+@dataclass
+class _Phase:
+    """A phase of a channel.
+
+    :ivar following: when the next one is ready, if that is known
+    :ivar changed: when that was found out
+    """
+
+    number: int
+    ready: float
+    following: float | None = None
+    changed: float = float("-inf")
+
+
+@dataclass(eq=False)
+class _Open:
+    """A request that is not told yet.
+
+    :ivar end: the earliest that is known, but for that by `next`
+    :ivar sources: the requests that moved what this one reads
+    :ivar readers: the requests that read what this one moves
+    :ivar changed: when something about it was found out last
+    """
+
+    job: str
+    step: str
+    channel: str
+    phase: _Phase
+    direction: Direction
+    ready: float
+    changed: float
+    sources: list[_Open]
+    is_estimate: bool
+    end: _End | None = None
+    moved: Moved | None = None
+    readers: list[_Open] = field(default_factory=list)
+    is_told: bool = False
+
+    @property
+    def required(self) -> _End | None:
+        """The required end, as far as it is known before the last job has computed."""
+        following = self.phase.following
+        if following is None or (self.end is not None and self.end.time <= following):
+            return self.end
+        return _End(following, "next")
+
+    def needed(self, end: _End, now: float) -> None:
+        if self.end is None or end.time < self.end.time:
+            self.end, self.changed = end, now
+
+
+class Windows:
+    """Finds the required ends of the requests of a run.
+
+    Times are given, and must not go back by more than the clock does: `now` is when something is told.
+    """
+
+    def __init__(self) -> None:
+        # By job: of those that are repeated the last.
+        self._requests: dict[str, _Open] = {}
+        self._untold: list[_Open] = []
+        self._looked = float("-inf")
+        # By channel, its last one.
+        self._phases: dict[str, _Phase] = {}
+        self._last_computed: float | None = None
+
+    def is_request(self, job: str) -> bool:
+        """Whether a job is one that moves what nobody waits for at once."""
+        return job in self._requests
+
+    def ready(
+        self,
+        job: str,
+        step: str,
+        channel: str,
+        direction: Direction,
+        at: float,
+        now: float,
+        reads: Iterable[str] = (),
+        is_estimate: bool = False,
+    ) -> None:
+        """An I/O task can start since some time. One that is repeated, because it has failed, could start before.
+
+        :param reads: the jobs whose files it reads
+        :param is_estimate: it is not known for certain since when
+        """
+        before = self._requests.get(job)
+        if before is not None and before.moved is None:
+            return
+        phase = self._phase_of(channel, at, now)
+        sources = [self._requests[one] for one in dict.fromkeys(reads) if one in self._requests and one != job]
+        opened = _Open(job, step, channel, phase, direction, at, now, sources, is_estimate)
+        for source in sources:
+            source.readers.append(opened)
+        self._requests[job] = opened
+        self._untold.append(opened)
+
+    def needed(self, reads: Iterable[str], others: float, now: float, is_estimate: bool = False) -> None:
+        """A job that is no I/O task has all its input, or is about to read what is still being written.
+
+        :param reads: the jobs whose files it reads
+        :param others: when the last of what those give it was there that are no requests; -inf: there is none
+        :param is_estimate: something else may have come later
+        """
+        requests = [self._requests[one] for one in reads if one in self._requests]
+        if requests:
+            time = max(others, *(request.ready for request in requests))
+            for request in requests:
+                request.needed(_End(time, "need", is_estimate), now)
+
+    def moved(self, job: str, moved: Moved, now: float) -> None:
+        """The job of a request has ended well."""
+        if (request := self._requests.get(job)) is not None:
+            request.moved, request.changed = moved, now
+
+    def computed(self, at: float) -> None:
+        """A job that is no I/O task has ended."""
+        self._last_computed = at if self._last_computed is None else max(self._last_computed, at)
+
+    def settled(self, now: float) -> list[Request]:
+        """The requests of which all is known, for so long that it will not change; each once."""
+        found: list[Request] = []
+        # There may be thousands, and something happens all the time.
+        if abs(now - self._looked) < SETTLED_AFTER:
+            return found
+        self._looked = now
+        for request in self._untold:
+            is_known = request.required is not None and all(one.is_told for one in request.readers)
+            if is_known and now >= max(request.changed, request.phase.changed) + SETTLED_AFTER:
+                found += self._tell(request)
+        self._untold = [request for request in self._untold if not request.is_told]
+        return found
+
+    def close(self) -> list[Request]:
+        """All others that have moved something. No job will compute any more."""
+        found: list[Request] = []
+        # Those that read what others have moved are told first.
+        for request in sorted(self._untold, key=lambda one: -one.ready):
+            found += self._tell(request)
+        self._untold = []
+        return sorted(found, key=lambda one: one.ready)
+
+    def _phase_of(self, channel: str, at: float, now: float) -> _Phase:
+        """The phase of a request that is ready."""
+        last = self._phases.get(channel)
+        if last is not None and at < last.ready + SHORTEST_WINDOW:
+            return last
+        if last is not None:
+            last.following, last.changed = at, now
+        self._phases[channel] = phase = _Phase(0 if last is None else last.number + 1, at)
+        return phase
+
+    def _tell(self, request: _Open) -> Iterator[Request]:
+        if request.moved is None or request.is_told:
+            return
+        request.is_told = True
+        last = request.ready if self._last_computed is None else self._last_computed
+        end = request.required or _End(last, "end")
+        required = max(request.ready, end.time)
+        moved = request.moved
+        for source in request.sources:
+            _share(source, moved.bytes, _End(required, end.rule))
+        exposed = is_exposed(required - request.ready, moved.bytes)
+        yield Request(
+            job=request.job,
+            step=request.step,
+            channel=request.channel,
+            phase=request.phase.number,
+            direction=request.direction,
+            bytes=moved.bytes,
+            ready=request.ready,
+            started=moved.started,
+            ended=moved.ended,
+            required=required,
+            rule="exposed" if exposed else end.rule,
+            is_estimate=request.is_estimate or end.is_estimate,
+            storage=moved.storage,
+        )
+
+
+def _share(source: _Open, bytes_after: int, end: _End) -> None:
+    """What moves first gets its part of the time until somebody waits for what both have moved."""
+    if source.moved is None or source.moved.bytes + bytes_after <= 0:
+        return
+    part = source.moved.bytes / (source.moved.bytes + bytes_after)
+    source.needed(_End(source.ready + (end.time - source.ready) * part, end.rule, is_estimate=True), source.changed)

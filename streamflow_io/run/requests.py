@@ -1,0 +1,175 @@
+"""Adapter: what I/O tasks move, and when somebody waits for it, from what jobs read and when they end.
+
+Decides nothing: :mod:`streamflow_io.bandwidth` does. Knows whose files a job reads, and since when they are there.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import time
+from collections.abc import Iterable, Iterator
+
+from streamflow.core.utils import get_job_step_name, get_job_tag
+from streamflow.core.workflow import Job, Token
+from streamflow.workflow.combinator import LoopCombinator
+from streamflow.workflow.step import LoopCombinatorStep
+
+from streamflow_io.bandwidth.phases import Request
+from streamflow_io.bandwidth.windows import Moved, Windows
+from streamflow_io.graph.io_graph import Delivery, OutputKind
+from streamflow_io.hints.inheritance import within
+from streamflow_io.telemetry.records import AdmittedRecord, EndedRecord, JobRecord, Record, RequestRecord, StartedRecord
+
+from .job_spec import paths_of
+from .plan import Plan
+from .tokens import StreamToken, file_tokens, streams_of
+
+_LOOP = "-loop-combinator"
+
+
+class Requests:
+    """Follows the jobs of a run, and tells of each I/O task what it has moved, and its required end.
+
+    A workflow without I/O tasks has no requests, and nothing is followed.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._directions = {
+            step: hints.direction for step, hints in plan.annotations.items() if hints.io_task is not None
+        }
+        self._tools = plan.annotations.keys()
+        self._windows = Windows()
+        self._loops: dict[str, LoopCombinator] = {
+            name.removesuffix(_LOOP): step.combinator
+            for name, step in plan.workflow.steps.items()
+            if isinstance(step, LoopCombinatorStep) and isinstance(step.combinator, LoopCombinator)
+        }
+        # From which step to which files go at their commit, and whether one by one.
+        self._at_commit = {
+            (edge.route.output.step, edge.route.consumer.step): edge.by_element
+            for edge in plan.delivered
+            if edge.route.consumer is not None and edge.delivery is Delivery.COMMIT and plan.streams
+        }
+        # Steps, and loops, that read of jobs what is no file.
+        self._read_values = {
+            route.consumer.step
+            for route in (*plan.routes, *plan.names)
+            if route.consumer is not None and (route.by_name or route.output.kind is OutputKind.OTHER)
+        }
+        self._submitted: dict[str, tuple[Job, float]] = {}
+        # By output directory.
+        self._jobs: dict[str, str] = {}
+        # By job, and by path of what was delivered at commit: since when others can read it.
+        self._ended: dict[str, float] = {}
+        self._delivered: dict[str, float] = {}
+        self._storages: dict[str, str | None] = {}
+
+    def submitted(self, job: Job) -> None:
+        """A job has all its input, and is to be scheduled."""
+        now, step = time.time(), get_job_step_name(job.name)
+        # StreamFlow has jobs of its own, which collect the outputs of the workflow: nobody computes in them.
+        if not self._directions or step not in self._tools:
+            return
+        self._submitted[job.name] = job, now
+        sources = self._sources(job, step, now)
+        reads_values = any(within(step, reader) for reader in self._read_values)
+        if (direction := self._directions.get(step)) is None:
+            reads = [source for source in sources if self._windows.is_request(source)]
+            others = max((at for source, at in sources.items() if source not in reads), default=float("-inf"))
+            self._windows.needed(reads, others, now, reads_values)
+            return
+        at = max(sources.values(), default=now)
+        channel = self._channel(job.name, step, sources)
+        self._windows.ready(job.name, step, channel, direction, at, now, sources, reads_values or not sources)
+
+    def delivered(self, job: Job, token: Token) -> None:
+        """Others can read some files of a job."""
+        step = get_job_step_name(job.name)
+        if self._directions and any(source == step for source, _ in self._at_commit):
+            for file in file_tokens(token):
+                if not isinstance(file, StreamToken):
+                    self._delivered.setdefault(file.value["path"], time.time())
+
+    def told(self, record: Record) -> list[RequestRecord]:
+        """Something has happened to a job.
+
+        :return: the requests of which all is known now
+        """
+        if not self._directions or not isinstance(record, JobRecord):
+            return []
+        match record:
+            case AdmittedRecord():
+                self._storages[record.job] = record.storage
+            case StartedRecord() if record.job in self._submitted:
+                job, _ = self._submitted[record.job]
+                self._jobs[str(job.output_directory)] = record.job
+            case EndedRecord():
+                self._end(record)
+        return _records(self._windows.settled(record.time), record.time)
+
+    def close(self) -> list[RequestRecord]:
+        """All others: no job runs any more."""
+        return _records(self._windows.close(), time.time())
+
+    def _end(self, record: EndedRecord) -> None:
+        _, since = self._submitted.pop(record.job, (None, record.time))
+        storage = self._storages.pop(record.job, None)
+        if record.status == "completed":
+            self._ended[record.job] = record.time
+        if (direction := self._directions.get(record.step)) is None:
+            self._windows.computed(record.time)
+        elif record.status == "completed" and record.usage is not None:
+            started, ended = record.usage.ran(since, record.time)
+            moved = Moved(record.usage.moved(direction), started, ended, storage)
+            self._windows.moved(record.job, moved, record.time)
+
+    def _sources(self, job: Job, step: str, now: float) -> dict[str, float]:
+        """The jobs whose files a job reads, and since when it could read all that it reads of each."""
+        sources = {token.source.job: now for token in streams_of(job.inputs)}
+        known: dict[str, str | None] = {}
+        for path in paths_of(job.inputs.values()):
+            directory = posixpath.dirname(path)
+            if directory not in known:
+                known[directory] = self._job_of(directory)
+            if (source := known[directory]) is not None or (source := self._jobs.get(path)) is not None:
+                at = self._ended.get(source, now)
+                if (get_job_step_name(source), step) in self._at_commit:
+                    at = self._delivered.get(path, at)
+                sources[source] = max(at, sources.get(source, at))
+        return sources
+
+    def _job_of(self, directory: str) -> str | None:
+        """The job that has written what is in a directory, at any depth."""
+        while directory not in ("/", ""):
+            # A further attempt of a job has the directory of the first, with a number.
+            for own in (directory, re.sub(r"-\d+$", "", directory)):
+                if own in self._jobs:
+                    return self._jobs[own]
+            directory = posixpath.dirname(directory)
+        return None
+
+    def _channel(self, job: str, step: str, sources: Iterable[str]) -> str:
+        """What issues the requests of a job: the job whose files come one by one, or all iterations of a loop."""
+        for source in sources:
+            if self._at_commit.get((get_job_step_name(source), step)):
+                return f"{step} of {source}"
+        tag = get_job_tag(job).split(".")
+        for level in self._loop_levels(step):
+            tag[level] = "*"
+        return posixpath.join(step, ".".join(tag))
+
+    def _loop_levels(self, step: str) -> Iterator[int]:
+        """The parts of the tag of a step's jobs that are iterations."""
+        for loop, combinator in self._loops.items():
+            if within(step, loop) and combinator.iteration_map:
+                # By the tags with which the loop was entered; the next part is the iteration.
+                yield len(next(iter(combinator.iteration_map)).split("."))
+
+
+def _records(requests: Iterable[Request], now: float) -> list[RequestRecord]:
+    return [RequestRecord(time=now, kind="task", estimate=one.is_estimate, **_facts(one)) for one in requests]
+
+
+def _facts(request: Request) -> dict[str, object]:
+    return {name: value for name, value in vars(request).items() if name != "is_estimate"}

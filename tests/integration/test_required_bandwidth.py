@@ -1,0 +1,133 @@
+"""What I/O tasks move, and when somebody waits for it: from real runs to `streamflow-io bandwidth` and to a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.cwl import Bench, Document, found, streaming, tool, workflow
+
+IO_TASK = {"class": "sfio:IOTask"}
+BYTES = 2_000_000
+
+
+def save(source: str = "state", **fields: Any) -> Document:
+    """An I/O task that copies a file."""
+    script = f'cat "${source}" > saved.bin'
+    return tool(script, {source: "File"}, {"saved": found("saved.bin")}, [IO_TASK], **fields)
+
+
+def compute(seconds: float, inputs: Mapping[str, Any], file: str = "made.bin") -> Document:
+    script = f"sleep {seconds}; head -c {BYTES} /dev/zero > {file}"
+    return tool(script, inputs, {"out": found(file)})
+
+
+def looped() -> Document:
+    """Three iterations that compute, and save beside the next; then one more job that computes."""
+    steps = {
+        "compute": {"run": compute(0.4, {"number": "int"}), "in": {"number": "number"}},
+        "save": {"run": save(), "in": {"state": "compute/out"}},
+        "count": {
+            "run": {
+                "class": "ExpressionTool",
+                "inputs": {"number": "int", "state": "File", "trace": "string"},
+                "outputs": {"next": "int"},
+                "expression": "${return {next: inputs.number + 1};}",
+            },
+            "in": {"number": "number", "state": "compute/out"},
+        },
+    }
+    inner = workflow({"number": "int"}, steps, {"next": "count/next", "state": "compute/out", "saved": "save/saved"})
+    iteration = {
+        "run": inner,
+        "in": {"number": {"default": 0}},
+        "requirements": {
+            "cwltool:Loop": {
+                "loopWhen": "$(inputs.number < 3)",
+                "loop": {"number": "next"},
+                "outputMethod": "last",
+            }
+        },
+    }
+    last = {"run": compute(0.4, {"state": "File"}), "in": {"state": "iteration/state"}}
+    return workflow({}, {"iteration": iteration, "last": last}, {"saved": "iteration/saved", "out": "last/out"})
+
+
+def requests(bench: Bench) -> list[Document]:
+    """The requests of the last run, in the order in which they were ready."""
+    found = [record for record in bench.telemetry() if record["event"] == "request"]
+    return sorted(found, key=lambda record: record["ready"])
+
+
+def at(bench: Bench, event: str, job: str) -> float:
+    [time] = [record["time"] for record in bench.telemetry() if record["event"] == event and record.get("job") == job]
+    return float(time)
+
+
+def test_a_loop_that_saves_beside_its_next_iteration(bench: Bench) -> None:
+    bench.run_both(looped())
+    told = requests(bench)
+    assert [one["rule"] for one in told] == ["next", "next", "end"]
+    assert [one["phase"] for one in told] == [0, 1, 2]
+    assert {one["channel"] for one in told} == {"/iteration/save/0.*"}
+    assert all(BYTES <= one["bytes"] < BYTES + 100_000 for one in told)
+    assert told[0]["required"] == told[1]["ready"]
+    assert told[1]["required"] == told[2]["ready"]
+    assert told[2]["required"] == at(bench, "ended", "/last/0")
+    for number, one in enumerate(told):
+        assert one["job"] == f"/iteration/save/0.{number}"
+        assert one["ready"] <= one["started"] < one["ended"]
+        assert one["ready"] <= at(bench, "ended", f"/iteration/compute/0.{number}")
+    assert bench.telemetry()[-1]["event"] == "end"
+
+
+def test_a_job_that_waits_for_what_is_moved(bench: Bench) -> None:
+    join = tool('cat "$one" "$other" > joined', {"one": "File", "other": "File"}, {"out": found("joined")})
+    tiny = tool("echo done > tiny", {"state": "File"}, {"out": found("tiny")}, [IO_TASK])
+    steps = {
+        "first": {"run": compute(0, {}), "in": {}},
+        "stage": {"run": save(), "in": {"state": "first/out"}},
+        "tiny": {"run": tiny, "in": {"state": "first/out"}},
+        "slow": {"run": compute(1, {"state": "File"}, "slow.bin"), "in": {"state": "first/out"}},
+        "join": {"run": join, "in": {"one": "stage/saved", "other": "slow/out"}},
+    }
+    bench.run_both(workflow({}, steps, {"out": "join/out", "tiny": "tiny/out"}))
+    told = {one["step"]: one for one in requests(bench)}
+    assert told.keys() == {"/stage", "/tiny"}
+    assert (told["/stage"]["rule"], told["/stage"]["channel"]) == ("need", "/stage/0")
+    # From then on it lacked nothing else, whatever it was submitted for.
+    slow = min(at(bench, "ended", "/slow/0"), at(bench, "submitted", "/join/0"))
+    assert told["/stage"]["required"] == pytest.approx(slow, abs=0.05)
+    assert told["/tiny"]["rule"] == "exposed"
+    assert "estimate" not in told["/stage"] or told["/stage"]["estimate"] is False
+
+
+def test_files_that_are_saved_as_they_are_committed(bench: Bench) -> None:
+    rules = streaming({"port": "files", "committed": "on_close"})
+    script = f"for n in 1 2 3; do head -c {BYTES} /dev/zero > $n.bin; sleep 0.7; done"
+    produce = tool(script, {}, {"files": found("*.bin", "File[]")}, [rules])
+    steps = {
+        "produce": {"run": produce, "in": {}},
+        "save": {"run": save("file"), "scatter": "file", "in": {"file": "produce/files"}},
+    }
+    bench.run_both(workflow({}, steps, {"saved": "save/saved"}))
+    told = requests(bench)
+    assert {one["channel"] for one in told} == {"/save of /produce/0"}
+    assert [(one["phase"], one["rule"]) for one in told] == [(0, "next"), (1, "next"), (2, "end")]
+    assert told[2]["required"] == at(bench, "ended", "/produce/0")
+
+
+def test_nothing_is_measured_without_node_runtime(bench: Bench) -> None:
+    run = bench.run(looped(), config={"runtime": "off"})
+    assert run.ok, run.errors
+    assert requests(bench) == []
+
+
+def test_no_io_tasks_no_requests(bench: Bench) -> None:
+    run = bench.run(
+        workflow({}, {"only": {"run": compute(0, {}), "in": {}}}, {"out": "only/out"}), config={"observe": True}
+    )
+    assert run.ok, run.errors
+    assert requests(bench) == []

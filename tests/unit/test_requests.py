@@ -1,0 +1,207 @@
+"""Whose files a job reads, and since when they are there: the adapter between jobs and required ends."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from streamflow.core.workflow import Job, Token
+from streamflow.workflow.combinator import LoopCombinator
+from streamflow.workflow.step import LoopCombinatorStep
+from streamflow.workflow.token import ListToken
+
+from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
+from streamflow_io.hints.errors import Level, Located, Source
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import IOTask, StreamingRule
+from streamflow_io.run import requests
+from streamflow_io.run.plan import Plan
+from streamflow_io.run.requests import Requests
+from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
+from streamflow_io.telemetry.records import AdmittedRecord, EndedRecord, Record, RequestRecord, StartedRecord, Usage
+from tests.telemetry import BEGIN, usage
+
+SIZE = 40_000_000
+HINTS = {
+    path: StepAnnotations(path, io_task=Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("a")) if is_io else None)
+    for path, is_io in (("/compute", False), ("/save", True), ("/loop/save", True), ("/other", False))
+}
+
+
+class Driver:
+    """Jobs of a run that never was. Times are seconds since it began."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(requests, "time", SimpleNamespace(time=lambda: BEGIN + self.now))
+        workflow = SimpleNamespace(steps=plan.pop("steps", {}))
+        self.requests = Requests(Plan(workflow, {}, annotations=HINTS, **plan))
+        self.jobs: dict[str, Job] = {}
+        self.told: list[RequestRecord] = []
+
+    def submit(self, at: float, name: str, *inputs: Token | str) -> None:
+        """A job reads files, which are named by their paths, and other tokens; its output directory is its name."""
+        self.now = at
+        tokens = {str(n): Token(file_value(one)) if isinstance(one, str) else one for n, one in enumerate(inputs)}
+        job = self.jobs[name] = Job(name, 0, tokens, None, None, None)
+        self.requests.submitted(job)
+        job.output_directory = f"/out{name}"
+        of = {"job": name, "step": name.rpartition("/")[0], "location": "here"}
+        self._tell(AdmittedRecord(time=BEGIN + at, storage="disk", running=1, **of))
+        self._tell(StartedRecord(time=BEGIN + at, **of))
+
+    def end(self, at: float, name: str, status: str = "completed", used: Usage | None = None) -> None:
+        self.now = at
+        fields = {"time": BEGIN + at, "job": name, "step": name.rpartition("/")[0], "status": status}
+        self._tell(EndedRecord.model_validate({**fields, "usage": used or usage(at - 1, at, SIZE)}))
+
+    def _tell(self, record: Record) -> None:
+        self.told += self.requests.told(record)
+
+    def close(self) -> dict[str, RequestRecord]:
+        self.told += self.requests.close()
+        assert len({one.job for one in self.told}) == len(self.told)
+        return {one.job: one for one in self.told}
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    return Driver(monkeypatch)
+
+
+def edge(source: str, target: str, by_element: bool) -> StreamEdge:
+    route = Route(Output(source, "out", OutputKind.FILES), (), Input(target, "in"))
+    return StreamEdge(route, StreamingRule(port="out"), Delivery.COMMIT, by_element)
+
+
+def test_it_is_ready_when_the_last_of_what_it_reads_is_there(driver: Driver) -> None:
+    driver.submit(0, "/compute/0.0")
+    driver.submit(0, "/compute/0.1")
+    driver.end(3, "/compute/0.0")
+    driver.end(5, "/compute/0.1")
+    both = ListToken([Token(file_value(f"/out/compute/0.{n}/deep/file")) for n in (0, 1)])
+    driver.submit(9, "/save/0", both, "/input/of/the/workflow")
+    driver.end(11, "/save/0")
+    found = driver.close()["/save/0"]
+    assert (found.ready, found.started, found.ended) == (BEGIN + 5, BEGIN + 10, BEGIN + 11)
+    assert (found.storage, found.direction, found.bytes, found.estimate) == ("disk", "write", SIZE, False)
+    # Nobody computes any more.
+    assert (found.required, found.rule) == (BEGIN + 5, "exposed")
+
+
+def test_what_has_not_ended_yet_is_there_now(driver: Driver) -> None:
+    """Its outputs are with others just before it is told that it has ended."""
+    driver.submit(0, "/compute/0")
+    driver.submit(3, "/save/0", "/out/compute/0/file")
+    driver.end(3.1, "/compute/0")
+    driver.end(4, "/save/0")
+    assert driver.close()["/save/0"].ready == BEGIN + 3
+
+
+def test_without_a_job_before_it_is_ready_when_it_is_submitted(driver: Driver) -> None:
+    driver.submit(2, "/save/0", "/input")
+    driver.end(4, "/save/0")
+    found = driver.close()["/save/0"]
+    assert (found.ready, found.estimate) == (BEGIN + 2, True)
+
+
+def test_a_further_attempt_of_a_job_has_a_directory_of_its_own(driver: Driver) -> None:
+    driver.submit(0, "/compute/0")
+    driver.end(3, "/compute/0")
+    driver.submit(9, "/save/0", "/out/compute/0-2/file")
+    driver.end(11, "/save/0")
+    assert driver.close()["/save/0"].ready == BEGIN + 3
+
+
+def test_a_job_that_reads_it_waits_from_when_all_else_was_there(driver: Driver) -> None:
+    driver.submit(0, "/compute/0")
+    driver.submit(0, "/save/0", "/input")
+    driver.end(4, "/save/0")
+    driver.end(6, "/compute/0")
+    driver.submit(8, "/other/0", "/out/save/0/file", "/out/compute/0/file")
+    found = driver.close()["/save/0"]
+    assert (found.required, found.rule) == (BEGIN + 6, "need")
+
+
+def test_who_reads_the_stream_of_an_io_task_waits_at_once(driver: Driver) -> None:
+    driver.submit(1, "/save/0", "/input")
+    driver.submit(2, "/other/0", StreamToken(file_value("/anywhere"), StreamSource("/save/0", "out", "file")))
+    driver.end(5, "/save/0")
+    found = driver.close()["/save/0"]
+    assert (found.required, found.rule) == (BEGIN + 1, "exposed")
+
+
+def test_jobs_of_streamflow_wait_for_nothing(driver: Driver) -> None:
+    driver.submit(0, "/compute/0")
+    driver.submit(0, "/save/0", "/input")
+    driver.end(2, "/save/0")
+    driver.submit(2, "/result-collector/0", "/out/save/0/file")
+    driver.end(9, "/compute/0")
+    found = driver.close()["/save/0"]
+    assert (found.required, found.rule) == (BEGIN + 9, "end")
+
+
+def test_all_iterations_of_a_loop_are_a_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    combinator = LoopCombinator("loop", SimpleNamespace())  # type: ignore[arg-type]
+    combinator.iteration_map = {"0.7": 2}
+    step = LoopCombinatorStep.__new__(LoopCombinatorStep)
+    step.combinator = combinator
+    driver = Driver(monkeypatch, steps={"/loop-loop-combinator": step})
+    for iteration in range(3):
+        driver.submit(5 * iteration, f"/loop/save/0.7.{iteration}.3", "/input")
+        driver.end(5 * iteration + 1, f"/loop/save/0.7.{iteration}.3")
+    driver.submit(20, "/save/0.7", "/input")
+    driver.end(21, "/save/0.7")
+    found = driver.close().values()
+    assert [one.channel for one in found] == [*["/loop/save/0.7.*.3"] * 3, "/save/0.7"]
+    assert [(one.phase, one.rule) for one in found][:2] == [(0, "next"), (1, "next")]
+
+
+@pytest.mark.parametrize(("streams", "ready", "channel"), [(True, 2, "/save of /compute/0"), (False, 6, "/save/0.1")])
+def test_what_is_delivered_at_commit(
+    monkeypatch: pytest.MonkeyPatch, streams: bool, ready: float, channel: str
+) -> None:
+    edges = (edge("/compute", "/save", by_element=True),)
+    driver = Driver(monkeypatch, delivered=edges, streams=streams)
+    driver.submit(0, "/compute/0")
+    driver.now = 2
+    driver.requests.delivered(driver.jobs["/compute/0"], ListToken([Token(file_value("/out/compute/0/file"))]))
+    driver.end(6, "/compute/0")
+    driver.submit(8, "/save/0.1", "/out/compute/0/file")
+    driver.end(9, "/save/0.1")
+    found = driver.close()["/save/0.1"]
+    assert (found.ready, found.channel) == (BEGIN + ready, channel)
+
+
+def test_values_of_other_jobs_make_it_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = Route(Output("/compute", "n", OutputKind.OTHER), (), Input("/loop", "n"))
+    name = Route(Output("/compute", "f", OutputKind.FILE), (Hop("/x", "x", HopKind.VALUE_FROM, by_name=True),), None)
+    driver = Driver(monkeypatch, routes=(value,), names=(name,))
+    driver.submit(0, "/compute/0")
+    driver.end(3, "/compute/0")
+    for job in ("/save/0", "/loop/save/0"):
+        driver.submit(5, job, "/out/compute/0/file")
+        driver.end(6, job)
+    assert {job: one.estimate for job, one in driver.close().items()} == {"/save/0": False, "/loop/save/0": True}
+
+
+def test_a_repeated_job_counts_once(driver: Driver) -> None:
+    driver.submit(0, "/compute/0")
+    driver.submit(1, "/save/0", "/input")
+    driver.end(2, "/save/0", status="failed")
+    driver.submit(3, "/save/0", "/input")
+    driver.end(4, "/save/0")
+    driver.end(9, "/compute/0")
+    found = driver.close()
+    assert found.keys() == {"/save/0"}
+    assert (found["/save/0"].ready, found["/save/0"].started) == (BEGIN + 1, BEGIN + 3)
+
+
+def test_the_clock_of_a_node_may_be_another(driver: Driver) -> None:
+    driver.submit(0, "/compute/0")
+    driver.submit(1, "/save/0", "/input")
+    driver.end(5, "/save/0", used=usage(1000, 1003, SIZE))
+    driver.end(9, "/compute/0")
+    found = driver.close()["/save/0"]
+    assert (found.started, found.ended) == (BEGIN + 2, BEGIN + 5)
