@@ -13,6 +13,7 @@ from streamflow_io.telemetry.records import (
     EndRecord,
     EpochRecord,
     Record,
+    RequestRecord,
     RunRecord,
     StartedRecord,
     StepRecord,
@@ -86,6 +87,43 @@ def usage(started: float, ended: float, written: int = 0, read: int = 0) -> Usag
         storage_bytes_written=0,
         cpu_seconds=0.1,
     )
+
+
+def saving_run(name: str = "saving", channels: int = 4, phases: int = 6) -> Iterator[Record]:
+    """A loop of 8 s in each of some channels: 7.9 s of compute, then an I/O task of 40 MB in 2 s beside the next.
+
+    The next iteration needs nothing of it; the last request is waited for at once. In the second phase of the first
+    channel the disk is slow: it takes 10 s.
+    """
+    yield RunRecord(time=BEGIN, name=name, workflow="main.cwl", storages=(STORAGE,))
+    yield StepRecord(time=BEGIN, step="/save", io_task=True, storage_bw="16")
+    records: list[Record] = []
+    for channel in range(channels):
+        for phase in range(phases):
+            ready, tag = 8.0 * (phase + 1), f"0.{phase}.{channel}"
+            ended, is_last = ready + (10.0 if (channel, phase) == (0, 1) else 2.0), phase == phases - 1
+            used = usage(ready, ended, 40_000_000)
+            records += job(f"/compute/{tag}", ready - 8, ready - 7.9, ready)
+            records += job(f"/save/{tag}", ready, ready, ended, 16, used)
+            records.append(
+                RequestRecord(
+                    time=BEGIN + ended,
+                    job=f"/save/{tag}",
+                    step="/save",
+                    channel=f"/save/0.*.{channel}",
+                    phase=phase,
+                    storage=STORAGE.name,
+                    direction="write",
+                    bytes=40_000_000,
+                    ready=BEGIN + ready,
+                    started=BEGIN + ready,
+                    ended=BEGIN + ended,
+                    required=BEGIN + ready + (0 if is_last else 8),
+                    rule="exposed" if is_last else "next",
+                )
+            )
+    yield from sorted(records, key=lambda record: record.time)
+    yield EndRecord(time=BEGIN + 8.0 * phases + 2)
 
 
 def write(path: Path, records: Iterable[Record]) -> Path:

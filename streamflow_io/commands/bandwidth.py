@@ -1,0 +1,116 @@
+"""`streamflow-io bandwidth`: how fast the I/O tasks of a run had to move their data, and how fast they did."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from streamflow_io.hints.errors import HintErrors
+from streamflow_io.telemetry.history import History, read_history
+from streamflow_io.telemetry.page import number
+from streamflow_io.telemetry.reader import read_records
+from streamflow_io.telemetry.requirements import Amounts, NextBurst, Requirements, StepRequirement, requirements
+from streamflow_io.telemetry.results import MB
+from streamflow_io.telemetry.runs import find_run, run_label
+
+from .console import say, table
+
+_HEADER = ("step", "phases", "channels", "window", "MB", "required", "reached", "together", "waited", "exposed")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the I/O tasks of a run required."""
+
+    found: Requirements
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        return self.found.model_dump(by_alias=True)
+
+    def show(self, console: Console) -> None:
+        found = self.found
+        rows = [[escape(cell) for cell in _row(step)] for step in found.steps]
+        console.print(table("Medians in s, MB and MB/s", _HEADER, rows, numbers=_HEADER[1:], unfolded=_HEADER[1:]))
+        for line in _summary(found):
+            say(console, line)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="name of a run, `last`, or path of telemetry")
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    """:raises HintErrors: if there is no such run, or nothing was measured in it"""
+    return Result(requirements(measured_history(find_run(arguments.run))))
+
+
+def measured_history(file: Path) -> History:
+    """The history of a run that has requests.
+
+    :raises HintErrors: if it has none; says why
+    """
+    history = read_history(run_label(file), read_records(file))
+    if not history.requests:
+        raise HintErrors.one(file, "request", *_why_none(history))
+    return history
+
+
+def _why_none(history: History) -> tuple[str, str]:
+    """Why a run has no requests, and which one has."""
+    jobs = [job for job in history.jobs if history.is_io_task(job.step)]
+    if not any(hints.io_task for hints in history.steps.values()):
+        return "this run has no I/O tasks", "a run of a workflow with `sfio:IOTask`"
+    if not any(job.status == "completed" for job in jobs):
+        return "no job of an I/O task has succeeded in this run", "a run in which I/O tasks have moved something"
+    if not any(job.usage is not None for job in jobs):
+        return "the I/O tasks of this run were not measured", "a run with a node runtime (not `runtime: off`)"
+    if not history.ended:
+        return "nothing is known yet: the run goes on, or was killed", "a run that has ended"
+    return "an older version has recorded this run, without required bandwidths", "a run of this version"
+
+
+def _row(step: StepRequirement) -> Iterator[str]:
+    yield step.step
+    yield f"{step.phases:,}"
+    yield f"{step.channels:,}"
+    size = None if step.bytes is None else step.bytes / MB
+    for value in (step.window, size, step.required, step.throughput):
+        yield "" if value is None else number(value)
+    yield number(step.most_required) if step.phases else ""
+    yield f"{step.waits:,}"
+    yield f"{step.exposed:,}"
+
+
+def _summary(found: Requirements) -> Iterator[str]:
+    seconds = f"{number(found.seconds)} s" + ("" if found.ended else ", not ended")
+    yield f"{found.run}: {seconds}, {found.requests:,} requests of {found.channels:,} channels"
+    yield f"All together: {_together(found)}"
+    for storage in found.storages:
+        if storage.storage is not None:
+            yield f"On {storage.storage}: {_together(storage)}"
+    shares = (("exploitation", found.exploitation), ("overlap with compute", found.overlap))
+    told = [f"{name} {share:.0%}" for name, share in shares if share is not None]
+    told.append(f"{found.waits:,} phases waited for, {number(found.wait_seconds)} s")
+    told.append(f"{found.exposed:,} requests exposed, {number(found.exposed_seconds)} s")
+    yield "; ".join(told)
+    if found.estimates:
+        yield f"{found.estimates:,} requests have a time that is an estimate"
+    for step in found.steps:
+        if step.next_burst is not None:
+            yield f"{step.step}: next burst {_burst(step.next_burst)}"
+
+
+def _together(amounts: Amounts) -> str:
+    return f"{number(amounts.most_required)} MB/s required, {number(amounts.most_throughput)} MB/s reached, at most"
+
+
+def _burst(burst: NextBurst) -> str:
+    when = f"{number(burst.time)} ± {number(burst.tolerance)} s after the start"
+    return f"{when}, {number(burst.bytes / MB)} MB in {number(burst.seconds)} s ({burst.channel})"

@@ -1,0 +1,94 @@
+"""`streamflow-io trace`: the requests of a run as a trace of TMIO, for FTIO and others that read these."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from streamflow_io.bandwidth.phases import Request
+from streamflow_io.bandwidth.tmio import trace
+from streamflow_io.hints.errors import HintErrors
+from streamflow_io.hints.inheritance import within
+from streamflow_io.telemetry.requirements import requests_of
+from streamflow_io.telemetry.runs import find_run
+
+from .bandwidth import measured_history
+from .console import say
+from .output import write_output
+
+
+@dataclass(frozen=True)
+class Result:
+    """:ivar ranks: how many channels the trace is of"""
+
+    file: Path
+    requests: int
+    ranks: int
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": str(self.file), "requests": self.requests, "ranks": self.ranks}
+
+    def show(self, console: Console) -> None:
+        say(console, f"{self.file}: {self.requests:,} requests of {self.ranks:,} channels")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="name of a run, `last`, or path of telemetry")
+    parser.add_argument(
+        "-o", "--output", metavar="DIRECTORY", type=Path, required=True, help="where to put it: a new directory"
+    )
+    parser.add_argument("--step", metavar="PATH", help="of this step only, and of those in it")
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    """:raises HintErrors: if there is no such run, nothing was measured in it, or the trace cannot be written"""
+    directory: Path = arguments.output
+    _check_empty(directory)
+    file = find_run(arguments.run)
+    history = measured_history(file)
+    requests = requests_of(history)
+    if arguments.step is not None:
+        requests = _of_step(requests, arguments.step)
+    text, ranks = trace(requests, history.run.time)
+    # FTIO takes the number of ranks from the name.
+    path = directory / f"{ranks}.jsonl"
+    is_new = not directory.exists()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_output(path, text)
+    except OSError as error:
+        raise HintErrors.one(
+            directory, "--output", f"cannot be made: {error.strerror}", "a directory that can be made"
+        ) from None
+    except HintErrors:
+        with contextlib.suppress(OSError):
+            if is_new:
+                directory.rmdir()
+        raise
+    return Result(path, len(requests), ranks)
+
+
+def _check_empty(directory: Path) -> None:
+    allowed = "a directory that is empty, or not there"
+    try:
+        if any(directory.iterdir()):
+            raise HintErrors.one(directory, "--output", "is not empty", allowed)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise HintErrors.one(directory, "--output", f"cannot be used: {error.strerror}", allowed) from None
+
+
+def _of_step(requests: Sequence[Request], step: str) -> list[Request]:
+    found = [one for one in requests if within(one.step, step)]
+    if not found:
+        steps = ", ".join(dict.fromkeys(one.step for one in requests))
+        raise HintErrors.one(step, "--step", "no requests are of this step", steps)
+    return found

@@ -1,0 +1,174 @@
+"""How fast the I/O tasks of a run had to move their data, and how fast they did. Pure.
+
+Times are seconds since the start of the run, rates MB/s (10^6 bytes per second).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from streamflow_io.bandwidth.exploitation import exploitation, lifetimes, overlap
+from streamflow_io.bandwidth.phases import Phase, Request, phases
+from streamflow_io.bandwidth.regions import most, required_spans, throughput_spans
+from streamflow_io.bandwidth.rhythm import Burst, next_burst
+from streamflow_io.grouping import grouped
+from streamflow_io.series import covered
+
+from .history import History
+from .records import RequestRecord
+from .results import MB, Result
+
+
+class NextBurst(Result):
+    """When the next phase of a channel would have been ready, had the run gone on.
+
+    :ivar tolerance: seconds earlier or later
+    :ivar seconds: how long it would have moved
+    """
+
+    channel: str
+    time: float
+    tolerance: float
+    bytes: int
+    seconds: float
+
+
+class Amounts(Result):
+    """Of some requests.
+
+    :ivar phases: without those that are exposed
+    :ivar most_required: the most that phases required together at any time: with so much nobody would have waited
+    :ivar most_throughput: the most with which they moved together at any time
+    :ivar exploitation: the share of the lifetimes of their channels in which they moved and nobody waited
+    :ivar waits: the phases that were moved after their required ends
+    :ivar wait_seconds: how much after, together
+    :ivar exposed: requests that somebody waited for at once, or that are too small to count
+    :ivar exposed_seconds: the time in which at least one of them moved
+    :ivar estimates: requests of which a time is not known for certain
+    """
+
+    requests: int
+    channels: int
+    phases: int
+    most_required: float
+    most_throughput: float
+    exploitation: float | None
+    waits: int
+    wait_seconds: float
+    exposed: int
+    exposed_seconds: float
+    estimates: int
+
+
+class StepRequirement(Amounts):
+    """Of a step. Medians are of its phases; none: it has none.
+
+    :ivar window: from when it is ready to the required end, seconds
+    :ivar required: required bandwidth
+    :ivar rules: how many requests have their required end by which rule
+    :ivar next_burst: the earliest of its channels that have a rhythm
+    """
+
+    step: str
+    window: float | None
+    bytes: float | None
+    required: float | None
+    throughput: float | None
+    rules: dict[str, int]
+    next_burst: NextBurst | None
+
+
+class StorageRequirement(Amounts):
+    """:ivar storage: none: no storage is known for these requests"""
+
+    storage: str | None
+
+
+class Requirements(Amounts):
+    """Of a whole run.
+
+    :ivar overlap: the share of the time in which at least one job computed, in which at least one request moved
+    """
+
+    run: str
+    seconds: float
+    ended: bool
+    overlap: float | None
+    steps: list[StepRequirement]
+    storages: list[StorageRequirement]
+
+
+def requests_of(history: History) -> list[Request]:
+    """The requests of a run, by the time when they were ready; times as recorded."""
+    return sorted(map(_request, history.requests), key=lambda one: one.ready)
+
+
+def requirements(history: History) -> Requirements:
+    """What the requests of a run required, and reached."""
+    requests = requests_of(history)
+    computing = [history.running(job) for job in history.jobs if not history.is_io_task(job.step)]
+    moving = [(one.started - history.run.time, one.ended - history.run.time) for one in requests]
+    by_storage = grouped(requests, lambda one: one.storage)
+    return Requirements(
+        **_amounts(requests, phases(requests)),
+        run=history.label,
+        seconds=history.seconds,
+        ended=history.ended,
+        overlap=overlap([interval for interval in computing if interval is not None], moving),
+        steps=[_step(history, step, of) for step, of in grouped(requests, lambda one: one.step).items()],
+        storages=[
+            StorageRequirement(**_amounts(of, phases(of)), storage=storage) for storage, of in by_storage.items()
+        ],
+    )
+
+
+def _request(record: RequestRecord) -> Request:
+    return Request(
+        **record.model_dump(exclude={"time", "event", "kind", "estimate"}),
+        is_estimate=record.estimate,
+    )
+
+
+def _amounts(requests: Sequence[Request], of: Sequence[Phase]) -> dict[str, float | int | None]:
+    exposed = [one for one in requests if one.rule == "exposed"]
+    return {
+        "requests": len(requests),
+        "channels": len({one.channel for one in requests}),
+        "phases": len(of),
+        "most_required": most(required_spans(of)) / MB,
+        "most_throughput": most(throughput_spans(of)) / MB,
+        "exploitation": exploitation(of, lifetimes(requests)),
+        "waits": sum(phase.wait > 0 for phase in of),
+        "wait_seconds": sum(phase.wait for phase in of),
+        "exposed": len(exposed),
+        "exposed_seconds": covered((one.started, one.ended) for one in exposed),
+        "estimates": sum(one.is_estimate for one in requests),
+    }
+
+
+def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequirement:
+    of = phases(requests)
+    bursts = grouped(of, lambda phase: phase.first.channel)
+    foretold = [(channel, burst) for channel, some in bursts.items() if (burst := next_burst(some)) is not None]
+    rates = [phase.throughput / MB for phase in of if phase.throughput is not None]
+    return StepRequirement(
+        **_amounts(requests, of),
+        step=step,
+        window=_median(phase.window for phase in of),
+        bytes=_median(phase.bytes for phase in of),
+        required=_median(phase.needed / MB for phase in of),
+        throughput=_median(rates),
+        rules=dict(Counter(one.rule for one in requests)),
+        next_burst=min((_burst(history, *one) for one in foretold), key=lambda burst: burst.time, default=None),
+    )
+
+
+def _burst(history: History, channel: str, burst: Burst) -> NextBurst:
+    return NextBurst(**{**vars(burst), "channel": channel, "time": history.since_start(burst.time)})
+
+
+def _median(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return median(found) if found else None

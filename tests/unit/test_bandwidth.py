@@ -1,0 +1,177 @@
+"""Phases, regions, exploitation and rhythm, against slow and obvious definitions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.bandwidth.exploitation import exploitation, lifetimes, overlap
+from streamflow_io.bandwidth.phases import Phase, Request, is_exposed, phases
+from streamflow_io.bandwidth.regions import most, regions, required_spans, throughput_spans
+from streamflow_io.bandwidth.rhythm import next_burst, rhythm
+
+MB = 1_000_000
+REQUEST = Request("/save/0.0", "/save", "/save/0.*", 0, "write", 10 * MB, 0.0, 1.0, 3.0, 5.0, "next")
+
+
+def request(ready: float, started: float, ended: float, required: float, phase: int = 0, size: int = 10) -> Request:
+    times = {"ready": ready, "started": started, "ended": ended, "required": required}
+    return replace(REQUEST, phase=phase, bytes=size * MB, **times)
+
+
+# Times are whole seconds, so that the definitions can count them.
+@st.composite
+def some_requests(draw: st.DrawFn) -> list[Request]:
+    found = []
+    for number in range(draw(st.integers(0, 6))):
+        ready = draw(st.integers(0, 20))
+        started = ready + draw(st.integers(0, 5))
+        times = request(
+            ready, started, started + draw(st.integers(0, 8)), ready + draw(st.integers(1, 10)), draw(st.integers(0, 2))
+        )
+        channel = draw(st.sampled_from(["a", "b"]))
+        found.append(replace(times, job=str(number), channel=channel, bytes=draw(st.integers(1, 9)) * MB))
+    return found
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 9)).map(
+        lambda one: (min(one[:2]), max(one[:2]), one[2])
+    )
+)
+
+
+def test_of_one_request() -> None:
+    [phase] = phases([REQUEST])
+    assert (phase.window, phase.needed, phase.throughput) == (5.0, 2 * MB, 5 * MB)
+    assert (phase.hidden, phase.wait, phase.moving) == (2.0, 0.0, 2.0)
+    [late] = phases([request(0, 4, 8, 5)])
+    assert (late.hidden, late.wait) == (1.0, 3.0)
+    [much_too_late] = phases([request(0, 6, 8, 5)])
+    assert (much_too_late.hidden, much_too_late.wait) == (0.0, 3.0)
+
+
+def test_requests_of_one_phase_need_what_they_need_together() -> None:
+    """The earliest required end counts for all; what moves at the same time moves once."""
+    [phase] = phases([request(0, 0, 2, 5), request(0, 1, 3, 10)])
+    assert phase.needed == 4 * MB
+    assert phase.throughput == pytest.approx(20 * MB / 3)
+    assert (phase.required, phase.wait) == (5, 0)
+
+
+def test_what_is_exposed_is_in_no_phase() -> None:
+    assert phases([replace(REQUEST, rule="exposed")]) == []
+    assert is_exposed(0.049, 10 * MB)
+    assert is_exposed(5.0, MB - 1)
+    assert not is_exposed(0.05, MB)
+
+
+def test_what_took_no_time_has_no_throughput() -> None:
+    [phase] = phases([request(0, 1, 1, 5)])
+    assert phase.throughput is None
+    assert throughput_spans([phase]) == []
+
+
+@given(some_requests())
+def test_phases_are_as_defined(requests: list[Request]) -> None:
+    found = phases(requests)
+    assert sorted(one.job for phase in found for one in phase.requests) == sorted(one.job for one in requests)
+    assert len({(phase.first.channel, phase.first.phase) for phase in found}) == len(found)
+    for phase in found:
+        moving = {second for one in phase.requests for second in range(int(one.started), int(one.ended))}
+        assert phase.moving == len(moving)
+        assert phase.hidden == len([second for second in moving if second < phase.required])
+        assert phase.wait == max(
+            0, max(one.ended for one in phase.requests) - min(one.required for one in phase.requests)
+        )
+
+
+@given(SPANS)
+def test_regions_are_the_sums_at_every_time(spans: list[tuple[float, float, float]]) -> None:
+    found = regions(spans)
+
+    def rate(time: float) -> float:
+        return next((rate for since, rate in reversed(found) if since <= time), 0.0)
+
+    sums = [sum(one for start, end, one in spans if start <= time < end) for time in range(21)]
+    assert [rate(time) for time in range(21)] == sums
+    assert most(spans) == max(sums)
+    assert [rate for _, rate in found][-1:] in ([], [0.0])
+
+
+def test_phases_that_follow_each_other_do_not_count_together() -> None:
+    assert most(required_spans(phases([request(0, 0, 1, 5, 0), request(5, 5, 6, 10, 1)]))) == 2 * MB
+
+
+@given(some_requests())
+def test_exploitation_is_a_share(requests: list[Request]) -> None:
+    alive = lifetimes(requests)
+    of_channel = {one.channel: [two for two in requests if two.channel == one.channel] for one in requests}
+    assert alive == sum(
+        max(max(one.required, one.ended) for one in channel) - min(one.ready for one in channel)
+        for channel in of_channel.values()
+    )
+    found = exploitation(phases(requests), alive)
+    assert (found is None) is (alive == 0)
+
+
+def test_exploitation_of_a_channel_that_always_moves() -> None:
+    requests = [request(0, 0, 5, 5, 0), request(5, 5, 9, 10, 1)]
+    assert exploitation(phases(requests), lifetimes(requests)) == 0.9
+
+
+INTERVALS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda one: (min(one), max(one))))
+
+
+@given(INTERVALS, INTERVALS)
+def test_overlap_counts_seconds(computing: list[tuple[float, float]], moving: list[tuple[float, float]]) -> None:
+    computed, moved = (
+        {second for start, end in some for second in range(int(start), int(end))} for some in (computing, moving)
+    )
+    found = overlap(computing, moving)
+    if not computed:
+        assert found is None
+    else:
+        assert found == pytest.approx(len(computed & moved) / len(computed))
+
+
+# Rhythm
+
+
+def test_a_rhythm_needs_four_phases() -> None:
+    assert rhythm([0, 8, 16]) is None
+    found = rhythm([16, 0, 8, 24])
+    assert found is not None
+    assert (found.period, found.deviation, found.is_regular) == (8, 0, True)
+
+
+@given(st.floats(0.1, 100), st.lists(st.floats(-0.04, 0.04), min_size=6, max_size=30))
+def test_a_period_is_found_in_what_is_about_regular(period: float, noise: list[float]) -> None:
+    found = rhythm(period * (number + off) for number, off in enumerate(noise))
+    assert found is not None
+    assert math.isclose(found.period, period, rel_tol=0.1)
+    assert found.is_regular
+
+
+def test_one_late_phase_does_not_change_it() -> None:
+    found = rhythm([0, 8, 16, 24, 47, 55, 63])
+    assert found is not None
+    assert (found.period, found.deviation) == (8, 0)
+
+
+def test_no_rhythm_no_next_burst() -> None:
+    uneven = [Phase([request(ready, ready, ready + 1, ready + 2)]) for ready in (0, 1, 8, 9, 30, 31, 34)]
+    assert next_burst(uneven) is None
+    at_once = [Phase([request(3, 3, 4, 5)]) for _ in range(5)]
+    assert next_burst(at_once) is None
+
+
+def test_the_next_burst() -> None:
+    sizes = (10, 12, 14, 11, 13)
+    found = next_burst([Phase([request(8 * n, 8 * n, 8 * n + 2, 8 * n + 8, n, sizes[n])]) for n in range(5)])
+    assert found is not None
+    assert (found.time, found.tolerance, found.bytes, found.seconds) == (40, 0, 12 * MB, 2)

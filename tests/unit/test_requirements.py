@@ -1,0 +1,203 @@
+"""What is said of the requests of a run: numbers, a table, a trace; and why there are none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.bandwidth.tmio import trace
+from streamflow_io.cli import main
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.records import EndRecord, Record, RequestRecord, RunRecord, StepRecord
+from streamflow_io.telemetry.requirements import requests_of, requirements
+from tests.telemetry import BEGIN, job, saving_run, usage, write
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    write(tmp_path / "data/streamflow-io/runs/saving/telemetry.jsonl", saving_run())
+    return tmp_path
+
+
+def lines(text: str) -> dict[str, Any]:
+    return {key: value for line in text.splitlines() for key, value in json.loads(line).items()}
+
+
+def test_numbers_of_a_run() -> None:
+    found = requirements(read_history("saving", saving_run()))
+    assert (found.requests, found.channels, found.phases, found.exposed) == (24, 4, 20, 4)
+    # Four channels of 40 MB in 8 s each.
+    assert found.most_required == pytest.approx(20)
+    # Four of 40 MB in 2 s, or one of 40 MB in 10 s with four of the next phase.
+    assert found.most_throughput == pytest.approx(84)
+    assert (found.waits, found.wait_seconds) == (1, pytest.approx(2))
+    # 20 phases: 19 of 2 s, one of 8 of 10 s; four lifetimes of 42 s.
+    assert found.exploitation == pytest.approx((19 * 2 + 8) / (4 * 42))
+    assert found.overlap == pytest.approx((10 + 3 * 1.9 + 0.1) / (6 * 7.9), abs=0.01)
+    [step] = found.steps
+    assert (step.window, step.bytes, step.required, step.throughput) == (8, 40e6, 5, 20)
+    assert step.rules == {"next": 20, "exposed": 4}
+    assert step.next_burst is not None
+    assert (step.next_burst.time, step.next_burst.tolerance, step.next_burst.seconds) == (48, 0, 2)
+    assert [storage.storage for storage in found.storages] == ["scratch"]
+
+
+def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bandwidth", "last"]) == 0
+    text = capsys.readouterr().out
+    assert "/save" in text
+    assert "All together: 20 MB/s required, 84 MB/s reached, at most" in text
+    assert "1 phases waited for, 2 s; 4 requests exposed, 2 s" in text
+    assert "/save: next burst 48 ± 0 s after the start, 40 MB in 2 s (/save/0.*.0)" in text
+
+
+def test_numbers_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bandwidth", "saving", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ok"], found["run"], found["mostRequired"]) == (True, "saving", pytest.approx(20))
+    assert found["steps"][0]["nextBurst"]["channel"] == "/save/0.*.0"
+
+
+# Traces
+
+
+def test_a_trace_has_the_lines_of_tmio() -> None:
+    requests = requests_of(read_history("saving", saving_run()))
+    text, ranks = trace(requests, BEGIN)
+    found = lines(text)
+    assert ranks == 4
+    names = [f"{way}_{kind}" for way in ("read", "write") for kind in ("sync", "async_t", "async_b")]
+    assert sorted(found) == sorted([*names, "io_time"])
+    needed = found["write_async_b"]
+    assert (needed["total_bytes"], needed["total_io_phases"], needed["number_of_ranks"]) == (800_000_000, 20, 4)
+    assert (needed["max_bytes_per_rank"], needed["max_bytes_per_phase"]) == (200_000_000, 40_000_000)
+    assert needed["bandwidth"]["max"] == 5_000_000
+    assert needed["bandwidth"]["t_rank_s"][0] == 8
+    assert needed["bandwidth"]["t_rank_e"][0] == pytest.approx(16 - 1e-6)
+    reached = found["write_async_t"]["bandwidth"]
+    assert (reached["max"], reached["min"], reached["median"]) == (20e6, 4e6, 20e6)
+    assert found["write_sync"]["total_io_phases"] == 4
+    assert found["read_async_b"]["bandwidth"]["b_rank_sum"] == []
+    times = found["io_time"]
+    assert (times["delta_t_awr"], times["delta_t_awa"], times["delta_t_aw_lost"]) == (160, 48, pytest.approx(2))
+    assert (times["delta_t_agg"], times["delta_t_sw"], times["delta_t_ara"]) == (168, 8, 0)
+
+
+def test_a_trace_is_written_whole(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = data / "new" / "trace"
+    assert main(["trace", "saving", "-o", str(out)]) == 0
+    assert [path.name for path in out.iterdir()] == ["4.jsonl"]
+    assert f"{out}/4.jsonl: 24 requests of 4 channels" in capsys.readouterr().out
+    assert len(lines((out / "4.jsonl").read_text())) == 7
+
+
+def test_a_trace_of_one_step(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "saving", "-o", str(data / "trace"), "--step", "/save"]) == 0
+    assert main(["trace", "saving", "-o", str(data / "other"), "--step", "/sav"]) == 1
+    assert "no requests are of this step\n  allowed: /save" in capsys.readouterr().out
+    assert not (data / "other").exists()
+
+
+def test_a_directory_with_something_in_it_is_left_alone(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "trace").mkdir()
+    (data / "trace" / "mine").touch()
+    assert main(["trace", "saving", "-o", str(data / "trace")]) == 1
+    assert "is not empty\n  allowed: a directory that is empty, or not there" in capsys.readouterr().out
+    assert main(["trace", "saving", "-o", str(data / "trace" / "mine")]) == 1
+    assert "cannot be used: Not a directory" in capsys.readouterr().out
+    assert [path.name for path in (data / "trace").iterdir()] == ["mine"]
+
+
+def test_what_cannot_be_written_leaves_no_directory(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("streamflow_io.commands.output.write_atomically", full)
+    assert main(["trace", "saving", "-o", str(data / "trace")]) == 1
+    assert not (data / "trace").exists()
+
+
+# Why there is nothing
+
+RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
+IO_STEP = StepRecord(time=BEGIN, step="/save", io_task=True)
+END = EndRecord(time=BEGIN + 9)
+MEASURED = job("/save/0", 0, 1, 2, usage=usage(1, 2, 40_000_000))
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([RUN, END], "this run has no I/O tasks"),
+        ([RUN, IO_STEP, END], "no job of an I/O task has succeeded in this run"),
+        ([RUN, IO_STEP, *job("/save/0", 0, 1, 2, status="failed"), END], "no job of an I/O task has succeeded"),
+        ([RUN, IO_STEP, *job("/save/0", 0, 1, 2), END], "the I/O tasks of this run were not measured"),
+        ([RUN, IO_STEP, *MEASURED], "nothing is known yet: the run goes on, or was killed"),
+        ([RUN, IO_STEP, *MEASURED, END], "an older version has recorded this run"),
+    ],
+)
+@pytest.mark.parametrize("command", [["bandwidth"], ["trace", "-o", "trace"]])
+def test_why_there_are_no_requests(
+    data: Path, capsys: pytest.CaptureFixture[str], records: list[Record], message: str, command: list[str]
+) -> None:
+    file = write(data / "some.jsonl", records)
+    assert main([*command, str(file)]) == 1
+    text = capsys.readouterr().out
+    assert message in text
+    assert "allowed: " in text
+    assert not Path("trace").exists()
+
+
+@pytest.mark.parametrize("command", [["bandwidth"], ["trace", "-o", "trace"]])
+def test_no_run_and_no_telemetry(data: Path, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    assert main([*command, "sving"]) == 1
+    assert "there is no such run\n  allowed: `last`, saving" in capsys.readouterr().out
+    (data / "empty.jsonl").touch()
+    assert main([*command, str(data / "empty.jsonl")]) == 1
+    assert "nothing was recorded yet" in capsys.readouterr().out
+    (data / "old.jsonl").write_text('{"event": "run", "time": 1, "version": 0, "name": "a", "workflow": "b"}\n')
+    assert main([*command, str(data / "old.jsonl")]) == 1
+    assert "allowed: a record of a telemetry file, version 1" in capsys.readouterr().out
+
+
+def odd_run() -> Iterator[Record]:
+    """Requests that took no time, moved nothing, read, do both, and are of no storage."""
+    yield RUN
+    yield IO_STEP
+    for number, (direction, size, seconds) in enumerate(
+        (("read", 0, 0.0), ("both", 5_000_000, 0.0), ("read", 3_000_000, 1.0))
+    ):
+        yield RequestRecord.model_validate(
+            {
+                "time": BEGIN,
+                "job": f"/save/0.{number}",
+                "step": "/save",
+                "channel": f"/save/0.{number}",
+                "phase": 0,
+                "direction": direction,
+                "bytes": size,
+                "ready": BEGIN,
+                "started": BEGIN + 1,
+                "ended": BEGIN + 1 + seconds,
+                "required": BEGIN + 3,
+                "rule": "exposed" if size == 0 else "need",
+            }
+        )
+    yield END
+
+
+def test_odd_requests_have_a_trace_without_nan_and_numbers(data: Path) -> None:
+    history = read_history("odd", odd_run())
+    found = lines(trace(requests_of(history), BEGIN)[0])
+    assert found["write_async_b"]["total_bytes"] == 5_000_000
+    assert found["write_async_t"]["bandwidth"]["b_rank_sum"] == []
+    assert found["read_async_t"]["bandwidth"]["b_rank_sum"] == [3_000_000]
+    numbers = requirements(history)
+    assert (numbers.phases, numbers.exposed, numbers.overlap) == (2, 1, None)
+    assert numbers.storages[0].storage is None
+    assert main(["bandwidth", str(write(data / "odd.jsonl", odd_run()))]) == 0
