@@ -53,5 +53,10 @@ def compose_environment(laboratory: Laboratory) -> dict[str, str]:
     return docker_environment(laboratory) | _found_first(laboratory, "compose")
 
 
+def kubernetes_config(laboratory: Laboratory, namespace: str) -> dict[str, Any]:
+    """What StreamFlow needs to find our stand-in for Kubernetes."""
+    return {"kubeconfig": str(laboratory.directory / "kubeconfig"), "namespace": namespace}
+
+
 def _found_first(laboratory: Laboratory, engine: str) -> dict[str, str]:
     return {"PATH": f"{laboratory.directory / engine}:{os.environ['PATH']}"}

@@ -24,6 +24,7 @@ REPOSITORY = Path(__file__).parents[1]
 START_SECONDS = 60.0
 LINK_MEGABITS = 200
 _CONTAINERS = ("-m", "laboratories.containers")
+_KUBERNETES = ("-m", "laboratories.kubernetes")
 _SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PATH = f"{os.environ['PATH']}:{_SYSTEM}"
 _DAEMONS = ("slurmctld", "slurmd", "munged", "sshd")
@@ -31,6 +32,7 @@ _CLIENTS = ("sbatch", "squeue", "scontrol", "sinfo", "ssh-keygen", "ip", "tc", "
 _NAMESPACES = ("unshare", "nsenter", "setpriv", "mount")
 CLUSTERS = (*_DAEMONS, *_CLIENTS, *_NAMESPACES, "pivot_root")
 DOCKER = ("docker", "dockerd", "containerd", "runc", "iptables", "busybox", "ip", "dpkg-query", "sshd", *_NAMESPACES)
+PODS = ("ip", "busybox", "hostname", "tar", "env", *_NAMESPACES, "pivot_root")
 PODMAN = ("podman", "conmon", "runc", "catatonit")
 # What laboratories are made of.
 _MOUNTS = "mount -t tmpfs none /tmp && mkdir /tmp/usr && mount -o bind,ro /usr /tmp/usr"
@@ -103,6 +105,11 @@ def containers_obstacle() -> str | None:
     return None if os.access(CGROUPS, os.W_OK) else f"{CGROUPS} cannot be written"
 
 
+def pods_obstacle() -> str | None:
+    """Why there can be no pods on this machine, if so."""
+    return _obstacle(PODS, _MOUNTS, _BRIDGE)
+
+
 def podman_obstacle() -> str | None:
     """Why there is no podman where there are engines of containers, if so."""
     missing = missing_programs(PODMAN)
@@ -152,14 +159,23 @@ def start_containers() -> AbstractContextManager[Laboratory]:
 
 
 def keep_containers(process: int) -> Laboratory:
-    """The same, which nobody needs to remove: it is when a process has ended.
+    """The same, which nobody needs to remove: it is when a process has ended. Raises as :func:`laboratory`."""
+    return _keep(process, _CONTAINERS)
+
+
+def keep_pods(process: int) -> Laboratory:
+    """A stand-in for Kubernetes, :mod:`laboratories.kubernetes`, until a process has ended.
 
     :raises LaboratoryError: as :func:`laboratory`
     """
+    return _keep(process, _KUBERNETES)
+
+
+def _keep(process: int, program: Iterable[str]) -> Laboratory:
     directory = _make_directory()
     ended = os.pidfd_open(process)
     try:
-        keeper = _start_keeper(directory, _CONTAINERS, ended)
+        keeper = _start_keeper(directory, program, ended)
     finally:
         os.close(ended)
     try:

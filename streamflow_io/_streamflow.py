@@ -16,9 +16,12 @@ import shlex
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import streamflow.cwl.main
+from aiohttp import WSMsgType
 from cwl_utils.types import CWLParameterContext
+from kubernetes_asyncio.stream import ws_client
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.data import StreamWrapper
@@ -28,8 +31,10 @@ from streamflow.core.workflow import Job
 from streamflow.cwl.command import CWLCommand, InitialWorkDirOptions, _prepare_work_dir
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.deployment.connector.container import ContainerConnector
+from streamflow.deployment.connector.kubernetes import STREAM_CLOSE, KubernetesBaseConnector, KubernetesShell
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.future import FutureConnector
+from streamflow.deployment.stream import BaseStreamWrapper
 from streamflow.recovery.failure_manager import RollbackFailureManager
 
 
@@ -130,4 +135,81 @@ async def own_shell(
     :return: what closes it, its output, its input
     """
     shell = await connector.get_shell(["sh", "-s", name], location)
+    if isinstance(shell, KubernetesShell):
+        return shell, _PodOutput(shell._reader.stream), _PodInput(shell._writer.stream)
     return shell, shell._reader, shell._writer
+
+
+class _PodOutput(BaseStreamWrapper):  # type: ignore[misc]
+    """What a program in a pod prints, as it comes.
+
+    That of StreamFlow keeps what is more than was asked for until more comes, and has no word for a lost connection.
+    """
+
+    async def read(self, size: int | None = None) -> bytes:
+        while True:
+            message = await self.stream.receive()
+            if message.type is WSMsgType.ERROR:
+                raise message.data
+            if message.type is not WSMsgType.BINARY:
+                return b""
+            if message.data[0] == ws_client.STDOUT_CHANNEL and len(message.data) > 1:
+                return bytes(message.data[1:])
+
+
+class _PodInput(BaseStreamWrapper):  # type: ignore[misc]
+    """The input of a program in a pod, which may be ended while its output is read.
+
+    That of StreamFlow reads itself what is said of the end.
+    """
+
+    async def write(self, data: bytes) -> None:
+        await self.stream.send_bytes(bytes((ws_client.STDIN_CHANNEL,)) + data)
+
+    async def _close(self) -> None:
+        await self.stream.send_bytes(STREAM_CLOSE + bytes((ws_client.STDIN_CHANNEL,)))
+
+
+@dataclass(frozen=True)
+class PodLocation:
+    """The container of a pod that a location is.
+
+    :ivar server: the API of its cluster
+    :ivar spec: of the pod, as in JSON
+    :ivar uid: of the pod
+    """
+
+    server: str
+    namespace: str
+    uid: str
+    container: str
+    spec: dict[str, Any]
+
+
+async def pod_location(connector: Connector, location: ExecutionLocation) -> PodLocation:
+    """What Kubernetes says of the pod that a location is in.
+
+    :raises Exception: any, if it does not
+    """
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector
+    assert isinstance(connector, KubernetesBaseConnector)
+    name, container = location.name.split(":")
+    namespace = connector.namespace or "default"
+    pod = await connector.client.read_namespaced_pod(name=name, namespace=namespace)
+    api = connector.client.api_client
+    spec = api.sanitize_for_serialization(pod.spec)
+    return PodLocation(api.configuration.host, namespace, str(pod.metadata.uid), container, spec)
+
+
+async def running_containers(connector: Connector) -> list[str]:
+    """The names of the containers in the pods of a deployment of Kubernetes, which is deployed first if need be.
+
+    StreamFlow 0.2.0rc3 gives no locations of Kubernetes without one of them.
+    """
+    if isinstance(connector, FutureConnector):
+        await connector.get_available_locations(service="")
+        connector = connector._connector
+    assert isinstance(connector, KubernetesBaseConnector)
+    pods = await connector._get_running_pods()
+    return sorted({container.name for pod in pods.items for container in pod.spec.containers})

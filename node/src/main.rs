@@ -97,6 +97,9 @@ enum Command {
         /// A user, besides root and this one, who may own a directory above DIRECTORY
         #[arg(long, value_name = "UID")]
         trust: Vec<u32>,
+        /// A mount whose users are all trusted, whatever its mode, and what it is mounted on, would let others do
+        #[arg(long, value_name = "MOUNT")]
+        within: Vec<PathBuf>,
     },
     /// Try whether a serve that knows the key answers at an address, or whether one lives on this kernel
     Reach {
@@ -187,10 +190,10 @@ fn main() -> ExitCode {
         matches!(command, Command::Serve { .. } | Command::Exec { .. } | Command::Run { .. } | Command::Read { .. });
     sys::shield(tells);
     let code = match command {
-        Command::Serve { directory, remote, shared, listen, tls, converse, patience, readable, trust } => {
-            let (listen, trusted) = (listen.as_deref(), trust.as_slice());
+        Command::Serve { directory, remote, shared, listen, tls, converse, patience, readable, trust, within } => {
+            let (listen, trusted, within) = (listen.as_deref(), trust.as_slice(), within.as_slice());
             let converse = converse.then_some(Duration::from_secs(patience));
-            serve::run(&directory, serve::Options { remote, shared, listen, tls, converse, readable, trusted })
+            serve::run(&directory, serve::Options { remote, shared, listen, tls, converse, readable, trusted, within })
         }
         Command::Reach { run: Some(run), .. } => alive::reach(&run),
         Command::Reach { address, key, tls, .. } => {

@@ -12,7 +12,7 @@ mod remote;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -47,6 +47,8 @@ pub struct Options<'a> {
     pub readable: bool,
     /// Users who may own a directory above the run directory.
     pub trusted: &'a [u32],
+    /// Mounts that only those have who are trusted.
+    pub within: &'a [PathBuf],
 }
 
 /// Serves until the driver is gone.
@@ -74,7 +76,8 @@ fn take_signals() -> io::Result<SignalFd> {
 fn serve(path: &Path, signals: &SignalFd, options: Options) -> io::Result<()> {
     // What jobs are told, and what is told of them, lies there.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if let Some(why) = ownership::stranger(&parent.canonicalize()?, options.trusted)? {
+    let within: Vec<_> = options.within.iter().filter_map(|mount| mount.canonicalize().ok()).collect();
+    if let Some(why) = ownership::stranger(&parent.canonicalize()?, options.trusted, &within)? {
         return Err(io::Error::new(ErrorKind::PermissionDenied, format!("another user could replace it: {why}")));
     }
     directory::make(path, options.readable)?;

@@ -54,10 +54,11 @@ async def _look(config: dict[str, Any], path: Path, image: str) -> tuple[str, li
         workflow = next((workflow for workflow in workflows if workflow.type == "cwl"), None)
         targets = [_target(workflow, context, image) for _ in range(2)]
         site = Sites(config.get("deployments", {})).deployment(targets[0])
-        if site.kind is not SiteKind.CONTAINERS:
+        if not site.is_contained:
             detail = f"by the StreamFlow file, tools with a DockerRequirement run {Site((site,)).where}"
             return image, [Finding("containers", None, detail, "no other containers are looked at")]
-        return f"containers of {image} ({site.type}, on {site.host})", await _try_image(context, targets)
+        where = f"{site.type}, on {site.host}" if site.host is not None else site.type
+        return f"containers of {image} ({where})", await _try_image(context, targets, site.kind is SiteKind.PODS)
     finally:
         await context.close()
 
@@ -83,7 +84,7 @@ def _target(workflow: WorkflowConfig | None, context: StreamFlowContext, image: 
     return translator.get_target(image=image, output_directory=None, network_access=False, target=target)
 
 
-async def _try_image(context: StreamFlowContext, targets: Sequence[Target]) -> list[Finding]:
+async def _try_image(context: StreamFlowContext, targets: Sequence[Target], in_pods: bool) -> list[Finding]:
     begin = time.monotonic()
     try:
         locations = [await _deploy(context, target) for target in targets]
@@ -92,7 +93,7 @@ async def _try_image(context: StreamFlowContext, targets: Sequence[Target]) -> l
     seconds = (time.monotonic() - begin) / len(targets)
     runtimes = NodeRuntimes(context)
     try:
-        found = await _try_both(context, runtimes, locations, targets[0].workdir)
+        found = await _try_both(context, runtimes, locations, targets[0].workdir, in_pods)
     finally:
         await runtimes.close()
     return [Finding("containers", True, f"two; each was there after {seconds:.1f} s"), *found]
@@ -106,7 +107,11 @@ async def _deploy(context: StreamFlowContext, target: Target) -> ExecutionLocati
 
 
 async def _try_both(
-    context: StreamFlowContext, runtimes: NodeRuntimes, locations: Sequence[ExecutionLocation], workdir: str
+    context: StreamFlowContext,
+    runtimes: NodeRuntimes,
+    locations: Sequence[ExecutionLocation],
+    workdir: str,
+    in_pods: bool,
 ) -> list[Finding]:
     begin = time.monotonic()
     try:
@@ -118,4 +123,12 @@ async def _try_both(
     async with writer as one, reader as other:
         user, _ = await one.access.run("id -u")
         delivery = Finding("node runtime", True, f"{one.runtime.binary}, as user {user.strip()}, after {seconds:.2f} s")
-        return [delivery, *await self_test(one), *await contained_test(one), *await pair_test(one, other)]
+        between = [await _try_link(*started)] if in_pods else await pair_test(one, other)
+        return [delivery, *await self_test(one), *await contained_test(one), *between]
+
+
+async def _try_link(one: NodeRuntime, other: NodeRuntime) -> Finding:
+    """Pods that StreamFlow makes have no volume in common."""
+    why = await one.obstacle(other)
+    otherwise = "" if why is None else "tools with NetworkAccess have a network; others get files at their commit"
+    return Finding("byte streams between two", why is None or None, why or f"by {other.address}", otherwise)

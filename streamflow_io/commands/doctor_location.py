@@ -12,10 +12,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import DeploymentConfig, ExecutionLocation
+from streamflow.core.deployment import Connector, DeploymentConfig, ExecutionLocation
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.utils import get_wraps_config
 
+from streamflow_io._streamflow import running_containers
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.deployments import Deployments
@@ -89,13 +93,25 @@ async def deployed(
     context = forgetful_context(config, path)
     try:
         try:
-            await context.deployment_manager.deploy(_deployment_config(config["deployments"], deployment))
-            available = await context.deployment_manager.get_connector(deployment).get_available_locations()
+            wanted = _deployment_config(config["deployments"], deployment)
+            await context.deployment_manager.deploy(wanted)
+            available = await _locations(context.deployment_manager.get_connector(deployment), wanted, path)
         except Exception as error:  # Each connector has its own.
             raise NotDeployedError(str(error) or type(error).__name__) from error
         yield context, [location.location for location in available.values()]
     finally:
         await context.close()
+
+
+async def _locations(connector: Connector, deployment: DeploymentConfig, path: Path) -> Mapping[str, AvailableLocation]:
+    """All that a deployment has. Of pods it has those that its manifests, or its release, tell from others."""
+    if not isinstance(connector, KubernetesBaseConnector):
+        available: Mapping[str, AvailableLocation] = await connector.get_available_locations()
+        return available
+    described = Sites({}, directory=path.parent).containers_of(deployment)
+    names = described or await running_containers(connector)
+    found = [await connector.get_available_locations(service=name) for name in names]
+    return {name: location for each in found for name, location in each.items()}
 
 
 def _wants_tls(context: StreamFlowContext) -> bool:

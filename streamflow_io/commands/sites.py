@@ -40,24 +40,27 @@ def sites_table(steps: Mapping[str, Step]) -> Table:
 
 def _key(site: Site) -> Hashable:
     first = site.deployments[0]
-    if first.image is not None and site.kind is SiteKind.CONTAINERS:
+    if first.image is not None and first.is_contained and site.kind is not None:
         return first.type, first.host, site.unwatched is None
     return str(site), site.unwatched is None
 
 
 def _shown(sites: Sequence[Site]) -> str:
     first = sites[0].deployments[0]
-    if first.image is None or sites[0].kind is not SiteKind.CONTAINERS:
+    if first.image is None or sites[0].kind is None or not first.is_contained:
         return str(sites[0])
     images = sorted({deployment.label for site in sites for deployment in site.deployments})
-    return f"containers of {', '.join(images)} ({first.type}, on {first.host})"
+    host = "" if first.host is None else f", on {first.host}"
+    return f"containers of {', '.join(images)} ({first.type}{host})"
 
 
 def _early(sites: Sequence[Site]) -> str:
     site = sites[0]
     if site.unwatched is not None:
         return "nothing"
-    if site.kind is SiteKind.CONTAINERS:
-        joined = all(one.is_joined_with(other) for one, other in product(sites, repeat=2))
-        return "streams, gate, commits" if joined else "commits"
+    if site.kind is not None and site.deployments[0].is_contained:
+        pairs = [*product(sites, repeat=2)]
+        if all(one.is_joined_with(other, gate=True) for one, other in pairs):
+            return "streams, gate, commits"
+        return "streams, commits" if all(one.is_joined_with(other) for one, other in pairs) else "commits"
     return "commits" if site.kind is None else _EARLY[site.kind]

@@ -15,6 +15,7 @@ class SiteKind(str, Enum):
     `LOCAL`: the driver's node. `HOSTS`: hosts that the driver logs in to; those of several deployments are joined by
     their network. `QUEUE`: nodes of a queue manager, which share a file system, and are not known before a job runs.
     `CONTAINERS`: containers on the driver's node, or on one host; they are joined by what they see of its directories.
+    `PODS`: pods of Kubernetes; they are joined by volumes of one node, or by their network.
     `OTHER`: no node runtime is started there.
     """
 
@@ -22,6 +23,7 @@ class SiteKind(str, Enum):
     HOSTS = "hosts"
     QUEUE = "queue manager"
     CONTAINERS = "containers"
+    PODS = "pods"
     OTHER = "other"
 
 
@@ -32,11 +34,12 @@ class Deployment:
     :ivar name: two of one name are one; not for people, if `image` is given
     :ivar type: as written there
     :ivar image: of a DockerRequirement
-    :ivar host: of containers: what they run on
-    :ivar binds: of containers: what they see of their host; None: that is not known before they run
+    :ivar host: of containers: what they run on; of pods it is not known
+    :ivar binds: of containers and pods: what they see of others' files; None: that is not known before they run
     :ivar workdir: below which jobs have their directories
     :ivar obstacle: why no node runtime is started there, if something else than its kind says so
-    :ivar networked: of containers: whether they may have an address, where others of their host reach them
+    :ivar networked: of containers and pods: whether they may have an address, where others reach them
+    :ivar pod: the one in which all of its jobs run, if that is known
     """
 
     name: str
@@ -48,6 +51,7 @@ class Deployment:
     workdir: str = ""
     obstacle: str | None = None
     networked: bool = False
+    pod: str | None = None
 
     @property
     def label(self) -> str:
@@ -68,31 +72,42 @@ class Deployment:
         """Where a path of its jobs is on its node; None: nowhere there, or that is not known."""
         return path if self.kind is not SiteKind.CONTAINERS else seen_from(self.binds or (), path, HOST)
 
+    @property
+    def is_contained(self) -> bool:
+        """Whether its jobs run where they see only a part of the files of their node."""
+        return self.kind in (SiteKind.CONTAINERS, SiteKind.PODS)
+
     def sees(self, other: Deployment) -> bool:
         """Whether it sees what the jobs of another write that runs on the same host."""
         there, here = (HOST if each.kind is SiteKind.LOCAL else each.binds for each in (other, self))
         return there is not None and here is not None and seen_from(there, other.workdir, here) is not None
 
     def shares_files(self, other: Deployment) -> bool | None:
-        """Of which one is of containers: whether each sees what jobs of the other write; None: that is to be tried."""
+        """Of which one is contained: whether each sees what jobs of the other write; None: that is to be tried."""
+        is_in_pods = self.kind is other.kind is SiteKind.PODS
+        is_in_one_pod = self.pod is not None and self.pod == other.pod
         if self.kind is other.kind and self.name == other.name:
-            return True
-        if self.node is None or self.node != other.node:
+            return None if is_in_pods and not is_in_one_pod else True
+        if not is_in_pods and (self.node is None or self.node != other.node):
             return False
         if self.binds is None or other.binds is None:
             return None
-        return self.sees(other) and other.sees(self)
+        shares = self.sees(other) and other.sees(self)
+        # Only pods of one node share what a volume of both holds.
+        return None if shares and is_in_pods and not is_in_one_pod else shares
 
     def has_link_to(self, other: Deployment) -> bool:
-        """Whether containers of both may reach each other, if they do not share files."""
-        return self.node is not None and self.node == other.node and self.networked and other.networked
+        """Whether containers or pods of both may reach each other, if they do not share files."""
+        is_in_pods = self.kind is other.kind is SiteKind.PODS
+        is_near = is_in_pods or (self.node is not None and self.node == other.node)
+        return is_near and self.networked and other.networked
 
     def is_joined_with(self, other: Deployment, *, gate: bool = False) -> bool:
         """Whether every job here can read what every job there writes, while it is written, or it is tried.
 
         :param gate: whether held at the gate, by files; else as a stream
         """
-        if SiteKind.CONTAINERS in (self.kind, other.kind):
+        if self.is_contained or other.is_contained:
             return self.shares_files(other) is not False or (not gate and self.has_link_to(other))
         # A queue manager and another have no file system in common, for all we know.
         return self.kind is other.kind and (self.kind is not SiteKind.QUEUE or self.name == other.name)
@@ -102,7 +117,7 @@ class Deployment:
 
         :param gate: see :meth:`is_joined_with`
         """
-        if SiteKind.CONTAINERS not in (self.kind, other.kind) or (shares := self.shares_files(other)):
+        if not (self.is_contained or other.is_contained) or (shares := self.shares_files(other)):
             return None
         link = "one reaches the other by its network"
         if shares is False:
@@ -118,7 +133,7 @@ class Deployment:
 
 LOCAL = Deployment("local", "local", SiteKind.LOCAL)
 
-_WATCHED = "only jobs of the driver's node, SSH hosts, queue managers, and containers on the first two stream yet"
+_WATCHED = "only jobs of the driver's node, SSH hosts, queue managers, pods, and containers on the first two stream yet"
 
 
 @dataclass(frozen=True)
@@ -210,6 +225,10 @@ def _after(first: Site, second: Site) -> str:
 
 def _apart(source: Site, target: Site) -> str:
     """Why no job of one can read what a job of the other writes."""
+    if SiteKind.PODS in (source.kind, target.kind):
+        if source.kind is target.kind:
+            return "they share no volume; give both a PersistentVolumeClaim, or a hostPath, at their workdir"
+        return "pods stream with pods only"
     if SiteKind.CONTAINERS not in (source.kind, target.kind):
         return "a stream needs both on the driver's node, both on SSH hosts, or both on one queue manager"
     deployments = {*source.deployments, *target.deployments}

@@ -6,9 +6,12 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig, Target, WrapsConfig
 from streamflow.core.scheduling import AvailableLocation
@@ -18,13 +21,18 @@ from streamflow.deployment.connector.container import (
     DockerConnector,
     SingularityConnector,
 )
+from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector, KubernetesConnector
 from streamflow.deployment.connector.local import LocalConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 
 from streamflow_io.capacity import Room
+from streamflow_io.graph.pods import PodContainer, container_names, container_of
 from streamflow_io.graph.sites import LOCAL, Deployment, Site, SiteKind
 from streamflow_io.graph.volumes import Bind, binds_of
+from streamflow_io.hints.yaml_text import check
+
+_HERE = Path()
 
 
 class Sites:
@@ -32,11 +40,15 @@ class Sites:
 
     :param deployments: those of the StreamFlow file, by name
     :param contained: whether there are node runtimes in containers
+    :param directory: of the StreamFlow file, where paths in it begin
     """
 
-    def __init__(self, deployments: Mapping[str, Mapping[str, Any]], contained: bool = True) -> None:
+    def __init__(
+        self, deployments: Mapping[str, Mapping[str, Any]], contained: bool = True, directory: Path = _HERE
+    ) -> None:
         self._deployments = deployments
         self._contained = contained
+        self._directory = directory
 
     def site_of(self, binding: BindingConfig) -> Site:
         """Where the jobs of a step run that is bound so."""
@@ -60,15 +72,43 @@ class Sites:
         config, workdir = target.deployment, str(target.workdir)
         name, kind = str(config.name), deployment_kind(str(config.type))
         image = image_of(config)
+        if kind is SiteKind.PODS:
+            return self._pods(target, image)
         if kind is not SiteKind.CONTAINERS:
             return Deployment(name, str(config.type), kind, image, workdir=workdir)
         if (host := self._host(config.wraps)) is None:
             return Deployment(name, str(config.type), SiteKind.OTHER, image, workdir=workdir)
-        if image is None and target.service:
-            name = f"{name}/{target.service}"
-        obstacle = None if self._contained else "`containers: off`"
-        binds = _binds(config)
-        return Deployment(name, str(config.type), kind, image, host, binds, workdir, obstacle, _is_networked(config))
+        name, binds = _with_service(target, image), _binds(config)
+        return Deployment(name, str(config.type), kind, image, host, binds, workdir, self._off, _is_networked(config))
+
+    @property
+    def _off(self) -> str | None:
+        """Why there is no node runtime in containers, if the user wants none."""
+        return None if self._contained else "`containers: off`"
+
+    def _pods(self, target: Target, image: str | None) -> Deployment:
+        config, name = target.deployment, _with_service(target, image)
+        found = self._described(config, str(target.service))
+        binds, networked, pod = (None, True, None) if found is None else (found.binds, found.networked, found.pod)
+        return Deployment(
+            name, str(config.type), SiteKind.PODS, image, None, binds, str(target.workdir), self._off, networked, pod
+        )
+
+    def containers_of(self, config: DeploymentConfig) -> list[str]:
+        """The containers that the manifests of a deployment of pods name; none, if it has no manifests."""
+        return container_names(self._manifests(config))
+
+    def _described(self, config: DeploymentConfig, service: str) -> PodContainer | None:
+        """What the manifests of a deployment say of its containers; None: they are not there, or not understood."""
+        return (
+            None if config.external else container_of(self._manifests(config), service, config.config.get("namespace"))
+        )
+
+    def _manifests(self, config: DeploymentConfig) -> list[object]:
+        if not issubclass(connector_classes.get(str(config.type), object), KubernetesConnector):
+            return []
+        texts = [_text(self._directory / file) for file in config.config.get("files") or ()]
+        return [document for text in texts for document in _documents(text)]
 
     def _host(self, wraps: WrapsConfig | None) -> Deployment | None:
         """What containers run on; None: it is not known to be one host."""
@@ -135,6 +175,7 @@ _CONNECTORS = {
     SiteKind.HOSTS: SSHConnector,
     SiteKind.QUEUE: QueueManagerConnector,
     SiteKind.CONTAINERS: ContainerConnector,
+    SiteKind.PODS: KubernetesBaseConnector,
 }
 _IMAGE = re.compile(r"""^[\s-]*image:\s*["']?([^\s"']+)""", re.MULTILINE)
 _ENGINES = {"docker": DockerConnector, "singularity": SingularityConnector}
@@ -163,6 +204,31 @@ def _binds(config: DeploymentConfig) -> tuple[Bind, ...] | None:
     return None if engine is None or config.external else binds_of(engine, config.config)
 
 
+def _with_service(target: Target, image: str | None) -> str:
+    """The name of a deployment; each of its services is one of its own."""
+    name = str(target.deployment.name)
+    return f"{name}/{target.service}" if image is None and target.service else name
+
+
+@lru_cache(maxsize=1024)
+def _text(path: Path) -> str:
+    """What a file holds; nothing, if it cannot be read. It is read once: many jobs have one deployment."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, ValueError):
+        return ""
+
+
+@lru_cache(maxsize=1024)
+def _documents(text: str) -> tuple[object, ...]:
+    """Of YAML; none, if it is none."""
+    try:
+        check(text)
+        return tuple(YAML(typ="safe").load_all(text))
+    except (YAMLError, ValueError):
+        return ()
+
+
 def _is_networked(config: DeploymentConfig) -> bool:
     """Whether its containers may have an address of their own: by default docker's have, and Singularity's have not."""
     networks = config.config.get("network") or []
@@ -175,11 +241,7 @@ def _image(config: DeploymentConfig) -> str | None:
     """The image of its containers, if there is one; for Kubernetes StreamFlow has written it into a manifest."""
     if (image := config.config.get("image")) or not (files := config.config.get("files")):
         return str(image) if image else None
-    try:
-        text = Path(files[0]).read_text("utf-8")
-    except (OSError, ValueError):
-        return None
-    images = set(_IMAGE.findall(text))
+    images = set(_IMAGE.findall(_text(Path(files[0]))))
     return images.pop() if len(images) == 1 else None
 
 

@@ -154,8 +154,7 @@ class Access:
             stream = await stack.enter_async_context(manager)
         except Exception as error:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
-        # One that hands words on verbatim gives nothing before it has as much as was asked for.
-        return Output(stack, stream, 1 if self._verbatim else _READ_SIZE)
+        return Output(stack, stream)
 
     async def _send(self, stream: StreamWrapper, data: bytes) -> None:
         for begin in range(0, len(data), self._connector.transferBufferSize):
@@ -168,10 +167,9 @@ class Access:
 class Output:
     """The lines that a program prints."""
 
-    def __init__(self, stack: AsyncExitStack, stream: StreamWrapper, size: int) -> None:
+    def __init__(self, stack: AsyncExitStack, stream: StreamWrapper) -> None:
         self._stack = stack
         self._stream = stream
-        self._size = size
         self._text = bytearray()
 
     async def line(self) -> bytes | None:
@@ -180,7 +178,7 @@ class Output:
         :raises Exception: any, if the connection is lost
         """
         while (end := self._text.find(b"\n")) < 0:
-            more = await self._stream.read(self._size)
+            more = await self._stream.read(_READ_SIZE)
             if not more:
                 return None
             self._text += more

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -25,9 +26,11 @@ set -f; umask 022; LC_ALL=C; export LC_ALL
 say() {{ printf 'sfio:%s=%s\\n' "$1" "$2"; }}
 say system "$(uname -s)"; say machine "$(uname -m)"
 me=$(id -u); set -- $(ls -ldn /); top=$3
+mounts=:; for mount in {mounts}; do mounts=$mounts$(cd "$mount" 2>/dev/null && pwd -P):; done
 way() {{
     part=$1
     while :; do
+        case $mounts in *":$part:"*) return 0 ;; esac
         set -- $(ls -ldn "$part"); open="others may write to $part, which is not sticky"
         case $3 in 0 | "$me" | "$top" | {driver}) ;; *) echo "$part belongs to user $3"; return ;; esac
         case $1 in
@@ -110,6 +113,18 @@ class Binary:
 
 
 @dataclass(frozen=True)
+class Neighbours:
+    """Others who may see the work directory of a container, from other containers, as other users.
+
+    :ivar user: one who may own directories that it is in, as root may: that of the driver
+    :ivar mounts: where who may write is trusted, whatever modes say
+    """
+
+    user: int
+    mounts: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Delivered:
     """`sfio-node` at a location.
 
@@ -122,21 +137,20 @@ class Delivered:
     temporary: PurePosixPath
 
 
-async def deliver(access: Access, workdir: str, binary: Binary, driver: int | None = None) -> Delivered:
+async def deliver(access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None = None) -> Delivered:
     """Bring the binary, or that for the machine there, to a location, if it is not there.
 
     :param workdir: of the deployment; made if it is missing
-    :param driver: for a container: the user of the driver, whose work directory it sees. Others may see it from other
-        containers, as other users: each user has a directory there. Where programs cannot be run there, the binary is
-        in the directory for temporary files
+    :param neighbours: for a container: each user has a directory there. Where programs cannot be run there, the binary
+        is in the directory for temporary files
     :raises NodeRuntimeError: if it cannot be brought there, or does not run there, with one reason
     """
-    delivered, why = await _bring(access, workdir, binary, driver)
+    delivered, why = await _bring(access, workdir, binary, neighbours)
     if why is None:
         return delivered
-    if driver is not None:
+    if neighbours is not None:
         try:
-            other, otherwise = await _bring(access, str(delivered.temporary), binary, driver)
+            other, otherwise = await _bring(access, str(delivered.temporary), binary, neighbours)
         except NodeRuntimeError as error:
             otherwise = str(error)
         if otherwise is None:
@@ -145,15 +159,17 @@ async def deliver(access: Access, workdir: str, binary: Binary, driver: int | No
     raise NodeRuntimeError(f"{access.name}: {delivered.binary} cannot be run: {why}")
 
 
-async def _bring(access: Access, workdir: str, binary: Binary, driver: int | None) -> tuple[Delivered, str | None]:
+async def _bring(
+    access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None
+) -> tuple[Delivered, str | None]:
     """Where things are, and why the binary cannot be run there; None: it can."""
-    binary, delivered, version = await _check(access, workdir, binary, driver)
+    binary, delivered, version = await _check(access, workdir, binary, neighbours)
     if version is None:
         # Two drivers may do this at once.
         part = delivered.binary.with_name(f"{binary.name}.{os.urandom(4).hex()}")
         await access.write(part, binary.content, executable=True)
         await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
-        binary, delivered, version = await _check(access, workdir, binary, driver)
+        binary, delivered, version = await _check(access, workdir, binary, neighbours)
     if version is None or version.startswith("sfio-node "):
         return delivered, "it is not there" if version is None else None
     hint = " (is its file system mounted noexec?)" if version.endswith("ermission denied") else ""
@@ -161,26 +177,27 @@ async def _bring(access: Access, workdir: str, binary: Binary, driver: int | Non
 
 
 async def _check(
-    access: Access, workdir: str, binary: Binary, driver: int | None
+    access: Access, workdir: str, binary: Binary, neighbours: Neighbours | None
 ) -> tuple[Binary, Delivered, str | None]:
     """The binary that is for there, where things are, and what `--version` prints if the binary is there."""
-    user = "none" if driver is None else str(driver)
+    user, mounts = ("none", ()) if neighbours is None else (str(neighbours.user), neighbours.mounts)
     words = {"workdir": workdir, "name": DIRECTORY, "binary": binary.name, "digest": binary.digest, "driver": user}
-    text, code = await access.run(_CHECK.format(**{word: shlex.quote(value) for word, value in words.items()}))
+    quoted = {word: shlex.quote(value) for word, value in words.items()}
+    text, code = await access.run(_CHECK.format(**quoted, mounts=shlex.join(mounts)))
     said = dict(_SAID.findall(text))
     machine = f"{said.get('system')} {said.get('machine')}"
     if "machine" in said and (said["system"] != "Linux" or not binary.runs_on(said["machine"])):
         other = await asyncio.to_thread(binary.built_for, said["machine"]) if said["system"] == "Linux" else None
         if other is not None:
-            return await _check(access, workdir, other, driver)
+            return await _check(access, workdir, other, neighbours)
         raise NodeRuntimeError(f"{access.name} is {machine}, and this sfio-node is for Linux {binary.machine}")
     if "foreign" in said:
         raise NodeRuntimeError(
             f"{access.name}: {workdir}: {said['foreign']}: another user could put a program there, take another workdir"
         )
-    if driver is None and "open" in said and "temporary" not in said:
+    if neighbours is None and "open" in said and "temporary" not in said:
         raise NodeRuntimeError(f"{access.name}: no directory for temporary files is safe: {said['open']}: set TMPDIR")
-    needed = {"directory", "temporary"} if driver is None else {"directory"}
+    needed = {"directory", "temporary"} if neighbours is None else {"directory"}
     if code != 0 or not needed <= said.keys():
         why = "; ".join(line for line in text.splitlines() if not line.startswith("sfio:"))
         raise NodeRuntimeError(f"{access.name}: {workdir} cannot be used: {why or f'exit code {code}'}")

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from pydantic import ValidationError
 
 from .access import Access
-from .binary import Binary, Delivered, deliver
+from .binary import Binary, Delivered, Neighbours, deliver
 from .conversation import LINE_LIMIT, Conversation, follow, ready
 from .links import LinkedRuntime, Links
 from .node_runtime import NodeJob, NodeRuntimeError
@@ -60,21 +60,22 @@ class ContainerRuntime(LinkedRuntime):
 
     @classmethod
     async def start(
-        cls, access: Access, workdir: str, binary: Binary, place: Place, links: Links | None = None
+        cls, access: Access, workdir: str, binary: Binary, place: Place, links: Links | None = None, user: int = 0
     ) -> ContainerRuntime:
         """Deliver `sfio-node` and start `serve`.
 
         :param workdir: of the deployment
         :param links: None: it has none
+        :param user: one who may own directories that its own is in, as root may
         :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
         """
-        user = os.getuid()
-        delivered = await deliver(access, workdir, binary, driver=user)
+        delivered = await deliver(access, workdir, binary, Neighbours(user, place.volumes))
         directory, program = (shlex.quote(str(path)) for path in (delivered.directory, delivered.binary))
         await access.run(_SWEEP.format(directory=directory, binary=program))
         # Others, who may run as other users, must not guess it.
         name = f"streamflow-io-{os.getpid()}-{os.urandom(16).hex()}"
-        options = ["--converse", "--readable", "--trust", str(user), *(links.serve_options if links else [])]
+        mounts = (word for mount in place.volumes for word in ("--within", mount))
+        options = ["--converse", "--readable", "--trust", str(user), *mounts, *(links.serve_options if links else [])]
         words = [str(delivered.binary), "serve", "--directory", str(delivered.directory / name), *options]
         conversation = await access.converse(words)
         try:

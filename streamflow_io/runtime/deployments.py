@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,7 +17,8 @@ from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
 
-from streamflow_io._streamflow import remove_jobs
+from streamflow_io._streamflow import pod_location, remove_jobs
+from streamflow_io.graph.pods import binds_of_container
 from streamflow_io.graph.volumes import Bind, binds_of
 
 from .access import Access
@@ -38,11 +40,13 @@ class Manner:
     :ivar shared: jobs run on other nodes than `serve`, which share the work directory with it
     :ivar listen: jobs at other locations read streams from here, and jobs here from there
     :ivar address: where it listens; empty: where SSH has reached the host
+    :ivar user: one who may own directories that its own is in, as root may
     """
 
     shared: bool = False
     listen: bool = False
     address: str = ""
+    user: int = 0
 
 
 class Deployments:
@@ -76,9 +80,15 @@ class Deployments:
         image = self._config(location).config.get("image")
         return f"a container of {image.removeprefix('docker://')}" if image else f"the container {location}"
 
-    def place(self, location: ExecutionLocation) -> Place | None:
-        """Which files a container shares with others, and with its host; None: it is none."""
-        if not isinstance(self._connector(location), ContainerConnector):
+    async def place(self, location: ExecutionLocation) -> Place | None:
+        """Which files a container shares with others, and with its host; None: it is none.
+
+        :raises NodeRuntimeError: if that cannot be told
+        """
+        connector = self._connector(location)
+        if isinstance(connector, KubernetesBaseConnector):
+            return await _place_of_pod(connector, location)
+        if not isinstance(connector, ContainerConnector):
             return None
         config = self._config(location)
         # What StreamFlow has not started may have others than are configured; those that it finds leave out tmpfs.
@@ -93,7 +103,8 @@ class Deployments:
         """
         connector = self._connector(location)
         is_queue_manager, is_host = (isinstance(connector, kind) for kind in (QueueManagerConnector, SSHConnector))
-        if isinstance(connector, ContainerConnector) and not self._contained:
+        is_container, is_pod = (isinstance(connector, kind) for kind in (ContainerConnector, KubernetesBaseConnector))
+        if (is_container or is_pod) and not self._contained:
             raise NodeRuntimeError("`containers: off`")
         if isinstance(connector, BatchConnector) and not is_queue_manager:
             raise NodeRuntimeError(f"it is not known how {location.deployment} runs jobs")
@@ -105,8 +116,9 @@ class Deployments:
             if sessions < _LEAST_SESSIONS:
                 raise NodeRuntimeError(f"maxConcurrentSessions of {inner.deployment} is less than {_LEAST_SESSIONS}")
         # That of a container is its own; without a network it has none.
-        address = location.hostname or "" if isinstance(connector, ContainerConnector) else ""
-        return Manner(is_queue_manager, is_host or bool(address), address)
+        address = location.hostname or "" if is_container or is_pod else ""
+        # Who the driver is where he is says nothing of users of a cluster.
+        return Manner(is_queue_manager, is_host or bool(address), address, os.getuid() if is_container else 0)
 
     def workdir(self, location: ExecutionLocation) -> str:
         """The work directory of its deployment.
@@ -126,7 +138,8 @@ class Deployments:
     def deploy_ahead(self, deployment: str) -> None:
         """Let a deployment of containers begin, which StreamFlow would begin when the first job is scheduled to it."""
         connector = self._manager.get_connector(deployment)
-        if isinstance(connector, FutureConnector) and isinstance(connector, ContainerConnector):
+        kinds = (ContainerConnector, KubernetesBaseConnector)
+        if isinstance(connector, FutureConnector) and any(isinstance(connector, kind) for kind in kinds):
             # What is half deployed when the run ends must not be left.
             self._hold(deployment)
             if not connector.deploying:
@@ -181,6 +194,17 @@ class Deployments:
         if (config := configs.get(location.deployment)) is None:
             raise NodeRuntimeError(f"{location.deployment} is not deployed")
         return config
+
+
+async def _place_of_pod(connector: Connector, location: ExecutionLocation) -> Place:
+    """Of a node of a cluster. What a volume holds for pods of several nodes is not shared as on one."""
+    try:
+        pod = await pod_location(connector, location)
+        binds = binds_of_container(pod.spec, pod.container, pod.namespace, pod.uid)
+    except Exception as error:  # Each way of talking with a cluster has its own.
+        reason = getattr(error, "reason", None) or error or type(error).__name__
+        raise NodeRuntimeError(f"what {location} has mounted cannot be read: {reason}") from error
+    return Place(f"{pod.spec.get('nodeName')} of {pod.server}", binds)
 
 
 def _chain(location: ExecutionLocation) -> Iterator[ExecutionLocation]:

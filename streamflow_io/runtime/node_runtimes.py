@@ -87,8 +87,8 @@ class NodeRuntimes:
         access, directory = self._deployments.access(location), self._deployments.workdir(location)
         certificate = self._certificate if self._tls and manner.listen else None
         links = Links(self._key, manner.address, certificate) if manner.listen else None
-        if (place := self._deployments.place(location)) is not None:
-            return await ContainerRuntime.start(access, directory, binary, place, links)
+        if (place := await self._deployments.place(location)) is not None:
+            return await ContainerRuntime.start(access, directory, binary, place, links, manner.user)
         return await RemoteRuntime.start(access, workdir or directory, binary, manner.shared, links)
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from streamflow_io.graph.volumes import HOST, Bind, seen_from
+from streamflow_io.graph.volumes import HOST, VOLUME, Bind, seen_from
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,11 @@ class Place:
 
     host: str = ""
     binds: tuple[Bind, ...] = HOST
+
+    @property
+    def volumes(self) -> tuple[str, ...]:
+        """Where volumes of the engine are mounted: nobody has one but those to whom its user gives it."""
+        return tuple(bind.inside for bind in self.binds if (bind.outside or "").startswith(VOLUME))
 
     def path_of(self, other: Place, path: str | PurePosixPath) -> PurePosixPath | None:
         """Where a file that has this path at another place is here; None: it is not."""

@@ -64,7 +64,7 @@ def make_plan(
     hinted = any(annotations.values())
     tools = tool_digests(document, [path for path, hints in annotations.items() if hints.is_learned])
     workflow = translate()
-    sites = Sites(scheduler.context.config.get("deployments", {}), contained=config.containers == "on")
+    sites = _sites(scheduler)
     graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=config.observe)
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
     edges = plan_edges(graph.routes) if hinted else ()
@@ -94,6 +94,12 @@ def make_plan(
         impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe == "gangs" else (), here),
         apart={number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))},
     )
+
+
+def _sites(scheduler: IOAwareScheduler) -> Sites:
+    config = scheduler.context.config
+    directory = Path(config["path"]).parent
+    return Sites(config.get("deployments", {}), contained=scheduler.config.containers == "on", directory=directory)
 
 
 def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> dict[str, StepAnnotations]:

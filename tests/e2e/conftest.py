@@ -10,11 +10,14 @@ import pytest
 from laboratories.laboratory import (
     CLUSTERS,
     DOCKER,
+    PODS,
     Laboratory,
     containers_obstacle,
     keep_containers,
+    keep_pods,
     missing_programs,
     obstacle,
+    pods_obstacle,
     slurm_obstacle,
     start_hosts,
     start_slurm,
@@ -24,6 +27,7 @@ from tests.once import once
 
 why_not = functools.cache(obstacle)
 why_no_containers = functools.cache(containers_obstacle)
+why_no_pods = functools.cache(pods_obstacle)
 
 
 def require_laboratories() -> None:
@@ -34,6 +38,11 @@ def require_laboratories() -> None:
 def require_containers() -> None:
     """Skip the test where there can be no engines of containers."""
     _require(DOCKER, why_no_containers)
+
+
+def require_pods() -> None:
+    """Skip the test where there can be no pods."""
+    _require(PODS, why_no_pods)
 
 
 def _require(programs: Iterable[str], why: Callable[[], str | None]) -> None:
@@ -66,8 +75,18 @@ def hosts_laboratory() -> Iterator[Laboratory]:
 def containers_laboratory(common: Path) -> Laboratory:
     """Engines of containers, one laboratory for all processes that run tests: it lasts as long as they do."""
     require_containers()
-    is_worker = "PYTEST_XDIST_WORKER" in os.environ
-    return once(common / "containers", lambda: keep_containers(os.getppid() if is_worker else os.getpid()))
+    return once(common / "containers", lambda: keep_containers(_main_process()))
+
+
+@pytest.fixture(scope="session")
+def pods_laboratory(common: Path) -> Laboratory:
+    """A stand-in for Kubernetes, one for all processes that run tests."""
+    require_pods()
+    return once(common / "pods", lambda: keep_pods(_main_process()))
+
+
+def _main_process() -> int:
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 
 
 @pytest.fixture

@@ -30,6 +30,8 @@ DEPLOYMENTS = {
     "here": {"type": "local", "config": {}},
 }
 
+POD = {"deployment": "pods", "service": "box"}
+
 
 def document(mode: str = "no_update", **rule: Any) -> Document:
     writer = tool(
@@ -101,8 +103,16 @@ def test_what_streams(bench: Bench, targets: dict[str, Any]) -> None:
         ({"a": "one", "b": "box"}, Delivery.COMMIT, "/a runs on one (ssh), /b on box (docker): a container streams"),
         ({"a": "box"}, Delivery.COMMIT, "/a runs on box (docker), /b on the driver's node: they share no directory; "),
         ({"a": ["one", "box"], "b": "one"}, Delivery.COMMIT, "/a runs on one (ssh) or box (docker): to stream, "),
-        ({"a": "pods"}, Delivery.TERMINATION, "/a runs on pods (kubernetes): only jobs of "),
-        ({"a": ["one", "pods"], "b": "one"}, Delivery.TERMINATION, "/a runs on pods (kubernetes): only jobs of "),
+        (
+            {"a": POD, "b": "one"},
+            Delivery.COMMIT,
+            "/a runs on pods/box (kubernetes), /b on one (ssh): pods stream with ",
+        ),
+        (
+            {"a": ["one", POD], "b": "one"},
+            Delivery.COMMIT,
+            "/a runs on one (ssh) or pods/box (kubernetes): to stream, ",
+        ),
         ({"a": "inside", "b": "inside"}, Delivery.TERMINATION, "/a runs on inside (docker): only jobs of "),
         (
             {"a": {"deployment": "other", "locations": 2}, "b": "other"},
@@ -167,8 +177,8 @@ def test_coordination_says_where_steps_run(bench: Bench, capsys: pytest.CaptureF
         ({"type": "singularity", "config": {}}, Delivery.STREAM, None),
         (
             {"type": "kubernetes", "config": {}},
-            Delivery.TERMINATION,
-            "/a runs in a container of debian:12 (kubernetes): only jobs of",
+            Delivery.COMMIT,
+            "/a runs in a container of debian:12 (kubernetes), /b in one of debian:12 (kubernetes): they share",
         ),
     ],
 )

@@ -31,7 +31,9 @@ WIDE = Site((ONE,), locations=2)
 
 NOT_JOINED = "a stream needs both on the driver's node, both on SSH hosts, or both on one queue manager"
 NOT_AT_THE_GATE = "the gate needs both on the driver's node, or both on one queue manager"
-NOT_WATCHED = "only jobs of the driver's node, SSH hosts, queue managers, and containers on the first two stream yet"
+NOT_WATCHED = (
+    "only jobs of the driver's node, SSH hosts, queue managers, pods, and containers on the first two stream yet"
+)
 
 sites = st.builds(
     Site,
@@ -171,7 +173,8 @@ def test_capio_serves_the_drivers_node_only() -> None:
         ("ssh", SiteKind.HOSTS),
         *((name, SiteKind.QUEUE) for name in ("slurm", "pbs", "flux")),
         *((name, SiteKind.CONTAINERS) for name in ("docker", "docker-compose", "singularity")),
-        *((name, SiteKind.OTHER) for name in ("kubernetes", "helm", "?")),
+        *((name, SiteKind.PODS) for name in ("kubernetes", "helm", "helm3", "helm4")),
+        ("?", SiteKind.OTHER),
     ],
 )
 def test_kinds_of_deployments(deployment_type: str, kind: SiteKind) -> None:

@@ -31,6 +31,7 @@ DEPLOYMENTS = {
     "other": {"type": "ssh", "config": {}},
     "hpc": {"type": "slurm", "config": {}},
     "here": {"type": "local", "config": {}},
+    "pods": {"type": "kubernetes", "config": {"files": []}},
     "inner": {"type": "docker", "config": {"image": "debian"}},
 }
 ON_ONE = Target(DeploymentConfig("one", "ssh", {}))
@@ -210,15 +211,15 @@ def test_which_containers_may_have_an_address(target: Target, networked: bool) -
         (explicit("box", wraps="hpc"), "on box (docker)"),
         (explicit("box", wraps="inner"), "on box (docker)"),
         (explicit("box", wraps="missing"), "on box (docker)"),
-        (required("a:1", kind="kubernetes"), "in a container of a:1 (kubernetes)"),
+        (explicit("box", wraps="pods"), "on box (docker)"),
     ],
 )
 def test_other_containers_are_not_watched(target: Target, where: str) -> None:
     edge = plan(site(target), A)
     assert edge.delivery is Delivery.TERMINATION
     assert edge.fallback == (
-        f"/a runs {where}: only jobs of the driver's node, SSH hosts, queue managers, and containers on the first two "
-        "stream yet"
+        f"/a runs {where}: only jobs of the driver's node, SSH hosts, queue managers, pods, and containers on the "
+        "first two stream yet"
     )
 
 

@@ -128,7 +128,7 @@ impl Local {
 fn directory_for_temporary_files(shared: &Path) -> PathBuf {
     let device = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.dev());
     let safe =
-        |path: &PathBuf| matches!(path.canonicalize().and_then(|path| ownership::stranger(&path, &[])), Ok(None));
+        |path: &PathBuf| matches!(path.canonicalize().and_then(|path| ownership::stranger(&path, &[], &[])), Ok(None));
     let candidates: Vec<PathBuf> = [env::temp_dir(), "/tmp".into()].into_iter().filter(safe).collect();
     let elsewhere = |path: &&PathBuf| path.is_absolute() && device(path).is_some_and(|own| Some(own) != device(shared));
     let exists = |path: &&PathBuf| path.is_absolute() && device(path).is_some();

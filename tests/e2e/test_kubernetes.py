@@ -1,0 +1,178 @@
+"""Steps in pods, of a stand-in for the API of Kubernetes: results are plain StreamFlow's, and nothing is left."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laboratories.laboratory import Laboratory
+from tests.cwl import Document, Run, found, streaming, tool, workflow
+from tests.e2e.container_support import contained
+from tests.e2e.pod_support import BUSYBOX, Pods, claim, claimed, container, pod, pods_bench, soon_nothing
+from tests.e2e.test_containers import (
+    LONG,
+    WRITE,
+    check_nothing_fell_back,
+    check_streamed,
+    gate,
+    stream,
+    stream_reader,
+)
+from tests.e2e.test_containers_damage import MINUTE, check_failed
+from tests.e2e.test_streaming import until
+from tests.forked import Driver
+from tests.gate_support import MEET, assert_early, pair, producer
+
+BOTH = {"/a": "pods/one", "/b": "pods/two"}
+
+
+@pytest.fixture
+def pods(pods_laboratory: Laboratory, tmp_path: Path) -> Iterator[Pods]:
+    bench = pods_bench(pods_laboratory, tmp_path)
+    yield bench
+    bench.remove_pods()
+
+
+@pytest.mark.parametrize("document", [stream, gate])
+def test_two_containers_of_a_pod(pods: Pods, document: Callable[[], Document]) -> None:
+    pods.manifests, pods.bound = {"pods": [pod("pod", container("one"), container("two"))]}, BOTH
+    _, ours = pods.run_both(document())
+    assert_early(ours, "first" if document is stream else "done")
+    check_nothing_fell_back(ours)
+
+
+def two_pods(volume: Document | None, **second: Any) -> list[Document]:
+    """A container in each; they share a claim, or nothing.
+
+    :param volume: of both
+    :param second: more of the spec of the second
+    """
+    one, two = container("one", image=BUSYBOX), container("two")
+    return [claim("work"), pod("first", one, volume=volume), pod("second", two, volume=volume, **second)]
+
+
+@pytest.mark.parametrize("document", [stream, gate])
+def test_two_pods_that_share_a_claim(pods: Pods, document: Callable[[], Document]) -> None:
+    pods.manifests, pods.bound = {"pods": two_pods(claimed("work"))}, BOTH
+    _, ours = pods.run_both(document())
+    assert_early(ours, "first" if document is stream else "done")
+    check_nothing_fell_back(ours)
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_two_pods_that_share_a_network_only(pods: Pods, tls: bool) -> None:
+    pods.manifests, pods.bound = {"pods": two_pods(None)}, BOTH
+    _, ours = pods.run_both(stream(), config={"tls": True} if tls else {})
+    assert_early(ours, "first")
+    check_nothing_fell_back(ours)
+
+
+def test_a_claim_on_two_nodes_is_no_volume_of_both(pods: Pods) -> None:
+    """What one writes the other may see late, and no FIFO of it: bytes go by the network."""
+    pods.manifests, pods.bound = {"pods": two_pods(claimed("work"), nodeName="node-2")}, BOTH
+    _, ours = pods.run_both(stream())
+    check_streamed(ours)
+
+
+def test_from_the_drivers_node_into_a_pod_and_back(pods: Pods) -> None:
+    """At the commit: they have neither a file nor a link in common."""
+    rule = streaming({"port": "out", "committed": "on_close", "start": "producer"})
+    script = f"{MEET}note read; cat $file > out.txt; meet third; note second end"
+    middle = tool(script, {"file": "File"}, {"out": found("out.txt")}, [rule])
+    last = tool("note third; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="read.txt")
+    steps = {
+        "a": {"run": producer("echo first > out.txt; meet read", "on_close"), "in": {}},
+        "b": {"run": middle, "in": {"file": "a/out"}},
+        "c": {"run": last, "in": {"file": "b/out"}},
+    }
+    pods.manifests, pods.bound = {"pods": [pod("pod", container("one"))]}, {"/b": "pods/one"}
+    _, ours = pods.run_both(workflow({}, steps, {name: f"{name}/out" for name in "abc"}))
+    assert ours.time("read") < ours.time("end")
+    assert ours.time("third") <= ours.time("second end")
+    told = [line for line in ours.log.splitlines() if "WARNING" in line and "is delivered at commit" in line]
+    assert [line.rpartition(": ")[2] for line in told] == ["pods stream with pods only"] * 2, ours.errors
+
+
+@pytest.mark.parametrize("user", [0, pytest.param(1234, marks=LONG)])
+def test_a_container_that_may_write_to_its_volume_only(pods: Pods, user: int) -> None:
+    """The user of Kubernetes, as he is by default, or another; nothing is written to the image."""
+    little = {"securityContext": {"readOnlyRootFilesystem": True, "runAsUser": user}}
+    pods.manifests = {"pods": [pod("pod", container("one", **little), container("two", **little))]}
+    pods.bound = BOTH
+    _, ours = pods.run_both(stream())
+    check_streamed(ours)
+
+
+def test_where_others_may_write_nothing_streams(pods: Pods) -> None:
+    """A directory of a node that is open for all is not a volume of the pod: all is as with plain StreamFlow."""
+    (place := pods.directory / "open").mkdir()
+    place.chmod(0o777)
+    pods.manifests = {
+        "pods": [pod("pod", container("one"), container("two"), volume={"hostPath": {"path": str(place)}})]
+    }
+    pods.bound = BOTH
+    _, ours = pods.run_both(stream())
+    assert ours.files["read.txt"] == b"first\nsecond\n"
+    told = [line for line in ours.log.splitlines() if "WARNING" in line and "othing streams" in line]
+    assert told, ours.errors
+    assert all("others may write to /data, which is not sticky" in line for line in told)
+
+
+def with_images(document: Document, *, network: bool) -> Document:
+    """A pod of StreamFlow's own for each step, which has nothing but its own volume, and mostly no network."""
+    document = contained(document, a=BUSYBOX)
+    for step in document["steps"].values():
+        step["run"]["requirements"] += [{"class": "NetworkAccess", "networkAccess": network}]
+    return document
+
+
+def test_tools_with_images(pods: Pods) -> None:
+    """The pods of a gang start side by side."""
+    _, ours = pods.run_both(with_images(stream(), network=True))
+    check_streamed(ours)
+
+
+def test_tools_with_images_that_have_no_network(pods: Pods) -> None:
+    document = pair(producer("echo first > out.txt; meet read", "on_close", mode="no_update"), stream_reader())
+    _, ours = pods.run_both(with_images(document, network=False))
+    assert_early(ours)
+    told = [line for line in ours.log.splitlines() if "WARNING" in line and "they share no volume" in line]
+    assert len(told) == 1, ours.errors
+
+
+def interrupted(bench: Pods, document: Document, moment: str, act: Callable[[Driver], object]) -> Run:
+    """A run to which something is done when something has been noted."""
+    path = bench.write(document, {}, io=True)
+    driver = bench.start(path)
+    until(lambda: f" {moment}\n" in (path.parent / "trace").read_text(), path)
+    act(driver)
+    return bench.finish(driver, path)
+
+
+def endless(end: str = MINUTE) -> Document:
+    """The writer has written half, and would go on for a minute."""
+    return pair(producer(WRITE.replace("exec 3>&-", end), "on_close", mode="no_update"), stream_reader())
+
+
+@pytest.mark.parametrize("volume", [claimed("work"), None], ids=["volume", "network"])
+@pytest.mark.parametrize("killed", ["first", pytest.param("second", marks=LONG)])
+def test_a_pod_is_killed(pods: Pods, volume: Document | None, killed: str) -> None:
+    """The reader gets no end of its file, and nothing of ours is left in the other pod."""
+    pods.manifests, pods.bound = {"pods": two_pods(volume)}, BOTH
+    run = interrupted(pods, endless(), "first", lambda _: pods.kill(killed))
+    check_failed(run)
+    assert len(run.times("read")) == 1
+    soon_nothing(pods.left_by_us)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_the_driver_ends(pods: Pods, number: signal.Signals) -> None:
+    pods.manifests, pods.bound = {"pods": two_pods(claimed("work"))}, BOTH
+    run = interrupted(pods, endless(), "first", lambda driver: driver.send_signal(number))
+    check_failed(run)
+    soon_nothing(pods.left_by_us)
+    assert (pods.pods() == {}) is (number is signal.SIGINT)
