@@ -162,6 +162,9 @@ class _Response:
 
     async def close(self) -> None:
         self.closed = True
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+            await self._process.wait()
 
 
 @asynccontextmanager

@@ -45,6 +45,14 @@ def test_two_containers_of_a_pod(pods: Pods, document: Callable[[], Document]) -
     check_nothing_fell_back(ours)
 
 
+def test_both_in_one_container(pods: Pods) -> None:
+    """StreamFlow lets one job at a time run in it; a reader starts beside what it reads from."""
+    pods.manifests = {"pods": [pod("pod", container("one", volume=None))]}
+    pods.bound = dict.fromkeys(BOTH, "pods/one")
+    _, ours = pods.run_both(stream())
+    check_streamed(ours)
+
+
 def two_pods(volume: Document | None, **second: Any) -> list[Document]:
     """A container in each; they share a claim, or nothing.
 

@@ -23,7 +23,7 @@ from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary
 from streamflow_io.runtime.container import ContainerRuntime
 from streamflow_io.runtime.place import Place
-from tests.connector_support import Host
+from tests.connector_support import Host, Pod
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -32,6 +32,7 @@ ENGINE = '#!/bin/sh\nshift; case $1 in -*) shift ;; esac; shift; exec "$@"\n'
 AT_HOME = ExecutionLocation("__LOCAL__", "__LOCAL__", local=True)
 ELSEWHERE = ExecutionLocation("host", "host")
 ANYWHERE = Place()
+EVERYWHERE = pytest.mark.parametrize("wraps", [AT_HOME, ELSEWHERE, None], ids=["here", "elsewhere", "pod"])
 
 
 @pytest.fixture(autouse=True)
@@ -44,17 +45,21 @@ def _engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def started(
-    workdir: Path, place: Place = ANYWHERE, wraps: ExecutionLocation = AT_HOME
+    workdir: Path, place: Place = ANYWHERE, wraps: ExecutionLocation | None = AT_HOME
 ) -> AsyncIterator[ContainerRuntime]:
     """A runtime; nothing but the binary is left of it at the end."""
-    inner = Host()
-    access = Access(DockerConnector("d", "/", inner, None, image="i"), ExecutionLocation("box", "d", wraps=wraps))
+    inner, pod = Host(), Pod()
+    access = (
+        Access(pod, ExecutionLocation("pod:box", "pods"), verbatim=True)
+        if wraps is None
+        else Access(DockerConnector("d", "/", inner, None, image="i"), ExecutionLocation("box", "d", wraps=wraps))
+    )
     runtime = await ContainerRuntime.start(access, str(workdir), Binary.load(find_sfio_node()), place)
     try:
         yield runtime
     finally:
         await runtime.close()
-        await inner.undeploy(True)
+        await asyncio.gather(inner.undeploy(True), pod.undeploy(True))
     assert not Path(runtime.directory).exists()
 
 
@@ -78,16 +83,17 @@ async def sleeping(runtime: ContainerRuntime) -> tuple[NodeJob, asyncio.subproce
     return job, process
 
 
-@pytest.mark.parametrize("wraps", [AT_HOME, ELSEWHERE], ids=["here", "elsewhere"])
-async def test_a_job_is_asked_for_and_runs(tmp_path: Path, wraps: ExecutionLocation) -> None:
+@EVERYWHERE
+async def test_a_job_is_asked_for_and_runs(tmp_path: Path, wraps: ExecutionLocation | None) -> None:
     async with started(tmp_path / "it's work", wraps=wraps) as runtime:
         assert await execute(runtime, "echo said", "/it's/ä 0") == ("exited", "said\n")
         mode = Path(runtime.directory).stat().st_mode & 0o777
         assert mode == 0o711
 
 
-async def test_a_spec_of_any_size(tmp_path: Path) -> None:
-    async with started(tmp_path) as runtime:
+@EVERYWHERE
+async def test_a_spec_of_any_size(tmp_path: Path, wraps: ExecutionLocation | None) -> None:
+    async with started(tmp_path, wraps=wraps) as runtime:
         job = await runtime.create_job("j")
         await job.wrap(JobSpec(name="x" * 3_000_000))
         assert JobSpec.model_validate_json(Path(job.directory, "job.json").read_text()).name == "x" * 3_000_000
@@ -137,8 +143,8 @@ def processes(runtime: ContainerRuntime, word: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.parametrize("wraps", [AT_HOME, ELSEWHERE], ids=["here", "elsewhere"])
-async def test_serve_is_killed(tmp_path: Path, wraps: ExecutionLocation) -> None:
+@EVERYWHERE
+async def test_serve_is_killed(tmp_path: Path, wraps: ExecutionLocation | None) -> None:
     """As by `docker kill`: what waits is told, and new jobs are refused."""
     async with started(tmp_path, wraps=wraps) as runtime:
         job, process = await sleeping(runtime)
@@ -149,6 +155,29 @@ async def test_serve_is_killed(tmp_path: Path, wraps: ExecutionLocation) -> None
         with pytest.raises(NodeRuntimeError, match="has ended at "):
             await runtime.create_job("another")
         await process.wait()
+
+
+async def test_a_volume_that_is_open_for_all_who_have_it(tmp_path: Path) -> None:
+    """As volumes of Kubernetes are, mostly: only where they are mounted, and not below."""
+    (inner := tmp_path / "inner").mkdir()
+    for path in (tmp_path, inner):
+        path.chmod(0o777)
+    with pytest.raises(NodeRuntimeError, match="others may write to"):
+        async with started(tmp_path):
+            pass
+    volume = Place("node", (Bind(str(tmp_path), "volume:claim:ns:work"),))
+    async with started(tmp_path, volume, wraps=None) as runtime:
+        assert await execute(runtime, "true") == ("exited", "")
+    with pytest.raises(NodeRuntimeError, match="others may write to"):
+        async with started(inner, volume, wraps=None):
+            pass
+
+
+async def test_what_a_pod_says_comes_as_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """StreamFlow keeps what is more than it asks for until more comes."""
+    async with started(tmp_path, wraps=None) as runtime:
+        monkeypatch.setattr("streamflow_io.runtime.conversation._READ_SIZE", 10)
+        assert await execute(runtime, "true") == ("exited", "")
 
 
 async def test_who_shares_files_with_whom(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from streamflow_io.runtime import EmbeddedRuntime, JobSpec, NodeRuntime, NodeRun
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.deployments import Deployments, Manner
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from tests.connector_support import KEY, Host, Pod, exited, say, serving, stand_in
+from tests.connector_support import KEY, Host, exited, say, serving, stand_in
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -50,12 +50,6 @@ def singularity(inner: Host) -> tuple[Connector, ExecutionLocation]:
     return SingularityConnector("s", "/", inner, None, image="i"), ExecutionLocation("box", "s", wraps=INNER)
 
 
-def kubernetes(inner: Host) -> tuple[Connector, ExecutionLocation]:
-    pod = Pod()
-    pod.commands = inner.commands
-    return pod, ExecutionLocation("pod:box", "pods")
-
-
 def slurm(inner: Host) -> tuple[Connector, ExecutionLocation]:
     connector = SlurmConnector("hpc", "/", inner, None, maxConcurrentJobs=2)
     return connector, ExecutionLocation("host/slurmctld", "hpc", wraps=INNER)
@@ -68,7 +62,6 @@ ENGINES = {
         "singularity exec   instance://box sh -c ",
         "singularity exec   instance://box sh -c ",
     ),
-    kubernetes: ("sh", "sh -c echo sfio:process", "sh -c umask 077"),
     slurm: ("sh", "sh -c 'echo sfio:process", "sh -c 'umask 077"),
 }
 
@@ -78,7 +71,7 @@ async def test_the_same_everywhere(make: Callable[[Host], tuple[Connector, Execu
     """It is delivered, started, told of a job, and leaves nothing."""
     inner = Host()
     connector, location = make(inner)
-    access = Access(connector, location, verbatim=make is kubernetes)
+    access = Access(connector, location)
     manner = Manner(shared=make is slurm, listen=True)
     try:
         async with serving(access, tmp_path / "it's work", manner=manner) as runtime:
@@ -99,13 +92,13 @@ async def test_the_same_everywhere(make: Callable[[Host], tuple[Connector, Execu
     assert not any(KEY in command for command in inner.commands)
 
 
-@pytest.mark.parametrize("make", [docker, singularity, kubernetes], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [docker, singularity], ids=lambda make: make.__name__)
 async def test_the_command_of_a_job(
     make: Callable[[Host], tuple[Connector, ExecutionLocation]], tmp_path: Path
 ) -> None:
     inner = Host()
     connector, location = make(inner)
-    access = Access(connector, location, verbatim=make is kubernetes)
+    access = Access(connector, location)
     try:
         async with serving(access, tmp_path / "work") as runtime:
             job = await runtime.create_job("j")
