@@ -18,11 +18,12 @@ from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.utils import get_wraps_config
 
 from streamflow_io._streamflow import running_containers
+from streamflow_io.graph.pods import container_names
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.deployments import Deployments
+from streamflow_io.runtime.described import manifests
 from streamflow_io.runtime.links import LinkedRuntime
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.self_test import self_test
@@ -108,8 +109,7 @@ async def _locations(connector: Connector, deployment: DeploymentConfig, path: P
     if not isinstance(connector, KubernetesBaseConnector):
         available: Mapping[str, AvailableLocation] = await connector.get_available_locations()
         return available
-    described = Sites({}, directory=path.parent).containers_of(deployment)
-    names = described or await running_containers(connector)
+    names = container_names(manifests(deployment, path.parent)) or await running_containers(connector)
     found = [await connector.get_available_locations(service=name) for name in names]
     return {name: location for each in found for name, location in each.items()}
 

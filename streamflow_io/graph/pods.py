@@ -21,11 +21,13 @@ class PodContainer:
     :ivar pod: the one pod that it is in; None: there may be several
     :ivar binds: what it sees of volumes
     :ivar networked: whether others may reach it by its address
+    :ivar image: None: the manifest does not say which
     """
 
     pod: str | None
     binds: tuple[Bind, ...]
     networked: bool
+    image: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ def container_of(documents: Iterable[object], name: str, namespace: str | None) 
         return None
     is_closed = any(_closes(item, pods, fallback) for item in everything)
     one = f"{pods.namespace}/{pods.owner}" if pods.count == 1 else None
-    return PodContainer(one, binds, not is_closed)
+    image = _containers(pods.spec)[name].get("image")
+    return PodContainer(one, binds, not is_closed, str(image) if image else None)
 
 
 def container_names(documents: Iterable[object]) -> list[str]:

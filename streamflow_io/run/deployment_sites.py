@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
-import uuid
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 from streamflow.core.config import BindingConfig
 from streamflow.core.deployment import DeploymentConfig, Target, WrapsConfig
 from streamflow.core.scheduling import AvailableLocation
@@ -21,16 +16,16 @@ from streamflow.deployment.connector.container import (
     DockerConnector,
     SingularityConnector,
 )
-from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector, KubernetesConnector
+from streamflow.deployment.connector.kubernetes import KubernetesBaseConnector
 from streamflow.deployment.connector.local import LocalConnector
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHConnector
 
 from streamflow_io.capacity import Room
-from streamflow_io.graph.pods import PodContainer, container_names, container_of
 from streamflow_io.graph.sites import LOCAL, Deployment, Site, SiteKind
 from streamflow_io.graph.volumes import Bind, binds_of
-from streamflow_io.hints.yaml_text import check
+from streamflow_io.runtime import described
+from streamflow_io.runtime.described import made_image
 
 _HERE = Path()
 
@@ -71,7 +66,7 @@ class Sites:
         """The deployment of a target."""
         config, workdir = target.deployment, str(target.workdir)
         name, kind = str(config.name), deployment_kind(str(config.type))
-        image = image_of(config)
+        image = made_image(config)
         if kind is SiteKind.PODS:
             return self._pods(target, image)
         if kind is not SiteKind.CONTAINERS:
@@ -88,27 +83,11 @@ class Sites:
 
     def _pods(self, target: Target, image: str | None) -> Deployment:
         config, name = target.deployment, _with_service(target, image)
-        found = self._described(config, str(target.service))
+        found = described.pods(config, str(target.service), self._directory)
         binds, networked, pod = (None, True, None) if found is None else (found.binds, found.networked, found.pod)
         return Deployment(
             name, str(config.type), SiteKind.PODS, image, None, binds, str(target.workdir), self._off, networked, pod
         )
-
-    def containers_of(self, config: DeploymentConfig) -> list[str]:
-        """The containers that the manifests of a deployment of pods name; none, if it has no manifests."""
-        return container_names(self._manifests(config))
-
-    def _described(self, config: DeploymentConfig, service: str) -> PodContainer | None:
-        """What the manifests of a deployment say of its containers; None: they are not there, or not understood."""
-        return (
-            None if config.external else container_of(self._manifests(config), service, config.config.get("namespace"))
-        )
-
-    def _manifests(self, config: DeploymentConfig) -> list[object]:
-        if not issubclass(connector_classes.get(str(config.type), object), KubernetesConnector):
-            return []
-        texts = [_text(self._directory / file) for file in config.config.get("files") or ()]
-        return [document for text in texts for document in _documents(text)]
 
     def _host(self, wraps: WrapsConfig | None) -> Deployment | None:
         """What containers run on; None: it is not known to be one host."""
@@ -122,29 +101,18 @@ class Sites:
         return Deployment(name, str(config["type"]), kind) if config and kind is SiteKind.HOSTS else None
 
 
-def image_of(config: DeploymentConfig) -> str | None:
-    """The image of a deployment that StreamFlow made for a DockerRequirement; None: the user has named it.
-
-    Such a deployment has a UUID for a name, another one in every run.
-    """
-    try:
-        uuid.UUID(str(config.name))
-    except ValueError:
-        return None
-    return (_image(config) or "a DockerRequirement").removeprefix("docker://")
-
-
 def deployment_name(config: DeploymentConfig) -> str:
     """The name of a deployment, for people."""
-    return image_of(config) or str(config.name)
+    return made_image(config) or str(config.name)
 
 
 def location_shown(location: AvailableLocation, target: Target) -> str:
     """The name of a location, for people: that of a container is an identifier that no StreamFlow file has."""
     config = target.deployment
-    is_its_container = location.deployment == config.name and _engine(str(config.type)) is not None
-    image = _image(config) if is_its_container else None
-    return str(location.name) if image is None else f"a container of {image.removeprefix('docker://')}"
+    image = described.image(config) if _engine(str(config.type)) is not None else made_image(config)
+    if image is None or location.deployment != config.name:
+        return str(location.name)
+    return f"a container of {image.removeprefix('docker://')}"
 
 
 def host_of(config: DeploymentConfig) -> str:
@@ -177,7 +145,6 @@ _CONNECTORS = {
     SiteKind.CONTAINERS: ContainerConnector,
     SiteKind.PODS: KubernetesBaseConnector,
 }
-_IMAGE = re.compile(r"""^[\s-]*image:\s*["']?([^\s"']+)""", re.MULTILINE)
 _ENGINES = {"docker": DockerConnector, "singularity": SingularityConnector}
 
 
@@ -210,39 +177,12 @@ def _with_service(target: Target, image: str | None) -> str:
     return f"{name}/{target.service}" if image is None and target.service else name
 
 
-@lru_cache(maxsize=1024)
-def _text(path: Path) -> str:
-    """What a file holds; nothing, if it cannot be read. It is read once: many jobs have one deployment."""
-    try:
-        return path.read_text("utf-8")
-    except (OSError, ValueError):
-        return ""
-
-
-@lru_cache(maxsize=1024)
-def _documents(text: str) -> tuple[object, ...]:
-    """Of YAML; none, if it is none."""
-    try:
-        check(text)
-        return tuple(YAML(typ="safe").load_all(text))
-    except (YAMLError, ValueError):
-        return ()
-
-
 def _is_networked(config: DeploymentConfig) -> bool:
     """Whether its containers may have an address of their own: by default docker's have, and Singularity's have not."""
     networks = config.config.get("network") or []
     names = [networks] if isinstance(networks, str) else networks
     has_own = not any(str(name) in ("none", "host") or str(name).startswith("container:") for name in names)
     return has_own and (_engine(str(config.type)) != "singularity" or bool(config.config.get("net")))
-
-
-def _image(config: DeploymentConfig) -> str | None:
-    """The image of its containers, if there is one; for Kubernetes StreamFlow has written it into a manifest."""
-    if (image := config.config.get("image")) or not (files := config.config.get("files")):
-        return str(image) if image else None
-    images = set(_IMAGE.findall(_text(Path(files[0]))))
-    return images.pop() if len(images) == 1 else None
 
 
 def _engine(deployment_type: str) -> str | None:

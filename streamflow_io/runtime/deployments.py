@@ -22,12 +22,14 @@ from streamflow_io.graph.pods import binds_of_container
 from streamflow_io.graph.volumes import Bind, binds_of
 
 from .access import Access
+from .described import made_image
 from .locations import innermost, location_node
 from .node_runtime import NodeRuntimeError
 from .place import Place
 
 logger = logging.getLogger("streamflow")
 
+_CONTAINED = (ContainerConnector, KubernetesBaseConnector)
 _HOLDER = "streamflow-io"
 _REMOVE_SECONDS = 20.0
 _LEAST_SESSIONS = 3  # StreamFlow's shell, what `serve` prints, and a job or a file
@@ -75,9 +77,10 @@ class Deployments:
     def _container(self, location: ExecutionLocation) -> str | None:
         """What a container is called in messages: by its image, because its own name is made up; None: it is none."""
         connector = self._manager.get_connector(location.deployment)
-        if connector is None or not isinstance(connector, ContainerConnector):
+        if connector is None or not isinstance(connector, _CONTAINED):
             return None
-        image = self._config(location).config.get("image")
+        config = self._config(location)
+        image = config.config.get("image") or made_image(config)
         return f"a container of {image.removeprefix('docker://')}" if image else f"the container {location}"
 
     async def place(self, location: ExecutionLocation) -> Place | None:
@@ -103,8 +106,8 @@ class Deployments:
         """
         connector = self._connector(location)
         is_queue_manager, is_host = (isinstance(connector, kind) for kind in (QueueManagerConnector, SSHConnector))
-        is_container, is_pod = (isinstance(connector, kind) for kind in (ContainerConnector, KubernetesBaseConnector))
-        if (is_container or is_pod) and not self._contained:
+        is_contained = isinstance(connector, _CONTAINED)
+        if is_contained and not self._contained:
             raise NodeRuntimeError("`containers: off`")
         if isinstance(connector, BatchConnector) and not is_queue_manager:
             raise NodeRuntimeError(f"it is not known how {location.deployment} runs jobs")
@@ -116,9 +119,10 @@ class Deployments:
             if sessions < _LEAST_SESSIONS:
                 raise NodeRuntimeError(f"maxConcurrentSessions of {inner.deployment} is less than {_LEAST_SESSIONS}")
         # That of a container is its own; without a network it has none.
-        address = location.hostname or "" if is_container or is_pod else ""
+        address = location.hostname or "" if is_contained else ""
         # Who the driver is where he is says nothing of users of a cluster.
-        return Manner(is_queue_manager, is_host or bool(address), address, os.getuid() if is_container else 0)
+        user = os.getuid() if isinstance(connector, ContainerConnector) else 0
+        return Manner(is_queue_manager, is_host or bool(address), address, user)
 
     def workdir(self, location: ExecutionLocation) -> str:
         """The work directory of its deployment.
@@ -138,8 +142,7 @@ class Deployments:
     def deploy_ahead(self, deployment: str) -> None:
         """Let a deployment of containers begin, which StreamFlow would begin when the first job is scheduled to it."""
         connector = self._manager.get_connector(deployment)
-        kinds = (ContainerConnector, KubernetesBaseConnector)
-        if isinstance(connector, FutureConnector) and any(isinstance(connector, kind) for kind in kinds):
+        if isinstance(connector, FutureConnector) and isinstance(connector, _CONTAINED):
             # What is half deployed when the run ends must not be left.
             self._hold(deployment)
             if not connector.deploying:
@@ -174,8 +177,9 @@ class Deployments:
         try:
             await connector.deploy(connector.external)
         except Exception as error:  # Each connector has its own; StreamFlow will only say that it has failed.
-            image = self._manager.config_map[connector.deployment_name].config.get("image", connector.deployment_name)
-            logger.error(f"The container of {image} cannot be deployed: {error or type(error).__name__}")
+            config = self._manager.config_map[connector.deployment_name]
+            what = config.config.get("image") or made_image(config) or connector.deployment_name
+            logger.error(f"The container of {what} cannot be deployed: {error or type(error).__name__}")
 
     async def _remove_jobs(self, deployment: str) -> None:
         if (connector := self._manager.get_connector(deployment)) is not None:

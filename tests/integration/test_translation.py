@@ -19,6 +19,11 @@ from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.deployment.connector.base import BaseConnector, SubprocessShell
 from streamflow.deployment.connector.container import DockerBaseConnector, SingularityConnector
+from streamflow.deployment.connector.kubernetes import (
+    KubernetesBaseConnector,
+    KubernetesResponseWriterWrapper,
+    KubernetesShell,
+)
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
 from streamflow.deployment.connector.ssh import SSHShell
 from streamflow.deployment.future import FutureConnector
@@ -209,8 +214,15 @@ def test_the_seam() -> None:
     for engine in (DockerBaseConnector, SingularityConnector):
         assert parameters(engine._get_run_command) == ["self", "command", "location", "interactive"]
         assert "shlex.quote(command)" in inspect.getsource(engine._get_run_command)
-    for shell in (SubprocessShell, SSHShell):
+    for shell in (SubprocessShell, SSHShell, KubernetesShell):
         assert ["self._reader" in inspect.getsource(shell), "self._writer" in inspect.getsource(shell)] == [True, True]
+    assert inspect.getsource(KubernetesShell.__init__).count("stream") >= 3
+    assert 'location.name.split(":")' in inspect.getsource(KubernetesBaseConnector._create_shell)
+    assert "connect_get_namespaced_pod_exec(" in inspect.getsource(KubernetesBaseConnector._create_shell)
+    assert 'namespace=self.namespace or "default"' in inspect.getsource(KubernetesBaseConnector._get_container)
+    assert "self._get_running_pods()" in inspect.getsource(KubernetesBaseConnector.get_available_locations)
+    written = inspect.getsource(KubernetesResponseWriterWrapper)
+    assert "STREAM_CLOSE + bytes(chr(ws_client.STDIN_CHANNEL)" in written
     assert 'hash("".join(command))' in inspect.getsource(BaseConnector.get_shell)
     assert parameters(RollbackFailureManager.__init__) == ["self", "context", "max_retries", "retry_delay"]
     assert "retry_request.version < self.max_retries" in inspect.getsource(RollbackFailureManager._update_request)
