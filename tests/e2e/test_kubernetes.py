@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from laboratories.laboratory import Laboratory
+from tests import forked
 from tests.cwl import Document, Run, found, streaming, tool, workflow
 from tests.e2e.container_support import contained
 from tests.e2e.pod_support import BUSYBOX, Pods, claim, claimed, container, pod, pods_bench, soon_nothing
@@ -37,7 +39,7 @@ def pods(pods_laboratory: Laboratory, tmp_path: Path) -> Iterator[Pods]:
     bench.remove_pods()
 
 
-@pytest.mark.parametrize("document", [stream, gate])
+@pytest.mark.parametrize("document", [stream, pytest.param(gate, marks=LONG)])
 def test_two_containers_of_a_pod(pods: Pods, document: Callable[[], Document]) -> None:
     pods.manifests, pods.bound = {"pods": [pod("pod", container("one"), container("two"))]}, BOTH
     _, ours = pods.run_both(document())
@@ -71,7 +73,7 @@ def test_two_pods_that_share_a_claim(pods: Pods, document: Callable[[], Document
     check_nothing_fell_back(ours)
 
 
-@pytest.mark.parametrize("tls", [True, False])
+@pytest.mark.parametrize("tls", [pytest.param(True, marks=LONG), False])
 def test_two_pods_that_share_a_network_only(pods: Pods, tls: bool) -> None:
     pods.manifests, pods.bound = {"pods": two_pods(None)}, BOTH
     _, ours = pods.run_both(stream(), config={"tls": True} if tls else {})
@@ -79,6 +81,7 @@ def test_two_pods_that_share_a_network_only(pods: Pods, tls: bool) -> None:
     check_nothing_fell_back(ours)
 
 
+@LONG
 def test_a_claim_on_two_nodes_is_no_volume_of_both(pods: Pods) -> None:
     """What one writes the other may see late, and no FIFO of it: bytes go by the network."""
     pods.manifests, pods.bound = {"pods": two_pods(claimed("work"), nodeName="node-2")}, BOTH
@@ -144,6 +147,7 @@ def test_tools_with_images(pods: Pods) -> None:
     check_streamed(ours)
 
 
+@LONG
 def test_tools_with_images_that_have_no_network(pods: Pods) -> None:
     document = pair(producer("echo first > out.txt; meet read", "on_close", mode="no_update"), stream_reader())
     _, ours = pods.run_both(with_images(document, network=False))
@@ -184,3 +188,33 @@ def test_the_driver_ends(pods: Pods, number: signal.Signals) -> None:
     check_failed(run)
     soon_nothing(pods.left_by_us)
     assert (pods.pods() == {}) is (number is signal.SIGINT)
+
+
+def doctor(pods: Pods, *words: str) -> dict[str, Document]:
+    """What it has found, by name; no pod of it is left."""
+    path = pods.write(stream(), {}, io=True)
+    said = forked.run(
+        "streamflow-io", "doctor", "--json", *words, str(path), cwd=path.parent, network=pods.network, seconds=100
+    )
+    assert said.stdout, said.stderr
+    assert pods.leftovers() == []
+    return {finding["name"]: finding for finding in json.loads(said.stdout)["findings"]}
+
+
+def test_doctor_looks_at_each_container_of_a_deployment(pods: Pods) -> None:
+    pods.manifests = {"pods": [pod("pod", container("one"), container("two", image=BUSYBOX))]}
+    found = doctor(pods, "--location", "pods")
+    assert found["connection"]["detail"] == "pod:one, pod:two"
+    names = ("delivery", "commit tokens", "byte streams", "gate", "link")
+    assert set(found) == {"connection", *(f"{name}, pod:{which}" for name in names for which in ("one", "two"))}
+    assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}
+
+
+@LONG
+def test_doctor_looks_at_pods_that_streamflow_makes(pods: Pods) -> None:
+    found = doctor(pods, "--image", BUSYBOX)
+    between = found.pop("byte streams between two")
+    assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}
+    # They have no NetworkAccess.
+    assert between["works"] is None
+    assert between["detail"].startswith(f"a container of {BUSYBOX} cannot reach a container of {BUSYBOX} at ")
