@@ -66,7 +66,7 @@ mod tests {
         set_permissions(&mount, Permissions::from_mode(0o777)).unwrap();
         assert!(stranger(&inner, &[], &[]).unwrap().is_some());
         assert!(stranger(&inner, &[], &[inner.join("deeper"), mount.with_extension("other")]).unwrap().is_some());
-        assert_eq!(stranger(&inner, &[], &[mount.clone()]).unwrap(), None);
+        assert_eq!(stranger(&inner, &[], std::slice::from_ref(&mount)).unwrap(), None);
         set_permissions(&inner, Permissions::from_mode(0o777)).unwrap();
         assert!(stranger(&inner, &[], &[mount]).unwrap().is_some());
     }
