@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kubernetes_asyncio.client.exceptions import ApiException
 from streamflow.core.config import BindingConfig
-from streamflow.core.deployment import DeploymentConfig, Target
+from streamflow.core.deployment import DeploymentConfig, ExecutionLocation, Target
+from streamflow.deployment.connector.kubernetes import KubernetesConnector
 
+from streamflow_io._streamflow import PodLocation
 from streamflow_io.commands.sites import sites_table
 from streamflow_io.graph.io_graph import Delivery, OutputKind, Step
 from streamflow_io.graph.pods import PodContainer, binds_of_container, container_names, container_of
 from streamflow_io.graph.sites import Site
 from streamflow_io.graph.volumes import Bind, seen_from
 from streamflow_io.run.deployment_sites import Sites
+from streamflow_io.runtime import NodeRuntimeError, deployments
 from streamflow_io.runtime.place import Place
 from tests.unit.test_sites import plan
 from tests.unit.test_sites_of_containers import FILES, HERE, LINK, ON_ONE, required, site
@@ -216,3 +221,48 @@ def test_pods_can_be_left_to_streamflow(tmp_path: Path) -> None:
     edge = plan(off, off)
     assert edge.delivery is Delivery.TERMINATION
     assert edge.fallback == "/a runs on one/box (kubernetes): `containers: off`"
+
+
+async def place_of(monkeypatch: pytest.MonkeyPatch, said: PodLocation | Exception) -> Place:
+    """Where a location is of which Kubernetes says so."""
+
+    async def ask(*_: object) -> PodLocation:
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    monkeypatch.setattr(deployments, "pod_location", ask)
+    connector = KubernetesConnector("pods", "/", files=[])
+    context: Any = SimpleNamespace(deployment_manager=SimpleNamespace(get_connector=lambda _: connector))
+    place = await deployments.Deployments(context).place(ExecutionLocation("pod:box", "pods", service="box"))
+    assert place is not None
+    return place
+
+
+async def test_a_place_is_of_one_node_of_one_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at(server: str, namespace: str, node: str) -> PodLocation:
+        return PodLocation(server, namespace, "uid", "box", {**spec(CLAIM), "nodeName": node})
+
+    here = await place_of(monkeypatch, at("https://one", "ns", "n1"))
+    for other, sees in (
+        (at("https://one", "ns", "n1"), True),
+        (at("https://one", "other", "n1"), False),
+        (at("https://one", "ns", "n2"), False),
+        (at("https://two", "ns", "n1"), False),
+    ):
+        there = await place_of(monkeypatch, other)
+        assert (here.path_of(there, "/data/x") is not None) is sees
+        assert Place().path_of(there, "/data/x") is None
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ApiException(403, "Forbidden"), "Forbidden"),
+        (OSError("gone"), "gone"),
+        (PodLocation("https://one", "ns", "uid", "other", spec(CLAIM)), "there is no container other"),
+    ],
+)
+async def test_what_is_mounted_cannot_be_read(monkeypatch: pytest.MonkeyPatch, error: Any, why: str) -> None:
+    with pytest.raises(NodeRuntimeError, match=f"what pods/box/pod:box has mounted cannot be read: {why}$"):
+        await place_of(monkeypatch, error)
