@@ -8,7 +8,7 @@ read, listed and deleted, and a command is run in a container by a WebSocket (`v
 :mod:`laboratories.pods`, with volumes as they are in Kubernetes: an emptyDir is of one pod, a claim of a namespace.
 Besides, each container has DIRECTORY/shared, for what tests have to tell it and to hear.
 
-GET /processes, which is of us, has the command lines of all that runs in containers, by pod and container.
+GET /processes, which is of us, has the command lines of all that runs in containers, by `NAMESPACE/POD:CONTAINER`.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ class Cluster:
 
     async def processes(self, _: web.Request) -> web.StreamResponse:
         found = {}
-        for pod in self._pods.values():
-            for name, container in pod.containers.items():
-                found[f"{pod.name}:{name}"] = commands(container.pid)
+        for (namespace, pod), running in self._pods.items():
+            for name, container in running.containers.items():
+                found[f"{namespace}/{pod}:{name}"] = commands(container.pid)
         return web.json_response(found)
 
     async def execute(self, request: web.Request) -> web.StreamResponse:

@@ -111,30 +111,34 @@ class Pods(Bench):
         finally:
             connection.close()
 
-    def pods(self) -> dict[str, str]:
-        """Those of our runs: namespace by name."""
-        found = {}
+    def pods(self) -> list[tuple[str, str]]:
+        """Those of our runs: namespace and name."""
+        found = []
         for namespace in self.namespaces:
             items = self.ask("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
-            found |= {item["metadata"]["name"]: namespace for item in items}
+            found += [(namespace, item["metadata"]["name"]) for item in items]
         return found
 
-    def kill(self, name: str) -> None:
-        """A pod: all of its processes, at once."""
-        self.ask("DELETE", f"/api/v1/namespaces/{self.pods()[name]}/pods/{name}")
+    def kill(self, *names: str) -> None:
+        """Pods: all of their processes, at once."""
+        for namespace, name in self.pods():
+            if name in names:
+                self.ask("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
 
     def remove_pods(self) -> None:
         """Those that StreamFlow has left."""
-        for name in self.pods():
-            self.kill(name)
+        self.kill(*(name for _, name in self.pods()))
 
     def processes(self) -> dict[str, list[str]]:
         """What runs in containers, by pod and container, but for those of which nobody asks anything."""
-        pods = self.pods()
         running: dict[str, list[str]] = self.ask("GET", "/processes")
-        ours = {name: commands for name, commands in running.items() if name.partition(":")[0] in pods}
-        # The shells of StreamFlow end with its connection.
-        return {name: left for name, commands in ours.items() if (left := [each for each in commands if each != "sh"])}
+        found = {}
+        for place, commands in running.items():
+            namespace, _, name = place.partition("/")
+            # The shells of StreamFlow end with its connection.
+            if namespace in self.namespaces and (left := [command for command in commands if command != "sh"]):
+                found[name] = left
+        return found
 
     def run_directories(self) -> list[Path]:
         """Those of node runtimes in claims; what a pod has alone ends with it."""
@@ -147,7 +151,7 @@ class Pods(Bench):
         return [*running, *super().leftovers(), *map(str, self.run_directories())]
 
     def leftovers(self) -> list[str]:
-        return [*(f"pod {name}" for name in self.pods()), *self.left_by_us()]
+        return [*(f"pod {name}" for _, name in self.pods()), *self.left_by_us()]
 
 
 def pods_bench(laboratory: Laboratory, directory: Path, **options: Any) -> Pods:

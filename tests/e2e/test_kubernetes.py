@@ -187,7 +187,7 @@ def test_the_driver_ends(pods: Pods, number: signal.Signals) -> None:
     run = interrupted(pods, endless(), "first", lambda driver: driver.send_signal(number))
     check_failed(run)
     soon_nothing(pods.left_by_us)
-    assert (pods.pods() == {}) is (number is signal.SIGINT)
+    assert (pods.pods() == []) is (number is signal.SIGINT)
 
 
 def doctor(pods: Pods, *words: str) -> dict[str, Document]:
