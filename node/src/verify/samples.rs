@@ -1,11 +1,11 @@
 //! Digests of some blocks: all of them as long as a file is small, then evenly spread ones, and always its beginning,
 //! because what most programs write again is a header, or everything.
 
+use std::fmt;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::fs::FileExt;
 
-use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh3::{xxh3_64, Xxh3Default};
 
 use super::noted::{Difference, Noted};
 
@@ -14,11 +14,12 @@ const BLOCK: u64 = 16 << 10;
 const LIMIT: usize = 256;
 
 /// Digests of bytes of a file, as they were when they were noted.
-#[derive(Debug)]
 pub struct Samples {
     /// Every `stride`-th block is compared.
     stride: u64,
     samples: Vec<Sample>,
+    /// The bytes of the last one.
+    open: Xxh3Default,
     noted: u64,
     /// Bytes could not be read again: the file was cut.
     unreadable: bool,
@@ -28,25 +29,35 @@ pub struct Samples {
 struct Sample {
     block: u64,
     length: usize,
-    digest: DefaultHasher,
+    digest: u64,
 }
 
 impl Samples {
     pub fn new() -> Self {
-        Self { stride: 1, samples: Vec::new(), noted: 0, unreadable: false }
+        Self { stride: 1, samples: Vec::new(), open: Xxh3Default::new(), noted: 0, unreadable: false }
     }
 
-    /// The last one, which is that of `block`.
-    fn sample(&mut self, block: u64) -> &mut Sample {
+    /// Adds `bytes` to the last one, which is that of `block`.
+    fn add(&mut self, block: u64, bytes: &[u8]) {
         if self.samples.last().is_none_or(|sample| sample.block != block) {
             if self.samples.len() == LIMIT {
                 self.stride *= 2;
                 self.samples.retain(|sample| sample.block % self.stride == 0);
             }
-            self.samples.push(Sample { block, length: 0, digest: DefaultHasher::new() });
+            self.samples.push(Sample { block, length: 0, digest: 0 });
+            self.open.reset();
         }
-        let last = self.samples.len() - 1;
-        &mut self.samples[last]
+        self.open.update(bytes);
+        if let Some(last) = self.samples.last_mut() {
+            last.length += bytes.len();
+            last.digest = self.open.digest();
+        }
+    }
+}
+
+impl fmt::Debug for Samples {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Samples").field("noted", &self.noted).finish_non_exhaustive()
     }
 }
 
@@ -65,16 +76,14 @@ impl Noted for Samples {
             let from = start.max(block * BLOCK);
             let part = &mut buffer[..(end.min((block + 1) * BLOCK) - from) as usize];
             self.unreadable |= file.read_exact_at(part, from).is_err();
-            let sample = self.sample(block);
-            sample.digest.write(part);
-            sample.length += part.len();
+            self.add(block, part);
         }
     }
 
     fn digest(&self) -> u64 {
         let mut digest = Xxh3Default::new();
         digest.update(&[u8::from(self.unreadable)]);
-        self.samples.iter().for_each(|sample| digest.update(&sample.digest.finish().to_le_bytes()));
+        self.samples.iter().for_each(|sample| digest.update(&sample.digest.to_le_bytes()));
         digest.digest()
     }
 
@@ -82,10 +91,7 @@ impl Noted for Samples {
         let mut buffer = [0; BLOCK as usize];
         let mut differs = |sample: &&Sample| {
             let bytes = &mut buffer[..sample.length];
-            let mut digest = DefaultHasher::new();
-            let read = file.read_exact_at(bytes, sample.block * BLOCK);
-            digest.write(bytes);
-            read.is_err() || digest.finish() != sample.digest.finish()
+            file.read_exact_at(bytes, sample.block * BLOCK).is_err() || xxh3_64(bytes) != sample.digest
         };
         let found = self.samples.iter().find(&mut differs);
         let found = found.or_else(|| self.samples.first().filter(|_| self.unreadable));
