@@ -14,13 +14,12 @@ from streamflow_io.hints.cwl import load, read_steps
 from streamflow_io.hints.inheritance import Step
 from tests.cwl import Bench, Document, Run
 from tests.random_workflows.trial import Trial, judge, leftovers
+from tests.template_support import NO_CONTAINERS
 
 from .annotations import Kind, annotations_file, config
 from .suite import Case
 
 SECONDS = 90.0
-# The commands of the suite are there without their images; and nothing streams in containers.
-_NO_CONTAINERS = [{"step": "/", "deployment": {"type": "none", "config": {}}}]
 # A stack trace: its last place, and the error; that of a class which is not built in has a module before its name.
 _TRACE = re.compile(
     r'^ +File "([^"]*)", line \d+, in .*\n(?:    .*\n)*(\w+(?:Error|Exception)?)(?:: .*)?$', re.MULTILINE
@@ -86,7 +85,8 @@ def _run(place: Path, case: Case, hints: Document | None = None, more: Document 
         file = place / "annotations.json"
         file.write_text(json.dumps(hints))
         options["annotations"] = str(file)
-    workflows = {"main": {"type": "cwl", "config": {**files, "docker": _NO_CONTAINERS}}}
+    # Its images would have to be fetched; its commands are there without them.
+    workflows = {"main": {"type": "cwl", "config": {**files, **NO_CONTAINERS}}}
     try:
         run = Bench(place).run({}, io=hints is not None, config=options, seconds=SECONDS, workflows=workflows)
     except AssertionError:
