@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import forked
+from tests.processes import is_dead, of_processes
 
 Document = dict[str, Any]
 STREAMFLOW = Path(sys.executable).with_name("streamflow")
@@ -219,6 +220,10 @@ class Bench:
         path.write_text(json.dumps(streamflow))
         return path
 
+    def write_plain(self, document: Document, job: Mapping[str, Any]) -> Path:
+        """Write what plain StreamFlow runs, for comparison."""
+        return self.write(document, job, io=False)
+
     def start(self, path: Path, **environment: str) -> forked.Driver:
         """Start `streamflow run` in a session of its own."""
         place = path.parent
@@ -293,7 +298,7 @@ class Bench:
         self, document: Document, job: Mapping[str, Any] | None = None, *, seconds: float = 60, **settings: Any
     ) -> tuple[Run, Run]:
         """Run a workflow with plain StreamFlow and with ours; the results must be the same, and nothing be left."""
-        paths = [self.write(document, job or {}, io=False), self.write(document, job or {}, io=True, **settings)]
+        paths = [self.write_plain(document, job or {}), self.write(document, job or {}, io=True, **settings)]
         plain, ours = self.run_all(paths, seconds)
         assert plain.ok, plain.errors
         assert ours.ok, ours.errors
@@ -313,17 +318,10 @@ class Bench:
 
     def _processes(self) -> Iterator[tuple[int, str]]:
         """Processes whose environment or command line names our directory."""
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
-            try:
-                command = (entry / "cmdline").read_bytes()
-                text = (entry / "environ").read_bytes() + command
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if str(self.directory).encode() in text and state != "Z":
-                yield int(entry.name), command.replace(b"\0", b" ").decode(errors="replace")
+        place = str(self.directory).encode()
+        for pid, (command, environment) in of_processes("cmdline", "environ"):
+            if (place in environment or place in command) and pid != os.getpid() and not is_dead(pid):
+                yield pid, command.replace(b"\0", b" ").decode(errors="replace")
 
 
 def kill_group(process: forked.Driver) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
+
+from tests.processes import find_processes, of_processes
 
 TIMEOUT = 15.0
 
@@ -119,20 +122,14 @@ class Job:
         assert isinstance(pid, int)
         return pid
 
-    def environment_mark(self) -> bytes:
-        """Returns the entry of the environment that marks the job's processes."""
-        return b"SFIO_JOB=" + os.fsencode(self.directory.resolve())
+    def mark(self) -> re.Pattern[bytes]:
+        """Returns what is in the environments of the job's processes."""
+        place = re.escape(os.fsencode(self.directory.resolve()))
+        return re.compile(rb"(?:^|\0)SFIO_JOB=" + place + rb"(?:\0|$)")
 
     def processes(self) -> list[int]:
         """Returns the processes of this job that live."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and self.environment_mark() in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-        return found
+        return find_processes("environ", self.mark())
 
 
 class Node:
@@ -251,7 +248,14 @@ class Node:
 
     def left_behind(self) -> list[str]:
         """Returns what should not be there when all has ended: processes, FIFOs and the run directory."""
-        left = [f"process {pid} of {job.name}" for job in self.jobs for pid in job.processes()]
+        marks = {job.name: job.mark() for job in self.jobs}
+        environments = of_processes("environ") if marks else ()
+        left = [
+            f"process {pid} of {name}"
+            for pid, (environment,) in environments
+            for name, mark in marks.items()
+            if mark.search(environment)
+        ]
         left += [f"exec of {job.name}" for job in self.jobs if job.process.poll() is None]
         left += [str(path) for path in self.base.rglob("*") if path.is_fifo()]
         return left + ([str(self.run)] if self.run.exists() else [])

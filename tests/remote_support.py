@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.node_support import TIMEOUT, Event, Job, Node, Owner, built, ended, wait_for
+from tests.processes import find_processes
 
 #: A tree of processes; the main one tells when all run.
 TREE = "(sleep 60 & sleep 60) & sh -c 'setsid sleep 60 & wait' & echo up > {}; wait"
@@ -39,36 +40,28 @@ class RemoteJob(Job):
         name = f"streamflow-io-{self.process.pid}-*"
         return ([] if self.machine is None else list(self.machine.glob(name))) + list(Path("/tmp").glob(name))
 
-    def processes(self) -> list[int]:
-        """Returns the processes of this job that live."""
+    def mark(self) -> re.Pattern[bytes]:
         if self.machine is None:
-            return super().processes()
-        return find_marked(rf"/streamflow-io-{self.process.pid}-[0-9a-f]{{8}}/jobs/{re.escape(self.name)}".encode())
+            return super().mark()
+        return _marked(rf"/streamflow-io-{self.process.pid}-[0-9a-f]{{8}}/jobs/{re.escape(self.name)}".encode())
 
     def attendants(self) -> dict[str, int]:
         """Returns its `serve` and its `exec`, by these names."""
         found = {}
         for word in ("serve", "exec"):
             line = rf"\0{word}\0(?:[^\0]+\0)+?[^\0]*/streamflow-io-{self.process.pid}-[0-9a-f]{{8}}(?:/jobs/|\0|$)"
-            for pid in _find_processes("cmdline", re.compile(line.encode())):
+            for pid in find_processes("cmdline", re.compile(line.encode())):
                 found[word] = pid
         return found
 
 
 def find_marked(place: bytes) -> list[int]:
     """Returns the processes of jobs in a run directory that matches a regular expression."""
-    return _find_processes("environ", re.compile(rb"(?:^|\0)SFIO_JOB=[^\0]*" + place + rb"(?:\0|$)"))
+    return find_processes("environ", _marked(place))
 
 
-def _find_processes(file: str, pattern: re.Pattern[bytes]) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and pattern.search((entry / file).read_bytes()):
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
+def _marked(place: bytes) -> re.Pattern[bytes]:
+    return re.compile(rb"(?:^|\0)SFIO_JOB=[^\0]*" + place + rb"(?:\0|$)")
 
 
 class RemoteNode(Node):
