@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +33,17 @@ _FILES = re.compile(r"tests/(unit/|integration/test_(template|coordination_check
 _CWLTOOL = re.compile(r"tests/integration/test_(validate|refusals|annotate)")
 #: Those that need a Slurm, which takes long to start; one that is not found here has one of its own.
 _SLURM = re.compile(r"tests/e2e/.*(slurm|login|queue|submitted)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays: nobody looks for garbage in it, neither meanwhile nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,6 +9,7 @@ import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "streamflow_io"
@@ -128,8 +129,19 @@ def imports_of(module: str, path: Path, names: Iterable[str]) -> Iterator[Import
 
 
 MODULES = modules()
-IMPORTS = tuple(dict.fromkeys(each for name, path in MODULES.items() for each in imports_of(name, path, MODULES)))
-OURS = [each for each in IMPORTS if each.is_ours and each.imported in MODULES and each.imported != each.importer]
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    """All imports, each once; every process that collects tests would otherwise look for them."""
+    return tuple(dict.fromkeys(each for name, path in MODULES.items() for each in imports_of(name, path, MODULES)))
+
+
+@cache
+def ours() -> tuple[Import, ...]:
+    """Those of other modules of ours."""
+    found = (each for each in imports() if each.is_ours and each.imported in MODULES)
+    return tuple(each for each in found if each.imported != each.importer)
 
 
 def package(module: str) -> str:
@@ -157,7 +169,7 @@ def test_every_package_has_its_position_in_the_order() -> None:
 
 def test_packages_import_only_those_before_them() -> None:
     order = list(ORDER)
-    for each in OURS:
+    for each in ours():
         is_outer = package(each.imported) and order.index(package(each.imported)) > order.index(package(each.importer))
         inner, outer = package(each.importer), package(each.imported)
         assert not is_outer, (
@@ -167,7 +179,7 @@ def test_packages_import_only_those_before_them() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    graph = {name: {each.imported for each in OURS if each.importer == name} for name in MODULES}
+    graph = {name: {each.imported for each in ours() if each.importer == name} for name in MODULES}
     for module in MODULES:
         circle = ways(module, graph).get(module)
         assert circle is None, (
@@ -177,7 +189,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_pure_modules_import_no_effects() -> None:
-    for each in IMPORTS:
+    for each in imports():
         if not is_pure(each.importer):
             continue
         top, _, rest = each.imported.partition(".")
@@ -207,7 +219,7 @@ def is_pure(module: str) -> bool:
 
 
 def test_few_imports_stand_inside_functions() -> None:
-    inside = {(each.importer, each.line) for each in IMPORTS if each.in_function}
+    inside = {(each.importer, each.line) for each in imports() if each.in_function}
     lines = ", ".join(f"{importer}:{line}" for importer, line in sorted(inside))
     assert len(inside) <= MOST_IN_FUNCTIONS, (
         f"{len(inside)} imports stand inside functions, {MOST_IN_FUNCTIONS} may: {lines}. An import belongs to the top "
@@ -217,7 +229,9 @@ def test_few_imports_stand_inside_functions() -> None:
 
 
 def test_who_imports_the_scheduler() -> None:
-    importers = {each.importer for each in OURS if each.imported == "run.scheduler" and package(each.importer) == "run"}
+    importers = {
+        each.importer for each in ours() if each.imported == "run.scheduler" and package(each.importer) == "run"
+    }
     assert importers <= {"run.scheduler"}, (
         f"{', '.join(sorted(importers))} imports run.scheduler: what it needs of the run is a protocol beside it, "
         "which the scheduler or `Run` fulfils"

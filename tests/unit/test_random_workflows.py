@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,23 +19,26 @@ from tests.random_workflows.programs import EXTRAS, READERS, WRITERS
 from tests.random_workflows.reduce import candidates, reduce
 from tests.random_workflows.trial import judge
 
-BLUEPRINTS = [generate(5, number) for number in range(400)]
+
+@cache
+def blueprints() -> list[Blueprint]:
+    return [generate(5, number) for number in range(400)]
 
 
 def test_a_seed_and_a_number_say_everything() -> None:
-    assert [generate(5, number) for number in range(20)] == BLUEPRINTS[:20]
-    assert generate(6, 0) != BLUEPRINTS[0]
+    assert [generate(5, number) for number in range(20)] == blueprints()[:20]
+    assert generate(6, 0) != blueprints()[0]
 
 
 def test_all_that_there_is_occurs() -> None:
-    steps = [step for blueprint in BLUEPRINTS for step in blueprint.steps]
+    steps = [step for blueprint in blueprints() for step in blueprint.steps]
     assert {step.reader for step in steps} == READERS.keys()
     assert {output.writer for step in steps for output in step.outputs} == WRITERS.keys()
     assert {extra for step in steps for extra in step.extras} == EXTRAS.keys()
     assert {step.wrap for step in steps} == {"", "workflow", "inside", "loop", "expression"}
     assert {step.method for step in steps} == {"", "flat_crossproduct", "nested_crossproduct"}
     assert {step.when for step in steps} == {None, True, False}
-    links = [link for step in steps for _, link in step.links] + [link for b in BLUEPRINTS for link in b.results]
+    links = [link for step in steps for _, link in step.links] + [link for b in blueprints() for link in b.results]
     assert {link.merge for link in links} == {"", "merge_nested", "merge_flattened"}
     assert {link.pick for link in links} == {"", "first_non_null", "all_non_null"}
     rules = {(output.writer, output.hint) for step in steps for output in step.outputs}
@@ -42,12 +46,12 @@ def test_all_that_there_is_occurs() -> None:
         assert {dict(hint).get("committed") for writer, hint in rules if writer == name} - {None} == {
             rule["committed"] for rule in writer.rules
         }
-    lengths = Counter(len(blueprint.given["numbers"].value) for blueprint in BLUEPRINTS)
+    lengths = Counter(len(blueprint.given["numbers"].value) for blueprint in blueprints())
     assert lengths[0] > 50
 
 
 def test_all_mixtures_of_containers_occur() -> None:
-    contained = [contain(blueprint, 5, number) for number, blueprint in enumerate(BLUEPRINTS)]
+    contained = [contain(blueprint, 5, number) for number, blueprint in enumerate(blueprints())]
     assert contained[:20] == [contain(generate(5, number), 5, number) for number in range(20)]
     assert {blueprint.box for blueprint in contained} == {"", SHARED, "/tmp/own"}
     mixtures = {
@@ -65,8 +69,9 @@ def test_all_mixtures_of_containers_occur() -> None:
     assert any(container.output for container in own)
 
 
-@pytest.mark.parametrize("blueprint", BLUEPRINTS[:100])
-def test_every_source_is_there(blueprint: Blueprint, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", range(100))
+def test_every_source_is_there(number: int, tmp_path: Path) -> None:
+    blueprint = blueprints()[number]
     known = {*blueprint.given}
     for step in blueprint.steps:
         for _, link in step.links:
@@ -84,7 +89,7 @@ def test_what_shows_something_becomes_small() -> None:
     def shows(blueprint: Blueprint) -> bool:
         return any(output.writer == "patched" for step in blueprint.steps for output in step.outputs)
 
-    large = next(blueprint for blueprint in BLUEPRINTS if shows(blueprint) and len(blueprint.steps) > 8)
+    large = next(blueprint for blueprint in blueprints() if shows(blueprint) and len(blueprint.steps) > 8)
     small = reduce(large, shows)
     assert shows(small)
     assert len(small.steps) == 1
@@ -93,7 +98,7 @@ def test_what_shows_something_becomes_small() -> None:
 
 
 def test_types_of_links() -> None:
-    blueprint = next(b for b in BLUEPRINTS if b.given["files"].type.depth == 1)
+    blueprint = next(b for b in blueprints() if b.given["files"].type.depth == 1)
     assert link_type(blueprint, Link(("files", "files"), merge="merge_nested")).depth == 2
     assert link_type(blueprint, Link(("file", "file"), merge="merge_flattened")).depth == 1
     assert link_type(blueprint, Link(("file", "file"), pick="all_non_null")).depth == 1
