@@ -63,6 +63,16 @@ def is_on_disk(directory: Path) -> bool:
     return os.path.exists(f"/sys/dev/block/{os.major(directory.stat().st_dev)}:{os.minor(directory.stat().st_dev)}")
 
 
+def others(tasks: Path) -> list[Path]:
+    """The threads of a process but its first."""
+    return [task for task in tasks.iterdir() if task.name != tasks.parent.name]
+
+
+def waits_for_device(task: Path) -> bool:
+    """Whether a thread is in the state in which one waits for a device."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0] == "D"
+
+
 def test_usage(runtime: Node) -> None:
     big = runtime.base / "big"
     script = f"head -c 5000000 /dev/urandom > {big}; cat {big} > /dev/null; (cat {big} > /dev/null)"
@@ -189,7 +199,8 @@ def test_time_in_io_of_one_thread_among_others(runtime: Node, wait: float) -> No
     fifo = runtime.base / "in" / "fifo"
     os.mkfifo(fifo)
     job = runtime.python("j", WAIT, fifo, str(wait), measure=True)
-    job.wait_for("started")
+    tasks = Path(f"/proc/{job.command_pid()}/task")
+    wait_for(lambda: any(map(waits_for_device, others(tasks))), "the thread that waits")
     time.sleep(wait)
     fifo.open("w").close()
     fifo.unlink()
