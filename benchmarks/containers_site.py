@@ -31,14 +31,22 @@ def engine() -> Iterator[Laboratory]:
     """
     try:
         with start_containers() as laboratory:
-            container = docker(laboratory, "create", "sfio-test").strip()
-            docker(laboratory, "cp", str(_TOOLS), f"{container}:{PROGRAM[-1]}")
-            docker(laboratory, "commit", container, IMAGE)
-            docker(laboratory, "rm", container)
-            docker(laboratory, "tag", IMAGE, OTHER_IMAGE)
+            make_images(laboratory)
             yield laboratory
     except (LaboratoryError, subprocess.SubprocessError) as error:
         raise CommandError(str(error)) from None
+
+
+def make_images(laboratory: Laboratory) -> None:
+    """Give a laboratory :data:`IMAGE` and :data:`OTHER_IMAGE`.
+
+    :raises subprocess.SubprocessError: if its dockerd does not make them
+    """
+    container = docker(laboratory, "create", "sfio-test").strip()
+    docker(laboratory, "cp", str(_TOOLS), f"{container}:{PROGRAM[-1]}")
+    docker(laboratory, "commit", container, IMAGE)
+    docker(laboratory, "rm", container)
+    docker(laboratory, "tag", IMAGE, OTHER_IMAGE)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from laboratories.laboratory import (
     start_hosts,
     start_slurm,
 )
+from tests.e2e.container_support import Containers, docker_bench, ssh_bench
 from tests.e2e.support import Site, hosts_site, login_site, slurm_site
 from tests.once import once
 
@@ -87,6 +88,21 @@ def pods_laboratory(common: Path) -> Laboratory:
 
 def _main_process() -> int:
     return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+
+
+@pytest.fixture
+def docker(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
+    bench = docker_bench(containers_laboratory, tmp_path)
+    yield bench
+    bench.remove_containers()
+
+
+@pytest.fixture
+def containers_host(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
+    """An SSH host with an engine of containers."""
+    bench = ssh_bench(containers_laboratory, tmp_path)
+    yield bench
+    bench.remove_containers()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from laboratories.containers import ADDRESSES, LOGIN
 from laboratories.deployments import docker_environment, ssh_deployment
 from laboratories.laboratory import Laboratory
 from tests.cwl import Bench, Document
+from tests.template_support import NO_CONTAINERS
 
 #: Everything that StreamFlow needs, and Python; and a static busybox, without a C library.
 DEBIAN, BUSYBOX = "sfio-test:latest", "sfio-busybox:latest"
@@ -98,6 +99,15 @@ class Containers(Bench):
         streamflow["deployments"] = {"here": {"type": "local", "config": {}}, **self.deployments(work)}
         path.write_text(json.dumps(streamflow))
         return path
+
+    def write_plain(self, document: Document, job: Mapping[str, Any]) -> Path:
+        """On the driver's node, for a container takes longer to start than the rest of a run.
+
+        What plain StreamFlow does in containers is compared by random workflows and by the template.
+        """
+        workflow = {"type": "cwl", "config": {"file": "main.cwl", "settings": "job.json", **NO_CONTAINERS}}
+        given = {name: value for name, value in job.items() if name != "trace"}
+        return Bench(self.directory / "plain").write(document, given, io=False, workflows={"main": workflow})
 
     def docker(self, *words: str) -> str:
         """What `docker` prints.

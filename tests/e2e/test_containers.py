@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from laboratories.deployments import podman_environment, singularity_environment
-from laboratories.laboratory import Laboratory, podman_obstacle
-from tests.cwl import Document, Run, streamable, tool, workflow
-from tests.e2e.container_support import BUSYBOX, DEBIAN, Containers, contained, docker_bench, make_user_image
-from tests.gate_support import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
+from laboratories.laboratory import podman_obstacle
+from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
+from tests.e2e.container_support import BUSYBOX, DEBIAN, Containers, contained, make_user_image
+from tests.gate_support import BY_LIST, BY_NAME, FILES, MEET, assert_early, lister, pair, producer, reader
 from tests.once import once
 
 LONG = pytest.mark.long
@@ -28,13 +27,6 @@ import os
 for entry in sorted(os.scandir(os.environ["dir"]), key=lambda entry: entry.name):
     print(open(entry.path).read(), end="")
 """
-
-
-@pytest.fixture
-def docker(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
-    bench = docker_bench(containers_laboratory, tmp_path)
-    yield bench
-    bench.remove_containers()
 
 
 @pytest.fixture
@@ -58,6 +50,35 @@ def gate() -> Document:
     return pair(producer("meet read; echo first > out.txt; meet done", "on_close"), reader())
 
 
+def stream_and_gate() -> Document:
+    """b reads bytes while a writes them, and then waits for a file."""
+    write = f"{WRITE}; meet read late; echo late > late.txt; meet done"
+    rules = [{"port": "out", "mode": "no_update"}, {"port": "late"}]
+    common = {"committed": "on_close", "start": "producer"}
+    first = tool(
+        f"{MEET}note start; {write}; note end",
+        {},
+        {"out": found("out.txt"), "late": found("late.txt")},
+        [streaming(*({**rule, **common} for rule in rules))],
+    )
+    second = tool(
+        f"{READ}; note read late; cat $late; note done",
+        {"file": streamable(), "late": "File"},
+        {"out": "stdout"},
+        stdout="read.txt",
+    )
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"file": "a/out", "late": "a/late"}}}
+    return workflow({}, steps, {"out": "a/out", "late": "a/late", "read": "b/out"})
+
+
+def check_both_early(run: Run) -> None:
+    """As :func:`stream_and_gate` says."""
+    for what in ("first", "done"):
+        assert_early(run, what)
+    assert run.files["read.txt"] == b"first\nsecond\nlate\n"
+    check_nothing_fell_back(run)
+
+
 def check_streamed(run: Run) -> None:
     assert_early(run, "first")
     assert run.files["read.txt"] == b"first\nsecond\n"
@@ -69,7 +90,15 @@ def check_nothing_fell_back(run: Run) -> None:
     assert [line for line in run.log.splitlines() if "WARNING" in line and any(words in line for words in told)] == []
 
 
-@pytest.mark.parametrize(("a", "b"), [(DEBIAN, DEBIAN), (DEBIAN, None), (None, DEBIAN), (BUSYBOX, BUSYBOX)])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (DEBIAN, DEBIAN),
+        pytest.param(DEBIAN, None, marks=LONG),
+        pytest.param(None, DEBIAN, marks=LONG),
+        (BUSYBOX, BUSYBOX),
+    ],
+)
 def test_bytes_are_read_while_they_are_written(docker: Containers, a: str | None, b: str | None) -> None:
     _, ours = docker.run_both(contained(stream(), a=a, b=b))
     check_streamed(ours)
@@ -177,9 +206,8 @@ def test_there_and_back(docker: Containers) -> None:
     check_streamed(ours)
 
 
-@pytest.mark.parametrize("document", [stream, gate])
 @pytest.mark.parametrize("volume", [pytest.param(True, marks=LONG), False])
-def test_both_in_one_container(docker: Containers, document: Callable[[], Document], volume: bool) -> None:
+def test_both_in_one_container(docker: Containers, volume: bool) -> None:
     """Of a deployment that a user has named; without a volume all is on the container's own file system."""
 
     def box(work: Path) -> Document:
@@ -188,26 +216,21 @@ def test_both_in_one_container(docker: Containers, document: Callable[[], Docume
 
     docker.deployments, docker.bound = box, {"/a": "box", "/b": "box"}
     job = {} if volume else {"trace": "/shared/trace"}
-    _, ours = docker.run_both(document(), job)
-    assert_early(ours, "first" if document is stream else "done")
-    check_nothing_fell_back(ours)
+    _, ours = docker.run_both(stream_and_gate(), job)
+    check_both_early(ours)
 
 
-@pytest.mark.parametrize("document", [pytest.param(stream, marks=LONG), gate])
-def test_a_user_beside_root(docker: Containers, user: str, document: Callable[[], Document]) -> None:
+def test_a_user_beside_root(docker: Containers, user: str) -> None:
     """Not the other way: plain StreamFlow makes the directory of an input as root, and the user cannot write there."""
     docker.is_for_others = True
-    _, ours = docker.run_both(contained(document(), a=user))
-    assert_early(ours, "first" if document is stream else "done")
-    check_nothing_fell_back(ours)
+    _, ours = docker.run_both(contained(stream_and_gate(), a=user))
+    check_both_early(ours)
 
 
-@pytest.mark.parametrize("document", [pytest.param(stream, marks=LONG), gate])
-def test_a_container_that_may_do_little(docker: Containers, document: Callable[[], Document]) -> None:
+def test_a_container_that_may_do_little(docker: Containers) -> None:
     docker.options = {"readOnly": True, "capDrop": ["ALL"]}
-    _, ours = docker.run_both(contained(document()))
-    assert_early(ours, "first" if document is stream else "done")
-    check_nothing_fell_back(ours)
+    _, ours = docker.run_both(contained(stream_and_gate()))
+    check_both_early(ours)
 
 
 def test_the_working_directory_is_in_memory(docker: Containers) -> None:
@@ -233,21 +256,17 @@ def test_nothing_can_be_started_on_the_volume(docker: Containers, elsewhere: boo
         assert all("noexec" in line for line in told)
 
 
-@pytest.mark.parametrize("document", [stream, pytest.param(gate, marks=LONG)])
-def test_podman(docker: Containers, document: Callable[[], Document]) -> None:
+def test_podman(docker: Containers) -> None:
     if (reason := podman_obstacle()) is not None:
         pytest.skip(reason)
     podman = replace(docker, environment=podman_environment(docker.laboratory))
-    _, ours = podman.run_both(contained(document()))
-    assert_early(ours, "first" if document is stream else "done")
-    check_nothing_fell_back(ours)
+    _, ours = podman.run_both(contained(stream_and_gate()))
+    check_both_early(ours)
 
 
-@pytest.mark.parametrize("document", [stream, gate])
 @pytest.mark.parametrize("a", [pytest.param(DEBIAN, marks=LONG), None])
-def test_singularity(docker: Containers, document: Callable[[], Document], a: str | None) -> None:
+def test_singularity(docker: Containers, a: str | None) -> None:
     environment = docker.environment | singularity_environment(docker.laboratory)
     singularity = replace(docker, environment=environment, engine="singularity")
-    _, ours = singularity.run_both(contained(document(), a=a))
-    assert_early(ours, "first" if document is stream else "done")
-    check_nothing_fell_back(ours)
+    _, ours = singularity.run_both(contained(stream_and_gate(), a=a))
+    check_both_early(ours)

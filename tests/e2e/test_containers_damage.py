@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from laboratories.laboratory import Laboratory
 from tests.cwl import Document, Run
-from tests.e2e.container_support import DEBIAN, Containers, contained, docker_bench
+from tests.e2e.container_support import DEBIAN, Containers, contained
 from tests.e2e.test_containers import LONG, WRITE, stream_reader
 from tests.e2e.test_streaming import until
 from tests.forked import Driver
@@ -26,11 +25,9 @@ SECONDS = 5
 
 
 @pytest.fixture
-def docker(containers_laboratory: Laboratory, tmp_path: Path, common: Path) -> Iterator[Containers]:
-    bench = docker_bench(containers_laboratory, tmp_path)
-    once(common / "names of images", lambda: [bench.docker("tag", DEBIAN, name) for name in (PRODUCER, CONSUMER)])
-    yield bench
-    bench.remove_containers()
+def docker(docker: Containers, common: Path) -> Containers:
+    once(common / "names of images", lambda: [docker.docker("tag", DEBIAN, name) for name in (PRODUCER, CONSUMER)])
+    return docker
 
 
 def stream(end: str = MINUTE) -> Document:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import uuid
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,27 +12,20 @@ from typing import Any
 import pytest
 
 from laboratories.deployments import compose_environment
-from laboratories.laboratory import Laboratory
 from tests.cwl import Document
-from tests.e2e.container_support import DEBIAN, Containers, contained, docker_bench, ssh_bench
-from tests.e2e.test_containers import WRITE, check_nothing_fell_back, gate, stream, stream_reader
+from tests.e2e.container_support import DEBIAN, Containers, contained
+from tests.e2e.test_containers import (
+    LONG,
+    WRITE,
+    check_both_early,
+    check_nothing_fell_back,
+    stream,
+    stream_and_gate,
+    stream_reader,
+)
 from tests.e2e.test_streaming import until
 from tests.gate_support import assert_early, pair, producer
 from tests.node_support import wait_for
-
-
-@pytest.fixture
-def remote(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
-    bench = ssh_bench(containers_laboratory, tmp_path)
-    yield bench
-    bench.remove_containers()
-
-
-@pytest.fixture
-def docker(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
-    bench = docker_bench(containers_laboratory, tmp_path)
-    yield bench
-    bench.remove_containers()
 
 
 @pytest.fixture
@@ -51,13 +43,11 @@ def services(work: Path, workdir: str, **more: Any) -> Document:
     return {"all": {"type": "docker-compose", "config": config, "workdir": workdir}}
 
 
-@pytest.mark.parametrize("document", [stream, gate])
-@pytest.mark.parametrize("b", ["all/one", "all/two"])
-def test_services_that_share_a_directory(compose: Containers, document: Callable[[], Document], b: str) -> None:
+@pytest.mark.parametrize("b", [pytest.param("all/one", marks=LONG), "all/two"])
+def test_services_that_share_a_directory(compose: Containers, b: str) -> None:
     compose.deployments, compose.bound = lambda work: services(work, "/shared"), {"/a": "all/one", "/b": b}
-    _, ours = compose.run_both(document())
-    assert_early(ours, "first" if document is stream else "done")
-    check_nothing_fell_back(ours)
+    _, ours = compose.run_both(stream_and_gate())
+    check_both_early(ours)
 
 
 def test_services_that_share_a_network_only(compose: Containers) -> None:
@@ -85,7 +75,7 @@ def boxes(work: Path) -> Document:
     return {name: {"type": "docker", "config": config, "workdir": "/tmp/own"} for name in ("one", "two")}
 
 
-@pytest.mark.parametrize("tls", [True, False])
+@pytest.mark.parametrize("tls", [True, pytest.param(False, marks=LONG)])
 def test_containers_that_share_a_network_only(docker: Containers, tls: bool) -> None:
     docker.deployments, docker.bound = boxes, {"/a": "one", "/b": "two"}
     _, ours = docker.run_both(stream(), {"trace": "/shared/trace"}, config={"tls": True} if tls else {})
@@ -93,31 +83,29 @@ def test_containers_that_share_a_network_only(docker: Containers, tls: bool) -> 
     check_nothing_fell_back(ours)
 
 
-@pytest.mark.parametrize("document", [stream, gate])
-def test_containers_of_one_ssh_host(remote: Containers, document: Callable[[], Document]) -> None:
-    _, ours = remote.run_both(contained(document()))
-    assert_early(ours, "first" if document is stream else "done")
-    check_nothing_fell_back(ours)
+def test_containers_of_one_ssh_host(containers_host: Containers) -> None:
+    _, ours = containers_host.run_both(contained(stream_and_gate()))
+    check_both_early(ours)
 
 
-def test_containers_of_two_ssh_hosts(remote: Containers) -> None:
+def test_containers_of_two_ssh_hosts(containers_host: Containers) -> None:
     """They read what is complete."""
-    remote.bound = {"/b": "other"}
+    containers_host.bound = {"/b": "other"}
     script = "echo first > out.txt; echo second >> out.txt; meet first"
-    _, ours = remote.run_both(contained(pair(producer(script, "on_close", mode="no_update"), stream_reader())))
+    _, ours = containers_host.run_both(contained(pair(producer(script, "on_close", mode="no_update"), stream_reader())))
     assert_early(ours, "first")
     told = [line for line in ours.log.splitlines() if "WARNING" in line and "streams between containers need" in line]
     assert len(told) == 1, ours.errors
     assert "is delivered at commit: /a runs in a container of sfio-test:latest (docker, on here), /b in one" in told[0]
 
 
-def test_nothing_is_left_on_an_ssh_host_when_the_driver_is_killed(remote: Containers) -> None:
+def test_nothing_is_left_on_an_ssh_host_when_the_driver_is_killed(containers_host: Containers) -> None:
     script = WRITE.replace("exec 3>&-", "sleep 60")
     document = contained(pair(producer(script, "on_close", mode="no_update"), stream_reader()))
-    path = remote.write(document, {}, io=True)
-    driver = remote.start(path)
+    path = containers_host.write(document, {}, io=True)
+    driver = containers_host.start(path)
     until(lambda: " first\n" in (path.parent / "trace").read_text(), path)
     driver.send_signal(signal.SIGKILL)
-    remote.finish(driver, path)
-    assert len(remote.containers()) == 2
-    wait_for(lambda: remote.left_by_us() == [], "the end of what was ours", 10)
+    containers_host.finish(driver, path)
+    assert len(containers_host.containers()) == 2
+    wait_for(lambda: containers_host.left_by_us() == [], "the end of what was ours", 10)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from laboratories.containers import ADDRESSES
-from laboratories.laboratory import Laboratory
 from tests.cwl import Document, found, tool, workflow
-from tests.e2e.container_support import DEBIAN, Containers, contained, docker_bench, ssh_bench
+from tests.e2e.container_support import DEBIAN, Containers, contained
 from tests.e2e.support import at_once
 from tests.e2e.test_containers import WRITE, stream_reader
 from tests.e2e.test_storage_bandwidth import IO_TASK, bandwidth
@@ -28,10 +26,9 @@ LITTLE = {"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}
 
 
 @pytest.fixture
-def docker(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
-    bench = docker_bench(containers_laboratory, tmp_path, workdir=tmp_path / "scratch")
-    yield bench
-    bench.remove_containers()
+def docker(docker: Containers, tmp_path: Path) -> Containers:
+    docker.workdir = tmp_path / "scratch"
+    return docker
 
 
 def writer(hints: list[Document], script: str, name: str) -> Document:
@@ -73,17 +70,13 @@ def test_containers_of_a_node_share_what_it_has(docker: Containers, what: str) -
     assert "not applied" not in ours.log
 
 
-def test_containers_of_an_ssh_host_share_what_it_has(containers_laboratory: Laboratory, tmp_path: Path) -> None:
+def test_containers_of_an_ssh_host_share_what_it_has(containers_host: Containers) -> None:
     """A storage of the host, for the containers of two steps and for a step beside them."""
-    remote = ssh_bench(containers_laboratory, tmp_path)
-    storages = [disk(remote, deployment="here", scope="node")]
+    storages = [disk(containers_host, deployment="here", scope="node")]
     document = contained(scattered("a", "b", "c", hints=[IO_TASK, bandwidth(30)], script=TOGETHER), c=None)
-    try:
-        _, ours = remote.run_both(document, {"parts": [1, 2]}, config={"storages": storages})
-    finally:
-        remote.remove_containers()
+    _, ours = containers_host.run_both(document, {"parts": [1, 2]}, config={"storages": storages})
     assert at_once(ours) == 3
-    check_admitted(remote, "disk", f"here/{ADDRESSES[0]}")
+    check_admitted(containers_host, "disk", f"here/{ADDRESSES[0]}")
     assert "not applied" not in ours.log
 
 

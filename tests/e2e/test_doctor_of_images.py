@@ -57,11 +57,11 @@ def test_an_image_where_all_works(containers_laboratory: Laboratory, tmp_path: P
     assert lacking.keys() <= {"system calls"}
     assert code == 0
     assert " as user 0, " in found["node runtime"]["detail"]
+    check_refused(found)
 
 
-def test_what_a_profile_refuses_and_what_is_done_instead(containers_laboratory: Laboratory, tmp_path: Path) -> None:
-    """Not all of it is refused by each version of an engine, but kcmp by all."""
-    _, found = doctor(tmp_path, docker_environment(containers_laboratory), DEBIAN)
+def check_refused(found: Findings) -> None:
+    """What a profile refuses, and what is done instead: not all of it by each version of an engine, but kcmp by all."""
     refused = found["system calls"]["detail"].removeprefix("refused: ").split(", ")
     assert "kcmp" in refused
     assert set(refused) <= INSTEAD.keys()

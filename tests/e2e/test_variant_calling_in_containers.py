@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,7 @@ import pytest
 
 from laboratories.deployments import docker_environment
 from laboratories.images import import_variant_calling
-from laboratories.laboratory import Laboratory
-from tests.e2e.container_support import Containers, docker_bench
+from tests.e2e.container_support import Containers
 from tests.e2e.test_streaming import check_nothing_fell_back
 from tests.e2e.test_variant_calling_on_clusters import FIRST, LAST, absent, make_them_meet
 from tests.once import once
@@ -29,14 +27,11 @@ EXECUTED = re.compile(r"EXECUTING step (\S+) .* into directory (\S+)/[^/]+:$", r
 
 
 @pytest.fixture
-def docker(containers_laboratory: Laboratory, common: Path, tmp_path: Path) -> Iterator[Containers]:
+def docker(docker: Containers, common: Path) -> Containers:
     if absent:
         pytest.skip(f"not installed: {', '.join(absent)}")
-    environment = docker_environment(containers_laboratory)
-    once(common / "images of variant calling", lambda: import_variant_calling(environment))
-    bench = docker_bench(containers_laboratory, tmp_path)
-    yield bench
-    bench.remove_containers()
+    once(common / "images of variant calling", lambda: import_variant_calling(docker_environment(docker.laboratory)))
+    return docker
 
 
 @pytest.fixture
