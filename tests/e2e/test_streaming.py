@@ -107,6 +107,7 @@ def left_on_hosts(site: Site) -> list[str]:
     return [f"{a}: {line}" for a in ADDRESSES for line in login(site.laboratory, a, look).splitlines() if line]
 
 
+@pytest.mark.parametrize("site", [pytest.param("slurm", marks=pytest.mark.long), "hosts"], indirect=True)
 def test_the_1000genome_template(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
     template = Template.copy("1000genome", tmp_path_factory.mktemp("template"))
     scale = {"chromosomes": 22, "records": 120, "instances": 2, "populations": "EUR", "draws": 5}

@@ -12,14 +12,14 @@ from tests.node_support import Node, wait_for
 
 
 def test_memory_does_not_grow_with_a_stream(runtime: Node) -> None:
-    stream(runtime, 2 * 2**30).check()
+    stream(runtime, 2**30).check()
 
 
 @pytest.mark.parametrize(
     ("kind", "rule"),
     [
         ("files", {"committed": "on_close"}),
-        ("files", {"committed": "on_termination"}),
+        pytest.param("files", {"committed": "on_termination"}, marks=pytest.mark.long),
         ("directory", {"committed": "on_n_files", "nFiles": 10_000}),
     ],
 )

@@ -11,9 +11,12 @@ from tests.random_workflows.trial import run_trial
 
 SEED = 60
 STEPS = 5
+QUICK = 10
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize(
+    "number", [*range(QUICK), *(pytest.param(number, marks=pytest.mark.long) for number in range(QUICK, 20))]
+)
 def test_results_are_those_of_plain_streamflow(tmp_path: Path, number: int) -> None:
     trial = run_trial(tmp_path / "trial", generate(SEED, number, STEPS))
     assert trial.outcome == "same", f"{trial.detail}\n{trial.log}"
