@@ -189,6 +189,7 @@ class FakeStep:
         self.workflow = SimpleNamespace(context=SimpleNamespace(scheduler=scheduler, failure_manager=manager))
         rule = StreamingRule(port="out", mode="no_update")
         self.early_outputs = (EarlyOutput(port="out", kind=OutputKind.FILE, rules=(rule,), deliveries=deliveries),)
+        self.streamable: tuple[str, ...] = ()
         processor = CWLCommandOutputProcessor("out", cast(Any, None), token_type="File", glob="out.txt", single=True)
         self.output_processors = {"out": processor}
         self.command = SimpleNamespace(

@@ -22,10 +22,12 @@ from streamflow_io._streamflow import cwl_files
 from streamflow_io.admission.storages import StepStorage
 from streamflow_io.errors import is_ours, said
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
+from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.cwl import UnreadableError, load
 from streamflow_io.hints.errors import HintError, HintErrors
+from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
@@ -67,6 +69,7 @@ class Plans:
                         for path, step in plan.steps.items()
                     },
                     "edges": [_edge_to_json(edge) for edge in plan.edges],
+                    "partitions": [vars(partition) for partition in plan.partitions],
                     "gangs": [
                         {**vars(gang), "apart": plan.apart.get(number)} for number, gang in enumerate(plan.gangs)
                     ],
@@ -85,6 +88,8 @@ class Plans:
                 console.print(sites_table(plan.steps))
             if plan.edges:
                 console.print(_edges(plan.edges))
+            if plan.partitions:
+                console.print(_partitions(plan.partitions))
             if plan.gangs:
                 console.print(_gangs(plan))
             for step, why in plan.impossible.items():
@@ -264,6 +269,7 @@ _DELIVERY = {
     Delivery.STREAM: "[green]streams[/green]",
     Delivery.GATE: "[green]gate[/green]",
     Delivery.COMMIT: "[cyan]at commit[/cyan]",
+    Delivery.PART: "[green]parts[/green]",
     Delivery.TERMINATION: "at termination",
 }
 
@@ -286,6 +292,15 @@ def _edges(edges: tuple[StreamEdge, ...]) -> Table:
 def _delivered(edge: StreamEdge) -> str:
     condition = f", if {edge.condition}; else at commit" if edge.condition else ""
     return _DELIVERY[edge.delivery] + (", by element" if edge.by_element else "") + condition
+
+
+def _partitions(partitions: tuple[Partition, ...]) -> Table:
+    rows = []
+    for partition in partitions:
+        parts = f"parts of {port_path(partition.step, partition.of)}, said by the program"
+        split = "[green]virtual[/green]" if partition.is_virtual else "real"
+        rows.append((partition.name, split, parts if partition.real is None else partition.real))
+    return table("Read sessions", ("of", "split", "why"), rows)
 
 
 def _gangs(plan: Plan) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from streamflow_io.hints.models import StreamingRule
@@ -18,17 +18,24 @@ _NOT_EARLY_THROUGH = {
     HopKind.UNKNOWN: "it is not known what happens to it there",
 }
 _NO_COMMIT_THROUGH = {HopKind.LOOP, HopKind.UNKNOWN}
+# What looks at a value, or changes it: all of these but a scatter, which takes a list as it is.
+LOOKS_AT = {kind: why for kind, why in _NOT_EARLY_THROUGH.items() if kind is not HopKind.SCATTER}
 
 
-def plan_edges(routes: Iterable[Route]) -> tuple[StreamEdge, ...]:
+def plan_edges(routes: Iterable[Route], virtual: Collection[str] = ()) -> tuple[StreamEdge, ...]:
     """Decide for each route how its file is delivered.
 
     :param routes: all routes of a workflow on which a file arrives, workflow outputs included; names pass everywhere
+    :param virtual: the outputs that nobody writes, by name: see :mod:`.partitions`
     :return: one edge for each route whose output has a rule, or is `streamable` on both ends; workflow outputs have
         none: they are collected as with plain StreamFlow. An edge that is not served as its rule asks says why.
     """
     routes = list(routes)
-    edges = [edge for route in routes if (edge := _edge(route)) is not None]
+    edges = [
+        edge
+        for route in routes
+        if (edge := _part_edge(route) if route.output.name in virtual else _edge(route)) is not None
+    ]
     edges = _in_order(edges)
     edges = [_not_before_its_values(edge, routes) for edge in edges]
     return tuple(_without_mixed_hops(edges, routes))
@@ -53,6 +60,12 @@ def name_edges(routes: Iterable[Route], edges: Iterable[StreamEdge]) -> tuple[St
         if rule is not None and route.consumer is not None and _no_commit(route) is None:
             found.append(_at_commit(route, rule, by_element=False, reordered=False))
     return tuple(found)
+
+
+def _part_edge(route: Route) -> StreamEdge | None:
+    if route.consumer is None:
+        return None
+    return StreamEdge(route, StreamingRule(port=route.output.port), Delivery.PART, *_by_element(route))
 
 
 def _edge(route: Route) -> StreamEdge | None:

@@ -46,13 +46,15 @@ class Delivery(str, Enum):
     """How a file gets from a step to the next.
 
     `STREAM`: the consumer reads bytes while they are written. `GATE`: it starts with its producer, and is held where it
-    touches what is not committed. `COMMIT`: it gets the file once it is committed. `TERMINATION`: it gets the file when
-    the job that wrote it has ended, as with plain StreamFlow.
+    touches what is not committed. `COMMIT`: it gets the file once it is committed. `PART`: nobody writes the file; the
+    consumer gets its bytes from another one, of which it is a part. `TERMINATION`: it gets the file when the job that
+    wrote it has ended, as with plain StreamFlow.
     """
 
     STREAM = "stream"
     GATE = "gate"
     COMMIT = "commit"
+    PART = "part"
     TERMINATION = "termination"
 
     @property
@@ -85,6 +87,7 @@ class Output:
     :ivar streamable: written front to back
     :ivar obstacle: why it is known only when the job has ended, if so
     :ivar stream_obstacle: why a consumer cannot have it before commit, if so
+    :ivar part_obstacle: why its files cannot be parts of another, if so; looked for where a rule asks for it
     :ivar globs: where it is, relative to the job's output directory; `*` where that is known only at run time
     :ivar site: where the jobs of the step run
     """
@@ -96,6 +99,7 @@ class Output:
     streamable: bool = False
     obstacle: str | None = None
     stream_obstacle: str | None = None
+    part_obstacle: str | None = None
     globs: tuple[str, ...] = ("*",)
     site: Site = DRIVERS_NODE
 
@@ -110,6 +114,7 @@ class Input:
 
     :ivar streamable: read once, front to back
     :ivar obstacle: why the whole file is needed before the step starts, if so
+    :ivar part_obstacle: why it cannot be a part of another file; looked for where a rule asks for parts
     :ivar site: where the jobs of the step run
     """
 
@@ -117,6 +122,7 @@ class Input:
     port: str
     streamable: bool = False
     obstacle: str | None = None
+    part_obstacle: str | None = None
     site: Site = DRIVERS_NODE
 
     @property

@@ -13,7 +13,7 @@ from streamflow.core.deployment import Connector, ExecutionLocation
 from streamflow.deployment.wrapper import ConnectorWrapper
 from streamflow.log_handler import logger
 
-from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntimeError
+from streamflow_io.runtime import ExitEvent, InputStream, JobSpec, NodeJob, NodeRuntimeError, PartInput
 
 _EXIT_SECONDS = 60.0
 # The exit code of a command of which it is not known how it ended: that of ssh.
@@ -195,5 +195,5 @@ def _opened_by_itself(stdin: str, command: Sequence[str]) -> list[str]:
     return ["/bin/sh", "-c", shlex.quote('exec "$@" < "$0"'), shlex.quote(stdin), *command]
 
 
-def _into_stdin(stream: InputStream) -> InputStream:
+def _into_stdin(stream: InputStream | PartInput) -> InputStream | PartInput:
     return stream.model_copy(update={"target": {"stdin": True}})

@@ -15,6 +15,7 @@ from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.globs import matches
 
 from .outputs import EarlyOutput
+from .said_parts import SaidParts
 
 # Each attempt has its own places. Contents are compared by checksum.
 _NOT_COMPARED = frozenset({"path", "location", "dirname", "size", "checksum", "contents", "listing", "secondaryFiles"})
@@ -81,6 +82,7 @@ class DeliveredOutput:
     :ivar directory: what a Directory was when it was committed
     :ivar changed: how files were changed after their commit
     :ivar closed_again: the files that were closed after their commit
+    :ivar parts: what the program has said of them
     :ivar replaced: at the end of the job: the files that others read before it; the output is another one
     """
 
@@ -91,6 +93,7 @@ class DeliveredOutput:
         self.directory: Value | None = None
         self.changed: dict[str, Literal["written", "removed"]] = {}
         self.closed_again: set[str] = set()
+        self.parts = SaidParts()
         self.replaced: frozenset[str] = frozenset()
         self._listed: frozenset[str] | None = None
         # In which ways it was delivered, with the paths of elements.
@@ -111,6 +114,7 @@ class DeliveredOutput:
     def begin(self, globs: tuple[str, ...]) -> None:
         """An attempt begins, with none of the files of the one before."""
         self.globs = globs
+        self.parts.begin()
         self._present.clear()
         self._needed_by.clear()
 
@@ -186,6 +190,11 @@ class DeliveredOutput:
             if value.checksums is None:
                 yield self._cannot_compare(value.why)
 
+    def wrong_part(self, how: str) -> Fail:
+        """A part is not what others have."""
+        rule = f"{{port: {self.output.port}, of: {self.output.of}}}"
+        return Fail(f"{how}; others have it already, by the rule {rule} of `sfio:ReadSession`")
+
     def to_keep(self, committed: Collection[str]) -> list[str]:
         """Of the files that a failed attempt has committed, those whose checksum is wanted, and not known."""
         known = self.checksums.keys() | self.changed.keys()
@@ -197,6 +206,8 @@ class DeliveredOutput:
         :param final: what it is; None: there is none
         :param committed: the files that the successful attempt has committed
         """
+        if (wrong := self.parts.unsaid()) is not None:
+            yield self.wrong_part(wrong)
         self.replaced = self._replaced_by(final, committed)
         if not self.replaced and (how := self._difference(final or Value())) is not None:
             yield Fail(

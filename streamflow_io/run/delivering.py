@@ -18,7 +18,8 @@ from streamflow.workflow.token import ListToken
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.globs import is_pattern
-from streamflow_io.runtime.protocol import Event, OpenedEvent, StartedEvent, StreamEvent
+from streamflow_io.runtime import FilePart
+from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
 
 from .attempts import Attempt
 from .barrier import Producers, RewrittenError, check_read, settled
@@ -40,11 +41,12 @@ from .delivery import (
 from .delivery import Event as DeliveryEvent
 from .output_globs import certain_path, collects_only_files, file_processor, with_format
 from .outputs import early_port, element_port, order_port, relative_or_absolute
+from .part_lists import list_with_parts
 from .paths import NoChecksumsError, checksums_below, job_path
 from .replacing import ReplacedError
 from .steps import Connectors, StreamingExecuteStep
 from .tasks import to_the_end
-from .tokens import ScatterSize, StreamSource, StreamToken, directory_value, file_tokens, file_value
+from .tokens import PartToken, ScatterSize, StreamSource, StreamToken, directory_value, file_tokens, file_value
 
 
 class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]
@@ -95,7 +97,7 @@ class Deliverer:
                         commits.put_nowait(instruction)
                 elif isinstance(event, StreamEvent) and event.part is not None:
                     attempt.parts.append(event.part)
-                elif isinstance(event, OpenedEvent | StartedEvent):
+                elif isinstance(event, OpenedEvent | StartedEvent | PartEvent):
                     if isinstance(event, StartedEvent):
                         attempt.start()
                     await self._handle(event)
@@ -131,6 +133,9 @@ class Deliverer:
             token = self._tokens.get(source)
             if token is not None and await self._is_unchanged(source, token):
                 unchanged[source.port] = token.update(dict(token.value))
+        for port in self._outputs:
+            if parts := {name: self._part_token(port, name) for name in self._delivery.parts(port)}:
+                unchanged |= await list_with_parts(self._step, self._job, port, output, self._connectors, parts)
         return await self._step.collect(self._job, output, self._connectors, unchanged)
 
     async def _is_unchanged(self, source: Source, token: Token) -> bool:
@@ -232,6 +237,8 @@ class Deliverer:
     async def _collect(self, source: Source) -> Value | None:
         if source.stage == "early":
             return self._describe(source)
+        if source.stage == "said":
+            return self._describe_part(source)
         if source.stage == "failed":
             return await self._checksum_of(source)
         # A file of a former attempt stays where it was; an output as a whole is in another directory now.
@@ -258,6 +265,21 @@ class Deliverer:
             return None
         self._tokens[source] = Token(value)
         return Value((Item(str(source.path), value),))
+
+    def _describe_part(self, source: Source) -> Value | None:
+        """As :meth:`_describe`."""
+        try:
+            token = self._tokens[source] = self._part_token(source.port, str(source.path))
+        except Exception:
+            return None
+        return Value((Item(str(source.path), token.value),))
+
+    def _part_token(self, port: str, name: str) -> PartToken:
+        said = self._delivery.parts(port)[name]
+        value = file_value(f"{self._job.output_directory}/{name}") | {"size": said.size}
+        value = with_format(self._step, self._job, port, value)
+        part = FilePart(file=said.path, identity=said.identity, pieces=said.pieces)
+        return PartToken(value, part, port, self._tag)
 
     async def _process(self, source: Source) -> Token:
         """The token of one file, or of an output as a whole, made as StreamFlow makes it at the end of the job."""

@@ -15,6 +15,7 @@ Invariants, in whatever order events come, and however many attempts there are:
 - What is committed stays: what the outputs are in the end is compared with it, and with all that was delivered.
 - The elements of a list are numbered as their files come; :class:`PutOrder` has their order in the list.
 - A file is committed when its secondary files are, too.
+- A part that was said is delivered at once, and stays what it is.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from streamflow_io.runtime.protocol import (
     CommittedEvent,
     CompleteEvent,
     OpenedEvent,
+    PartEvent,
     StartedEvent,
 )
 
 from .delivered import DeliveredOutput, Fail, Value, Warn
 from .outputs import EarlyOutput, directory_of, relative
+from .said_parts import is_found
 
 CommitEvent = ChangedEvent | ClosedEvent | CommittedEvent | CompleteEvent
 #: `submitted`: the attempt is in the queue of a queue manager; what has a certain name lets its readers be in it, too.
@@ -68,12 +71,13 @@ class Succeeded:
 class Source:
     """A file of an output, or, without a path, the output as a whole.
 
-    :ivar stage: as it is when it is not committed, when it is, when its attempt has failed, or when the job has ended
+    :ivar stage: as it is when it is not committed, when it is, when its attempt has failed, or when the job has ended;
+        or as the program has said that it would be, had it been written
     """
 
     port: str
     path: str | None = None
-    stage: Literal["early", "committed", "failed", "final"] = "committed"
+    stage: Literal["early", "committed", "failed", "final", "said"] = "committed"
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class Settle:
     path: str | None = None
 
 
-Event = Begun | Moment | StartedEvent | OpenedEvent | CommitEvent | Answer | Succeeded
+Event = Begun | Moment | StartedEvent | OpenedEvent | PartEvent | CommitEvent | Answer | Succeeded
 Effect = Put | PutOrder | Settle | Warn | Fail
 Instruction = Collect | Effect
 
@@ -157,6 +161,8 @@ class JobDelivery:
                     yield from self._commit(event)
                 else:
                     self._held.append(event)
+            case PartEvent():
+                yield from self._part(event)
             case Answer(asked, Value() as value):
                 yield from self._collected(asked.source, asked.deliveries, value)
             case "barrier lifted":
@@ -186,6 +192,10 @@ class JobDelivery:
                     for item in final.items if final.is_list and output.elements else ():
                         yield from self._collected(Source(port, item.path, "final"), output.elements, Value((item,)))
                     yield from self._collected(Source(port, stage="final"), output.deliveries, final)
+
+    def parts(self, port: str) -> Mapping[str, PartEvent]:
+        """What the program has said in this attempt of the parts of an output, by name."""
+        return self._outputs[port].parts.said
 
     def source(self, port: str, path: str) -> Source | None:
         """Where a file or Directory is that is final, for a reader that cannot have it before.
@@ -239,6 +249,16 @@ class JobDelivery:
             path = directory_of(delivered.globs, path)
         if path is not None:
             yield from self._early(event.port, path, Delivery.STREAM, Delivery.GATE)
+
+    def _part(self, event: PartEvent) -> Iterator[Collect | Fail]:
+        if (delivered := self._outputs.get(event.port)) is None:
+            return
+        if (wrong := delivered.parts.say(event)) is not None:
+            yield delivered.wrong_part(wrong)
+        # Others are no elements of the list, as files that no glob finds.
+        waiting = delivered.waiting(event.name, Delivery.PART)
+        if waiting and is_found(delivered.globs, event.name):
+            yield Collect(Source(event.port, event.name, "said"), waiting)
 
     def _commit(self, event: CommitEvent) -> Iterator[Instruction]:
         if (delivered := self._outputs.get(event.port)) is None:

@@ -15,6 +15,7 @@ from streamflow_io.runtime import ExitEvent, NodeJob
 from .attempts import Attempt
 from .barrier import Producers, RewrittenError
 from .replacing import check_replaced
+from .tokens import parts_of
 
 
 class JobFailedError(WorkflowExecutionException):  # type: ignore[misc]
@@ -85,6 +86,11 @@ async def check_exit(
     :raises ReplacedError: if it has read a file that is not the output any more
     :raises UnrecoverableWorkflowException: if it would fail again, too
     """
+    if exit_event.reason == "rewritten" and any(name == exit_event.input for name, _ in parts_of(job.inputs)):
+        raise UnrecoverableWorkflowException(
+            f"FAILED Job {job.name}: its input `{exit_event.input}` is a part of a file that has changed since it was "
+            f"cut: {exit_event.message}"
+        )
     if exit_event.reason == "rewritten":
         raise RewrittenError(exit_event.input, exit_event.message)
     if exit_event.reason == "producer":

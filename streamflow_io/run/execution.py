@@ -23,16 +23,16 @@ from .barrier import Producers, RewrittenError, check_read, settled
 from .delivering import Deliverer
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
 from .failure import Failure
-from .inputs import byte_streams, gated_input, held, held_now, input_stream, place_inputs
+from .inputs import byte_streams, gated_input, held, held_now, input_stream, part_inputs, place_inputs
 from .job_runner import JobRunner
-from .job_spec import job_spec
+from .job_spec import job_spec, partitioned
 from .output_globs import expression_context, output_globs
 from .paths import job_path
 from .reach import Reach
 from .recorder import JobRecorder
 from .replacing import ReplacedError, check_replaced, with_replacements
 from .steps import Connectors, StreamingExecuteStep
-from .tokens import StreamToken, streams_of, with_own_value
+from .tokens import StreamToken, file_tokens, part_tokens, streams_of, with_own_value
 
 _NOTICE_SECONDS = 2.0
 # How long a job of a queue manager may hold its node while one that it reads from is still in the queue.
@@ -175,7 +175,7 @@ class Execution:
             # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
             command = await prepare_work_dir(command, self._job, expression_context(self._step, self._job))
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
-        spec = self._spec(runtime, [read for read in producers if held(*read) is None], globs)
+        spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         self._deliverer.begin(attempt, globs)
         runner = self._run.runner
@@ -190,7 +190,7 @@ class Execution:
                 output = await command.execute(self._job)
             with blaming(node_job):
                 exit_event = await exit_of(self._job, runner.exit(self._job.name, node_job), output, producers)
-                streams = byte_streams(self._inputs, producers)
+                streams = byte_streams(self._inputs, producers, self._step.streamable)
                 await check_exit(self._job, exit_event, output, attempt, producers, streams)
             await following
             if not await settled(producers):
@@ -198,6 +198,8 @@ class Execution:
             await check_read(attempt, producers)
             with blaming(node_job):
                 tokens = await self._deliverer.collect(output)
+            for partition in spec.partitions or ():
+                self._tell_written(partition.port, tokens.get(partition.port))
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
         except asyncio.TimeoutError as error:
@@ -234,22 +236,29 @@ class Execution:
             location=context.scheduler.get_locations(self._job.name)[0], path=str(path), relpath=str(path)
         )
 
-    def _spec(self, runtime: NodeRuntime, producers: Producers, globs: Mapping[str, tuple[str, ...]]) -> JobSpec:
-        outputs = tuple(
-            output.watched(self._job.output_directory, globs[output.port]) for output in self._step.early_outputs
+    def _spec(self, node_job: NodeJob, producers: Producers, globs: Mapping[str, tuple[str, ...]]) -> JobSpec:
+        runtime, outputs = node_job.runtime, self._step.early_outputs
+        watched = (output for output in outputs if output.of is None)
+        streams = (
+            input_stream(*read, runtime, self._run.config.verify) for read in producers if not read[0].source.gate
         )
         spec = job_spec(self._step, self._job).model_copy(
             update={
-                "outputs": outputs,
-                "inputs": tuple(
-                    input_stream(*read, runtime, self._run.config.verify)
-                    for read in producers
-                    if read[0].source.gate is None
-                ),
+                "outputs": tuple(output.watched(self._job.output_directory, globs[output.port]) for output in watched),
+                "inputs": (*streams, *part_inputs(self._job.inputs, self._step.streamable)),
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
             }
         )
+        spec = partitioned(spec, outputs, self._job.inputs, node_job.directory / "parts.jsonl")
         return self._run.recorder.told(spec, self._step, self._job, runtime.place)
+
+    def _tell_written(self, port: str, token: Token | None) -> None:
+        """Say it if a program that was asked where it cuts has written all files itself."""
+        if any(True for _ in file_tokens(token)) and not any(True for _ in part_tokens(token)):
+            self._step.warn_once(
+                f"Step {self._step.name} has written the files of `{port}`, as without its rule of `sfio:ReadSession`: "
+                "its program does not say to the file that SFIO_PARTS names where it cuts"
+            )
 
     def _take(self, inputs: Mapping[str, Token]) -> None:
         """The inputs of an attempt: what an InitialWorkDirRequirement changes of them is as it was for the next one."""

@@ -1,19 +1,19 @@
-"""What the node runtime is told of the inputs that are read before their producers have ended."""
+"""What the node runtime is told of the inputs that are read before their producers have ended, and of parts."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Literal
 
 from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken
 
-from streamflow_io.runtime import GatedInput, InputStream, NodeJob, NodeRuntime
+from streamflow_io.runtime import GatedInput, InputStream, NodeJob, NodeRuntime, PartInput
 
 from .attempts import Attempt
-from .tokens import StreamToken, stream_tokens
+from .tokens import StreamToken, parts_of, stream_tokens
 
 # What a job reads of others, each with the attempt that it reads.
 Producers = Sequence[tuple[StreamToken, Attempt]]
@@ -51,10 +51,31 @@ def input_stream(
     )
 
 
-def byte_streams(inputs: Mapping[str, Token], producers: Producers) -> list[str]:
-    """The inputs of a job that its command gets as byte streams."""
+def part_inputs(inputs: Mapping[str, Token], streamable: Collection[str]) -> tuple[PartInput, ...]:
+    """The inputs of a job that are parts of files.
+
+    :param streamable: the names of those that are read front to back, once
+    """
+    return tuple(
+        PartInput(
+            name=name,
+            port=token.port,
+            part=token.part,
+            target={"fifo" if name in streamable else "file": token.value["path"]},
+        )
+        for name, token in parts_of(inputs)
+    )
+
+
+def byte_streams(inputs: Mapping[str, Token], producers: Producers, streamable: Collection[str]) -> list[str]:
+    """The inputs of a job that its command gets as byte streams.
+
+    :param streamable: the names of those that are, if they are parts of files
+    """
     streamed = {id(token) for token, attempt in producers if token.source.gate is None and held(token, attempt) is None}
-    return [name for name, value in inputs.items() if any(id(token) in streamed for token in stream_tokens(value))]
+    streams = {name for name, value in inputs.items() if any(id(token) in streamed for token in stream_tokens(value))}
+    streams |= {name for name, _ in parts_of(inputs) if name in streamable}
+    return [name for name in inputs if name in streams]
 
 
 async def place_inputs(inputs: Mapping[str, Token], producers: Producers, reader: NodeJob) -> dict[str, Token] | None:

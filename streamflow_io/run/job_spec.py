@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence
+from pathlib import PurePath
 from typing import Any, cast
 
 from streamflow.core.workflow import Job, Token
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
+from streamflow.workflow.token import FileToken
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.runtime import JobSpec
+from streamflow_io.runtime import JobSpec, PartitionedInput
 from streamflow_io.runtime.protocol import ObservedInput, WatchedOutput
 
 from .output_globs import file_processor, kind_of, output_globs
 from .outputs import EarlyOutput
-from .tokens import streams_of
+from .tokens import parts_of, streams_of
 
 
 def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
@@ -25,6 +27,21 @@ def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
     command = cast(CWLCommand, step.command)
     codes = {0, *(command.success_codes or ())} - set(command.failure_codes or ())
     return JobSpec(name=job.name, success_codes=tuple(sorted(codes)))
+
+
+def partitioned(spec: JobSpec, outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token], file: PurePath) -> JobSpec:
+    """The same job, whose command is asked where it cuts the input that it splits.
+
+    It is not where that is no file, as an optional input may be, or one that is not there as a whole.
+
+    :param file: where the command says it
+    """
+    for output in outputs:
+        token = None if output.of is None else inputs.get(output.of)
+        if token is not None and _is_whole_file(token):
+            partition = PartitionedInput(port=output.port, of=token.value["path"], file=str(file))
+            return spec.model_copy(update={"partitions": (partition,)})
+    return spec
 
 
 def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
@@ -35,6 +52,7 @@ def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:
     watched = {output.port for output in spec.outputs}
     outputs = [output for port in step.output_processors if port not in watched for output in _watched(step, job, port)]
     streamed = {token.value["path"] for token in streams_of(job.inputs)}
+    streamed |= {token.value["path"] for _, token in parts_of(job.inputs)}
     inputs = {
         ObservedInput(name=name, path=path): None
         for name, token in job.inputs.items()
@@ -64,6 +82,11 @@ def paths_of(tokens: Iterable[Token]) -> Iterator[str]:
     """The paths of all File and Directory objects in some tokens, with secondary files."""
     for token in tokens:
         yield from _paths(get_token_value(token))
+
+
+def _is_whole_file(token: Token) -> bool:
+    value: Mapping[str, Any] | None = token.value if isinstance(token, FileToken) else None
+    return value is not None and value["class"] == "File"
 
 
 def _is_text(path: str) -> bool:

@@ -62,6 +62,8 @@ def output_globs(step: CWLExecuteStep, job: Job, port: str) -> tuple[str, ...]:
         )
         return [str(v) for v in value] if isinstance(value, MutableSequence) else [str(value)]
 
+    if processor.glob is None:
+        return ()  # `cwl.output.json` says where it is.
     globs = processor.glob if isinstance(processor.glob, MutableSequence) else [processor.glob]
     return tuple(relative_glob(pattern, job.output_directory) for glob in globs for pattern in evaluate(glob))
 

@@ -47,6 +47,7 @@ class EarlyOutput(BaseModel):
     :ivar deliveries: how it is delivered, to some consumers in one way, to some in another
     :ivar elements: how the elements of a list are delivered one by one, if they are
     :ivar secondary: the patterns of the secondary files of each of its files, which are complete before it is
+    :ivar of: the input that the program of the step may say its parts of, which are the elements of the list then
     :ivar fixed_name: more depends on its name than those that read it before its job has ended
     """
 
@@ -58,6 +59,7 @@ class EarlyOutput(BaseModel):
     deliveries: tuple[Delivery, ...] = ()
     elements: tuple[Delivery, ...] = ()
     secondary: tuple[str, ...] = ()
+    of: str | None = None
     fixed_name: bool = False
 
     @property

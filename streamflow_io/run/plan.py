@@ -15,6 +15,7 @@ from streamflow_io.capio_cl.configuration import Configuration
 from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Output, Route, Step, StreamEdge
+from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -30,6 +31,7 @@ class Plan:
     :ivar tools: the digests of the tools whose limits are learned, by step path
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
+    :ivar partitions: what is made of each rule of a read session
     :ivar delivered: those of files and of names, as they are served
     :ivar streams: whether files are delivered early in this run
     :ivar unavailable: why they are not, though some are to be
@@ -49,6 +51,7 @@ class Plan:
     annotations: Mapping[str, StepAnnotations] = field(default_factory=dict)
     tools: Mapping[str, str] = field(default_factory=dict)
     edges: tuple[StreamEdge, ...] = ()
+    partitions: tuple[Partition, ...] = ()
     delivered: tuple[StreamEdge, ...] = ()
     gangs: tuple[Gang, ...] = ()
     streams: bool = False
@@ -72,6 +75,9 @@ class Plan:
         for edge in self.edges:
             if edge.fallback is not None:
                 yield f"{edge.name} is delivered at {edge.delivery.value}: {edge.fallback}"
+        for partition in self.partitions:
+            if partition.real is not None:
+                yield f"The rule of `sfio:ReadSession` for {partition.name} does nothing: {partition.real}"
         if self.unavailable is not None:
             yield f"Nothing streams in this run, everything is as with plain StreamFlow: {self.unavailable}"
 
@@ -96,9 +102,16 @@ class Plan:
         """The coordination configuration, as far as it is known before the run."""
         return self.configure(self.jobs)
 
+    @property
+    def virtual(self) -> frozenset[str]:
+        """The outputs that nobody writes, by name: their files are parts of another."""
+        return frozenset(partition.name for partition in self.partitions if partition.is_virtual)
+
     def configure(self, jobs: KnownJobs) -> Configuration:
-        """The coordination configuration, with what is known of the jobs."""
-        return configure(self.workflow.name, self.steps, self.outputs, self.routes, self.edges, jobs)
+        """The coordination configuration, with what is known of the jobs. What nobody writes is not in it."""
+        outputs = [output for output in self.outputs if output.name not in self.virtual]
+        routes = [route for route in self.routes if route.output.name not in self.virtual]
+        return configure(self.workflow.name, self.steps, outputs, routes, self.edges, jobs)
 
     @property
     def stricter(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from streamflow.core.processor import CommandOutputProcessor
 from streamflow.core.utils import get_entity_ids, get_job_tag, make_future
 from streamflow.core.workflow import CommandOutput, Job, Port, Status, Token
 from streamflow.cwl.step import CWLExecuteStep
+from streamflow.log_handler import logger
 from streamflow.workflow.port import JobPort
 from streamflow.workflow.utils import get_job_token
 from typing_extensions import Self
@@ -55,13 +56,23 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
     """Runs jobs under the node runtime: it delivers outputs before they end, and has inputs while they are written.
 
     The regular output ports get what they get from StreamFlow, at the same time; what is early has ports of its own.
+
+    :ivar streamable: the inputs that read a part of a file front to back, once
     """
 
     early_outputs: tuple[EarlyOutput, ...] = ()
+    streamable: tuple[str, ...] = ()
+    _has_warned = False
 
     def add_early_port(self, name: str, port: Port) -> None:
         """Add one of the ports that :mod:`streamflow_io.run.outputs` names."""
         self.add_output_port(name, port, _NoOutput(name, self.workflow))
+
+    def warn_once(self, message: str) -> None:
+        """Warn of what holds for all of its jobs."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(message)
 
     def is_recoverable(self, job: Job) -> bool:
         return bool(self._is_recoverable(job))
@@ -82,16 +93,16 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
         :param collected: those that are there already
         """
         names = [name for name in self._regular_ports() if name not in collected]
-        tokens = await asyncio.gather(
-            *(
-                self.output_processors[name].process(
-                    job, make_future(output), connectors.get(name), self.is_recoverable(job)
-                )
-                for name in names
-            )
-        )
+        tokens = await asyncio.gather(*(self.collect_port(job, name, output, connectors) for name in names))
         made = {name: token for name, token in zip(names, tokens, strict=True) if token is not None}
         return {**collected, **made}
+
+    async def collect_port(self, job: Job, name: str, output: CommandOutput, connectors: Connectors) -> Token | None:
+        """One of the outputs of a job that has succeeded, as StreamFlow makes it."""
+        processor, is_recoverable = self.output_processors[name], self.is_recoverable(job)
+        return cast(
+            "Token | None", await processor.process(job, make_future(output), connectors.get(name), is_recoverable)
+        )
 
     async def deliver_regular(self, job: Job, tokens: Mapping[str, Token]) -> None:
         """Put the outputs of a job on the regular ports."""
@@ -162,10 +173,12 @@ class StreamingExecuteStep(CWLExecuteStep):  # type: ignore[misc]
             "early_outputs": [
                 output.model_dump(mode="json", by_alias=True, exclude_unset=True) for output in self.early_outputs
             ],
+            "streamable": list(self.streamable),
         }
 
     @classmethod
     async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
         step = await super()._load(row, loading_context)
         step.early_outputs = tuple(EarlyOutput.model_validate(o) for o in row["params"]["early_outputs"])
+        step.streamable = tuple(row["params"]["streamable"])
         return cast(Self, step)

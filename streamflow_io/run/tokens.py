@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from streamflow.core.persistence import Database, DatabaseLoadingContext
@@ -18,6 +18,9 @@ from typing_extensions import Self
 if TYPE_CHECKING:
     # StreamFlow imports this with every plugin, also in runs without hints.
     from streamflow_io.hints.models import FiringRule
+    from streamflow_io.runtime.protocol import FilePart
+
+T = TypeVar("T", bound=Token)
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,39 @@ class StreamToken(Token):  # type: ignore[misc]
         return StreamToken(value, self.source, tag=self.tag)
 
 
+class PartToken(Token):  # type: ignore[misc]
+    """A File that nobody has written: a part of another one, from where its reader gets its bytes.
+
+    It has a name and a size; its path is where it would have been, or where the node runtime puts it for its reader. It
+    is no `FileToken`: nothing must be read from its path, so the data manager does not know it.
+    """
+
+    __slots__ = ("part", "port")
+
+    def __init__(self, value: Mapping[str, Any], part: FilePart, port: str, tag: str = "0") -> None:
+        # Recoverable: nobody has to live for it to be read.
+        super().__init__(value, tag=tag, recoverable=True)
+        self.part = part
+        self.port = port
+
+    @classmethod
+    async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
+        # Here, because StreamFlow imports this module with every plugin.
+        from streamflow_io.runtime.protocol import FilePart
+
+        saved = row["value"]
+        return cls(saved["file"], FilePart.model_validate(saved["part"]), saved["port"], tag=row["tag"])
+
+    async def _save_value(self, database: Database) -> dict[str, Any]:
+        return {"file": self.value, "part": self.part.model_dump(mode="json"), "port": self.port}
+
+    def retag(self, tag: str) -> PartToken:
+        return PartToken(self.value, self.part, self.port, tag=tag)
+
+    def update(self, value: Mapping[str, Any]) -> PartToken:
+        return PartToken(value, self.part, self.port, tag=self.tag)
+
+
 class ScatterSize(Token):  # type: ignore[misc]
     """The size of a scatter whose elements were delivered in another order than that of the list.
 
@@ -128,17 +164,31 @@ def with_own_value(token: Token) -> Token:
 
 def stream_tokens(token: Token) -> Iterator[StreamToken]:
     """All stream tokens in a token, in order."""
-    if isinstance(token, StreamToken):
+    return _tokens(token, StreamToken)
+
+
+def part_tokens(token: Token | None) -> Iterator[PartToken]:
+    """All parts in a token, in order."""
+    return iter(()) if token is None else _tokens(token, PartToken)
+
+
+def _tokens(token: Token, kind: type[T]) -> Iterator[T]:
+    if isinstance(token, kind):
         yield token
     elif isinstance(token.value, MutableSequence):
         for element in token.value:
             if isinstance(element, Token):
-                yield from stream_tokens(element)
+                yield from _tokens(element, kind)
 
 
 def streams_of(inputs: Mapping[str, Token]) -> list[StreamToken]:
     """All stream tokens in the inputs of a job."""
     return [token for value in inputs.values() for token in stream_tokens(value)]
+
+
+def parts_of(inputs: Mapping[str, Token]) -> list[tuple[str, PartToken]]:
+    """All parts in the inputs of a job, with the names of these."""
+    return [(name, token) for name, value in inputs.items() for token in part_tokens(value)]
 
 
 def file_tokens(token: Token | None) -> Iterator[Token]:

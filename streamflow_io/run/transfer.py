@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import MutableMapping
 from pathlib import PurePosixPath
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import Job, Status, Token
@@ -17,7 +17,9 @@ from streamflow.workflow.token import ListToken
 from .attempts import ProducerFailedError, StreamingJobs
 from .paths import job_path
 from .reach import Reach
-from .tokens import StreamToken, stream_tokens
+from .tokens import PartToken, StreamToken, part_tokens, stream_tokens
+
+Placed = TypeVar("Placed", StreamToken, PartToken)
 
 
 class Streams(Protocol):
@@ -28,7 +30,7 @@ class Streams(Protocol):
 
 
 class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
-    """Gives what is read early its place in the job's input directory; the node runtime makes what is there.
+    """Gives what is read early, and parts, a place in the job's input directory; the node runtime makes what is there.
 
     A job that cannot read it early waits here until it is final, and gets it by StreamFlow's own transfer. It holds its
     location meanwhile, and what it waits for has its own already, or is in the queue of a queue manager: no deadlock.
@@ -65,7 +67,9 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
             if await self._is_read_early(job, token) or (final := await self._final(token)) is None:
                 return await self._place(job, token)
             return cast(Token, await super().transfer(job, final))
-        if isinstance(token, ListToken) and next(stream_tokens(token), None) is not None:
+        if isinstance(token, PartToken):
+            return await self._place(job, token)
+        if isinstance(token, ListToken) and any(True for _ in (*stream_tokens(token), *part_tokens(token))):
             return token.update([await self.transfer(job, element) for element in token.value])
         return cast(Token, await super().transfer(job, token))
 
@@ -89,7 +93,7 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
             return None
         return cast(Token, final.retag(token.tag))
 
-    async def _place(self, job: Job, token: StreamToken) -> StreamToken:
+    async def _place(self, job: Job, token: Placed) -> Placed:
         directory = job_path(self.workflow.context, job, f"{job.input_directory}/{random_name()}")
         await directory.mkdir(mode=0o777, parents=True)
         path = PurePosixPath(str(directory)) / token.value["basename"]

@@ -2,13 +2,27 @@
 
 from .embedded import EmbeddedRuntime, find_sfio_node
 from .node_runtime import AttemptLostError, NodeJob, NodeRuntime, NodeRuntimeError
-from .protocol import Event, ExitEvent, GatedInput, InputStream, JobSpec, Link, OutputRule, WatchedOutput, readable
+from .protocol import (
+    Event,
+    ExitEvent,
+    FilePart,
+    GatedInput,
+    InputStream,
+    JobSpec,
+    Link,
+    OutputRule,
+    PartInput,
+    PartitionedInput,
+    WatchedOutput,
+    readable,
+)
 
 __all__ = [
     "AttemptLostError",
     "EmbeddedRuntime",
     "Event",
     "ExitEvent",
+    "FilePart",
     "GatedInput",
     "InputStream",
     "JobSpec",
@@ -17,6 +31,8 @@ __all__ = [
     "NodeRuntime",
     "NodeRuntimeError",
     "OutputRule",
+    "PartInput",
+    "PartitionedInput",
     "WatchedOutput",
     "find_sfio_node",
     "readable",

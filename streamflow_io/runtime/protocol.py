@@ -93,6 +93,62 @@ class InputStream(_Message):
         return self
 
 
+class FileIdentity(_Message):
+    """What tells a file from what it is when somebody has written to it.
+
+    :ivar device: None: it differs from place to place
+    :ivar mtime: nanoseconds since the epoch
+    """
+
+    device: int | None = None
+    inode: int
+    size: int
+    mtime: int
+
+
+#: Bytes of a file, as offset and length; or bytes themselves, in base64.
+Piece = tuple[int, int] | str
+
+
+class FilePart(_Message):
+    """A part of a file: its pieces, one after the other.
+
+    :ivar file: absolute
+    :ivar identity: what the file was when the part was cut: it must not change
+    """
+
+    file: Path
+    identity: FileIdentity
+    pieces: tuple[Piece, ...]
+
+
+class PartInput(_Message):
+    """A part of a file that is fed to the command, or is there as a file.
+
+    :ivar name: the input
+    :ivar port: the output whose element it is
+    :ivar target: `{"fifo": PATH}`, `{"stdin": True}`, or `{"file": PATH}`
+    """
+
+    name: str
+    port: str
+    part: FilePart
+    target: dict[str, Path | bool]
+
+
+class PartitionedInput(_Message):
+    """A file of which the command says where it cuts it, instead of writing its parts.
+
+    :ivar port: the output that they are
+    :ivar of: the file
+    :ivar file: where the command says it: nothing is there before
+    """
+
+    port: str
+    of: Path
+    file: Path
+
+
 class GatedInput(_Message):
     """A file or directory that the command is held at until it is committed.
 
@@ -129,6 +185,7 @@ class ObservedInput(_Message):
 class JobSpec(_Message):
     """`job.json`: what `sfio-node exec` shall do.
 
+    :ivar partitions: at most one; None: as an empty list
     :ivar measure: estimate the job's time in I/O, at the cost of about 1 percent of a core at most
     :ivar observed: how these are read is told, and when all `outputs` are opened and closed; None: it is not
     """
@@ -139,8 +196,9 @@ class JobSpec(_Message):
     stdout: Path | None = None
     stderr: Path | None = None
     outputs: tuple[WatchedOutput, ...] = ()
-    inputs: tuple[InputStream, ...] = ()
+    inputs: tuple[InputStream | PartInput, ...] = ()
     gates: tuple[GatedInput, ...] = ()
+    partitions: tuple[PartitionedInput, ...] | None = None
     measure: bool = False
     observed: tuple[ObservedInput, ...] | None = None
 
@@ -290,6 +348,29 @@ class StreamEvent(_Event):
     part: StreamPart | None = None
 
 
+class PartEvent(_Event):
+    """The command has said where a part is of the file that it splits.
+
+    :ivar name: of the file that it would be
+    :ivar size: of all pieces, bytes
+    :ivar path: the file that is split
+    """
+
+    event: Literal["part"]
+    port: str
+    name: Path
+    size: int
+    path: Path
+    identity: FileIdentity
+    pieces: tuple[Piece, ...]
+
+
+class PlacedEvent(_Event):
+    """A part is there as a file, before the command starts."""
+
+    event: Literal["placed"]
+
+
 class WarningEvent(_Event):
     """Something does not work here, and what is done instead.
 
@@ -343,6 +424,8 @@ Event = Annotated[
     | ChangedEvent
     | UsedEvent
     | StreamEvent
+    | PartEvent
+    | PlacedEvent
     | WarningEvent
     | ExitEvent,
     Field(discriminator="event"),

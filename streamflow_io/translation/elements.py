@@ -58,7 +58,7 @@ class ElementWiring:
         ports = self._workflow.steps[output.step].get_output_ports()
         if leaves_by_element(edge):
             return ports[element_port(edge.delivery, output.port)], ports[order_port(output.port)]
-        regular = edge.delivery is Delivery.TERMINATION
+        regular = edge.delivery in (Delivery.TERMINATION, Delivery.PART)
         elements = ports[output.port if regular else early_port(edge.delivery, output.port)]
         gather = self._workflow.steps[edge.route.hops[0].step]
         assert isinstance(gather, GatherStep)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -37,9 +37,12 @@ from streamflow_io.run.output_globs import file_processor, kind_of
 
 from .known_jobs import known_globs
 from .obstacles import (
+    PART_FIELDS,
+    SAFE_FIELDS,
     early_obstacle,
     expressions,
     output_obstacle,
+    parts_obstacle,
     processor_obstacle,
     uses_only_name,
     whole_file_use,
@@ -73,7 +76,8 @@ def io_graph(
     tools = [step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)]
     steps = {tool.name: _step(tool, site_of) for tool in tools}
     hints = {tool.name: annotations.get(tool.name, StepAnnotations(tool.name)) for tool in tools}
-    # Obstacles of inputs are not looked for where nobody starts with his producer.
+    # Obstacles of inputs are not looked for where nobody starts with his producer, or reads parts.
+    all_parts = any(annotated.partitions for annotated in annotations.values())
     all_inputs = all_obstacles or any(
         rule.value.start == "producer"
         for annotated in annotations.values()
@@ -83,7 +87,7 @@ def io_graph(
     inputs = {
         (tool.name, read.port): read
         for tool in tools
-        for read in _inputs(workflow, tool, steps[tool.name], hints[tool.name], all_inputs)
+        for read in _inputs(workflow, tool, steps[tool.name], hints[tool.name], all_inputs, all_parts)
     }
     readers = readers_of(workflow)
     outputs: list[Output] = []
@@ -136,18 +140,28 @@ def _outputs(tool: CWLExecuteStep, step: graph.Step, hints: StepAnnotations, all
         kind = kind_of(collector)
         rules = tuple(rule.value for rule in hints.streaming.get(port, ()))
         streamable = port in hints.streamable_outputs
-        obstacle = stream_obstacle = None
+        obstacle = stream_obstacle = part_obstacle = None
         if rules or streamable or all_obstacles:
             name = port_path(tool.name, port)
             obstacle = output_obstacle(collector, kind, rules, name) or _fixed_directory(tool)
             if obstacle is None and collector is not None:
                 stream_obstacle = early_obstacle(collector, kind, tool.command, name)
+        if port in hints.partitions:
+            name = port_path(tool.name, port)
+            part_obstacle = parts_obstacle(collector, tool.command, name) or _fixed_directory(tool)
         globs = known_globs(tool, collector)
-        yield Output(tool.name, port, kind, rules, streamable, obstacle, stream_obstacle, globs, step.site)
+        yield Output(
+            tool.name, port, kind, rules, streamable, obstacle, stream_obstacle, part_obstacle, globs, step.site
+        )
 
 
 def _inputs(
-    workflow: Workflow, tool: CWLExecuteStep, step: graph.Step, hints: StepAnnotations, all_obstacles: bool
+    workflow: Workflow,
+    tool: CWLExecuteStep,
+    step: graph.Step,
+    hints: StepAnnotations,
+    all_obstacles: bool,
+    all_parts: bool,
 ) -> Iterator[Input]:
     @cache
     def used() -> tuple[str, ...]:
@@ -158,15 +172,22 @@ def _inputs(
         if name != "__job__":
             streamable = name in hints.streamable_inputs
             obstacle = _input_obstacle(workflow, tool, step, name, used) if streamable or all_obstacles else None
-            yield Input(tool.name, name, streamable, obstacle, step.site)
+            of_part = _input_obstacle(workflow, tool, step, name, used, PART_FIELDS) if all_parts else None
+            yield Input(tool.name, name, streamable, obstacle, of_part, step.site)
 
 
 def _input_obstacle(
-    workflow: Workflow, tool: CWLExecuteStep, step: graph.Step, name: str, used: Callable[[], tuple[str, ...]]
+    workflow: Workflow,
+    tool: CWLExecuteStep,
+    step: graph.Step,
+    name: str,
+    used: Callable[[], tuple[str, ...]],
+    known: Container[str] = SAFE_FIELDS,
 ) -> str | None:
     """Why an input needs its whole file, if so.
 
     :param used: all expressions of the tool
+    :param known: what is known without it
     """
     shown = port_path(tool.name, name)
     if not isinstance(tool.command, CWLCommand):
@@ -181,10 +202,10 @@ def _input_obstacle(
         return obstacle
     for binding in (inner for processor in tool.command.processors for inner in with_inner(processor)):
         expression = getattr(binding, "expression", None)
-        if getattr(binding, "name", None) == name and isinstance(expression, str) and whole_self_use(expression):
+        if getattr(binding, "name", None) == name and isinstance(expression, str) and whole_self_use(expression, known):
             return f"{shown} is used in the expression {expression!r}, which needs the whole file"
     for expression in used():
-        if (what := whole_file_use(expression, name)) is not None:
+        if (what := whole_file_use(expression, name, known)) is not None:
             return f"{shown} is used in the expression {what!r}, which needs the whole file"
     return None
 

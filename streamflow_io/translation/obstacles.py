@@ -19,7 +19,9 @@ from streamflow_io.hints.models import StreamingRule
 
 # A list has its length when all of its elements have names.
 _NAME_FIELDS = {"basename", "nameroot", "nameext", "class", "format", "length"}
-_SAFE_FIELDS = _NAME_FIELDS | {"path", "location", "dirname"}
+SAFE_FIELDS = _NAME_FIELDS | {"path", "location", "dirname"}
+# Of a part its size is known, too.
+PART_FIELDS = SAFE_FIELDS | {"size"}
 _FIELD = r"""(?:\s*(?:\.\s*(\w+)|\[\s*["']([^"']+)["']\s*\]))?"""
 # Perhaps of an element; or it is asked whether it is there: what is not is known at the end only, and comes then.
 _OF_A_FILE = rf"(?:\s*\[\s*\d+\s*\])*{_FIELD}(\s*[!=]==?\s*null\b)?"
@@ -67,6 +69,17 @@ def early_obstacle(
         if any(map(whole_self_use, texts)):
             return f"the format of {name} is an expression that needs the whole file"
     return None
+
+
+def parts_obstacle(processor: CWLCommandOutputProcessor | None, command: CWLCommand, name: str) -> str | None:
+    """Why the files of an output cannot be parts of another file, if so."""
+    if processor is None:
+        return f"{name} is no File[]"
+    if processor.output_eval is not None:
+        return f"{name} is computed by outputEval of what is written"
+    if processor.target is not None:
+        return f"{name} is bound to another location in the StreamFlow file"
+    return early_obstacle(processor, OutputKind.FILES, command, name)
 
 
 def _are_committed(processor: CWLCommandOutputProcessor, kind: OutputKind, rules: Iterable[StreamingRule]) -> bool:
@@ -137,14 +150,14 @@ def expressions(value: Any, seen: set[int] | None = None) -> Iterator[str]:
         yield from expressions(part, seen)
 
 
-def whole_file_use(expression: str, name: str) -> str | None:
-    """The part of an expression that needs more of an input than where it is and what its name is."""
-    return _use_beyond(_SAFE_FIELDS, expression, name)
+def whole_file_use(expression: str, name: str, known: Container[str] = SAFE_FIELDS) -> str | None:
+    """The part of an expression that needs more of an input than is known: where it is and what its name is."""
+    return _use_beyond(known, expression, name)
 
 
-def whole_self_use(expression: str) -> bool:
-    """Whether an expression needs more of its own input than where it is and what its name is."""
-    return _self_use_beyond(_SAFE_FIELDS, expression)
+def whole_self_use(expression: str, known: Container[str] = SAFE_FIELDS) -> bool:
+    """Whether an expression needs more of its own input than is known: where it is and what its name is."""
+    return _self_use_beyond(known, expression)
 
 
 def uses_only_name(transformer: ValueFromTransformer, port: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from streamflow_io.capio_cl.applications import KnownJobs
 from streamflow_io.graph.edges import name_edges, plan_edges
 from streamflow_io.graph.feasibility import never_start, not_together
 from streamflow_io.graph.gangs import find_gangs
+from streamflow_io.graph.io_graph import IOGraph, StreamEdge
+from streamflow_io.graph.partitions import Partition, plan_partitions
 from streamflow_io.graph.possible import possible_routes
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import HintErrors
@@ -68,6 +71,9 @@ def make_plan(
     graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=config.observe)
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
     edges = plan_edges(graph.routes) if hinted else ()
+    partitions = _partitions(graph, annotations, edges, config)
+    if virtual := {partition.name for partition in partitions if partition.is_virtual}:
+        edges = plan_edges(graph.routes, virtual)
     delivered = (*edges, *name_edges(graph.names, edges))
     gangs = find_gangs(edges, graph.steps)
     wanted = config.runtime != "off" and any(not edge.is_plain for edge in delivered)
@@ -81,6 +87,7 @@ def make_plan(
         annotations=annotations,
         tools=tools,
         edges=edges,
+        partitions=partitions,
         delivered=delivered,
         gangs=gangs,
         streams=wanted and unavailable is None,
@@ -119,6 +126,18 @@ def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> dict[
         # Not `from error`: StreamFlow prints all that an exception comes from.
         raise InvalidHintsException(error) from None
     return annotations
+
+
+def _partitions(
+    graph: IOGraph, annotations: Mapping[str, StepAnnotations], edges: Iterable[StreamEdge], config: SchedulerConfig
+) -> tuple[Partition, ...]:
+    rules = {path: [rule.value for rule in hints.sessions] for path, hints in annotations.items() if hints.sessions}
+    joined = (edge.route.consumer for edge in edges if edge.delivery.joins)
+    streamed = {(consumer.step, consumer.port) for consumer in joined if consumer is not None}
+    found = plan_partitions(graph, rules, streamed)
+    if config.runtime == "capio":
+        found = tuple(replace(each, real=each.real or "`runtime: capio`: parts are no files") for each in found)
+    return found
 
 
 def _storages(

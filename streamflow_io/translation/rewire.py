@@ -73,18 +73,18 @@ class _Rewiring:
         self._readers = readers_of(plan.workflow)
         self._routes = [*plan.routes, *plan.names]
         self._edges = {edge.route: edge for edge in plan.delivered if not edge.is_plain}
+        self._parts = {(each.step, each.port): each.of for each in plan.partitions if each.is_virtual}
 
     def run(self) -> None:
         outputs = grouped(self._edges.values(), lambda edge: (edge.route.output.step, edge.route.output.port))
         early: dict[str, list[EarlyOutput]] = defaultdict(list)
         for (step, port), edges in outputs.items():
-            if (output := _early_output(edges)) is not None:
+            if (output := _early_output(edges, self._parts.get((step, port)))) is not None:
                 processor = file_processor(self._workflow.steps[step].output_processors[port])
                 secondary = tuple(file.pattern for file in processor.secondary_files) if processor else ()
                 early[step].append(output.model_copy(update={"secondary": secondary}))
-        consumers = {
-            c.step for e in self._edges.values() if e.delivery.joins and not e.route.by_name and (c := e.route.consumer)
-        }
+        read = [edge for edge in self._edges.values() if edge.delivery.joins or edge.delivery is Delivery.PART]
+        consumers = {edge.route.consumer.step for edge in read if edge.route.consumer and not edge.route.by_name}
         for path in sorted({*early, *consumers}):
             self._replace_tool(path, early.get(path, []))
         for path in consumers:
@@ -104,9 +104,15 @@ class _Rewiring:
         new = _same_tool(StreamingExecuteStep, old)
         replace_step(self._readers, old, new)
         new.early_outputs = tuple(outputs)
+        new.streamable = self._streamable_parts(path)
         for output in outputs:
             for name in output.ports:
                 new.add_early_port(name, self._workflow.create_port())
+
+    def _streamable_parts(self, path: str) -> tuple[str, ...]:
+        """The inputs of a step that read parts front to back."""
+        inputs = {e.route.consumer: None for e in self._edges.values() if e.delivery is Delivery.PART}
+        return tuple(read.port for read in inputs if read is not None and read.step == path and read.streamable)
 
     def _replace_transfers(self, path: str) -> None:
         prefix = posixpath.join(path, "__transfer__") + "/"
@@ -179,7 +185,8 @@ class _Rewiring:
         if edge is None:
             return Delivery.TERMINATION
         if not edge.by_element:
-            return edge.delivery
+            # A list of parts is on the regular port: nobody writes its files.
+            return Delivery.TERMINATION if edge.delivery is Delivery.PART else edge.delivery
         # The list of a step that delivers elements comes with their order.
         return Delivery.COMMIT if leaves_by_element(edge) else Delivery.TERMINATION
 
@@ -213,8 +220,11 @@ class _Rewiring:
         self._readers[new.name].append((step, name))
 
 
-def _early_output(edges: Sequence[StreamEdge]) -> EarlyOutput | None:
-    """What a step has to do for its edges; None if it delivers nothing early."""
+def _early_output(edges: Sequence[StreamEdge], of: str | None) -> EarlyOutput | None:
+    """What a step has to do for its edges; None if it delivers nothing early.
+
+    :param of: the input that its program may say its parts of
+    """
     output = edges[0].route.output
     elements = [edge for edge in edges if leaves_by_element(edge)]
     whole = [edge for edge in edges if edge not in elements]
@@ -226,11 +236,12 @@ def _early_output(edges: Sequence[StreamEdge]) -> EarlyOutput | None:
         port=output.port,
         kind=output.kind,
         rules=output.rules or (edges[0].rule,),
-        deliveries=tuple(d for d in Delivery if d in deliveries and d is not Delivery.TERMINATION),
+        deliveries=tuple(d for d in Delivery if d in deliveries and d not in (Delivery.TERMINATION, Delivery.PART)),
         elements=tuple(d for d in Delivery if any(edge.delivery is d for edge in elements)),
+        of=of,
         fixed_name=any(edge.route.needs_name for edge in edges if edge.delivery.joins),
     )
-    return early if early.deliveries else None
+    return early if early.deliveries or of else None
 
 
 def _earliest(chosen: Mapping[tuple[str, str], Delivery | None], owner: str, port: str) -> Delivery | None:

@@ -22,12 +22,20 @@ def everything() -> Document:
     )
     used = tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).used")
     read = tool("cat $file", {"file": streamable()}, {"out": "stdout"}, stdout="read.log")
+    says = tool(
+        """echo '{"path": "1.part", "extents": [[0, 1]]}' >> $SFIO_PARTS""",
+        {"log": "File"},
+        {"parts": found("*.part", "File[]")},
+        [{"class": "sfio:ReadSession", "rules": [{"port": "parts", "of": "log"}]}],
+    )
     steps = {
+        "d": {"run": says, "in": {"log": "c/out"}},
+        "e": {"run": used, "in": {"file": "d/parts"}, "scatter": "file"},
         "a": {"run": made, "in": {}},
         "b": {"run": used, "in": {"file": "a/list"}, "scatter": "file"},
         "c": {"run": read, "in": {"file": "a/log"}},
     }
-    return workflow({}, steps, {"b": "b/out", "c": "c/out"})
+    return workflow({}, steps, {"b": "b/out", "c": "c/out", "e": "e/out"})
 
 
 def streamflow(path: Path, *arguments: str) -> str:
@@ -43,4 +51,9 @@ def test_prov(bench: Bench) -> None:
     with zipfile.ZipFile(path.parent / "crate.zip") as crate:
         graph = json.loads(crate.read("ro-crate-metadata.json"))["@graph"]
     actions = [entity for entity in graph if entity.get("@type") == "CreateAction"]
-    assert len(actions) >= 4
+    assert len(actions) >= 7
+    # A part is no file of the crate, which could not have it: its name and its size are told.
+    (part,) = [entity for entity in graph if entity.get("name") == "e/run/file"]
+    assert part["@type"] == "PropertyValue"
+    assert "'basename': '1.part'" in part["value"]
+    assert "'size': 1" in part["value"]

@@ -35,7 +35,28 @@ def commits() -> Document:
     return lossy(producer, tool("note b; cat $file; echo b", {"file": "File"}, {"out": "stdout"}, stdout="b.txt"))
 
 
-@pytest.mark.parametrize("document", [streams(), commits()], ids=["streams", "commits"])
+def parts() -> Document:
+    """What was lost was made of a part of a file that nobody has written."""
+    made = tool("note a; printf '12345' > a.txt", {}, {"out": found("a.txt")})
+    rule = {"class": "sfio:ReadSession", "rules": [{"port": "parts", "of": "file"}]}
+    script = """note split; if [ "$SFIO_PARTS" ]; then
+    echo '{"path": "1.part", "extents": [[1, 2]]}' >> $SFIO_PARTS; else printf '23' > 1.part; fi"""
+    split = tool(script, {"file": "File"}, {"parts": found("*.part", "File[]")}, [rule])
+    read = tool("note b; cat $file; echo b", {"file": "File"}, {"out": "stdout"}, stdout="b.txt")
+    steps = {
+        "a": {"run": made, "in": {}},
+        "split": {"run": split, "in": {"file": "a/out"}},
+        "b": {"run": read, "in": {"file": "split/parts"}, "scatter": "file"},
+        "c": {
+            "run": tool(LOSE, {"file": "File"}, {"out": "stdout"}, stdout="c.txt"),
+            "in": {"file": "b/out"},
+            "scatter": "file",
+        },
+    }
+    return workflow({}, steps, {"out": "c/out"})
+
+
+@pytest.mark.parametrize("document", [streams(), commits(), parts()], ids=["streams", "commits", "parts"])
 def test_a_lost_output_is_made_again(bench: Bench, document: Document) -> None:
     files = {}
     for io in (False, True):

@@ -51,6 +51,7 @@ PURE = (
     "suggestions",
     "run.delivery",
     "run.delivered",
+    "run.said_parts",
 )
 NOT_PURE = {
     "capio_cl.loading": "reads CAPIO-CL files",

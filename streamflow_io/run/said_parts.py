@@ -1,0 +1,63 @@
+"""What the program of a job has said of the parts of one output, over all attempts of the job. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import PurePosixPath
+
+from streamflow_io.hints.globs import matches
+from streamflow_io.runtime.protocol import PartEvent
+
+
+class SaidParts:
+    """A part that was said is there for good: each attempt has to say it again, with the same pieces."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, PartEvent] = {}
+        self._said: dict[str, PartEvent] = {}
+
+    @property
+    def said(self) -> Mapping[str, PartEvent]:
+        """What the attempt has said, by name, in its order."""
+        return self._said
+
+    def begin(self) -> None:
+        """An attempt begins: nothing is said."""
+        self._said = {}
+
+    def say(self, event: PartEvent) -> str | None:
+        """A part is said.
+
+        :return: what is wrong with it, if so
+        """
+        self._said[event.name] = event
+        before = self._known.setdefault(event.name, event)
+        if before.pieces == event.pieces:
+            return None
+        return f"the part {event.name} is another one than before: {_shown(event)}, and was {_shown(before)}"
+
+    def unsaid(self) -> str | None:
+        """What is wrong with an attempt that has succeeded: it has not said what was said before, if so."""
+        missing = [name for name in self._known if name not in self._said]
+        return f"the part {missing[0]} was said by an attempt before, and is not now" if missing else None
+
+
+def _shown(event: PartEvent) -> str:
+    pieces = [
+        f"{len(piece)} characters of text" if isinstance(piece, str) else str(list(piece)) for piece in event.pieces
+    ]
+    return f"{event.size} bytes, {', '.join(pieces[:4]) or 'no extents'}{', ...' if len(pieces) > 4 else ''}"
+
+
+def is_found(globs: Collection[str], path: str) -> bool:
+    """Whether a file in the output directory of a job is of an output; without globs `cwl.output.json` says it."""
+    return not globs or any(matches(glob, path) for glob in globs)
+
+
+def in_order(globs: Iterable[str], paths: Collection[str]) -> list[str]:
+    """The order of files in a list: as StreamFlow finds them, by one glob after the other.
+
+    :param paths: relative to the output directory of the job; those that no glob finds are not in the list
+    """
+    ordered = sorted(paths, key=lambda path: PurePosixPath(path).parts)
+    return list(dict.fromkeys(path for glob in globs for path in ordered if matches(glob, path)))

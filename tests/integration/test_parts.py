@@ -1,0 +1,413 @@
+"""Splits that write nothing: their program says where it cuts, and the jobs that read parts get them from the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cwl import Bench, Document, found, streamable, tool, workflow
+
+LINES = [f"line {number} {'x' * (number % 7)}\n" for number in range(40)]
+
+# Says parts if it is asked, else writes them: `each` lines in each.
+SPLIT = """\
+import json, os, sys
+
+path, each, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+say = os.environ.get("SFIO_PARTS")
+bounds, offset = [], 0
+with open(path, "rb") as file:
+    lines = file.readlines()
+for start in range(0, len(lines), each):
+    length = sum(map(len, lines[start:start + each]))
+    bounds.append((offset, length))
+    offset += length
+names = [f"chunk-{number:02d}.txt" for number in range(len(bounds))]
+for name, (start, length) in list(zip(names, bounds))[:: -1 if mode == "backwards" else 1]:
+    if say is None or mode == "writes":
+        with open(path, "rb") as file, open(name, "wb") as part:
+            file.seek(start)
+            part.write(file.read(length))
+    else:
+        with open(say, "a") as parts:
+            parts.write(json.dumps({"path": name, "extents": [[start, length]]}) + "\\n")
+if mode == "json":
+    chunks = [{"class": "File", "path": name} for name in reversed(names)]
+    with open("cwl.output.json", "w") as output:
+        json.dump({"chunks": chunks}, output)
+"""
+
+
+def session(**rule: Any) -> Document:
+    return {"class": "sfio:ReadSession", "rules": [{"port": "chunks", "of": "reads", **rule}]}
+
+
+def split(directory: Path, mode: str = "says", *hints: Document, after: str = "") -> Document:
+    """The tool that splits.
+
+    :param after: what it does then
+    """
+    program = directory / "split.py"
+    program.write_text(SPLIT)
+    return tool(
+        f'note split; python3 -S -E {program} "$reads" "$each" {mode}; {after}',
+        {"reads": "File", "each": "int"},
+        {"chunks": found("chunk-*.txt", "File[]")},
+        hints=list(hints or (session(),)),
+    )
+
+
+def count(kind: Any = "File") -> Document:
+    """A tool that reads one part."""
+    return tool(
+        'note "count $(ls -ld "$chunk" | cut -c1)"; cat "$chunk" | { wc -l; }; cat "$chunk"; basename "$chunk"',
+        {"chunk": kind},
+        {"counted": "stdout"},
+        stdout="counted.txt",
+    )
+
+
+def fifo() -> Document:
+    """A tool that reads one part front to back."""
+    script = 'exec 3< "$chunk"; test -p /dev/fd/3 && note count fifo; cat <&3'
+    return tool(script, {"chunk": streamable()}, {"counted": "stdout"}, stdout="counted.txt")
+
+
+def stdin() -> Document:
+    """A tool that reads one part from its standard input."""
+    return tool("note count; cat", {"chunk": "stdin"}, {"counted": "stdout"}, stdout="counted.txt")
+
+
+def one_of_two() -> Document:
+    """A tool that has another input, whose value is of the part."""
+    reader = count()
+    reader["arguments"] = [{"valueFrom": "$(inputs.chunk.basename)"}]
+    reader["baseCommand"][2] += '; echo "$0"'
+    return reader
+
+
+def then_joined(directory: Path, run: Document, reader: Document | None = None) -> Document:
+    """All that the readers have made, in one file, in order."""
+    document = scattered(directory, run, reader)
+    join = tool("", {}, {"text": "stdout"}, stdout="text.txt") | {"baseCommand": ["cat"]}
+    join["inputs"]["counted"] = {"type": "File[]", "inputBinding": {"position": 1}}
+    document["steps"]["join"] = {"run": join, "in": {"counted": "count/counted", "trace": "trace"}, "out": ["text"]}
+    document["outputs"]["text"] = {"type": "File", "outputSource": "join/text"}
+    return document
+
+
+def scattered(directory: Path, run: Document, reader: Document | None = None) -> Document:
+    return workflow(
+        {"reads": "File", "each": "int"},
+        {
+            "split": {"run": run, "in": {"reads": "reads", "each": "each"}},
+            "count": {"run": reader or count(), "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
+        },
+        {"counted": "count/counted"},
+    )
+
+
+def job(directory: Path, each: int = 6, text: str = "".join(LINES)) -> dict[str, Any]:
+    (directory / "reads.txt").write_text(text)
+    return {"reads": {"class": "File", "path": str(directory / "reads.txt")}, "each": each}
+
+
+def written(bench: Bench) -> list[str]:
+    """The files that splits have written in our run."""
+    run = bench.directory / f"run{bench.count}"
+    return sorted(path.name for path in (run / "tmp").rglob("chunk-*.txt") if not path.is_symlink())
+
+
+def test_nothing_is_written(bench: Bench, tmp_path: Path) -> None:
+    _, ours = bench.run_both(scattered(tmp_path, split(tmp_path)), job(tmp_path))
+    assert written(bench) == []
+    assert len(ours.times("count l")) == 7, "links to files in memory"
+    assert " WARNING " not in ours.log, ours.errors
+
+
+@pytest.mark.parametrize(
+    ("reader", "noted"),
+    [(fifo(), "count fifo"), (stdin(), "count"), (one_of_two(), "count l")],
+    ids=["fifo", "stdin", "with a value"],
+)
+def test_readers(bench: Bench, tmp_path: Path, reader: Document, noted: str) -> None:
+    _, ours = bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))
+    assert written(bench) == []
+    assert len(ours.times(noted)) == 7
+
+
+@pytest.mark.parametrize("mode", ["backwards", "json"])
+def test_the_order_is_that_of_the_list(bench: Bench, tmp_path: Path, mode: str) -> None:
+    """Results are gathered in the order of the glob, or of `cwl.output.json`, in whichever order parts are said."""
+    bench.run_both(then_joined(tmp_path, split(tmp_path, mode)), job(tmp_path))
+    assert written(bench) == []
+
+
+@pytest.mark.parametrize(("each", "text"), [(1, ""), (100, "one line\n"), (3, "no newline\nat the end")])
+def test_odd_files(bench: Bench, tmp_path: Path, each: int, text: str) -> None:
+    bench.run_both(then_joined(tmp_path, split(tmp_path)), job(tmp_path, each, text))
+    assert written(bench) == []
+
+
+def test_parts_without_bytes(bench: Bench, tmp_path: Path) -> None:
+    script = """for i in 1 2; do if [ "$SFIO_PARTS" ]; then
+    echo '{"path": "chunk-'$i'.txt", "extents": []}' >> "$SFIO_PARTS"; else : > chunk-$i.txt; fi; done"""
+    run = tool(script, {"reads": "File", "each": "int"}, {"chunks": found("chunk-*.txt", "File[]")}, [session()])
+    bench.run_both(scattered(tmp_path, run), job(tmp_path))
+    assert written(bench) == []
+
+
+def test_texts_and_several_extents(bench: Bench, tmp_path: Path) -> None:
+    """A header that each part has, a part that is in two places, and a text that is nowhere."""
+    script = """if [ "$SFIO_PARTS" ]; then
+    echo '{"path": "chunk-1.txt", "extents": [[0, 4], [10, 5], "Cg=="]}' >> "$SFIO_PARTS"
+    echo '{"path": "chunk-2.txt", "extents": [[0, 4], [2, 5]]}' >> "$SFIO_PARTS"
+    else { dd if=$reads bs=1 count=4; dd if=$reads bs=1 skip=10 count=5; echo; } > chunk-1.txt 2> /dev/null
+    { dd if=$reads bs=1 count=4; dd if=$reads bs=1 skip=2 count=5; } > chunk-2.txt 2> /dev/null; fi"""
+    run = tool(script, {"reads": "File", "each": "int"}, {"chunks": found("chunk-*.txt", "File[]")}, [session()])
+    bench.run_both(scattered(tmp_path, run), job(tmp_path))
+    assert written(bench) == []
+
+
+def test_a_list_as_a_whole(bench: Bench, tmp_path: Path) -> None:
+    """Into an input that is a list, beside a scatter over the same list; files that are written are among them."""
+    run = split(tmp_path, after="cp $reads chunk-02-more.txt")
+    document = then_joined(tmp_path, run)
+    whole = tool("true", {"chunks": "File[]"}, {"whole": "stdout"}, stdout="whole.txt", arguments=[])
+    whole["baseCommand"] = ["cat"]
+    whole["inputs"]["chunks"] = {"type": "File[]", "inputBinding": {"position": 1}}
+    document["steps"]["whole"] = {"run": whole, "in": {"chunks": "split/chunks", "trace": "trace"}, "out": ["whole"]}
+    document["outputs"]["whole"] = {"type": "File", "outputSource": "whole/whole"}
+    bench.run_both(document, job(tmp_path))
+    assert written(bench) == ["chunk-02-more.txt"]
+
+
+def test_pairs_with_another_list(bench: Bench, tmp_path: Path) -> None:
+    pair = tool(
+        'cat "$chunk"; echo $number', {"chunk": "File", "number": "int"}, {"counted": "stdout"}, stdout="counted.txt"
+    )
+    document = scattered(tmp_path, split(tmp_path), pair)
+    document["inputs"]["numbers"] = "int[]"
+    document["steps"]["count"] |= {"scatter": ["chunk", "number"], "scatterMethod": "dotproduct"}
+    document["steps"]["count"]["in"]["number"] = "numbers"
+    bench.run_both(document, {**job(tmp_path), "numbers": list(range(7))})
+    assert written(bench) == []
+
+
+def test_two_splits_in_pairs(bench: Bench, tmp_path: Path) -> None:
+    pair = tool('cat "$chunk" "$mate"', {"chunk": "File", "mate": "File"}, {"counted": "stdout"}, stdout="counted.txt")
+    document = scattered(tmp_path, split(tmp_path, "backwards"), pair)
+    document["steps"]["mates"] = document["steps"]["split"] | {"run": split(tmp_path)}
+    document["steps"]["count"] |= {"scatter": ["chunk", "mate"], "scatterMethod": "dotproduct"}
+    document["steps"]["count"]["in"]["mate"] = "mates/chunks"
+    bench.run_both(document, job(tmp_path))
+    assert written(bench) == []
+
+
+def test_nested_scatters(bench: Bench, tmp_path: Path) -> None:
+    inner = scattered(tmp_path, split(tmp_path))
+    for step in inner["steps"].values():
+        step["in"]["trace"] = "trace"
+    files = []
+    for number in (1, 2):
+        (tmp_path / f"reads{number}.txt").write_text("".join(LINES[: 15 * number]))
+        files.append({"class": "File", "path": str(tmp_path / f"reads{number}.txt")})
+    document = {
+        "class": "Workflow",
+        "requirements": inner["requirements"],
+        "inputs": {"files": "File[]", "each": "int", "trace": "string"},
+        "outputs": {
+            "counted": {
+                "type": {"type": "array", "items": {"type": "array", "items": "File"}},
+                "outputSource": "inner/counted",
+            }
+        },
+        "steps": {
+            "inner": {
+                "run": inner,
+                "in": {"reads": "files", "each": "each", "trace": "trace"},
+                "scatter": "reads",
+                "out": ["counted"],
+            }
+        },
+    }
+    bench.run_both(document, {"files": files, "each": 4})
+    assert written(bench) == []
+
+
+def test_the_file_of_another_step(bench: Bench, tmp_path: Path) -> None:
+    make = tool("cat $reads $reads", {"reads": "File"}, {"made": "stdout"}, stdout="made.txt")
+    document = scattered(tmp_path, split(tmp_path))
+    document["steps"]["make"] = {"run": make, "in": {"reads": "reads", "trace": "trace"}, "out": ["made"]}
+    document["steps"]["split"]["in"]["reads"] = "make/made"
+    bench.run_both(document, job(tmp_path))
+    assert written(bench) == []
+
+
+def test_a_program_that_does_not_know_it(bench: Bench, tmp_path: Path) -> None:
+    _, ours = bench.run_both(then_joined(tmp_path, split(tmp_path, "writes")), job(tmp_path))
+    assert len(written(bench)) == 7
+    assert ours.log.count("Step /split has written the files of `chunks`") == 1
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("$(inputs.chunk.checksum)", "is used in the expression 'inputs.chunk.checksum'"),
+        ("$(inputs.chunk)", "is used in the expression"),
+    ],
+)
+def test_readers_that_need_more_than_a_part(bench: Bench, tmp_path: Path, expression: str, reason: str) -> None:
+    reader = count()
+    reader["arguments"] = [{"valueFrom": expression}] if "checksum" in expression else []
+    if not reader["arguments"]:
+        reader["requirements"].append(
+            {"class": "InitialWorkDirRequirement", "listing": [{"entry": expression, "writable": True}]}
+        )
+    _, ours = bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))
+    assert reason in ours.errors
+    assert len(set(written(bench))) == 7
+
+
+def test_the_size_of_a_part_is_known(bench: Bench, tmp_path: Path) -> None:
+    reader = count()
+    reader["arguments"] = ["$(inputs.chunk.size)", "$(inputs.chunk.nameroot)"]
+    reader["baseCommand"][2] += '; echo "$0" "$@"'
+    bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))
+    assert written(bench) == []
+
+
+def test_other_reasons_for_the_real_split(bench: Bench, tmp_path: Path) -> None:
+    contents = count({"type": "File", "loadContents": True})
+    beside = count({"type": "File", "secondaryFiles": [{"pattern": ".idx", "required": False}]})
+    output = scattered(tmp_path, split(tmp_path))
+    output["outputs"]["chunks"] = {"type": "File[]", "outputSource": "split/chunks"}
+    declared = scattered(tmp_path, split(tmp_path, "says", session(records="lines", every=6, names="chunk-%02d.txt")))
+    cases = {
+        "/count/chunk has loadContents": scattered(tmp_path, split(tmp_path), contents),
+        "/count/chunk has secondaryFiles": scattered(tmp_path, split(tmp_path), beside),
+        "/split/chunks is a workflow output: its files have to be written": output,
+        "`records` are not served yet": declared,
+    }
+    for reason, document in cases.items():
+        _, ours = bench.run_both(document, job(tmp_path, 20))
+        assert f"for /split/chunks does nothing: {reason}" in ours.log
+        assert len(written(bench)) == 2, reason
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("no JSON", "line 3"),
+        ('{"path": "chunk-9.txt", "extents": [[0, 100000]]}', "outside the file"),
+        ('{"path": "a/chunk-9.txt", "extents": [[0, 1]]}', "slash"),
+        ('{"path": "chunk-00.txt", "extents": [[0, 1]]}', "line 3"),
+        ('{"path": "chunk-00.txt", "extents": [[0, 1]], "more": 1}', "line 3"),
+    ],
+)
+def test_wrong_lines(bench: Bench, tmp_path: Path, line: str, message: str) -> None:
+    run = split(tmp_path, after=f"""printf '%s\\n' '{line}' >> "$SFIO_PARTS"; sleep 5""")
+    ours = bench.run(scattered(tmp_path, run), job(tmp_path, 20))
+    assert not ours.ok
+    assert "FAILED Job /split/0" in ours.errors
+    assert message in ours.errors, ours.errors
+    assert ours.files == {}
+    assert bench.leftovers() == []
+
+
+RETRIED = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+
+
+def test_a_split_that_fails_in_the_middle_is_tried_again(bench: Bench, tmp_path: Path) -> None:
+    """Parts that were said hold: their readers need nobody."""
+    once = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }'
+    document = then_joined(tmp_path, split(tmp_path, after=once))
+    plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRIED) for io in (False, True))
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert len(ours.times("count l")) == 7, "each reader ran once"
+    assert bench.leftovers() == []
+
+
+def test_a_split_that_cuts_elsewhere_when_it_is_tried_again(bench: Bench, tmp_path: Path) -> None:
+    run = split(tmp_path, after='test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }')
+    script = run["baseCommand"][2]
+    run["baseCommand"][2] = script.replace("note split;", 'note split; test ! -e "$TRACE.once" || each=5;')
+    ours = bench.run(scattered(tmp_path, run), job(tmp_path), **RETRIED)
+    assert not ours.ok
+    assert "Job /split/0: the part chunk-00.txt is another one than before: " in ours.errors, ours.errors
+    assert "by the rule {port: chunks, of: reads} of `sfio:ReadSession`" in ours.errors
+    assert bench.leftovers() == []
+
+
+def test_a_split_that_does_not_say_a_part_again(bench: Bench, tmp_path: Path) -> None:
+    script = """note split
+    i=$(ls "$TRACE".once* 2> /dev/null | wc -l)
+    echo '{"path": "chunk-'$i'.txt", "extents": [[0, 5]]}' >> "$SFIO_PARTS"
+    test $i = 1 || { touch "$TRACE.once"; sleep 1; exit 3; }"""
+    run = tool(script, {"reads": "File", "each": "int"}, {"chunks": found("chunk-*.txt", "File[]")}, [session()])
+    ours = bench.run(scattered(tmp_path, run), job(tmp_path), **RETRIED)
+    assert not ours.ok
+    assert "Job /split/0: the part chunk-0.txt was said by an attempt before, and is not now" in ours.errors
+    assert bench.leftovers() == []
+
+
+def test_a_reader_that_fails_is_tried_again_alone(bench: Bench, tmp_path: Path) -> None:
+    reader = count()
+    reader["baseCommand"][2] = (
+        'case $(basename "$chunk") in chunk-03.txt) test -e "$TRACE.once" || { touch "$TRACE.once"; exit 3; };; esac; '
+        + reader["baseCommand"][2]
+    )
+    document = then_joined(tmp_path, split(tmp_path), reader)
+    plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRIED) for io in (False, True))
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert len(ours.times("split")) == 1
+    assert bench.leftovers() == []
+
+
+@pytest.mark.parametrize("reader", [count(), fifo()], ids=["file", "fifo"])
+def test_the_file_changes_before_its_parts_are_read(bench: Bench, tmp_path: Path, reader: Document) -> None:
+    wait = tool("sleep 1.5; echo 1 >> $path", {"path": "string"}, {"waited": "stdout"}, stdout="waited.txt")
+    reader["inputs"]["waited"] = "File"
+    document = scattered(tmp_path, split(tmp_path), reader)
+    document["inputs"]["path"] = "string"
+    document["steps"]["wait"] = {"run": wait, "in": {"path": "path", "trace": "trace"}, "out": ["waited"]}
+    document["steps"]["count"]["in"]["waited"] = "wait/waited"
+    ours = bench.run(document, {**job(tmp_path), "path": str(tmp_path / "reads.txt")})
+    assert not ours.ok
+    assert "its input `chunk` is a part of a file that has changed since it was cut" in ours.errors, ours.errors
+    assert ours.files == {}
+    assert bench.leftovers() == []
+
+
+@pytest.mark.parametrize("config", [{"runtime": "off"}, None], ids=["off", "another scheduler"])
+def test_without_a_node_runtime_files_are_written(bench: Bench, tmp_path: Path, config: Document | None) -> None:
+    document = scattered(tmp_path, split(tmp_path))
+    path = bench.write(document, job(tmp_path), io=config is not None, config=config)
+    ours = bench.finish(bench.start(path), path)
+    assert ours.ok, ours.errors
+    assert len(written(bench)) == 7
+
+
+def test_an_output_that_is_a_link_to_a_part(bench: Bench, tmp_path: Path) -> None:
+    reader = tool('ln -s "$chunk" counted.txt', {"chunk": "File"}, {"counted": found("counted.txt")})
+    bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))
+
+
+def test_a_split_of_a_part_is_real(bench: Bench, tmp_path: Path) -> None:
+    inner = scattered(tmp_path, split(tmp_path), None)
+    document = scattered(tmp_path, split(tmp_path))
+    document["steps"]["count"] = {
+        "run": inner,
+        "in": {"reads": "split/chunks", "each": "less", "trace": "trace"},
+        "scatter": "reads",
+        "out": ["counted"],
+    }
+    document["inputs"]["less"] = "int"
+    document["outputs"]["counted"]["type"] = {"type": "array", "items": {"type": "array", "items": "File"}}
+    _, ours = bench.run_both(document, {**job(tmp_path, 20), "less": 10})
+    assert "for /count/split/chunks does nothing: /count/split/reads is a part itself (/split/chunks)" in ours.log
+    assert len(written(bench)) == 4

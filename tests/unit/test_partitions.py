@@ -1,0 +1,125 @@
+"""Which splits write nothing, and why others do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streamflow_io.graph.edges import plan_edges
+from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
+from streamflow_io.graph.partitions import Partition, plan_partitions
+from streamflow_io.graph.sites import Deployment, Site, SiteKind
+from streamflow_io.hints.sessions import SessionRule
+
+CHUNKS = Output("/split", "chunks", OutputKind.FILES)
+CHUNK = Input("/align", "chunk")
+SCATTER = Hop("/align/chunk-scatter", "chunk", HopKind.SCATTER)
+RULE = SessionRule(port="chunks", of="reads")
+HPC = Site((Deployment("hpc", "slurm", SiteKind.QUEUE),))
+
+
+def hop(kind: HopKind, obstacle: str | None = None, by_name: bool = False) -> Hop:
+    return Hop("/align/hop", "chunk", kind, obstacle, by_name=by_name)
+
+
+def decide(*routes: Route, output: Output = CHUNKS, rule: SessionRule = RULE, streamed: bool = False) -> str | None:
+    """Why the real split runs, if so."""
+    graph = IOGraph({}, (output,), routes)
+    (found,) = plan_partitions(graph, {"/split": [rule]}, {("/split", "reads")} if streamed else ())
+    assert found == Partition("/split", rule.port, "reads", found.real)
+    assert found.is_virtual is (found.real is None)
+    return found.real
+
+
+@pytest.mark.parametrize(
+    "hops",
+    [
+        (SCATTER,),
+        (),
+        (hop(HopKind.GATHER),),
+        (hop(HopKind.LINK_MERGE),),
+        (hop(HopKind.WHEN), SCATTER),
+        (hop(HopKind.SUBWORKFLOW), SCATTER, hop(HopKind.SUBWORKFLOW)),
+        (replace(SCATTER, obstacle="flat_crossproduct needs the whole list"),),
+        (SCATTER, hop(HopKind.VALUE_FROM, by_name=True), hop(HopKind.PICK_VALUE)),
+    ],
+)
+def test_virtual(hops: tuple[Hop, ...]) -> None:
+    assert decide(Route(CHUNKS, hops, CHUNK)) is None
+
+
+@pytest.mark.parametrize(
+    ("hops", "reason"),
+    [
+        ((hop(HopKind.LOOP),), "it enters a loop (/align/hop)"),
+        ((SCATTER, hop(HopKind.VALUE_FROM)), "valueFrom computes a new value from it (/align/hop)"),
+        ((SCATTER, hop(HopKind.PICK_VALUE)), "pickValue looks at the value (/align/hop)"),
+        ((hop(HopKind.UNKNOWN),), "it is not known what happens to it there (/align/hop)"),
+        ((SCATTER, hop(HopKind.WHEN, "`when` needs the whole file (x)")), "`when` needs the whole file (x)"),
+    ],
+)
+def test_what_lies_between(hops: tuple[Hop, ...], reason: str) -> None:
+    assert decide(Route(CHUNKS, hops, CHUNK)) == reason
+    assert decide(Route(CHUNKS, (SCATTER,), CHUNK), Route(CHUNKS, hops, CHUNK)) == reason
+
+
+def test_who_reads() -> None:
+    good = Route(CHUNKS, (SCATTER,), CHUNK)
+    assert decide(good, Route(CHUNKS, (), None)) == "/split/chunks is a workflow output: its files have to be written"
+    needs = replace(CHUNK, part_obstacle="/align/chunk has loadContents")
+    assert decide(good, Route(CHUNKS, (SCATTER,), needs)) == "/align/chunk has loadContents"
+    there = decide(good, Route(CHUNKS, (SCATTER,), replace(CHUNK, site=HPC)))
+    assert there is not None
+    assert there.startswith("/align runs on hpc (slurm): parts are read by jobs of the driver's node only")
+    assert decide() == "nobody reads /split/chunks"
+
+
+def test_the_split_itself() -> None:
+    def split(**fields: object) -> str | None:
+        output = replace(CHUNKS, **fields)  # type: ignore[arg-type]
+        return decide(Route(output, (SCATTER,), CHUNK), output=output)
+
+    assert split(part_obstacle="/split/chunks has loadContents") == "/split/chunks has loadContents"
+    assert split(kind=OutputKind.OTHER) == "/split/chunks is a other"
+    assert str(split(site=HPC)).startswith("/split runs on hpc (slurm)")
+    route = Route(CHUNKS, (SCATTER,), CHUNK)
+    assert decide(route, streamed=True) == "/split/reads is streamed: cuts are known of a complete file only"
+    declared = SessionRule.model_validate({**RULE.model_dump(), "records": "vcf", "parts": 2, "names": "%d"})
+    assert "not served yet" in str(decide(route, rule=declared))
+    assert "nothing is read ahead yet" in str(decide(route, rule=SessionRule(of="reads")))
+
+
+def test_a_program_says_the_parts_of_one_output() -> None:
+    other = replace(CHUNKS, port="others")
+    routes = tuple(Route(output, (SCATTER,), CHUNK) for output in (CHUNKS, other))
+    rules = [RULE, SessionRule(port="others", of="reads")]
+    first, second = plan_partitions(IOGraph({}, (CHUNKS, other), routes), {"/split": rules}, ())
+    assert first.is_virtual
+    assert second.real == "a program says the parts of one output only, which is /split/chunks"
+
+
+def test_parts_of_parts() -> None:
+    """Of a chain of splits each second one writes its files: a part is no file that others read parts of."""
+    outputs = [replace(CHUNKS, step=f"/split{number}") for number in range(4)]
+    readers = [Input(f"/split{number}", "reads") for number in range(1, 4)]
+    routes = [Route(output, (SCATTER,), reader) for output, reader in zip(outputs, [*readers, CHUNK], strict=True)]
+    rules = {output.step: [RULE] for output in reversed(outputs)}
+    found = plan_partitions(IOGraph({}, tuple(outputs), tuple(routes)), rules, ())
+    assert {each.step for each in found if each.is_virtual} == {"/split0", "/split2"}
+    assert {each.real for each in found} == {
+        None,
+        "/split1/reads is a part itself (/split0/chunks)",
+        "/split3/reads is a part itself (/split2/chunks)",
+    }
+
+
+def test_edges_of_a_virtual_split() -> None:
+    alone = Route(CHUNKS, (SCATTER,), replace(CHUNK, streamable=True))
+    pairs = Route(CHUNKS, (replace(SCATTER, widths=2),), CHUNK)
+    whole = Route(CHUNKS, (), Input("/all", "chunks"))
+    edges = plan_edges([alone, pairs, whole], {"/split/chunks"})
+    assert [edge.delivery for edge in edges] == [Delivery.PART] * 3
+    assert [(edge.by_element, edge.reordered) for edge in edges] == [(True, True), (False, False), (False, False)]
+    assert not any(edge.is_plain or edge.fallback for edge in edges)
+    assert plan_edges([alone, pairs, whole]) == ()
