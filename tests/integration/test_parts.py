@@ -65,7 +65,7 @@ def count(kind: Any = "File") -> Document:
         'note "count $(ls -ld "$chunk" | cut -c1)"; cat "$chunk" | { wc -l; }; cat "$chunk"; basename "$chunk"',
         {"chunk": kind},
         {"counted": "stdout"},
-        stdout="counted.txt",
+        stdout="$(inputs.chunk.nameroot).counted",
     )
 
 

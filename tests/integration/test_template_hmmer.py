@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from streamflow_io.commands.plan import plan_file
 from tests.template_support import (
     WORKFLOWS,
     Template,
@@ -107,6 +108,19 @@ def test_split_cuts_between_sequences(tmp_path: Path, count: int, newline: str) 
     assert max(map(len, pieces)) - min(map(len, pieces)) <= 2 * longest
     assert output["targets"] == len(lengths)
 
+    # Asked where it cuts, it says the same, and writes nothing.
+    said = tmp_path / "said"
+    said.mkdir()
+    command = ["python3", SOURCE / "scripts/split.py", database, count]
+    result = run(*command, cwd=said, environment={"SFIO_PARTS": str(said / "parts")})
+    assert result.returncode == 0, result.stderr
+    assert json.loads((said / "cwl.output.json").read_text()) == output
+    assert {path.name for path in said.iterdir()} == {"cwl.output.json", "parts"}
+    parts = [json.loads(line) for line in (said / "parts").read_text().splitlines()]
+    assert [part["path"] for part in parts] == [fragment["path"] for fragment in output["fragments"]]
+    content = database.read_bytes()
+    assert [content[start : start + size] for part in parts for start, size in part["extents"]] == pieces
+
 
 @pytest.mark.parametrize(
     ("content", "count", "message"),
@@ -201,4 +215,6 @@ def test_cwltool_gives_the_results_of_plain_streamflow(template: Template, plain
 @needs_hmmer
 def test_the_plugin_gives_the_results_of_plain_streamflow(template: Template, plain: Path) -> None:
     assert contents(template.streamflow("streamflow-io.yml")) == contents(plain)
+    plan = plan_file(template.directory / "streamflow-io.yml").plans["hmmer"]
+    assert [(each.name, each.is_virtual) for each in plan.partitions] == [("/split/fragments", True)]
     assert template.jobs("io-aware.db") == template.jobs("plain.db")

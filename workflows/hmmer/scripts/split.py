@@ -3,7 +3,8 @@
     split.py DATABASE N
 
 Writes fragment-001.fa ... to the working directory, and cwl.output.json with the list of them and the number of
-sequences in all (`targets`), which E-values depend on.
+sequences in all (`targets`), which E-values depend on. Where the variable SFIO_PARTS names a file, as StreamFlow-IO
+sets it, no fragment is written: it gets a line of JSON for each, with its place in the database.
 """
 
 from __future__ import annotations
@@ -47,8 +48,15 @@ def copy_range(database: BinaryIO, start: int, end: int, target: Path) -> int:
     return sequences
 
 
-def split(path: Path, count: int) -> tuple[list[str], int]:
-    """Write the fragments; return their names and the number of sequences.
+def say(file: str, names: list[str], bounds: list[int]) -> None:
+    """Say where the fragments are in the database."""
+    with open(file, "a", encoding="utf-8") as parts:
+        for name, start, end in zip(names, bounds, bounds[1:], strict=False):
+            parts.write(json.dumps({"path": name, "extents": [[start, end - start]]}) + "\n")
+
+
+def split(path: Path, count: int, said: str | None) -> tuple[list[str], int]:
+    """Write the fragments, or say where they are; return their names and the number of sequences.
 
     Raises:
         OSError: the database cannot be read.
@@ -62,9 +70,11 @@ def split(path: Path, count: int) -> tuple[list[str], int]:
         if len(set(bounds)) <= count:
             raise SplitError(f"{path}: too few sequences for {count} fragments")
         names = [f"fragment-{number:03d}.fa" for number in range(1, count + 1)]
+        if said is not None:
+            say(said, names, bounds)
         targets = 0
         for name, start, end in zip(names, bounds, bounds[1:], strict=False):
-            targets += copy_range(database, start, end, Path(name))
+            targets += copy_range(database, start, end, Path(name if said is None else os.devnull))
     return names, targets
 
 
@@ -74,7 +84,7 @@ def main() -> int:
         print("usage: split.py DATABASE N, with N at least 1", file=sys.stderr)
         return 1
     try:
-        names, targets = split(Path(sys.argv[1]), int(sys.argv[2]))
+        names, targets = split(Path(sys.argv[1]), int(sys.argv[2]), os.environ.get("SFIO_PARTS"))
     except (OSError, SplitError) as error:
         print(f"split.py: {error}", file=sys.stderr)
         return 1

@@ -1,6 +1,11 @@
 cwlVersion: v1.2
 class: CommandLineTool
 doc: A sequence database in fragments of about the same size.
+$namespaces: {sfio: "urn:streamflow-io:cwl#"}
+hints:
+  # No fragment is written: split.py says where it would cut, and the searches read the database itself.
+  - class: sfio:ReadSession
+    rules: [{port: fragments, of: database}]
 baseCommand: [python3, -S, -E]
 arguments:
   - {position: 0, valueFrom: $(inputs.scripts.path)/split.py}
