@@ -67,7 +67,7 @@ class Output:
     """An output of a tool.
 
     :ivar writer: how it is written, a key of `WRITERS`
-    :ivar hint: a streaming rule but for its port; empty: none
+    :ivar hint: a rule but for its port, of a read session if it has `of`, else of streaming; empty: none
     """
 
     port: str

@@ -54,7 +54,10 @@ def _step(step: Step) -> Document:
         return _expression(step)
     ports = [output.port for output in step.outputs]
     rules = [{"port": output.port, **dict(output.hint)} for output in step.outputs if output.hint]
-    hints: list[Any] = [streaming(*rules)] if rules else []
+    sessions = [rule for rule in rules if "of" in rule]
+    hints: list[Any] = [streaming(*streams)] if (streams := [rule for rule in rules if "of" not in rule]) else []
+    if sessions:
+        hints.append({"class": "sfio:ReadSession", "rules": sessions})
     if step.io_task:
         hints.append({"class": "sfio:IOTask"})
     run = tool(step, hints)

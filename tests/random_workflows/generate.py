@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from .blueprint import Blueprint, Given, Link, Merge, Method, Output, Step, Type, Wrap
-from .programs import JSON, PARTS, READERS, WRITERS
+from .programs import JSON, PARTS, READERS, SPLIT, WRITERS
 
 T = TypeVar("T")
 _FILE: Final = Type("File")
@@ -40,6 +40,8 @@ class _Value:
 @dataclass
 class _Draft:
     random: Random
+    #: One of its own, so that the others go on as they are.
+    splitting: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class _Draft:
 
 def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     """The workflow of a number."""
-    draft = _Draft(Random(f"{seed}:{number}"))
+    draft = _Draft(Random(f"{seed}:{number}"), Random(f"{seed}:{number}:split"))
     _give(draft)
     for index in range(draft.random.randint(2, most_steps)):
         (_add_expression if draft.chance(0.06) else _add_step)(draft, f"s{index}")
@@ -107,12 +109,15 @@ def _add_step(draft: _Draft, name: str) -> None:
         return
     links = {"i": link}
     extras = _extras(draft, value, kind, scatter, links, named, inside=wrap == "inside")
-    outputs = _outputs(draft, "j" in scatter or "name" in extras)
+    wide = "j" in scatter or "name" in extras
+    outputs = _outputs(draft, wide)
     when = draft.choose((True, False)) if draft.chance(0.12) and not wrap else None
     step = Step(
         name, reader, kind, tuple(links.items()), outputs, tuple(extras), scatter, method, when, wrap, named,
         streamable=READERS[reader].once and draft.chance(0.7), io_task=draft.chance(0.1),
     )  # fmt: skip
+    if kind == _FILE and not (wide or step.streamable or READERS[reader].stdin):
+        step = _with_split(draft, step)
     if _can_loop(step) and draft.chance(0.15):
         step = replace(step, wrap="loop", when=None)
     draft.steps.append(step)
@@ -220,7 +225,7 @@ def _extras(
 def _outputs(draft: _Draft, wide: bool) -> tuple[Output, ...]:
     count = draft.choose((1, 1, 1, 2, 3))
     # Where there are many jobs, lists of lists of lists would follow.
-    writers = [name for name, writer in WRITERS.items() if name != JSON and not (wide and writer.type.depth)]
+    writers = [name for name in WRITERS if name not in (JSON, SPLIT) and not (wide and WRITERS[name].type.depth)]
     chosen = [draft.choose(writers) for _ in range(count)]
     if count == 1 and draft.chance(0.05):
         chosen = [JSON]
@@ -235,6 +240,15 @@ def _output(draft: _Draft, port: str, name: str) -> Output:
     writer = WRITERS[name]
     rule = draft.choose(writer.rules) if writer.rules and draft.chance(0.6) else {}
     return Output(port, name, streamable=writer.once and draft.chance(0.6), hint=tuple(rule.items()))
+
+
+def _with_split(draft: _Draft, step: Step) -> Step:
+    """A step whose tool splits its input now and then, and mostly says where."""
+    *others, last = step.outputs
+    if last.writer == JSON or draft.splitting.random() > 0.3:
+        return step
+    hint = (("of", "i"),) if draft.splitting.random() < 0.9 else ()
+    return replace(step, outputs=(*others, Output(last.port, SPLIT, hint=hint)))
 
 
 def _can_loop(step: Step) -> bool:

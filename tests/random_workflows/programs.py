@@ -95,6 +95,10 @@ class Writer:
 
 _SLOWLY = 'for k in 1 2 3; do IFS= read -r l || break; printf "%s\\n" "$l"; sleep 0.02; done; cat'
 _SPLIT = 'cat > .parts; for k in 2 1 3; do { echo "$k"; head -c 400 .parts; } > "$N-$k.part"; sleep 0.04; done'
+_SAY = """printf '{"path": "%s-%s.cut", "extents": [[%s, %s]]}\\n' "$(printf %s "$N" | sed 's/\\\\/&&/g')" """
+_CUT = f"""cat > /dev/null; N="${{N#./}}"; S=$(wc -c < "$1"); for k in 2 1 3; do O=$((S / 3 * (k - 1)))
+L=$((S / 3)); [ $k = 3 ] && L=$((S - O)); if [ "$SFIO_PARTS" ]; then {_SAY} $k $O $L >> "$SFIO_PARTS"
+else tail -c +$((O + 1)) "$1" > .tail; head -c $L .tail > "./$N-$k.cut"; fi; sleep 0.03; done"""
 _LEAF = 'cp .leaf "$N.d/leaf $k"; sleep 0.03'
 _GROW = f'mkdir "$N.d" "$N.d/sub"; cat > .leaf; for k in 1 2 3; do {_LEAF}; done; cp .leaf "$N.d/sub/x"'
 _PATCH = 'cat > "$N.bin"; sleep 0.03; printf X | dd of="$N.bin" conv=notrunc status=none'
@@ -129,6 +133,7 @@ WRITERS: Final[Mapping[str, Writer]] = {
     "formatted": Writer('cat > "$N.csv"', "{n}.csv", (_DEFAULT, _CLOSE), fields={"format": "file:///formats/csv"}),
     "linked": Writer('cat > "$N.real"; ln -s "$PWD/$N.real" "$N.link"', "{n}.link"),
     "list": Writer(_SPLIT, "{n}-*.part", (_DEFAULT, _CLOSE, _ALL_PARTS, _GATE, _CLOSE_GATE), _MANY),
+    "cut": Writer(_CUT, "{n}-*.cut", (), _MANY),
     "nothing": Writer("cat > /dev/null", "{n}-*.nothing", (_DEFAULT, _CLOSE, _GATE), _MANY),
     "tree": Writer(
         _GROW, "{n}.d", (_DEFAULT, _GATE, _CLOSE_GATE, _ALL_LEAVES, {**_ALL_LEAVES, "start": "producer"}),
@@ -142,6 +147,8 @@ WRITERS: Final[Mapping[str, Writer]] = {
 }  # fmt: skip
 #: This one is named by `cwl.output.json`, too.
 JSON: Final = "named"
+#: This one writes parts of the input `i`, a file that it may read several times, or says them.
+SPLIT: Final = "cut"
 
 
 @dataclass(frozen=True)
