@@ -82,6 +82,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "gangs": [list(gang.steps) for gang in plan.gangs],
         "fallbacks": [_fallback(edge) for edge in plan.edges if edge.fallback is not None],
         "stricter": [{"output": output, "why": why} for output, why in plan.stricter.items()],
+        "virtual": sorted(plan.virtual),
     }
 
 

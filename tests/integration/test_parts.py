@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from streamflow_io.commands.coordination import plan_to_json
+from streamflow_io.commands.plan import plan_file
 from tests.cwl import Bench, Document, found, streamable, tool, workflow
 
 LINES = [f"line {number} {'x' * (number % 7)}\n" for number in range(40)]
@@ -411,3 +415,20 @@ def test_a_split_of_a_part_is_real(bench: Bench, tmp_path: Path) -> None:
     _, ours = bench.run_both(document, {**job(tmp_path, 20), "less": 10})
     assert "for /count/split/chunks does nothing: /count/split/reads is a part itself (/split/chunks)" in ours.log
     assert len(written(bench)) == 4
+
+
+def test_the_plan_says_which_splits_are_virtual(bench: Bench, tmp_path: Path) -> None:
+    document = scattered(tmp_path, split(tmp_path))
+    document["steps"]["kept"] = document["steps"]["split"]
+    document["outputs"]["kept"] = {"type": "File[]", "outputSource": "kept/chunks"}
+    plans = plan_file(bench.write(document, job(tmp_path), io=True))
+    shown = io.StringIO()
+    plans.show(Console(width=200, file=shown))
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.getvalue().splitlines()]
+    assert ["/split/chunks", "virtual", "parts of /split/reads, said by the program"] in rows
+    written = "/kept/chunks is a workflow output: its files have to be written"
+    assert ["/kept/chunks", "real", written] in rows
+    plan = plans.plans["main"]
+    assert plan_to_json(plan)["virtual"] == ["/split/chunks"]
+    assert {file["path"].split("/")[0].split("-")[0] for file in plan_to_json(plan)["files"]} == {"count", "kept"}
+    assert len(list(plan.warnings)) == 1
