@@ -10,6 +10,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -19,7 +20,7 @@ use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 
-use self::cache::{cached, drop_pages};
+use self::cache::{cached, drop_pages, whole_cached};
 use self::orders::{Order, Session};
 use self::ranges::Ranges;
 use self::workers::Workers;
@@ -38,6 +39,7 @@ const CONTROL: &str = "control.jsonl";
 const TICK: Duration = Duration::from_secs(1);
 /// The most bytes of a file that the kernel keeps as one piece, which it gives back as a whole.
 const LARGEST_FOLIO: u64 = 2 << 20;
+const LEAST: u64 = 1 << 20;
 const BLIND_TICK: Duration = Duration::from_millis(100);
 
 /// Serves a session until its driver ends it.
@@ -83,6 +85,8 @@ struct Reader<'a> {
     file: File,
     control: Follower,
     workers: Workers,
+    /// What was cached before the session, in pieces of `LEAST` or more.
+    before: Arc<Ranges>,
     /// What was brought, and not given back.
     ours: Ranges,
     /// What was given back. What the kernel keeps as one piece goes when all of it is there.
@@ -109,7 +113,11 @@ impl<'a> Reader<'a> {
             let _ = watcher.watch(directory, ARRIVES | AddWatchFlags::IN_MODIFY, ());
         }
         let size = session.identity.size;
-        let workers = Workers::start(file.try_clone().map_err(cannot)?, size, session.request, session.threads);
+        let mut before = Ranges::default();
+        whole_cached(&file, 0..size, LEAST).into_iter().for_each(|range| before.insert(range));
+        let before = Arc::new(before);
+        let read = file.try_clone().map_err(cannot)?;
+        let workers = Workers::start(read, size, session.request, session.threads, Arc::clone(&before));
         let workers = workers.map_err(|error| format!("cannot start threads: {error}"))?;
         let control = Follower::new(directory.join(CONTROL));
         let (ours, returned, watched) = (Ranges::default(), Ranges::default(), Vec::new());
@@ -122,6 +130,7 @@ impl<'a> Reader<'a> {
             file,
             control,
             workers,
+            before,
             ours,
             returned,
             watched,
@@ -144,10 +153,7 @@ impl<'a> Reader<'a> {
             let (done, busy) = self.workers.done();
             for done in done {
                 let done = done.map_err(|error| format!("cannot read {}: {error}", self.session.file.display()))?;
-                for range in done.brought {
-                    self.returned.remove(&range);
-                    self.ours.insert(range);
-                }
+                done.ranges.into_iter().for_each(|range| self.take(range));
                 tell(events, &[Event::Chunk(done.told)])?;
                 self.compare()?;
             }
@@ -224,6 +230,14 @@ impl<'a> Reader<'a> {
                 self.workers.close();
             }
         }
+    }
+
+    /// A range is in the cache. What was there before the session stays when it ends; what the kernel has read ahead meanwhile does not.
+    fn take(&mut self, range: Range<u64>) {
+        let before = self.before.within(&range);
+        self.returned.remove(&range);
+        self.ours.insert(range);
+        before.iter().for_each(|range| self.ours.remove(range));
     }
 
     /// How many bytes of what is watched, and was brought, are not cached any more, if there are more than before.

@@ -82,9 +82,19 @@ pub fn drop_pages(file: &File, range: &Range<u64>) {
     );
 }
 
-/// Lets no more be read than is asked for: what the kernel reads ahead would look as if it had been cached before.
-pub fn read_nothing_ahead(file: &File) {
-    let _ = posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
+/// The parts of a file, of at least so many bytes each, that are in the cache as a whole. Few calls are made where little or all of the file is.
+pub fn whole_cached(file: &File, range: Range<u64>, least: u64) -> Vec<Range<u64>> {
+    let length = range.end - range.start;
+    match cached(file, std::slice::from_ref(&range)) {
+        None | Some(0) => Vec::new(),
+        Some(found) if found == length => vec![range],
+        Some(_) if length <= least => Vec::new(),
+        Some(_) => {
+            let middle = range.start + (length / 2).next_multiple_of(least);
+            let halves = [range.start..middle, middle..range.end];
+            halves.into_iter().flat_map(|half| whole_cached(file, half, least)).collect()
+        }
+    }
 }
 
 /// A range in requests: each ends where a whole one does in the file, and consists of whole pages.
@@ -131,6 +141,7 @@ mod tests {
         assert!(drain.read(&file, &all).unwrap() >= 3);
         // A file system in memory keeps all.
         assert_eq!(cached(&file, std::slice::from_ref(&all)), Some(all.end));
+        assert_eq!(whole_cached(&file, all.clone(), 1 << 20).first(), Some(&all));
         assert_eq!(drain.read(&file, &(0..(3 << 20) + 1)).unwrap_err().kind(), ErrorKind::UnexpectedEof);
         assert!(drain.read(&File::open(directory.path()).unwrap(), &(0..1)).is_err());
     }

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::cache::{cached, read_nothing_ahead, requests, Drain};
+use super::cache::{cached, requests, Drain};
+use super::ranges::Ranges;
 use crate::event::Chunk;
 use crate::threads::{lock, spawn};
 
@@ -23,8 +24,8 @@ struct Asked {
 /// What has become of a chunk.
 pub struct Done {
     pub told: Chunk,
-    /// What was brought.
-    pub brought: Vec<Range<u64>>,
+    /// Where it is.
+    pub ranges: Vec<Range<u64>>,
 }
 
 #[derive(Default)]
@@ -40,6 +41,7 @@ struct Shared {
     file: File,
     size: u64,
     request: u64,
+    before: Arc<Ranges>,
     desk: Mutex<Desk>,
     bell: Condvar,
     /// Readable when something is done.
@@ -51,14 +53,15 @@ pub struct Workers(Arc<Shared>);
 impl Workers {
     /// # Arguments
     /// * `request` - bytes that are read at once
-    pub fn start(file: File, size: u64, request: u64, threads: usize) -> io::Result<Self> {
-        read_nothing_ahead(&file);
+    /// * `before` - what was cached before the session
+    pub fn start(file: File, size: u64, request: u64, threads: usize, before: Arc<Ranges>) -> io::Result<Self> {
         let news = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        let shared = Shared { file, size, request, desk: Mutex::default(), bell: Condvar::new(), news };
+        let shared = Shared { file, size, request, before, desk: Mutex::default(), bell: Condvar::new(), news };
         let shared = Arc::new(shared);
         for _ in 0..threads {
             let (shared, drain) = (Arc::clone(&shared), Drain::new(request)?);
-            spawn("read", move || shared.work(&drain))?;
+            let file = opened_anew(&shared.file)?;
+            spawn("read", move || shared.work(&file, &drain))?;
         }
         Ok(Self(shared))
     }
@@ -91,9 +94,9 @@ impl AsFd for Workers {
 }
 
 impl Shared {
-    fn work(&self, drain: &Drain) {
+    fn work(&self, file: &File, drain: &Drain) {
         while let Some(asked) = self.next() {
-            let done = self.read(drain, &asked);
+            let done = self.read(file, drain, &asked);
             let mut desk = lock(&self.desk);
             desk.busy -= 1;
             desk.done.push(done);
@@ -115,16 +118,14 @@ impl Shared {
         }
     }
 
-    /// What was cached before is not read.
-    fn read(&self, drain: &Drain, asked: &Asked) -> io::Result<Done> {
+    /// What was cached before the session is not read. What has been read ahead since then is: it may still be on its way.
+    fn read(&self, file: &File, drain: &Drain, asked: &Asked) -> io::Result<Done> {
         let began = Instant::now();
         let before = cached(&self.file, &asked.ranges);
-        let (mut count, mut brought) = (0, Vec::new());
+        let mut count = 0;
         for range in asked.ranges.iter().flat_map(|range| requests(range, self.request, self.size)) {
-            let length = range.end - range.start;
-            if cached(&self.file, std::slice::from_ref(&range)) != Some(length) {
-                count += drain.read(&self.file, &range)?;
-                brought.push(range);
+            if self.before.within(&range) != [range.clone()] {
+                count += drain.read(file, &range)?;
             }
         }
         let told = Chunk {
@@ -135,6 +136,11 @@ impl Shared {
             seconds: began.elapsed().as_secs_f64(),
             requests: count,
         };
-        Ok(Done { told, brought })
+        Ok(Done { told, ranges: asked.ranges.clone() })
     }
+}
+
+/// The same file in an opening of its own: the kernel keeps for each how far it reads ahead.
+fn opened_anew(file: &File) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| file.try_clone())
 }
