@@ -4,12 +4,11 @@ use std::env;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::task::Poll;
 
 use nix::errno::Errno;
 
-use crate::file_id::file_id;
 use crate::fresh;
 use crate::links;
 use crate::origin::{Failure, Origin, Step};
@@ -146,8 +145,7 @@ impl Origin for PartReader {
 
     /// Only for outputs that are links to it: it would have to be written.
     fn is_to_stay(&self, place: &Path) -> bool {
-        let led_to = |directory: PathBuf| Some(links::lead_to(&directory, file_id(place)?));
-        env::current_dir().ok().and_then(led_to).unwrap_or(false)
+        env::current_dir().is_ok_and(|directory| links::lead_to(&directory, place))
     }
 
     fn leave_file(&self, place: &Path) -> Result<(), Failure> {

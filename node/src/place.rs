@@ -91,8 +91,10 @@ impl Placed {
     /// When it cannot be written.
     pub fn leave_file(&mut self) -> Result<(), Failure> {
         let Ok(directory) = env::current_dir() else { return Ok(()) };
-        let Some(file) = file_id(&self.target).filter(|file| links::lead_to(&directory, *file)) else { return Ok(()) };
-        if let Some(memory) = self.memory.as_ref().filter(|memory| file_id(memory) == Some(file)) {
+        if !links::lead_to(&directory, &self.target) {
+            return Ok(());
+        }
+        if let Some(memory) = self.memory.as_ref().filter(|memory| file_id(memory) == file_id(&self.target)) {
             let whole = whole_of(&self.target);
             let made = fs::copy(memory, &whole).and_then(|_| fs::rename(&whole, &self.target));
             made.map_err(|error| Trouble::Write(error).failure(&self.target))?;

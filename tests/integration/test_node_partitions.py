@@ -221,6 +221,17 @@ def test_a_file_in_memory(runtime: Node, of: Path) -> None:
     assert not os.path.lexists(memory)
 
 
+@TARGETS
+def test_nothing_is_left_where_the_command_begins_beside_its_input(runtime: Node, of: Path, kind: str) -> None:
+    target: Event = {"stdin": True} if kind == "stdin" else {"fifo" if kind == "fifo" else "file": str(placed(runtime))}
+    more = {"memory": False} if kind == "disk" else {}
+    wrapper = ["env", "-C", str(runtime.base / "in")]
+    stream = part(of, [[0, 14]], target, **more)
+    job = runtime.start("c", ["sh", "-c", "cat * > /dev/null"], inputs=[stream], wrapper=wrapper)
+    assert job.wait() == (1 if kind == "stdin" else 0)
+    assert os.listdir(runtime.base / "in") == []
+
+
 @pytest.mark.parametrize("kind", ["file", "disk", "fifo"])
 @pytest.mark.parametrize("leads", [True, False])
 def test_outputs_that_are_links_to_their_input(runtime: Node, of: Path, kind: str, leads: bool) -> None:
