@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.node_support import Event, Job, Node, node, wait_for
-
-MEMORY = Path("/dev/shm")
-CONTENT = b"".join(b"line %08d\n" % number for number in range(300_000))
+from tests.node_support import Event, Job, Node, wait_for
+from tests.partition_support import CONTENT, MEMORY, TARGETS, identity, part, placed, read, text
 
 
 @pytest.fixture
@@ -25,50 +21,12 @@ def of(runtime: Node) -> Path:
     return path
 
 
-def in_memory() -> set[str]:
-    """Returns what runs have in memory now."""
-    return {entry.name for entry in MEMORY.glob("streamflow-io-*")}
-
-
-def identity(path: Path) -> Event:
-    found = path.stat()
-    return {"device": found.st_dev, "inode": found.st_ino, "size": found.st_size, "mtime": found.st_mtime_ns}
-
-
-def part(path: Path, pieces: list[object], target: Event, **more: object) -> Event:
-    """Returns an entry of ``inputs``."""
-    described = {"file": str(path), "identity": identity(path), "pieces": pieces}
-    return {"name": "in", "port": "chunks", "part": described, "target": target, **more}
-
-
-def text(content: bytes) -> str:
-    return base64.b64encode(content).decode()
-
-
 def split(runtime: Node, of: Path, script: str, name: str = "s", **options: object) -> Job:
     """Starts a split, a Python program, which has ``say`` and ``json``."""
     said = runtime.run / "jobs" / name / "parts.jsonl"
     prelude = "import json, os, sys, time\ndef say(text):\n open(os.environ['SFIO_PARTS'], 'a').write(text)\n"
     partitions = [{"port": "chunks", "of": str(of), "file": str(said)}]
     return runtime.python(name, prelude + script, partitions=partitions, **options)
-
-
-def placed(runtime: Node, name: str = "c.fq") -> Path:
-    return runtime.base / "in" / name
-
-
-TARGETS = pytest.mark.parametrize("kind", ["file", "disk", "fifo", "stdin"])
-
-
-def read(runtime: Node, of: Path, pieces: list[object], kind: str, name: str = "c", script: str = "") -> Job:
-    """Starts a job that copies its part to ``name.out``, or runs ``script`` with the part as ``$1``."""
-    path = placed(runtime, f"{name}.fq")
-    target: Event = {"stdin": True} if kind == "stdin" else {"fifo" if kind == "fifo" else "file": str(path)}
-    more = {"memory": False} if kind == "disk" else {}
-    command = script or 'cat "$1" > ' + str(runtime.base / f"{name}.out")
-    argument = "/dev/stdin" if kind == "stdin" else str(path)
-    stream = part(of, pieces, target, **more)
-    return runtime.start(name, ["sh", "-c", command, "sh", argument], inputs=[stream])
 
 
 def test_a_split_says_its_parts_while_it_runs(runtime: Node, of: Path) -> None:
@@ -350,92 +308,3 @@ def test_a_target_that_cannot_be_made(runtime: Node, of: Path) -> None:
     job = runtime.shell("c", "true", inputs=[stream])
     assert job.wait() == 125
     assert str(job.exit()["message"]).startswith("input in: cannot make its file: ")
-
-
-@pytest.fixture
-def memories() -> Iterator[set[str]]:
-    """What there was in memory before: it has to be the same in the end."""
-    before = in_memory()
-    yield before
-    wait_for(lambda: not in_memory() - before, "the end of what is in memory", 20)
-
-
-def hold(runtime: Node, of: Path, kind: str = "file") -> Job:
-    """Starts a job that keeps its part until it is killed."""
-    job = read(runtime, of, [[0, 4_000_000]], kind, script=f"touch {runtime.base}/runs; sleep 60")
-    wait_for((runtime.base / "runs").exists, "the command")
-    return job
-
-
-@pytest.mark.parametrize("kind", ["file", "disk"])
-def test_a_killed_exec_leaves_nothing(runtime: Node, of: Path, kind: str) -> None:
-    job = hold(runtime, of, kind)
-    memory = runtime.run / "memory"
-    assert not memory.exists() or os.listdir(memory / "c")
-    job.process.kill()
-    wait_for(lambda: job.served()[-1]["event"] == "exit", "the last event")
-    assert job.served()[-1]["reason"] == "lost"
-    assert not os.path.lexists(placed(runtime))
-    assert not memory.exists() or os.listdir(memory) == []
-
-
-def test_a_killed_serve_leaves_nothing(tmp_path: Path, memories: set[str]) -> None:
-    base = tmp_path.resolve()
-    for name in ("in", "out"):
-        (base / name).mkdir()
-    (base / "all").write_bytes(CONTENT)
-    with node(base) as running:
-        job = hold(running, base / "all")
-        assert in_memory() - memories
-        running.server.kill()
-        job.wait()
-        wait_for(lambda: not running.run.exists(), "the end of the run directory")
-        assert not in_memory() - memories
-        assert not os.path.lexists(placed(running))
-
-
-def test_the_end_of_the_driver_ends_placing(tmp_path: Path, memories: set[str]) -> None:
-    base = tmp_path.resolve()
-    (base / "in").mkdir()
-    with open(base / "all", "wb") as file:
-        file.truncate(200 << 30)
-    with node(base) as running:
-        stream = part(base / "all", [[0, 200 << 30]], {"file": str(base / "in" / "c")}, memory=False)
-        for how in ("cancel", "signal"):
-            job = running.shell(how, "true", inputs=[stream])
-            wait_for((base / "in" / "c").exists, "the file")
-            job.cancel() if how == "cancel" else job.process.terminate()
-            assert job.wait() == 75
-            assert job.exit()["reason"] == "cancelled"
-            assert not (base / "in" / "c").exists()
-        job = running.shell("driver", "true", inputs=[stream])
-        wait_for((base / "in" / "c").exists, "the file")
-        assert running.leave() == 0
-        assert job.wait() == 75
-        assert not (base / "in" / "c").exists()
-
-
-SMALL = "mount -t tmpfs -o size=1M none /dev/shm && exec"
-
-
-@pytest.mark.skipif(
-    subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"], check=False).returncode != 0,
-    reason="no user namespaces",
-)
-def test_a_full_memory_is_a_file_on_disk(tmp_path: Path) -> None:
-    base = tmp_path.resolve()
-    for name in ("in", "out"):
-        (base / name).mkdir()
-    (base / "all").write_bytes(CONTENT)
-    with node(base) as running:
-        script = f'cat "$1" > {base}/c.out; test ! -L "$1"'
-        for size, where in ((4_000_000, "disk"), (1000, "memory")):
-            target = base / "in" / "c"
-            stream = part(base / "all", [[0, size]], {"file": str(target)})
-            wrapper = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f'{SMALL} "$@"', "sh"]
-            command = ["sh", "-c", script if where == "disk" else f'cat "$1" > {base}/c.out', "sh", str(target)]
-            job = running.start(where, command, inputs=[stream], wrapper=wrapper)
-            assert job.wait() == 0
-            assert job.named("placed")[0]["where"] == where
-            assert (base / "c.out").read_bytes() == CONTENT[:size]
-            assert not os.path.lexists(target)
