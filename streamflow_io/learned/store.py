@@ -7,10 +7,9 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import aiosqlite
@@ -20,7 +19,7 @@ from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConst
 from streamflow_io.files import stranger
 from streamflow_io.telemetry.directories import data_directory
 
-VERSION = 2
+VERSION = 3
 _APPLICATION = 0x5346494F  # "SFIO"
 _MEBIBYTE = 2**20
 
@@ -28,7 +27,6 @@ _MEBIBYTE = 2**20
 _SCHEMA = (
     """
     CREATE TABLE learned (
-        id INTEGER PRIMARY KEY,
         tool TEXT NOT NULL,
         storage TEXT NOT NULL,
         size_class INTEGER NOT NULL,
@@ -39,31 +37,26 @@ _SCHEMA = (
         io_executors INTEGER NOT NULL,
         used INTEGER NOT NULL DEFAULT 0,
         complete INTEGER NOT NULL DEFAULT 1,
+        entries TEXT NOT NULL, -- of the registry, in JSON: [[constraint, seconds, concurrency, jobs], ...]
         UNIQUE (tool, storage, size_class)
-    )
-    """,
-    """
-    CREATE TABLE registered (
-        learned_id INTEGER NOT NULL REFERENCES learned (id) ON DELETE CASCADE,
-        storage_bw REAL NOT NULL,
-        seconds REAL NOT NULL,
-        concurrency INTEGER NOT NULL,
-        jobs INTEGER NOT NULL,
-        PRIMARY KEY (learned_id, storage_bw)
     )
     """,
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {VERSION}",
 )
-# What a file of the version before lacks.
-_UPGRADE = ("ALTER TABLE learned ADD COLUMN complete INTEGER NOT NULL DEFAULT 1", f"PRAGMA user_version = {VERSION}")
+# A file of the version before has the entries in a table of their own.
+_UPGRADE = (
+    "ALTER TABLE learned ADD COLUMN entries TEXT NOT NULL DEFAULT '[]'",
+    "UPDATE learned SET entries = (SELECT json_group_array(json_array(storage_bw, seconds, concurrency, jobs))"
+    " FROM (SELECT * FROM registered WHERE learned_id = id ORDER BY storage_bw))",
+    "DROP TABLE registered",
+    f"PRAGMA user_version = {VERSION}",
+)
 _SELECT = """
-    SELECT
-        id, tool, storage, size_class, step, storage_name, learned, io_executors, used, job_bytes, complete,
-        storage_bw, seconds, concurrency, jobs
-    FROM learned LEFT JOIN registered ON learned_id = id
+    SELECT tool, storage, size_class, step, storage_name, learned, io_executors, used, job_bytes, complete, entries
+    FROM learned
     {where}
-    ORDER BY step, storage_name, size_class, id, storage_bw
+    ORDER BY step, storage_name, size_class
 """
 
 
@@ -189,23 +182,15 @@ class LearnedLimits:
     async def save(self, key: LearnedKey, registry: ConstraintRegistry, facts: LearnedFacts) -> None:
         """Keep a registry instead of the one with the same key; no run has used it yet."""
         async with self._transaction("IMMEDIATE") as connection:
-            await self._delete(key)
-            row = await connection.execute_insert(
-                "INSERT INTO learned"
-                " (tool, storage, size_class, job_bytes, complete, step, storage_name, learned, io_executors)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            await connection.execute(
+                "INSERT OR REPLACE INTO learned"
+                " (tool, storage, size_class, job_bytes, complete, entries, step, storage_name, learned, io_executors)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(*_values(key), registry.job_bytes, registry.is_complete),
+                    json.dumps([astuple(entry) for entry in registry.entries], allow_nan=False),
                     *(facts.step, facts.storage, facts.learned, facts.executors),
                 ),
-            )
-            assert row is not None
-            await connection.executemany(
-                "INSERT INTO registered (learned_id, storage_bw, seconds, concurrency, jobs) VALUES (?, ?, ?, ?, ?)",
-                [
-                    (row[0], entry.constraint, entry.seconds, entry.concurrency, entry.jobs)
-                    for entry in registry.entries
-                ],
             )
 
     async def mark_used(self, key: LearnedKey) -> None:
@@ -217,9 +202,10 @@ class LearnedLimits:
 
     async def forget(self, keys: Iterable[LearnedKey]) -> None:
         """Delete registries, all of them or none. A key that there is not is no error."""
-        async with self._transaction("IMMEDIATE"):
-            for key in keys:
-                await self._delete(key)
+        async with self._transaction("IMMEDIATE") as connection:
+            await connection.executemany(
+                "DELETE FROM learned WHERE tool = ? AND storage = ? AND size_class = ?", map(_values, keys)
+            )
 
     async def close(self) -> None:
         """Close the file; may be called twice."""
@@ -234,8 +220,6 @@ class LearnedLimits:
                 version = await self._version()
                 for statement in _SCHEMA if version == 0 else _UPGRADE if version < VERSION else ():
                     await connection.execute(statement)
-        with _errors(self._path):
-            await self._connection.execute("PRAGMA foreign_keys = ON")
 
     async def _version(self) -> int:
         """The version of the file's format; 0: it is empty. In a transaction.
@@ -244,11 +228,9 @@ class LearnedLimits:
         """
         application, version = await self._number("PRAGMA application_id"), await self._number("PRAGMA user_version")
         if application == _APPLICATION:
-            if version > VERSION:
-                raise LearnedLimitsError(
-                    self._path,
-                    f"it was written by a newer version of StreamFlow-IO (its format is {version}, known is {VERSION})",
-                )
+            if version not in (VERSION, VERSION - 1):
+                formats = f"its format is {version}, known is {VERSION}"
+                raise LearnedLimitsError(self._path, f"it was written by another version of StreamFlow-IO ({formats})")
             return version
         if application or version or await self._number("SELECT count(*) FROM sqlite_master"):
             raise LearnedLimitsError(self._path, "it is the database of another program")
@@ -261,14 +243,8 @@ class LearnedLimits:
     async def _select(self, where: str = "", values: tuple[str, ...] = ()) -> tuple[LearnedLimit, ...]:
         async with self._lock:
             with _errors(self._path):
-                connection = self._connection
-                rows = await connection.execute_fetchall(_SELECT.format(where=where), values)
-        return tuple(_limit([*group]) for _, group in groupby(rows, key=lambda row: row[0]))
-
-    async def _delete(self, key: LearnedKey) -> None:
-        await self._connection.execute(
-            "DELETE FROM learned WHERE tool = ? AND storage = ? AND size_class = ?", _values(key)
-        )
+                rows = await self._connection.execute_fetchall(_SELECT.format(where=where), values)
+                return tuple(map(_limit, rows))
 
     @asynccontextmanager
     async def _transaction(self, kind: str) -> AsyncIterator[aiosqlite.Connection]:
@@ -287,7 +263,7 @@ class LearnedLimits:
 def _errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, ValueError, TypeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise LearnedLimitsError(path, f"it cannot be used: {why}") from error
 
@@ -303,13 +279,12 @@ def _create(path: Path) -> None:
     sqlite3.connect(path).close()
 
 
-def _limit(rows: Sequence[sqlite3.Row]) -> LearnedLimit:
-    """Of the rows with one id, in the order of `_SELECT`."""
-    _, tool, storage, size_class, step, storage_name, learned, executors, used, job_bytes, complete, *_ = rows[0]
-    entries = tuple(RegisteredConstraint(*row[11:]) for row in rows if row[11] is not None)
+def _limit(row: sqlite3.Row) -> LearnedLimit:
+    tool, storage, size_class, step, storage_name, learned, executors, used, job_bytes, complete, entries = row
+    registered = tuple(RegisteredConstraint(*entry) for entry in json.loads(entries))
     return LearnedLimit(
         LearnedKey(tool, storage, size_class),
-        ConstraintRegistry(entries, job_bytes, bool(complete)),
+        ConstraintRegistry(registered, job_bytes, bool(complete)),
         LearnedFacts(step, storage_name, learned, executors),
         used,
     )

@@ -1,6 +1,7 @@
 """The file of learned limits: what is saved comes back, whoever else writes, is killed or has damaged it."""
 
 import asyncio
+import math
 import os
 import signal
 import sqlite3
@@ -35,7 +36,7 @@ OTHER = ConstraintRegistry((RegisteredConstraint(56.25, 5.1, 8, 8), RegisteredCo
 FACTS = LearnedFacts("/sort", "scratch", 1_700_000_000.5, 16)
 
 counts = st.integers(min_value=0, max_value=2**40)
-numbers = st.floats(min_value=0, allow_nan=False)
+numbers = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
 registries = st.builds(
     lambda entries, job_bytes, is_complete: ConstraintRegistry(
         tuple(sorted(entries, key=lambda entry: entry.constraint)), job_bytes, is_complete
@@ -142,7 +143,7 @@ async def test_forget(path: Path) -> None:
         await limits.forget([KEY, far, LearnedKey("b2", KEY.storage, 9)])
         assert await limits.load("a1", KEY.storage) == {10: REGISTRY}
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT count(*) FROM registered").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM learned").fetchone() == (1,)
 
 
 async def test_only_the_user_can_read_it(path: Path) -> None:
@@ -195,13 +196,13 @@ def a_file_above(path: Path) -> None:
 
 def a_missing_table(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP TABLE registered")
+        connection.execute("DROP TABLE learned")
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (newer, f"newer version of StreamFlow-IO (its format is {VERSION + 1}, known is {VERSION})"),
+        (newer, f"another version of StreamFlow-IO (its format is {VERSION + 1}, known is {VERSION})"),
         (of_another_program, "database of another program"),
         (no_database, "file is not a database"),
         (damaged_in_the_middle, "it cannot be used: "),
@@ -223,11 +224,22 @@ async def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], N
     assert before is None or path.read_bytes() == before
 
 
+BEFORE = """
+CREATE TABLE registered (learned_id, storage_bw, seconds, concurrency, jobs);
+INSERT INTO registered SELECT learned.rowid, value ->> 0, value ->> 1, value ->> 2, value ->> 3
+    FROM learned, json_each(entries) ORDER BY value ->> 0 DESC;
+ALTER TABLE learned ADD COLUMN id INTEGER;
+UPDATE learned SET id = rowid;
+ALTER TABLE learned DROP COLUMN entries;
+PRAGMA user_version = 2;
+"""
+
+
 async def test_a_file_of_the_version_before_is_brought_up_to_date(path: Path) -> None:
     async with opened(path) as limits:
         await limits.save(KEY, REGISTRY, FACTS)
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("ALTER TABLE learned DROP COLUMN complete; PRAGMA user_version = 1")
+        connection.executescript(BEFORE)
     # Several runs may begin at once.
     opening = await asyncio.gather(*(LearnedLimits.open(path, 60) for _ in range(4)))
     for limits in opening:
@@ -243,8 +255,9 @@ async def test_an_empty_file_is_a_new_one(path: Path) -> None:
         assert await limits.load(KEY.tool, KEY.storage) == {9: REGISTRY}
 
 
-async def test_what_cannot_be_kept_leaves_the_old(path: Path) -> None:
-    broken = ConstraintRegistry((*OTHER.entries, RegisteredConstraint(200, float("nan"), 2, 2)))
+@pytest.mark.parametrize("seconds", [math.nan, math.inf])
+async def test_what_cannot_be_kept_leaves_the_old(path: Path, seconds: float) -> None:
+    broken = ConstraintRegistry((*OTHER.entries, RegisteredConstraint(200, seconds, 2, 2)))
     async with opened(path) as limits:
         await limits.save(KEY, REGISTRY, FACTS)
         with pytest.raises(LearnedLimitsError):
