@@ -148,6 +148,10 @@ class FakeRuntimes:
     def __init__(self, runtimes: Mapping[str, FakeRuntime]) -> None:
         self._runtimes = runtimes
 
+    @property
+    def deployments(self) -> FakeRuntimes:
+        return self
+
     def where(self, location: ExecutionLocation) -> str:
         return f"on {location}"
 

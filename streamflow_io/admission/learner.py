@@ -110,10 +110,6 @@ class Learner:
         """The storageBW of the next job, MB/s; if none may start now, that of the last one."""
         return next(self.turns(), Turn(self._jobs.constraint)).constraint
 
-    def may_start(self) -> bool:
-        """Whether a job may start now somewhere, as far as epochs are concerned."""
-        return next(self.turns(), None) is not None
-
     def turns(self) -> Iterator[Turn]:
         """How the next job may start, the best way first; there may be no way now."""
         return iter((Turn(self._jobs.constraint),)) if self._learning is None else self._learning.turns()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 from streamflow_io.hints.cwl import CWLObject, file_of, read_steps
 from streamflow_io.hints.errors import HintError
+from streamflow_io.nested import parts
 
 # In the order in which cwl_utils looks for them; docker runs an image with Node.js.
 _ENGINES = ("nodejs", "node", "docker")
@@ -41,16 +40,5 @@ def _needs_javascript(element: CWLObject) -> bool:
     if hasattr(element, "run"):
         texts = [getattr(element, "when", None), *(target.valueFrom for target in element.in_)]
     else:
-        texts = list(_texts(element.save(top=False)))
+        texts = list(parts(element.save(top=False)))
     return any(isinstance(text, str) and _EXPRESSION.search(_REFERENCE.sub("", text)) for text in texts)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _texts(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part)

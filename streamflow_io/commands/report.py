@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,12 +84,8 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:
-    seen: Counter[str] = Counter()
-    result = []
-    for label in labels:
-        seen[label] += 1
-        result.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
-    return result
+    before = [labels[:index].count(label) for index, label in enumerate(labels)]
+    return [f"{label} ({count + 1})" if count else label for label, count in zip(labels, before, strict=True)]
 
 
 def _plotly_js() -> str:

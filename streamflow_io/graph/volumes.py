@@ -5,6 +5,7 @@ Paths are POSIX strings, and may hold lone surrogates, as Python makes them of n
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,13 +34,7 @@ def _resolved(path: str) -> str:
     """:raises ValueError: if it is not absolute"""
     if not path.startswith("/"):
         raise ValueError(f"{path!r} is not an absolute path")
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            del parts[-1:]
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/" + "/".join(parts)
+    return posixpath.normpath("/" + path.lstrip("/"))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from schema_salad.exceptions import ValidationException
 from schema_salad.fetcher import DefaultFetcher
 from schema_salad.utils import CacheType
 
+from streamflow_io.nested import parts
+
 from .errors import HintError, HintErrors, Level, Loc, Located, Source
 from .inheritance import Parameter, Scope, Step
 from .models import Hint
@@ -273,13 +275,7 @@ def _classes(element: CWLObject) -> frozenset[str]:
 def _check_positions(document: object, file: str) -> None:
     """:raises HintErrors: if hints of ours stand under `requirements`, for which CWL has another message"""
     errors: list[HintError] = []
-    ahead, seen = [document], set[int]()
-    while ahead:
-        node = ahead.pop()
-        if id(node) in seen or not isinstance(node, Mapping | list):
-            continue
-        seen.add(id(node))
-        ahead += node.values() if isinstance(node, Mapping) else node
+    for node in parts(document):
         requirements = node.get("requirements") if isinstance(node, Mapping) else None
         if isinstance(requirements, Mapping):
             named = [(str(key), source_of(requirements, file).line(key)) for key in requirements]

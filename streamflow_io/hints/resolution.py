@@ -19,14 +19,12 @@ from .rules import resolve_steps
 from .yaml_files import read_annotations
 
 
-def resolve(
-    document: Any, annotations: str | os.PathLike[str] | Annotations | None = None
-) -> dict[str, StepAnnotations]:
+def resolve(document: Any, annotations: str | os.PathLike[str] | None = None) -> dict[str, StepAnnotations]:
     """The hints that hold for each step of a CWL document, after inheritance.
 
     :param document: a process as loaded by `cwl_utils.parser`, v1.0 to v1.2; it is not changed. The files
         that `run` names are read.
-    :param annotations: the annotations file, or its path
+    :param annotations: the path of the annotations file
     :return: the annotations of all tools by StreamFlow step path, `/` if the document is a single tool;
         those of a step without hints are false
     :raises HintErrors: with all mistakes in the hints of the document and of the annotations file
@@ -34,16 +32,14 @@ def resolve(
     :raises OSError: if it cannot be read
     """
     errors: list[HintError] = []
-    if annotations is None:
-        annotations = Annotations()
-    elif not isinstance(annotations, Annotations):
+    annotated = Annotations()
+    if annotations is not None:
         try:
-            annotations = read_annotations(annotations)
+            annotated = read_annotations(annotations)
         except HintErrors as mistakes:
             errors += mistakes.errors
-            annotations = Annotations()
     found = read_steps(document)
-    resolved, mistakes_in_steps = resolve_steps(found.steps, found.workflows, annotations)
+    resolved, mistakes_in_steps = resolve_steps(found.steps, found.workflows, annotated)
     errors += [*found.errors, *mistakes_in_steps]
     if errors:
         raise HintErrors(errors)

@@ -59,12 +59,11 @@ class ConfirmedTransferStep(CWLTransferStep):  # type: ignore[misc]
         return token.value not in (Status.FAILED, Status.CANCELLED)
 
 
-def confirm_results(workflow: Workflow) -> None:
-    """Let the results that are made from early deliveries of a rewired workflow wait until these are confirmed."""
-    readers: dict[str, list[Step]] = defaultdict(list)
-    for step in workflow.steps.values():
-        for port in step.input_ports.values():
-            readers[port].append(step)
+def confirm_results(workflow: Workflow, readers: Mapping[str, Iterable[tuple[Step, str]]]) -> None:
+    """Let the results that are made from early deliveries of a rewired workflow wait until these are confirmed.
+
+    :param readers: of each port, with the names under which they read it
+    """
     awaited: dict[str, list[str]] = defaultdict(list)
     for step in workflow.steps.values():
         if isinstance(step, StreamingExecuteStep) and step.early_outputs:
@@ -77,13 +76,13 @@ def confirm_results(workflow: Workflow) -> None:
             workflow.steps[collector.name] = ConfirmedTransferStep.like(collector, awaited[collector.name])
 
 
-def _reached(ports: Iterable[str], readers: Mapping[str, Iterable[Step]]) -> set[str]:
+def _reached(ports: Iterable[str], readers: Mapping[str, Iterable[tuple[Step, str]]]) -> set[str]:
     """The names of the steps to which something goes that is on these ports, or is made from it."""
     steps: set[str] = set()
     known = set(ports)
     waiting = list(known)
     while waiting:
-        for step in readers[waiting.pop()]:
+        for step, _ in readers[waiting.pop()]:
             steps.add(step.name)
             waiting.extend(set(step.output_ports.values()) - known)
             known.update(step.output_ports.values())

@@ -82,7 +82,9 @@ class Run:
         self._runtimes = NodeRuntimes(
             scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.is_mixed
         )
-        self._deployment = GangDeployment(self._runtimes, plan.workflow.steps, plan.gangs if plan.streams else ())
+        self._deployment = GangDeployment(
+            self._runtimes.deployments.deploy_ahead, plan.workflow.steps, plan.gangs if plan.streams else ()
+        )
         self.streaming_jobs = StreamingJobs()
         self.warnings = JobWarnings()
         self.gangs = GangPlacement(scheduler.job_allocations, scheduler.hardware_locations, plan.gang_cores)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from streamflow.core.deployment import Target
 from streamflow.core.utils import get_job_step_name
@@ -13,23 +12,18 @@ from streamflow.core.workflow import Job, Step
 from streamflow_io.graph.gangs import Gang
 
 
-class Ahead(Protocol):
-    """What deploys containers before a job asks for them."""
-
-    def deploy_ahead(self, deployment: str) -> None: ...
-
-
 class GangDeployment:
     """StreamFlow deploys a container when the first job of its step is scheduled, one after the other along a chain.
 
     It leaves a container whose deployment is cut short, as all that it does for a job is when the run fails or is
     interrupted; hence no job asks first.
 
+    :param deploy_ahead: lets a deployment of containers begin; see :meth:`.Deployments.deploy_ahead`
     :param steps: StreamFlow's, by name
     """
 
-    def __init__(self, runtimes: Ahead, steps: Mapping[str, Step], gangs: Iterable[Gang]) -> None:
-        self._runtimes = runtimes
+    def __init__(self, deploy_ahead: Callable[[str], None], steps: Mapping[str, Step], gangs: Iterable[Gang]) -> None:
+        self._deploy_ahead = deploy_ahead
         self._steps = steps
         self._followers = {
             head: [step for step in gang.steps if step not in gang.heads] for gang in gangs for head in gang.heads
@@ -48,4 +42,4 @@ class GangDeployment:
             found = [] if schedule is None else schedule.binding_config.targets
             ahead += found if len(found) == 1 else ()
         for target in ahead:
-            self._runtimes.deploy_ahead(target.deployment.name)
+            self._deploy_ahead(target.deployment.name)

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from streamflow.core.deployment import ExecutionLocation
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_runtimes import NodeRuntimes
 
 from .attempts import Attempt
 from .tokens import StreamToken
-
-
-class Runtimes(Protocol):
-    """The node runtimes of a run."""
-
-    async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime: ...
-    def where(self, location: ExecutionLocation) -> str: ...
 
 
 class Reach:
@@ -32,7 +25,9 @@ class Reach:
     :param part: is told of a job that cannot read the stream of another from where it runs
     """
 
-    def __init__(self, runtimes: Runtimes, jobs: Mapping[str, JobAllocation], part: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, runtimes: NodeRuntimes, jobs: Mapping[str, JobAllocation], part: Callable[[str, str], None]
+    ) -> None:
         self._runtimes = runtimes
         self._jobs = jobs
         self._part = part
@@ -43,7 +38,7 @@ class Reach:
         try:
             return await self._runtime(job_name)
         except NodeRuntimeError as error:
-            where = self._runtimes.where(self._location(job_name))
+            where = self._runtimes.deployments.where(self._location(job_name))
             why = str(error).removeprefix(f"{where.partition(' ')[2]}: ")
             self._warn(where, f"Nothing streams {where}, all is as with plain StreamFlow: {why}")
             return None
@@ -57,7 +52,7 @@ class Reach:
             return await (await self._runtime(job_name)).create_job(job_name)
         except NodeRuntimeError as error:
             location = self._location(job_name)
-            where = "in this run" if location.local else self._runtimes.where(location)
+            where = "in this run" if location.local else self._runtimes.deployments.where(location)
             self._warn(f"{otherwise} {where}", f"{otherwise} {where}: {error}")
             return None
 

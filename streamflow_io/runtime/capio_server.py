@@ -211,7 +211,7 @@ class CapioServer:
         if not job.exit.done():
             raise CapioError(self.why_ended() if self.has_ended else f"CAPIO does not answer ({what})")
         if not (event := job.exit.result()).success:
-            text = (await _read(Path(job.directory, "said"))).strip()
+            text = (await asyncio.to_thread(_read, Path(job.directory, "said"))).strip()
             raise CapioError(f"with CAPIO's library, `{what}` fails: {text[-500:] or event}")
 
     async def close(self) -> None:
@@ -230,7 +230,7 @@ class CapioServer:
 
     async def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while _STARTED not in (text := await _read(self._log)):
+        while _STARTED not in (text := await asyncio.to_thread(_read, self._log)):
             if self.has_ended:
                 raise _EndedError(self.why_ended())
             if time.monotonic() > deadline:
@@ -241,14 +241,8 @@ class CapioServer:
         version = _VERSION.search(text)
         self.version = version[1] if version else None
 
-    def _text(self) -> str:
-        try:
-            return self._log.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-
     def _last_words(self) -> str:
-        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in self._text().splitlines()]
+        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in _read(self._log).splitlines()]
         return " / ".join([line for line in lines if line][-3:])[-500:] or "it says nothing"
 
 
@@ -272,10 +266,9 @@ async def _spawn(
     )
 
 
-async def _read(path: Path) -> str:
+def _read(path: Path) -> str:
     try:
-        async with aiofiles.open(path, encoding="utf-8", errors="replace") as file:
-            return await file.read()
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 

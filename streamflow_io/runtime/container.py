@@ -101,15 +101,8 @@ class ContainerRuntime(LinkedRuntime):
         finally:
             del self._asked[job.identifier]
 
-    async def has_events(self, job: NodeJob) -> bool:
-        self.check()
-        return await self._access.has_file(job.events_path, self.directory, self.ended)
-
     async def request_cancel(self, job: NodeJob) -> None:
         await self._send({"cancel": job.identifier})
-
-    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
-        return await self._access.call(words, seconds)
 
     async def close(self) -> None:
         self._reassuring.cancel()

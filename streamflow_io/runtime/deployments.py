@@ -70,7 +70,7 @@ class Deployments:
         return Access(connector, location, isinstance(connector, KubernetesBaseConnector), name)
 
     def where(self, location: ExecutionLocation) -> str:
-        """See :meth:`NodeRuntimes.where`."""
+        """Where jobs of a location run, for people, with its preposition."""
         name = None if location.local else self._container(location)
         return f"on {location}" if name is None else f"in {name}"
 

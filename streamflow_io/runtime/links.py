@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from .access import Access
 from .certificate import Certificate
-from .node_runtime import NodeRuntime, NodeRuntimeError
+from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import ReadyEvent
 
 
@@ -35,7 +35,7 @@ class Links:
 
 
 class LinkedRuntime(NodeRuntime):
-    """One that may have links to others.
+    """One at a location that the driver has access to, which may have links to others.
 
     :ivar unreachable: why it has no address; None where it has one, or none was asked for
     """
@@ -47,6 +47,13 @@ class LinkedRuntime(NodeRuntime):
         self._access = access
         self._links = links
         self._admitting: asyncio.Task[None] | None = None
+
+    async def has_events(self, job: NodeJob) -> bool:
+        self.check()
+        return await self._access.has_file(job.events_path, self.directory, self.ended)
+
+    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
+        return await self._access.call(words, seconds)
 
     def _listens(self, ready: ReadyEvent) -> None:
         """Take what `serve` has said of where it listens."""

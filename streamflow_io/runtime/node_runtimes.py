@@ -29,6 +29,8 @@ _START_SECONDS = 15.0
 class NodeRuntimes:
     """Starts them when they are first needed, and ends them together.
 
+    :ivar deployments: those of the run
+
     :param tls: streams between hosts are inside TLS
     :param start_here: starts that of the driver's node; None: it is the embedded one
     :param contained: whether there are node runtimes in containers
@@ -47,7 +49,7 @@ class NodeRuntimes:
         self._start_here = start_here
         self._mixed = contained and mixed
         self._key = secrets.token_hex(32)
-        self._deployments = Deployments(context, contained)
+        self.deployments = Deployments(context, contained)
         self._runtimes: dict[str, asyncio.Task[NodeRuntime]] = {}
 
     async def at(self, location: ExecutionLocation, workdir: str | None = None) -> NodeRuntime:
@@ -61,18 +63,10 @@ class NodeRuntimes:
             self._runtimes[node] = asyncio.create_task(self._start(location, workdir))
         return await asyncio.shield(self._runtimes[node])
 
-    def where(self, location: ExecutionLocation) -> str:
-        """Where jobs of a location run, for people, with its preposition."""
-        return self._deployments.where(location)
-
-    def deploy_ahead(self, deployment: str) -> None:
-        """Deploy containers before the first job is placed in them; see :meth:`Deployments.deploy_ahead`."""
-        self._deployments.deploy_ahead(deployment)
-
     async def close(self) -> None:
         """End all of them; nothing is left."""
         await asyncio.gather(*map(_close, self._runtimes.values()))
-        await self._deployments.release()
+        await self.deployments.release()
 
     async def _start(self, location: ExecutionLocation, workdir: str | None) -> NodeRuntime:
         if location.local:
@@ -81,13 +75,13 @@ class NodeRuntimes:
             if self._mixed and workdir is not None:
                 return await EmbeddedRuntime.start_beside(workdir)
             return await EmbeddedRuntime.start()
-        manner = self._deployments.manner(location)
+        manner = self.deployments.manner(location)
         binary = await asyncio.to_thread(Binary.load, find_sfio_node())
-        self._deployments.hold(location)
-        access, directory = self._deployments.access(location), self._deployments.workdir(location)
+        self.deployments.hold(location)
+        access, directory = self.deployments.access(location), self.deployments.workdir(location)
         certificate = self._certificate if self._tls and manner.listen else None
         links = Links(self._key, manner.address, certificate) if manner.listen else None
-        if (place := await self._deployments.place(location)) is not None:
+        if (place := await self.deployments.place(location)) is not None:
             return await ContainerRuntime.start(access, directory, binary, place, links, manner.user)
         return await RemoteRuntime.start(access, workdir or directory, binary, manner.shared, links)
 

@@ -64,25 +64,33 @@ class Link(_Message):
     tls: Literal[True] | None = None
 
 
-class InputStream(_Message):
-    """A file that is fed to the command while its producer writes it.
+class _EarlyInput(_Message):
+    """What the command reads while its producer writes it.
 
-    :ivar path: the file that its producer writes
+    :ivar port: the output of the producer, as its events name it
+    :ivar path: what its producer writes
     :ivar named: as the producer's events have it, where that is another path
-    :ivar events: the events of the producer's job, in which `port` names the output; or
-    :ivar link: how they are had from another host: one of the two
     :ivar lock: the producer has another `serve` than the reader: it lives as long as it locks its events
-    :ivar target: `{"fifo": PATH}`, or `{"stdin": True}`
-    :ivar verify: how much of what was fed is compared with the file at the commit
     """
 
     name: str
     port: str
     path: Path
     named: Path | None = None
+    lock: Literal[True] | None = None
+
+
+class InputStream(_EarlyInput):
+    """A file that is fed to the command while its producer writes it.
+
+    :ivar events: the events of the producer's job; or
+    :ivar link: how they are had from another host: one of the two
+    :ivar target: `{"fifo": PATH}`, or `{"stdin": True}`
+    :ivar verify: how much of what was fed is compared with the file at the commit
+    """
+
     events: Path | None = None
     link: Link | None = None
-    lock: Literal[True] | None = None
     target: dict[str, Path | bool]
     verify: Literal["full", "samples"] = "full"
 
@@ -149,23 +157,15 @@ class PartitionedInput(_Message):
     file: Path
 
 
-class GatedInput(_Message):
+class GatedInput(_EarlyInput):
     """A file or directory that the command is held at until it is committed.
 
-    :ivar path: what its producer writes
-    :ivar named: as the producer's events have it, where that is another path
-    :ivar events: the events of the producer's job, in which `port` names the output
-    :ivar lock: see :class:`InputStream`
+    :ivar events: the events of the producer's job
     :ivar target: where the command finds it
     :ivar mode: of a directory: whether a listing waits until it is complete, or has entries as they are committed
     """
 
-    name: str
-    port: str
-    path: Path
-    named: Path | None = None
     events: Path
-    lock: Literal[True] | None = None
     target: Path
     kind: Literal["file", "directory"]
     mode: Literal["update", "no_update"] | None = None

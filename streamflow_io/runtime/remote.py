@@ -90,10 +90,6 @@ class RemoteRuntime(LinkedRuntime):
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
 
-    async def has_events(self, job: NodeJob) -> bool:
-        self.check()
-        return await self._access.has_file(job.events_path, self.directory, self.ended)
-
     async def request_cancel(self, job: NodeJob) -> None:
         script = f": > {shlex.quote(str(job.directory / 'cancel'))}"
         if job.pid is not None and not self._shared:
@@ -102,9 +98,6 @@ class RemoteRuntime(LinkedRuntime):
             await self._access.run(script, _ANSWER_SECONDS)
         except NodeRuntimeError:
             await self._access.pour(script, b"")
-
-    async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
-        return await self._access.call(words, seconds)
 
     async def close(self) -> None:
         if self._closing is None:

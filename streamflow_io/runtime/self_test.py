@@ -125,8 +125,7 @@ class _SelfTest:
 
     async def stream(self) -> str:
         """A file is read while it is written."""
-        directory, there = await self._make("stream")
-        producer, consumer = await self._jobs()
+        directory, there, producer, consumer = await self._pair("stream")
         stream = self._stream(producer, directory, there)
         await self._finish(
             _Command(producer, _writer(directory), _SLOWLY, directory),
@@ -137,8 +136,7 @@ class _SelfTest:
     async def second_opening(self) -> str:
         """A stream that is opened twice is no stream: the job ends before anybody takes what it made for whole."""
         for number in range(_OPENINGS):
-            directory, there = await self._make(f"twice{number}")
-            producer, consumer = await self._jobs()
+            directory, there, producer, consumer = await self._pair(f"twice{number}")
             stream = self._stream(producer, directory, there)
             script = "cat fifo > one & cat fifo > copy & wait"
             try:
@@ -155,8 +153,7 @@ class _SelfTest:
 
     async def gate(self) -> str:
         """A command runs, and waits for a file that is not there."""
-        directory, there = await self._make("gate")
-        producer, consumer = await self._jobs()
+        directory, there, producer, consumer = await self._pair("gate")
         gate = GatedInput(**self._shared(producer, directory), target=str(there / "gated"), kind="file")
         await self._pass_gate(
             _Command(producer, _writer(directory), f"echo '{_TEXT}' > file", directory),
@@ -166,8 +163,7 @@ class _SelfTest:
 
     async def directory_gate(self) -> str:
         """A command lists a directory while it is filled."""
-        directory, there = await self._make("directory")
-        producer, consumer = await self._jobs()
+        directory, there, producer, consumer = await self._pair("directory")
         rule = OutputRule(globs=(), committed="on_n_files", n_files=2)
         output = WatchedOutput(port="file", root=str(directory), globs=("file",), kind="directory", rules=(rule,))
         gate = GatedInput(
@@ -183,15 +179,15 @@ class _SelfTest:
         )
         return "a command that lists a directory was held until its files were committed"
 
-    async def _make(self, name: str) -> tuple[PurePosixPath, PurePosixPath]:
-        """A directory, as the producer has it, and as the consumer has it."""
+    async def _pair(self, name: str) -> tuple[PurePosixPath, PurePosixPath, NodeJob, NodeJob]:
+        """A directory, as the producer has it, and as the consumer has it; and both."""
         directory = await self._location.make(name if self._reader is self._location else f"{name}-between")
         writer, reader = self._location.runtime, self._reader.runtime
         if (obstacle := await reader.obstacle(writer, directory, gate=True)) is not None:
             raise BrokenError(obstacle)
         there = reader.path_of(writer, directory)
         assert there is not None, "what is no obstacle is seen"
-        return directory, there
+        return directory, there, await writer.create_job("producer"), await reader.create_job("consumer")
 
     def _shared(self, producer: NodeJob, directory: PurePosixPath) -> dict[str, Any]:
         """The fields of what the consumer reads of the producer."""
@@ -201,10 +197,6 @@ class _SelfTest:
 
     def _stream(self, producer: NodeJob, directory: PurePosixPath, there: PurePosixPath) -> InputStream:
         return InputStream(**self._shared(producer, directory), target={"fifo": str(there / "fifo")})
-
-    async def _jobs(self) -> tuple[NodeJob, NodeJob]:
-        writer, reader = self._location.runtime, self._reader.runtime
-        return await writer.create_job("producer"), await reader.create_job("consumer")
 
     async def _pass_gate(self, producer: _Command, consumer: _Command) -> None:
         """Run a producer when its consumer runs, which is then held at the gate."""

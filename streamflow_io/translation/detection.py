@@ -1,7 +1,7 @@
 """Whether a CWL document can have hints at all, told from its text: a run without them needs nothing else of ours.
 
-The models of hints alone take longer to import than a small workflow to translate. Of this package nothing is imported
-here, and `streamable` counts as a hint.
+The models of hints alone take longer to import than a small workflow to translate. Of this package next to nothing is
+imported here, and `streamable` counts as a hint.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from schema_salad.exceptions import ValidationException
 from schema_salad.fetcher import Fetcher
+
+from streamflow_io.nested import parts
 
 # cwl_utils has a class per CWL version and no common base: its objects are read by attribute.
 CWLObject = Any
@@ -79,15 +81,6 @@ def _runs_in(text: str) -> Iterator[str]:
         document = json.loads(text)  # Packed workflows are large, and YAML is slow.
     except ValueError:
         document = YAML(typ="safe").load(text)
-    ahead, seen = [document], set[int]()
-    while ahead:
-        node = ahead.pop()
-        if id(node) in seen:  # an alias: the text is a stranger's, and may have many
-            continue
-        seen.add(id(node))
-        if isinstance(node, dict):
-            ahead += node.values()
-            if isinstance(run := node.get("run"), str):
-                yield run
-        elif isinstance(node, list):
-            ahead += node
+    for node in parts(document):
+        if isinstance(node, dict) and isinstance(run := node.get("run"), str):
+            yield run

@@ -94,7 +94,7 @@ class _Rewiring:
         for edges in outputs.values():
             self._wire_output(edges)
         elements.finish(self._edges.values())
-        confirm_results(self._workflow)
+        confirm_results(self._workflow, readers_of(self._workflow))
         if self._edges:
             _pair_defaults_by_tag(self._workflow, self._readers)
 

@@ -21,6 +21,7 @@ ORDER = {
     "capacity": "how much a job asks for and a location has",
     "grouping": "things by what they have in common",
     "series": "numbers over time",
+    "nested": "what is in nested data",
     "_streamflow": "what StreamFlow does not promise to keep",
     "hints": "what a user writes",
     "graph": "the I/O graph, and how each edge is served",
@@ -43,6 +44,7 @@ ORDER = {
 PURE = (
     "grouping",
     "series",
+    "nested",
     "graph",
     "capio_cl",
     "admission",

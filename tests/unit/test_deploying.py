@@ -44,7 +44,7 @@ def test_a_step_and_those_that_read_of_it_are_deployed_once() -> None:
     ahead = Ahead()
     steps = {f"/{name}/__schedule__": step(name) for name in "abcd"} | {"/e/__schedule__": step("e", "other")}
     gangs = [Gang(("/a", "/b", "/e", "/c"), ("/a",), 1.0)]
-    deployment = GangDeployment(ahead, steps, gangs)
+    deployment = GangDeployment(ahead.deploy_ahead, steps, gangs)
     for name in ("/d/0", "/b/0", "/a/0", "/a/1"):
         deployment.submitted(job(name), targets(name[1]))
     assert ahead.deployed == ["d", "b", "a", "b", "c", "a"]
@@ -55,14 +55,14 @@ def test_a_step_and_those_that_read_of_it_are_deployed_once() -> None:
 def test_a_job_may_have_the_name_of_no_step() -> None:
     """StreamFlow collects the files of a nested list as a job without a tag, now and then."""
     ahead = Ahead()
-    GangDeployment(ahead, {}, []).submitted(job("/a-collector/"), targets("local"))
+    GangDeployment(ahead.deploy_ahead, {}, []).submitted(job("/a-collector/"), targets("local"))
     assert ahead.deployed == ["local"]
 
 
 def test_a_step_that_is_not_scheduled_is_not_deployed() -> None:
     """As in tests of the scheduler, whose workflows have no steps of StreamFlow."""
     ahead = Ahead()
-    GangDeployment(ahead, {}, [Gang(("/a", "/b"), ("/a",), 1.0)]).submitted(job("/a/0"), targets("a"))
+    GangDeployment(ahead.deploy_ahead, {}, [Gang(("/a", "/b"), ("/a",), 1.0)]).submitted(job("/a/0"), targets("a"))
     assert ahead.deployed == ["a"]
 
 
@@ -152,7 +152,7 @@ async def test_what_a_job_waits_for_when_the_run_is_interrupted_is_not_left(
     manager = context.deployment_manager = DefaultDeploymentManager(context)
     await manager.deploy(DeploymentConfig(name="image", type="docker", config={"image": "image"}, lazy=True))
     deployments = Deployments(context)
-    deployment = GangDeployment(deployments, {}, [])
+    deployment = GangDeployment(deployments.deploy_ahead, {}, [])
 
     async def schedule() -> None:
         deployment.submitted(job("/a/0"), targets("image"))

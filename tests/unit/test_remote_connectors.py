@@ -192,9 +192,9 @@ async def test_a_container_is_known_by_its_image(deployed: Deployed, image: str)
 async def test_what_is_not_deployed_any_more_still_has_a_name(deployed: Deployed) -> None:
     box = await deployed.deploy("docker", {"image": "i"}, lazy=True)
     runtimes = NodeRuntimes(deployed.context)
-    assert runtimes.where(box) == "in a container of i"
+    assert runtimes.deployments.where(box) == "in a container of i"
     await deployed.manager.undeploy_all()
-    assert runtimes.where(box) == f"on {box}"
+    assert runtimes.deployments.where(box) == f"on {box}"
 
 
 async def test_where_nothing_is_deployed(deployed: Deployed) -> None:
