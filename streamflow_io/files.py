@@ -38,15 +38,19 @@ def _is_open(found: os.stat_result) -> bool:
 
 
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file, or leave what is there as it is.
+    """Write a file, or leave what is there as it is. A symbolic link stays, and the file that it leads to is written.
+
+    What is no file, as `/dev/stdout`, is written to.
 
     :raises OSError: if it cannot be written
     """
-    target = Path(path)
-    if target.exists() and not target.is_file():  # as /dev/stdout, in the place of which nothing is to be put
-        target.write_text(text, encoding="utf-8")
+    given = Path(path)
+    if given.exists() and not given.is_file():  # in the place of which nothing is to be put
+        given.write_text(text, encoding="utf-8")
         return
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    target = given.resolve()
+    # The name of the target may be as long as names can be.
+    temporary = target.with_name(f".streamflow-io-{os.urandom(8).hex()}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(target)
