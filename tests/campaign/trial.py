@@ -31,6 +31,9 @@ _CONTAINERS_SECONDS = 90.0
 #: `serve` waits 10 s for jobs to end when the driver is gone.
 _LEAVE_SECONDS = 15.0
 _CONTAINERS_DIE = (Fault("container", "KILL"), Fault("dockerd", "KILL"))
+_PAUSED = Fault("container", "pause")
+#: What StreamFlow says of a container that it has started, and then cannot look into.
+_DEPLOYED_IN_VAIN = re.compile(r"Error \w+.* Docker container \w+: .* is paused, unpause the container before exec")
 _CLOCK = Path(__file__).parent / "clock"
 _RETRIES = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 
@@ -90,7 +93,7 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
         process = bench.start(path, **environment)
         struck = strike(case, process, place)
         hung = not _ends(process, seconds)
-        left += _leftovers(bench, place.temporary, case, hung)
+        left += _leftovers(bench, path.parent, case, hung)
         _kill(place.temporary)
     if isinstance(bench, Containers):
         bench.remove_containers()
@@ -121,17 +124,22 @@ def _ends(process: Driver, seconds: float) -> bool:
     return True
 
 
-def _leftovers(bench: Bench, temporary: Path, case: Case, hung: bool) -> list[str]:
+def _leftovers(bench: Bench, place: Path, case: Case, hung: bool) -> list[str]:
     """What is left for longer than the runtime may take to leave, and should not be.
 
-    The containers of a driver that has ended stay, as without us, but nothing runs in them; what a killed container
-    has left, a later run removes.
+    The containers of a driver that has ended stay, as without us, but nothing runs in them, and one that was paused
+    while StreamFlow deployed it, which it gives up then; what a killed container has left, a later run removes.
+
+    :param place: the directory of the run
     """
+    temporary = place / "tmp"
     is_dead = case.fault.victim == "driver" and not hung
+    is_given_up = case.fault == _PAUSED and _DEPLOYED_IN_VAIN.search((place / "stderr").read_text()) is not None
     allowed = re.compile(r"/\.streamflow-io-\d+/streamflow-io-" if case.fault in _CONTAINERS_DIE else r"(?!)")
     end = time.monotonic() + _LEAVE_SECONDS
     while True:
-        left = bench.left_by_us() if isinstance(bench, Containers) and is_dead else bench.leftovers()
+        idle_may_stay = is_dead or is_given_up
+        left = bench.left_by_us() if isinstance(bench, Containers) and idle_may_stay else bench.leftovers()
         # What is below `streamflow` is StreamFlow's: the directories of its jobs.
         left += [str(path) for path in temporary.iterdir() if path.name not in ("streamflow", "filler")]
         left += [str(path) for path in mounts() if path.is_relative_to(bench.directory) and path != temporary]
