@@ -15,7 +15,7 @@ from pathlib import Path
 
 from laboratories.laboratory import containers_obstacle
 
-from . import containers_damage, containers_ready
+from . import containers_damage, containers_rate, containers_ready
 from .chain import FILE, STDOUT, Chain
 from .cluster import STEPS, check_streamed
 from .containers_site import PROGRAM, in_containers, one_container_site, site, variant_calling_site
@@ -34,6 +34,7 @@ WIDTH = 50
 STAGES = ("/align", "/fixmate", "/sort", "/markdup", "/mpileup", "/call", "/filter")
 _CHAIN, _FANOUT, _BUSY, _TINY, _TEMPLATE = "chain", "fan-out", "busy chain", "tiny jobs", "variant calling"
 _READY, _KILLED = "node runtime", "docker kill"
+_FIFO, _VOLUME, _LINK, _JOB = "FIFO in one container", "stream on a volume", "stream by a bridge", "tiny job"
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,10 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         *_variant_calling(directory, obstacle),
         Variant(_READY, containers_ready.ready, skipped=obstacle),
         Variant(_KILLED, lambda run: containers_damage.killed(PACED, run), skipped=obstacle),
+        Variant(_FIFO, containers_rate.fifo, skipped=obstacle),
+        Variant(_VOLUME, containers_rate.volume, skipped=obstacle),
+        Variant(_LINK, containers_rate.link, skipped=obstacle),
+        Variant(_JOB, containers_rate.tiny, skipped=obstacle),
     )
 
 
@@ -168,5 +173,14 @@ CONTAINERS = Workload(
             variant=_KILLED,
             at_most=1.0,
         ),
+        Comparison(
+            name=f"2 GiB: rate of a {_VOLUME} / {_FIFO}",
+            measure=containers_rate.RATE,
+            variant=_VOLUME,
+            baseline=_FIFO,
+            at_least=0.8,
+        ),
+        Comparison(name=f"2 GiB: {_LINK}, GiB/s", measure=containers_rate.RATE, variant=_LINK, at_least=0.4),
+        Comparison(name=f"{_JOB}: CPU of `sfio-node exec`, ms", measure=containers_rate.CPU, variant=_JOB, at_most=5.0),
     ),
 )

@@ -81,8 +81,10 @@ def one_container_site(directory: Path) -> Iterator[Site]:
         yield Site({BOX: deployment(directory)}, {"/": BOX}, environment=docker_environment(laboratory))
 
 
-def deployment(directory: Path) -> JSON:
-    """A container whose work directory is a volume."""
+def deployment(directory: Path, shares: bool = True) -> JSON:
+    """A container whose work directory is a volume, or in the container; it is on the bridge that docker makes."""
+    if not shares:
+        return {"type": "docker", "config": {"image": IMAGE}, "workdir": "/work"}
     (volume := directory / "volume").mkdir(exist_ok=True)
     return {"type": "docker", "config": {"image": IMAGE, "volume": [f"{volume}:/shared"]}, "workdir": "/shared"}
 

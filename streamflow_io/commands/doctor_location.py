@@ -81,25 +81,28 @@ async def _look(path: Path, config: dict[str, Any], deployment: str) -> list[Fin
 
 @contextlib.asynccontextmanager
 async def deployed(
-    path: Path, config: dict[str, Any], deployment: str
+    path: Path, config: dict[str, Any], *deployments: str
 ) -> AsyncIterator[tuple[StreamFlowContext, Sequence[ExecutionLocation]]]:
-    """Deploy a deployment of a StreamFlow file; gives its locations.
+    """Deploy deployments of a StreamFlow file; gives their locations.
 
     :param config: what is in the file
-    :raises NotDeployedError: if it cannot be deployed, or reached
+    :raises NotDeployedError: if one cannot be deployed, or reached
     """
     for name, entry in config["deployments"].items():
         # As StreamFlow completes them for a workflow.
         entry.update(name=name, scheduling_policy=None, config=entry.get("config", {}))
     context = forgetful_context(config, path)
     try:
+        locations: list[ExecutionLocation] = []
         try:
-            wanted = _deployment_config(config["deployments"], deployment)
-            await context.deployment_manager.deploy(wanted)
-            available = await _locations(context.deployment_manager.get_connector(deployment), wanted, path)
+            for deployment in deployments:
+                wanted = _deployment_config(config["deployments"], deployment)
+                await context.deployment_manager.deploy(wanted)
+                available = await _locations(context.deployment_manager.get_connector(deployment), wanted, path)
+                locations += (found.location for found in available.values())
         except Exception as error:  # Each connector has its own.
             raise NotDeployedError(str(error) or type(error).__name__) from error
-        yield context, [location.location for location in available.values()]
+        yield context, locations
     finally:
         await context.close()
 
