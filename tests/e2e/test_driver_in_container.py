@@ -1,0 +1,222 @@
+"""The driver itself in a container, with the profile of its engine, and all steps beside it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laboratories.deployments import docker_environment
+from laboratories.laboratory import REPOSITORY, Laboratory
+from tests.cwl import STREAMFLOW, Bench, Document, streamable, tool
+from tests.e2e.container_support import DEBIAN
+from tests.e2e.test_containers import LONG, SCAN, WRITE, check_streamed, gate, stream, stream_reader
+from tests.forked import Driver
+from tests.gate_support import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
+from tests.node_support import wait_for
+from tests.once import once
+
+#: Has the programs of this machine, and a directory for what they are that other users may enter.
+IMAGE = "sfio-driver:latest"
+USER = 1234
+TMPDIR = "/scratch"
+#: For `--read-only`; what is made in memory is as docker makes it by default: noexec.
+IN_MEMORY = ("--read-only", "--tmpfs", f"{TMPDIR}:mode=1777")
+SECONDS = 5.0
+#: Of directories that the next start removes.
+AGE = 2 * 3600.0
+REOPENED = "was opened again"
+
+
+@dataclass
+class Enclosed(Bench):
+    """A bench whose drivers are process 1 of containers. All is bound there under its own name, programs read-only.
+
+    :ivar laboratory: whose docker it is
+    :ivar options: of `docker run`
+    :ivar user: of the driver
+    """
+
+    laboratory: Laboratory = field(kw_only=True)
+    options: Sequence[str] = field(default=(), kw_only=True)
+    user: int = field(default=0, kw_only=True)
+
+    def write(
+        self,
+        document: Document,
+        job: Mapping[str, Any],
+        io: bool,
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Path:
+        path = super().write(document, job, io, config, **settings)
+        self.data.mkdir(exist_ok=True)
+        for directory, _, files in os.walk(self.directory):
+            for name in (directory, *(os.path.join(directory, file) for file in files)):
+                os.chown(name, self.user, self.user)
+        return path
+
+    def start(self, path: Path, **environment: str) -> Driver:
+        place = path.parent
+        temporary = TMPDIR if any(TMPDIR in option for option in self.options) else str(place / "tmp")
+        variables = {"TMPDIR": temporary, "XDG_DATA_HOME": str(self.data), "HOME": "/tmp", "PATH": os.environ["PATH"]}
+        programs = dict.fromkeys(("/usr", sys.base_prefix, str(REPOSITORY), sys.prefix))
+        words = [
+            *("docker", "run", "--rm", f"--name={self.name(path)}", f"--user={self.user}", f"--workdir={place}"),
+            *self.options,
+            *(f"--volume={name}:{name}:ro" for name in programs),
+            f"--volume={self.directory}:{self.directory}",
+            *(f"--env={name}={value}" for name, value in (variables | environment).items()),
+            *(IMAGE, str(STREAMFLOW), *self._arguments(path)),
+        ]
+        return subprocess.Popen(
+            words,
+            stdout=(place / "stdout").open("w"),
+            stderr=(place / "stderr").open("w"),
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **self.environment},
+            start_new_session=True,
+        )
+
+    def name(self, path: Path) -> str:
+        """The name of the container of a run."""
+        return f"{self.directory.name}-{path.parent.name}"
+
+    def docker(self, *words: str) -> None:
+        subprocess.run(
+            ["docker", *words], env={**os.environ, **self.environment}, check=True, capture_output=True, timeout=20
+        )
+
+    def interrupt(self, document: Document, moment: str, number: str) -> Path:
+        """Send a signal to the driver of a run when something has been noted, and wait for its end."""
+        path = self.write(document, {}, io=True)
+        driver = self.start(path)
+        trace = path.parent / "trace"
+        wait_for(lambda: trace.exists() and f" {moment}\n" in trace.read_text(), moment, 20)
+        self.docker("kill", f"--signal={number}", self.name(path))
+        assert not self.finish(driver, path).ok
+        return path
+
+
+@pytest.fixture
+def bench(containers_laboratory: Laboratory, tmp_path: Path, common: Path) -> Iterator[Enclosed]:
+    bench = Enclosed(tmp_path, environment=docker_environment(containers_laboratory), laboratory=containers_laboratory)
+    once(common / "image of drivers", lambda: make_image(bench))
+    yield bench
+    names = [f"{tmp_path.name}-run{number + 1}" for number in range(bench.count)]
+    subprocess.run(["docker", "rm", "-f", *names], env={**os.environ, **bench.environment}, capture_output=True)
+
+
+def make_image(bench: Enclosed) -> None:
+    bench.docker("run", "--name=sfio-driver", DEBIAN, "chmod", "755", "/root")
+    bench.docker("commit", "sfio-driver", IMAGE)
+    bench.docker("rm", "sfio-driver")
+
+
+def commit() -> Document:
+    return pair(producer("echo one > out.txt; meet done", "on_close", start="commit"), reader())
+
+
+def by_name() -> Document:
+    return pair(producer(f"meet read; {FILES}; meet got 3", "on_n_files", "Directory", nFiles=3), lister(BY_NAME))
+
+
+def by_list() -> Document:
+    return pair(producer(f"meet read; {FILES}; meet listed", "on_n_files", "Directory", nFiles=3), lister(BY_LIST))
+
+
+def listing() -> Document:
+    """What lists waits for all of it, where the entries of a listing cannot be held one by one."""
+    first = producer(f"meet read; {FILES}", "on_close", "Directory", mode="no_update")
+    return pair(first, lister(f"note read; python3 -c {shlex.quote(SCAN)}", streamable("Directory")))
+
+
+#: What has happened before the end of the producer.
+EARLY = {stream: "first", commit: "done", gate: "done", by_name: "got 3", by_list: "listed", listing: "read"}
+#: Of `docker run`, and the user.
+WAYS: dict[str, tuple[Sequence[str], int]] = {
+    "root": ((), 0),
+    "user": ((), USER),
+    "read-only": (IN_MEMORY, 0),
+    "no capabilities": (("--cap-drop=ALL", "--security-opt=no-new-privileges"), 0),
+    "all of it": ((*IN_MEMORY, "--cap-drop=ALL"), USER),
+}
+
+
+def check_same(bench: Enclosed, document: Callable[[], Document]) -> None:
+    _, ours = bench.run_both(document())
+    assert_early(ours, EARLY[document])
+    assert [line for line in ours.log.splitlines() if "WARNING" in line] == []
+    if document is stream:
+        check_streamed(ours)
+
+
+def test_a_stream_where_little_is_allowed(bench: Enclosed) -> None:
+    bench.options, bench.user = WAYS["all of it"]
+    check_same(bench, stream)
+
+
+@LONG
+@pytest.mark.parametrize("document", EARLY)
+@pytest.mark.parametrize("way", WAYS)
+def test_results_are_the_same(bench: Enclosed, document: Callable[[], Document], way: str) -> None:
+    bench.options, bench.user = WAYS[way]
+    check_same(bench, document)
+
+
+@LONG
+@pytest.mark.parametrize("way", ["root", "all of it"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "paste $file $file",
+        "cat $file & cat $file; wait",
+        "python3 -c \"import os; f = os.environ['file']; a, b = open(f), open(f); print(a.read() + b.read())\"",
+        "python3 -c \"import os; f = os.environ['file']; print(open(f).read() + open(f).read())\"",
+    ],
+    ids=["paste", "two programs", "two open in a row", "one after the other"],
+)
+def test_a_second_opening_is_told(bench: Enclosed, script: str, way: str) -> None:
+    """The profile of docker refuses `kcmp`, which would tell. Never is there wrong data."""
+    bench.options, bench.user = WAYS[way]
+    second = tool(script, {"file": streamable()}, {"out": "stdout"}, stdout="read.txt")
+    document = pair(producer("seq 1 1000 > out.txt", "on_close", mode="no_update"), second)
+    for _ in range(5):
+        run = bench.run(document)
+        assert not run.ok
+        assert REOPENED in run.errors
+        assert "Traceback" not in run.log
+    assert bench.leftovers() == []
+
+
+@LONG
+@pytest.mark.parametrize("way", ["root", "user"])
+def test_what_a_killed_driver_leaves_the_next_one_removes(bench: Enclosed, way: str) -> None:
+    """All that there was is killed at once: nobody is left to do it."""
+    bench.options, bench.user = WAYS[way]
+    document = pair(producer(WRITE.replace("exec 3>&-", "sleep 60"), "on_close", mode="no_update"), stream_reader())
+    path = bench.interrupt(document, "first", "KILL")
+    temporary = path.parent / "tmp"
+    left = [Path(name) for name in bench.leftovers()]
+    assert len([name for name in left if name.parent == temporary]) == 1, left
+    (run,) = temporary.glob("streamflow-io-*")
+    os.utime(run, (time.time() - AGE,) * 2)
+    following = bench.write(stream(), {}, io=True)
+    driver = bench.start(following, TMPDIR=str(temporary))
+    assert bench.finish(driver, following).ok
+    assert bench.leftovers() == []
+
+
+@LONG
+def test_an_interrupted_driver_leaves_nothing(bench: Enclosed) -> None:
+    document = pair(producer(WRITE.replace("exec 3>&-", "sleep 60"), "on_close", mode="no_update"), stream_reader())
+    bench.interrupt(document, "first", "INT")
+    wait_for(lambda: bench.leftovers() == [], "the end of all", SECONDS)
