@@ -20,6 +20,7 @@ from streamflow_io.runtime.binary import Binary
 from streamflow_io.runtime.certificate import Certificate
 from streamflow_io.runtime.deployments import Manner
 from streamflow_io.runtime.links import Links
+from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.remote import RemoteRuntime
 
 HERE = Manner()
@@ -183,10 +184,11 @@ async def serving(
     binary: Binary | None = None,
     manner: Manner = HERE,
     certificate: Certificate | None = None,
+    place: Place | None = None,
 ) -> AsyncIterator[RemoteRuntime]:
     """A runtime; nothing of it is left at the end."""
     links = Links(KEY, manner.address, certificate) if manner.listen else None
-    runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), manner.shared, links)
+    runtime = await RemoteRuntime.start(access, str(workdir), binary or stand_in(), manner.shared, links, place)
     try:
         yield runtime
     finally:

@@ -1,6 +1,7 @@
 //! The FIFO in the run directory that says whether `serve` lives, on this kernel: `serve` holds its write end.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -19,6 +20,14 @@ pub fn open(run_directory: &Path) -> Result<File, String> {
     match nix::unistd::read(&alive, &mut [0]) {
         Err(Errno::EAGAIN) => Ok(alive),
         _ => Err(gone("nobody holds it")),
+    }
+}
+
+/// Whether there is certainly no `serve` on this kernel.
+pub fn is_gone(run_directory: &Path) -> bool {
+    match fresh::open(&run_directory.join("alive")) {
+        Ok(alive) => nix::unistd::read(&alive, &mut [0]) == Ok(0),
+        Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 
@@ -49,11 +58,12 @@ mod tests {
         let message = open(run).unwrap_err();
         assert!(message.starts_with("serve is gone: ") && message.ends_with("/alive: nobody holds it"), "{message}");
         let writer = OpenOptions::new().read(true).write(true).open(run.join("alive")).unwrap();
-        assert_eq!(reach(run), 0);
+        assert_eq!((reach(run), is_gone(run)), (0, false));
         drop(writer);
-        assert_eq!(reach(run), 1, "it was there");
+        assert_eq!((reach(run), is_gone(run)), (1, true), "it was there");
         std::fs::remove_file(run.join("alive")).unwrap();
+        assert!(is_gone(run), "there is nothing");
         std::fs::write(run.join("alive"), "text").unwrap();
-        assert_eq!(reach(run), 1, "a file");
+        assert_eq!((reach(run), is_gone(run)), (1, false), "a file");
     }
 }

@@ -8,6 +8,7 @@ mod output;
 mod periodic;
 mod readers;
 mod remote;
+mod sweep;
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -90,6 +91,7 @@ fn serve(path: &Path, signals: &SignalFd, options: Options) -> io::Result<()> {
     }
     let listening = options.listen.map(|address| link::listen(address, &directory, options.tls));
     jobs.output.print(&ready(listening, options.converse.map(|_| Uid::effective().as_raw())));
+    sweep::start(&directory);
     if options.remote {
         return Remote::new(&directory, options.shared).serve(jobs, signals);
     }

@@ -60,8 +60,15 @@ class Deployment:
 
     @property
     def node(self) -> Deployment | None:
-        """The one host where all of its jobs run, if that is known."""
-        return LOCAL if self.kind is SiteKind.LOCAL else self.host
+        """The host of containers, or the host itself, if that is known. One with containers is a single host."""
+        if self.kind is SiteKind.LOCAL:
+            return LOCAL
+        return Deployment(self.name, self.type, self.kind) if self.kind is SiteKind.HOSTS else self.host
+
+    @property
+    def seen(self) -> tuple[Bind, ...] | None:
+        """What its jobs see of their node; None: that is not known before they run."""
+        return self.binds if self.kind is SiteKind.CONTAINERS else HOST
 
     @property
     def technology(self) -> str:
@@ -79,7 +86,7 @@ class Deployment:
 
     def sees(self, other: Deployment) -> bool:
         """Whether it sees what the jobs of another write that runs on the same host."""
-        there, here = (HOST if each.kind is SiteKind.LOCAL else each.binds for each in (other, self))
+        there, here = other.seen, self.seen
         return there is not None and here is not None and seen_from(there, other.workdir, here) is not None
 
     def shares_files(self, other: Deployment) -> bool | None:
@@ -90,7 +97,7 @@ class Deployment:
             return None if is_in_pods and not is_in_one_pod else True
         if not is_in_pods and (self.node is None or self.node != other.node):
             return False
-        if self.binds is None or other.binds is None:
+        if self.seen is None or other.seen is None:
             return None
         shares = self.sees(other) and other.sees(self)
         # Only pods of one node share what a volume of both holds.
@@ -211,7 +218,7 @@ def not_joined(producer: tuple[str, Site], consumer: tuple[str, Site], *, gate: 
     where = f"{writer} runs {source.where}, {reader} {_after(source, target)}"
     if not source.is_joined_with(target, gate=gate):
         return f"{where}: {_apart(source, target)}"
-    if gate and source.kind is SiteKind.HOSTS:
+    if gate and source.kind is target.kind is SiteKind.HOSTS:
         return f"{where}: the gate needs both on the driver's node, or both on one queue manager"
     return None
 
@@ -235,7 +242,7 @@ def _apart(source: Site, target: Site) -> str:
     if len({deployment.node for deployment in deployments}) > 1:
         if source.kind is target.kind:
             return "streams between containers need one host"
-        return "a container streams with others of its host, and with the driver's node if that is its host"
+        return "a container streams with others of its host, and with steps on that host"
     if source.kind is target.kind:
         return "they share no directory of their host; give both a volume at their workdir"
-    return "they share no directory; give the container the workdir of the driver's node, as a volume at its own"
+    return "they share no directory; give the container the workdir of its host, as a volume at its own"

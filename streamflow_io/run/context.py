@@ -80,7 +80,7 @@ class Run:
         self._telemetry = TelemetryWriter(self._locate)
         self._remembered = RememberedLimits(_learned_path(scheduler), plan.tools)
         self._runtimes = NodeRuntimes(
-            scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.is_mixed
+            scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.mixed_hosts
         )
         self._deployment = GangDeployment(
             self._runtimes.deployments.deploy_ahead, plan.workflow.steps, plan.gangs if plan.streams else ()

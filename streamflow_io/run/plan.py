@@ -82,15 +82,13 @@ class Plan:
             yield f"Nothing streams in this run, everything is as with plain StreamFlow: {self.unavailable}"
 
     @property
-    def is_mixed(self) -> bool:
-        """Whether a job in a container of the driver's node reads early of one that is in none, or that of this."""
-        kinds = {
-            (deployment.node == LOCAL, deployment.kind)
-            for gang in self.gangs
-            for step in gang.steps
-            for deployment in self.steps[step].site.deployments
-        }
-        return {(True, SiteKind.LOCAL), (True, SiteKind.CONTAINERS)} <= kinds
+    def mixed_hosts(self) -> frozenset[str]:
+        """Deployments where jobs in containers read early of jobs beside them, or these of those; "": this node."""
+        gangs = (step for gang in self.gangs for step in gang.steps)
+        places = {deployment for step in gangs for deployment in self.steps[step].site.deployments}
+        names = {place: "" if place.node == LOCAL else place.node.name for place in places if place.node is not None}
+        inside = {name for place, name in names.items() if place.kind is SiteKind.CONTAINERS}
+        return frozenset(inside & {name for place, name in names.items() if place.kind is not SiteKind.CONTAINERS})
 
     @property
     def gang_cores(self) -> dict[str, float]:

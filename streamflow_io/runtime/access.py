@@ -91,31 +91,33 @@ class Access:
             raise NodeRuntimeError(otherwise)
         return code == 0
 
-    async def converse(self, words: Sequence[str]) -> Conversation:
-        """Start a program that is talked with. It takes no line before it has said one.
+    async def converse(self) -> Conversation:
+        """Start a shell that is talked with.
+
+        A program that takes its place takes no line before it has said one: what comes sooner the shell may have.
 
         :raises NodeRuntimeError: if it cannot be started
         """
         try:
             if (wraps := self._location.wraps) is not None and wraps.local:
-                return await ProcessConversation.start(container_command(self._connector, self._location, words))
-            conversation = ShellConversation(*await own_shell(self._connector, self._location, os.urandom(8).hex()))
-            await conversation.send(f"exec {shlex.join(words)} 2>&1")
-            return conversation
+                return await ProcessConversation.start(container_command(self._connector, self._location, ["sh"]))
+            return ShellConversation(*await own_shell(self._connector, self._location, os.urandom(8).hex()))
         except Exception as error:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
 
-    async def write(self, path: PurePosixPath, data: bytes, executable: bool = False, parent: bool = False) -> None:
+    async def write(
+        self, path: PurePosixPath, data: bytes, executable: bool = False, parent: int | None = None
+    ) -> None:
         """Write a file, for its owner alone; it is there with all its content, or not at all.
 
         What is in it is on no command line.
 
         :param executable: for all to read and to run
-        :param parent: make its directory, whose own parent is there
+        :param parent: make its directory, whose own parent is there, with this mode; None: it is there
         :raises NodeRuntimeError: if it cannot be written
         """
         target, part = shlex.quote(str(path)), shlex.quote(f"{path}.part")
-        make = f"mkdir -m 700 {shlex.quote(str(path.parent))}; " if parent else ""
+        make = "" if parent is None else f"mkdir -m {parent:o} {shlex.quote(str(path.parent))}; "
         try:
             await self.pour(f"umask 077; {make}cat > {part}", data)
         except NodeRuntimeError as error:

@@ -141,8 +141,9 @@ async def deliver(access: Access, workdir: str, binary: Binary, neighbours: Neig
     """Bring the binary, or that for the machine there, to a location, if it is not there.
 
     :param workdir: of the deployment; made if it is missing
-    :param neighbours: for a container: each user has a directory there. Where programs cannot be run there, the binary
-        is in the directory for temporary files
+    :param neighbours: where others may see the work directory from containers, as other users: each user has a
+        directory there, which others cannot list. Where programs cannot be run there, the binary is in the directory
+        for temporary files
     :raises NodeRuntimeError: if it cannot be brought there, or does not run there, with one reason
     """
     delivered, why = await _bring(access, workdir, binary, neighbours)

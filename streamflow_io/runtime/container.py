@@ -26,11 +26,6 @@ from .protocol import SpecAnswer
 _START_SECONDS = 30.0
 _ALIVE_SECONDS = 15.0
 _SILENCE_SECONDS = 60.0
-# Run directories of containers that were killed: whoever lives has `alive` open.
-_SWEEP = (
-    "find {directory} -maxdepth 1 -type d -name 'streamflow-io-*' -mmin +60 2>/dev/null | "
-    'while read -r run; do {binary} reach --run "$run" 2>/dev/null || rm -rf "$run"; done'
-)
 
 
 class ContainerRuntime(LinkedRuntime):
@@ -69,19 +64,18 @@ class ContainerRuntime(LinkedRuntime):
         :param user: one who may own directories that its own is in, as root may
         :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
         """
-        delivered = await deliver(access, workdir, binary, Neighbours(user, place.volumes))
-        directory, program = (shlex.quote(str(path)) for path in (delivered.directory, delivered.binary))
-        await access.run(_SWEEP.format(directory=directory, binary=program))
-        # Others, who may run as other users, must not guess it.
-        name = f"streamflow-io-{os.getpid()}-{os.urandom(16).hex()}"
-        mounts = (word for mount in place.volumes for word in ("--within", mount))
-        options = ["--converse", "--readable", "--trust", str(user), *mounts, *(links.serve_options if links else [])]
-        words = [str(delivered.binary), "serve", "--directory", str(delivered.directory / name), *options]
-        conversation = await access.converse(words)
+        # The engine takes long to start anything: what is needed is brought there meanwhile.
+        opening = asyncio.create_task(access.converse())
         try:
+            delivered = await deliver(access, workdir, binary, Neighbours(user, place.volumes))
+            # Others, who may run as other users, must not guess it.
+            name = f"streamflow-io-{os.getpid()}-{os.urandom(16).hex()}"
+            conversation = await opening
+            with contextlib.suppress(Exception):  # What it has said tells more.
+                await conversation.send(f"exec {shlex.join(_serve(delivered, name, user, place, links))} 2>&1")
             event = await ready(conversation, f"{access.name}: sfio-node serve", _START_SECONDS)
         except BaseException:
-            await asyncio.shield(conversation.close(cls.stop_seconds))
+            await asyncio.shield(_abandon(opening, cls.stop_seconds))
             raise
         runtime = cls(access, delivered, name, place, conversation, links)
         runtime._listens(event)
@@ -158,6 +152,24 @@ class ContainerRuntime(LinkedRuntime):
             while True:
                 await asyncio.sleep(_ALIVE_SECONDS)
                 await self._send({"alive": 1})
+
+
+def _serve(delivered: Delivered, name: str, user: int, place: Place, links: Links | None) -> list[str]:
+    """The words that start `serve`.
+
+    :param name: of the run directory
+    :param user: see :meth:`ContainerRuntime.start`
+    """
+    mounts = (word for mount in place.volumes for word in ("--within", mount))
+    options = ["--converse", "--readable", "--trust", str(user), *mounts, *(links.serve_options if links else [])]
+    return [str(delivered.binary), "serve", "--directory", str(delivered.directory / name), *options]
+
+
+async def _abandon(opening: asyncio.Task[Conversation], seconds: float) -> None:
+    """End a conversation of which nothing has come, also one that is still being opened."""
+    await asyncio.wait({opening}, timeout=seconds)
+    if not opening.cancel() and not opening.cancelled() and opening.exception() is None:
+        await opening.result().close(seconds)
 
 
 def _remove(directory: Path, fifos: Iterable[Path]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import cached_property
 
 from streamflow.core.context import StreamFlowContext
@@ -19,6 +19,7 @@ from .embedded import EmbeddedRuntime, find_sfio_node
 from .links import Links
 from .locations import location_node
 from .node_runtime import NodeRuntime
+from .place import Place
 from .remote import RemoteRuntime
 
 StartRuntime = Callable[[], Awaitable[NodeRuntime]]
@@ -34,7 +35,8 @@ class NodeRuntimes:
     :param tls: streams between hosts are inside TLS
     :param start_here: starts that of the driver's node; None: it is the embedded one
     :param contained: whether there are node runtimes in containers
-    :param mixed: jobs in containers of the driver's node read of jobs on it, or these of those
+    :param mixed: deployments of hosts where jobs in containers read of jobs beside them, or these of those; "": the
+        driver's node
     """
 
     def __init__(
@@ -43,11 +45,11 @@ class NodeRuntimes:
         tls: bool = False,
         start_here: StartRuntime | None = None,
         contained: bool = True,
-        mixed: bool = False,
+        mixed: Collection[str] = (),
     ) -> None:
         self._tls = tls
         self._start_here = start_here
-        self._mixed = contained and mixed
+        self._mixed = frozenset(mixed) if contained else frozenset()
         self._key = secrets.token_hex(32)
         self.deployments = Deployments(context, contained)
         self._runtimes: dict[str, asyncio.Task[NodeRuntime]] = {}
@@ -72,7 +74,7 @@ class NodeRuntimes:
         if location.local:
             if self._start_here is not None:
                 return await self._start_here()
-            if self._mixed and workdir is not None:
+            if "" in self._mixed and workdir is not None:
                 return await EmbeddedRuntime.start_beside(workdir)
             return await EmbeddedRuntime.start()
         manner = self.deployments.manner(location)
@@ -83,7 +85,8 @@ class NodeRuntimes:
         links = Links(self._key, manner.address, certificate) if manner.listen else None
         if (place := await self.deployments.place(location)) is not None:
             return await ContainerRuntime.start(access, directory, binary, place, links, manner.user)
-        return await RemoteRuntime.start(access, workdir or directory, binary, manner.shared, links)
+        place = Place(location_node(location)) if location.deployment in self._mixed else None
+        return await RemoteRuntime.start(access, workdir or directory, binary, manner.shared, links, place)
 
     @cached_property
     def _certificate(self) -> Certificate:

@@ -14,6 +14,7 @@ from .binary import Binary, deliver
 from .conversation import MARK, follow, ready
 from .links import LinkedRuntime, Links
 from .node_runtime import NodeJob, NodeRuntimeError
+from .place import Place
 from .protocol import ReadyEvent
 
 logger = logging.getLogger("streamflow")
@@ -22,9 +23,8 @@ logger = logging.getLogger("streamflow")
 SILENCE_SECONDS = 60.0
 _START_SECONDS = 30.0
 _ANSWER_SECONDS = 10.0
+_ROOT = 0
 _PROCESS = MARK + b"process="
-# Run directories of `serve --shared` that were killed: a living one changes its own every few seconds.
-_SWEEP = "find {directory} -maxdepth 1 -type d -name 'streamflow-io-*' -mmin +60 -exec rm -rf {{}} + 2>/dev/null"
 
 
 class RemoteRuntime(LinkedRuntime):
@@ -34,9 +34,16 @@ class RemoteRuntime(LinkedRuntime):
     """
 
     def __init__(
-        self, access: Access, binary: PurePosixPath, directory: PurePosixPath, shared: bool, links: Links | None
+        self,
+        access: Access,
+        binary: PurePosixPath,
+        directory: PurePosixPath,
+        shared: bool,
+        links: Links | None,
+        place: Place | None,
     ) -> None:
         super().__init__(access, str(binary), directory, links)
+        self.place = place
         if shared:
             self.wrapper = "run"
             self.stop_seconds = 30.0  # told by files, which are looked at now and then
@@ -55,21 +62,22 @@ class RemoteRuntime(LinkedRuntime):
         binary: Binary,
         shared: bool = False,
         links: Links | None = None,
+        place: Place | None = None,
     ) -> RemoteRuntime:
         """Deliver `sfio-node` and start `serve`.
 
         :param workdir: of the deployment
         :param shared: jobs run on other nodes than `serve`, which share the work directory with it
         :param links: None: it has none
+        :param place: its host, if containers of that have its work directory, and read what jobs write, or jobs read of
+            them; None: its run directory is of no concern to others
         :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
         """
-        delivered = await deliver(access, workdir, binary)
-        parent = delivered.temporary
-        if shared:
-            parent = delivered.directory
-            await access.run(_SWEEP.format(directory=shlex.quote(str(parent))))
-        directory = parent / f"streamflow-io-{os.getpid()}-{os.urandom(4).hex()}"
-        runtime = cls(access, delivered.binary, directory, shared, links)
+        delivered = await deliver(access, workdir, binary, None if place is None else _ROOT)
+        parent = delivered.directory if shared or place is not None else delivered.temporary
+        # Others, who may run as other users, must not guess it.
+        directory = parent / f"streamflow-io-{os.getpid()}-{os.urandom(4 if place is None else 16).hex()}"
+        runtime = cls(access, delivered.binary, directory, shared, links, place)
         try:
             runtime._listens(await runtime._serve())
             await runtime._admit()
@@ -79,7 +87,8 @@ class RemoteRuntime(LinkedRuntime):
         return runtime
 
     async def write_spec(self, job: NodeJob, text: str) -> None:
-        writing = asyncio.ensure_future(self._access.write(job.directory / "job.json", text.encode(), parent=True))
+        mode = 0o700 if self.place is None else 0o711
+        writing = asyncio.ensure_future(self._access.write(job.directory / "job.json", text.encode(), parent=mode))
         assert self._following is not None
         try:
             await asyncio.wait({writing, self._following}, return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +114,8 @@ class RemoteRuntime(LinkedRuntime):
         await asyncio.shield(self._closing)
 
     async def _serve(self) -> ReadyEvent:
-        options = [*(["--shared"] if self._shared else []), *(self._links.serve_options if self._links else [])]
+        shown = [] if self.place is None else ["--readable"]
+        options = [*(["--shared"] if self._shared else []), *shown, *(self._links.serve_options if self._links else [])]
         words = [self.binary, "serve", "--directory", str(self.directory), "--remote", *options]
         script = f"echo {_PROCESS.decode()}$$; exec {shlex.join(words)} 2>&1"
         self._output = await self._access.start(script)

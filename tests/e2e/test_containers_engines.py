@@ -88,6 +88,13 @@ def test_containers_of_one_ssh_host(containers_host: Containers) -> None:
     check_both_early(ours)
 
 
+@pytest.mark.parametrize("bare", ["a", pytest.param("b", marks=pytest.mark.long)])
+def test_a_container_and_its_ssh_host(containers_host: Containers, bare: str) -> None:
+    """Steps of the host itself, whose user is not that of the container."""
+    _, ours = containers_host.run_both(contained(stream_and_gate(), **{bare: None}))
+    check_both_early(ours)
+
+
 def test_containers_of_two_ssh_hosts(containers_host: Containers) -> None:
     """They read what is complete."""
     containers_host.bound = {"/b": "other"}

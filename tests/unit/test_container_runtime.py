@@ -24,6 +24,7 @@ from streamflow_io.runtime.binary import Binary
 from streamflow_io.runtime.container import ContainerRuntime
 from streamflow_io.runtime.place import Place
 from tests.connector_support import Host, Pod
+from tests.node_support import wait_for
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -221,15 +222,15 @@ async def test_a_neighbour_that_has_ended_is_not_read_from(tmp_path: Path) -> No
 
 async def test_what_killed_containers_have_left_is_removed(tmp_path: Path) -> None:
     async with started(tmp_path) as living:
-        dead = Path(living.directory).with_name("streamflow-io-1-dead")
-        young = Path(living.directory).with_name("streamflow-io-1-young")
+        dead = Path(living.directory).with_name("streamflow-io-1-deaddead")
+        young = Path(living.directory).with_name("streamflow-io-1-facefeed")
         for directory in (dead, young):
             directory.mkdir()
         hours_ago = time.time() - 7200
         for old in (dead, Path(living.directory)):
             os.utime(old, (hours_ago, hours_ago))
         async with started(tmp_path):
-            assert not dead.exists()
+            wait_for(lambda: not dead.exists(), "the end of what is left")
             assert young.exists()
             assert await execute(living, "true") == ("exited", "")
         young.rmdir()

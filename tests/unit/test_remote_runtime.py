@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import stat
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -24,6 +23,7 @@ from streamflow_io.runtime.access import Access, Output
 from streamflow_io.runtime.binary import Binary, deliver
 from streamflow_io.runtime.certificate import Certificate
 from streamflow_io.runtime.deployments import Manner
+from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import ExitEvent, StartedEvent
 from streamflow_io.runtime.remote import RemoteRuntime
 from tests.connector_support import KEY, Host, event, exited, hosted, say, serving, stand_in
@@ -283,15 +283,18 @@ async def test_where_it_runs_by_its_manner(host: Host, access: Access, workdir: 
             assert (await job.wrap(JobSpec(name="j")))[1] == wrapper
 
 
-async def test_what_a_killed_serve_of_a_queue_manager_has_left_is_removed(access: Access, workdir: Path) -> None:
-    old, new = (workdir / ".streamflow-io" / f"streamflow-io-{name}" for name in ("old", "new"))
-    for directory in (old, new):
-        (directory / "jobs").mkdir(parents=True)
-    two_hours_ago = time.time() - 7200
-    os.utime(old, (two_hours_ago, two_hours_ago))
-    async with serving(access, workdir, manner=Manner(shared=True)):
-        assert not old.exists()
-        assert new.exists()
+async def test_containers_of_the_host_find_what_it_makes_for_them(access: Access, workdir: Path) -> None:
+    """As other users: they may pass, but not list."""
+    async with serving(access, workdir, place=Place("host")) as runtime:
+        directory = Path(runtime.directory)
+        assert directory.parent == workdir.resolve() / f".streamflow-io-{os.getuid()}"
+        assert (directory / "words").read_text() == f"serve --directory {directory} --remote --readable\n"
+        assert len(directory.name.split("-")[-1]) == 32
+        job = await runtime.create_job("j")
+        await job.wrap(JobSpec(name="j"))
+        modes = [stat.S_IMODE(os.stat(path).st_mode) for path in (directory.parent, job.directory)]
+        assert modes == [0o711, 0o711]
+        assert stat.S_IMODE(os.stat(job.directory / "job.json").st_mode) == 0o600
 
 
 async def test_the_key_is_on_no_command_line(host: Host, access: Access, workdir: Path) -> None:

@@ -82,6 +82,7 @@ COMPOSE = [site(explicit("all", kind="docker-compose", service=service)) for ser
         (site(HERE), SHARED),
         (A, site(required("b:2", kind="singularity"))),
         (REMOTE, site(required("b:2", ON_ONE))),
+        (REMOTE, site(ON_ONE)),
         (REMOTE, site(explicit("on-one", wraps="one", volume=["/tmp/streamflow:/w"], workdir="/w/sub"))),
         (COMPOSE[1], COMPOSE[2]),
     ],
@@ -120,7 +121,7 @@ ONE_HOST = "streams between containers need one host"
             A,
             site(LocalTarget(workdir="/other")),
             "/a runs in a container of a:1 (docker), /b on the driver's node: they share no directory; give the "
-            "container the workdir of the driver's node, as a volume at its own",
+            "container the workdir of its host, as a volume at its own",
         ),
         (
             REMOTE,
@@ -130,15 +131,15 @@ ONE_HOST = "streams between containers need one host"
         (A, REMOTE2, f"/a runs in a container of a:1 (docker), /b in one of b:2 (docker, on other): {ONE_HOST}"),
         (
             REMOTE,
-            site(ON_ONE),
-            "/a runs in a container of a:1 (docker, on one), /b on one (ssh): a container streams with others of its "
-            "host, and with the driver's node if that is its host",
+            site(ON_OTHER),
+            "/a runs in a container of a:1 (docker, on one), /b on other (ssh): a container streams with others of its "
+            "host, and with steps on that host",
         ),
         (
             site(ON_HPC),
             A,
             "/a runs on hpc (slurm), /b in a container of a:1 (docker): a container streams with others of its host, "
-            "and with the driver's node if that is its host",
+            "and with steps on that host",
         ),
         (
             A,
@@ -330,17 +331,21 @@ def test_what_is_not_joined_says_why(one: Site, other: Site, gate: bool) -> None
     if reason is None:
         assert is_joined
     else:
-        assert not is_joined or (gate and one.kind is SiteKind.HOSTS)
+        assert not is_joined or (gate and one.kind is other.kind is SiteKind.HOSTS)
         assert reason.startswith(("/a ", "/b "))
     joined = [a.is_joined_with(b, gate=gate) for a, b in product(one.deployments, other.deployments)]
     assert not is_joined or all(joined)
 
 
-def test_a_run_is_mixed_if_a_container_of_the_drivers_node_has_something_of_a_local_job_early() -> None:
-    steps = {path: Step(path, site=where) for path, where in (("/a", site(HERE)), ("/b", A), ("/c", REMOTE))}
+def test_hosts_are_mixed_where_a_container_has_something_of_a_job_beside_it_early() -> None:
+    where = {"/a": site(HERE), "/b": A, "/c": REMOTE, "/d": site(ON_ONE), "/e": site(ON_OTHER)}
+    steps = {path: Step(path, site=place) for path, place in where.items()}
 
-    def is_mixed(*paths: str) -> bool:
-        return Plan(cast(Workflow, None), steps, gangs=(Gang(paths, paths[:1], 1.0),)).is_mixed
+    def mixed(*paths: str) -> set[str]:
+        return set(Plan(cast(Workflow, None), steps, gangs=(Gang(paths, paths[:1], 1.0),)).mixed_hosts)
 
-    assert is_mixed("/a", "/b")
-    assert [is_mixed("/a"), is_mixed("/b"), is_mixed("/b", "/b"), is_mixed("/a", "/c")] == [False] * 4
+    assert mixed("/a", "/b") == {""}
+    assert mixed("/c", "/d") == {"one"}
+    assert mixed("/a", "/b", "/c", "/d", "/e") == {"", "one"}
+    apart = [("/a",), ("/b",), ("/c",), ("/d",), ("/a", "/c"), ("/b", "/d"), ("/c", "/e"), ("/d", "/e")]
+    assert [mixed(*paths) for paths in apart] == [set()] * len(apart)

@@ -1,0 +1,112 @@
+//! Run directories of which nobody is left: all that belonged to them was killed at once, as with a container or by a machine
+//! that has stopped.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use nix::sys::stat::futimens;
+use nix::sys::time::TimeSpec;
+use nix::unistd::Uid;
+
+use crate::feed::remove_fifos;
+use crate::{alive, threads};
+
+/// How often a `serve` changes its run directory: one on another machine that shares it does not see that it lives.
+const BEAT: Duration = Duration::from_secs(600);
+/// After so long without a change nobody is believed to be there.
+const LEFT: Duration = Duration::from_secs(3600);
+
+/// Removes them beside a run directory, and shows from then on that this one is in use; in a thread of its own.
+pub fn start(run_directory: &Path) {
+    let own = run_directory.to_owned();
+    // Without one more thread, the next `serve` does it.
+    let _ = threads::spawn("sweep", move || {
+        sweep(&own, SystemTime::now());
+        loop {
+            sleep(BEAT);
+            // By the clock of the file system.
+            let touch = |directory| Ok(futimens(directory, &TimeSpec::UTIME_NOW, &TimeSpec::UTIME_NOW)?);
+            let _ = File::open(&own).and_then(touch);
+        }
+    });
+}
+
+fn sweep(own: &Path, now: SystemTime) {
+    for entry in own.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten() {
+        let run = entry.path();
+        if run != own && is_run_directory(&entry.file_name()) && is_left(&run, now) {
+            for job in fs::read_dir(run.join("jobs")).into_iter().flatten().flatten() {
+                remove_fifos(&job.path());
+            }
+            let _ = fs::remove_dir_all(run);
+        }
+    }
+}
+
+/// Whether a name is `streamflow-io-`, the process of the driver, and a random number.
+fn is_run_directory(name: &OsStr) -> bool {
+    let numbers = name.to_str().and_then(|name| name.strip_prefix("streamflow-io-")?.split_once('-'));
+    numbers.is_some_and(|(process, random)| {
+        process.parse::<u32>().is_ok() && random.len() >= 8 && random.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
+}
+
+fn is_left(run: &Path, now: SystemTime) -> bool {
+    fs::symlink_metadata(run).is_ok_and(|found| {
+        let age = found.modified().ok().and_then(|changed| now.duration_since(changed).ok());
+        found.is_dir() && found.uid() == Uid::effective().as_raw() && age > Some(LEFT) && alive::is_gone(run)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipe::make_fifo;
+    use std::path::PathBuf;
+
+    /// A run directory with a job that reads a stream, as it was made a while ago.
+    fn make(parent: &Path, name: &str, age: Duration) -> PathBuf {
+        let run = parent.join(name);
+        let job = run.join("jobs/1");
+        fs::create_dir_all(&job).unwrap();
+        drop(make_fifo(&run.join("alive")).unwrap());
+        let fifo = parent.join(format!("{name}.fifo"));
+        drop(make_fifo(&fifo).unwrap());
+        let target = serde_json::json!({"fifo": fifo});
+        let input = serde_json::json!({"name": "a", "port": "p", "path": "/a", "events": "/e", "target": target});
+        fs::write(job.join("job.json"), serde_json::json!({"name": "b", "inputs": [input]}).to_string()).unwrap();
+        File::open(&run).unwrap().set_modified(SystemTime::now() - age).unwrap();
+        run
+    }
+
+    #[test]
+    fn what_nobody_holds_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let old = LEFT + Duration::from_secs(1);
+        let left = ["streamflow-io-1-0123456789abcdef", "streamflow-io-2-01234567"];
+        let others = ["streamflow-io-1-01234567.html", "streamflow-io-doctor-01234567", "streamflow-io-7", "notes"];
+        for name in left.iter().chain(&others) {
+            make(place.path(), name, old);
+        }
+        let young = make(place.path(), "streamflow-io-3-01234567", LEFT / 2);
+        let lives = make(place.path(), "streamflow-io-4-01234567", old);
+        let _alive = File::options().read(true).write(true).open(lives.join("alive")).unwrap();
+        let own = make(place.path(), "streamflow-io-5-01234567", old);
+        std::os::unix::fs::symlink(&young, place.path().join("streamflow-io-6-01234567")).unwrap();
+
+        sweep(&own, SystemTime::now());
+
+        for name in left {
+            assert!(!place.path().join(name).exists(), "{name}");
+            assert!(!place.path().join(format!("{name}.fifo")).exists(), "{name}: its stream");
+        }
+        for path in others.map(|name| place.path().join(name)).iter().chain([&young, &lives, &own]) {
+            let fifo = format!("{}.fifo", path.display());
+            assert!(path.join("jobs/1/job.json").exists() && Path::new(&fifo).exists(), "{}", path.display());
+        }
+    }
+}
