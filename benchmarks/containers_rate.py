@@ -100,7 +100,9 @@ def _streamed(directory: Path, shares: bool) -> Outcome:
         shared = producer.shared_with(reader.runtime, here / "file")
         if (shared is not None) is not shares:
             raise CommandError("the stream does not go where it is to be measured")
-        source = {"path": here / "file", "link": producer.link_to(reader.runtime)} if shared is None else vars(shared)
+        source = (
+            {"path": str(here / "file"), "link": producer.link_to(reader.runtime)} if shared is None else vars(shared)
+        )
         stream = InputStream(**source, name="a", port="file", target={"fifo": str(there / "fifo")})
         await asyncio.gather(
             writer.run(producer, JobSpec(name="a", outputs=(_output(here),)), _WRITE.format("file"), here),

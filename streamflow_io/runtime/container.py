@@ -168,8 +168,19 @@ def _serve(delivered: Delivered, name: str, user: int, place: Place, links: Link
 async def _abandon(opening: asyncio.Task[Conversation], seconds: float) -> None:
     """End a conversation of which nothing has come, also one that is still being opened."""
     await asyncio.wait({opening}, timeout=seconds)
-    if not opening.cancel() and not opening.cancelled() and opening.exception() is None:
-        await opening.result().close(seconds)
+    if opening.cancel() or opening.cancelled() or opening.exception() is not None:
+        return
+    conversation = opening.result()
+    reading = asyncio.create_task(_read_all(conversation))
+    await conversation.close(seconds)
+    reading.cancel()
+
+
+async def _read_all(conversation: Conversation) -> None:
+    """Who reads nothing would not see its end."""
+    with contextlib.suppress(Exception):
+        while await conversation.line() is not None:
+            pass
 
 
 def _remove(directory: Path, fifos: Iterable[Path]) -> None:

@@ -181,6 +181,19 @@ async def test_what_a_pod_says_comes_as_it_is_said(monkeypatch: pytest.MonkeyPat
         assert await execute(runtime, "true") == ("exited", "")
 
 
+@pytest.mark.parametrize("wraps", [AT_HOME, ELSEWHERE], ids=["here", "elsewhere"])
+async def test_a_start_in_vain_leaves_nothing(tmp_path: Path, wraps: ExecutionLocation) -> None:
+    """What was opened meanwhile is closed."""
+    before = psutil.Process().children(recursive=True)
+    inner = Host()
+    access = Access(DockerConnector("d", "/", inner, None, image="i"), ExecutionLocation("box", "d", wraps=wraps))
+    with pytest.raises(NodeRuntimeError, match="cannot be run"):
+        await ContainerRuntime.start(access, str(tmp_path), Binary(b"no program", None), ANYWHERE)
+    await inner.undeploy(True)
+    assert psutil.Process().children(recursive=True) == before
+    assert list(tmp_path.rglob("streamflow-io-*")) == []
+
+
 async def test_who_shares_files_with_whom(tmp_path: Path) -> None:
     """Two containers of one host that have a volume in common, one with another, one of another host."""
     volume = (Bind(str(tmp_path / "one"), str(tmp_path / "one")),)
