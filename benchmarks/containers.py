@@ -35,6 +35,7 @@ STAGES = ("/align", "/fixmate", "/sort", "/markdup", "/mpileup", "/call", "/filt
 _CHAIN, _FANOUT, _BUSY, _TINY, _TEMPLATE = "chain", "fan-out", "busy chain", "tiny jobs", "variant calling"
 _READY, _KILLED = "node runtime", "docker kill"
 _FIFO, _VOLUME, _LINK, _JOB = "FIFO in one container", "stream on a volume", "stream by a bridge", "tiny job"
+_SAMPLES = f"{_VOLUME}, samples"
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         Variant(_KILLED, lambda run: containers_damage.killed(PACED, run), skipped=obstacle),
         Variant(_FIFO, containers_rate.fifo, skipped=obstacle),
         Variant(_VOLUME, containers_rate.volume, skipped=obstacle),
+        Variant(_SAMPLES, lambda run: containers_rate.volume(run, "samples"), skipped=obstacle),
         Variant(_LINK, containers_rate.link, skipped=obstacle),
         Variant(_JOB, containers_rate.tiny, skipped=obstacle),
     )
@@ -177,6 +179,12 @@ CONTAINERS = Workload(
             name=f"2 GiB: rate of a {_VOLUME} / {_FIFO}",
             measure=containers_rate.RATE,
             variant=_VOLUME,
+            baseline=_FIFO,
+        ),
+        Comparison(
+            name=f"2 GiB: rate of a {_SAMPLES} / {_FIFO}",
+            measure=containers_rate.RATE,
+            variant=_SAMPLES,
             baseline=_FIFO,
             at_least=0.8,
         ),

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import Literal
 from unittest.mock import patch
 
 from laboratories.deployments import docker_environment
@@ -53,13 +54,14 @@ def fifo(directory: Path) -> Outcome:
     return _measured(measure)
 
 
-def volume(directory: Path) -> Outcome:
+def volume(directory: Path, verify: Literal["full", "samples"] = "full") -> Outcome:
     """The same as a stream between two containers, on a volume that is in memory: disks are not measured here.
 
+    :param verify: what is compared with the file at its commit
     :return: :data:`RATE`
     :raises CommandError: if it fails
     """
-    return _streamed(directory, shares=True)
+    return _streamed(directory, shares=True, verify=verify)
 
 
 def link(directory: Path) -> Outcome:
@@ -91,7 +93,7 @@ def tiny(directory: Path) -> Outcome:
     return _measured(lambda laboratory: _with_two(laboratory, directory, True, measure))
 
 
-def _streamed(directory: Path, shares: bool) -> Outcome:
+def _streamed(directory: Path, shares: bool, verify: Literal["full", "samples"] = "full") -> Outcome:
     async def measure(writer: DeployedLocation, reader: DeployedLocation) -> dict[str, float]:
         if (why := await reader.runtime.obstacle(writer.runtime)) is not None:
             raise CommandError(why)
@@ -103,7 +105,7 @@ def _streamed(directory: Path, shares: bool) -> Outcome:
         source = (
             {"path": str(here / "file"), "link": producer.link_to(reader.runtime)} if shared is None else vars(shared)
         )
-        stream = InputStream(**source, name="a", port="file", target={"fifo": str(there / "fifo")})
+        stream = InputStream(**source, name="a", port="file", target={"fifo": str(there / "fifo")}, verify=verify)
         await asyncio.gather(
             writer.run(producer, JobSpec(name="a", outputs=(_output(here),)), _WRITE.format("file"), here),
             reader.run(consumer, JobSpec(name="b", inputs=(stream,)), _READ, there),
