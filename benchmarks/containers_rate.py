@@ -35,9 +35,12 @@ JOBS = 50
 OTHER = "other"
 _SECONDS = 60.0
 _MEMORY = Path("/dev/shm")
-_WRITE = f"dd if=/dev/zero of={{}} bs={MEBIBYTE} count={BYTES // MEBIBYTE} status=none"
 # From the first byte to the end: the other side may start later.
 _READ = "{ head -c 1 > /dev/null; date +%s.%N; cat > /dev/null; date +%s.%N; } < fifo > times"
+
+
+def _write(path: str) -> str:
+    return f"dd if=/dev/zero of={path} bs={MEBIBYTE} count={BYTES // MEBIBYTE} status=none"
 
 
 def fifo(directory: Path) -> Outcome:
@@ -48,7 +51,7 @@ def fifo(directory: Path) -> Outcome:
     """
 
     def measure(laboratory: Laboratory) -> dict[str, float]:
-        script = f"cd /tmp; mkfifo fifo; {_WRITE.format('fifo')} & {_READ}; cat times"
+        script = f"cd /tmp; mkfifo fifo; {_write('fifo')} & {_READ}; cat times"
         return _rate(docker(laboratory, "run", "--rm", "sfio-test", "sh", "-c", script))
 
     return _measured(measure)
@@ -107,7 +110,7 @@ def _streamed(directory: Path, shares: bool, verify: Literal["full", "samples"] 
         )
         stream = InputStream(**source, name="a", port="file", target={"fifo": str(there / "fifo")}, verify=verify)
         await asyncio.gather(
-            writer.run(producer, JobSpec(name="a", outputs=(_output(here),)), _WRITE.format("file"), here),
+            writer.run(producer, JobSpec(name="a", outputs=(_output(here),)), _write("file"), here),
             reader.run(consumer, JobSpec(name="b", inputs=(stream,)), _READ, there),
         )
         return _rate(await reader.read(there / "times"))
