@@ -12,7 +12,9 @@ use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 use nix::unistd::Uid;
 
-use crate::feed::remove_fifos;
+use super::directory;
+use crate::job::{Job, Target};
+use crate::pipe::remove_fifo;
 use crate::{alive, threads};
 
 /// How often a `serve` changes its run directory: one on another machine that shares it does not see that it lives.
@@ -40,9 +42,20 @@ fn sweep(own: &Path, now: SystemTime) {
         let run = entry.path();
         if run != own && is_run_directory(&entry.file_name()) && is_left(&run, now) {
             for job in fs::read_dir(run.join("jobs")).into_iter().flatten().flatten() {
-                remove_fifos(&job.path());
+                remove_streams(&job.path());
             }
-            let _ = fs::remove_dir_all(run);
+            let _ = directory::remove(&run);
+        }
+    }
+}
+
+/// Removes the FIFOs that a job, given by its directory, was to read. Other inputs are files, which harm nobody, and what
+/// has their name by now may be somebody else's.
+fn remove_streams(directory: &Path) {
+    let inputs = Job::load(&directory.join("job.json")).map(|job| job.inputs).unwrap_or_default();
+    for input in inputs {
+        if let Target::Fifo(path) = &input.target {
+            remove_fifo(path);
         }
     }
 }
