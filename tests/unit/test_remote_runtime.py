@@ -451,7 +451,7 @@ class _Chunks(StreamWrapper):  # type: ignore[misc]
 @given(st.lists(st.binary(min_size=1, max_size=5).map(lambda chunk: chunk.replace(b"x", b"\n"))))
 def test_lines_do_not_depend_on_how_they_come(chunks: list[bytes]) -> None:
     async def read() -> list[bytes]:
-        output, lines = Output(AsyncExitStack(), _Chunks(iter(chunks)), 5), []
+        output, lines = Output(AsyncExitStack(), _Chunks(iter(chunks))), []
         while (line := await output.line()) is not None:
             lines.append(line)
         return lines
