@@ -312,7 +312,7 @@ def test_other_reasons_for_the_real_split(bench: Bench, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_lines(bench: Bench, tmp_path: Path, line: str, message: str) -> None:
-    run = split(tmp_path, after=f"""printf '%s\\n' '{line}' >> "$SFIO_PARTS"; sleep 5""")
+    run = split(tmp_path, after=f"""sleep 0.7; printf '%s\\n' '{line}' >> "$SFIO_PARTS"; sleep 5""")
     ours = bench.run(scattered(tmp_path, run), job(tmp_path, 20))
     assert not ours.ok
     assert "FAILED Job /split/0" in ours.errors
