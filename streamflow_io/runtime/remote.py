@@ -10,7 +10,7 @@ import shlex
 from pathlib import PurePosixPath
 
 from .access import Access, Output
-from .binary import Binary, deliver
+from .binary import Binary, Neighbours, deliver
 from .conversation import MARK, follow, ready
 from .links import LinkedRuntime, Links
 from .node_runtime import NodeJob, NodeRuntimeError
@@ -73,7 +73,7 @@ class RemoteRuntime(LinkedRuntime):
             them; None: its run directory is of no concern to others
         :raises NodeRuntimeError: if it cannot be started, with one reason; nothing is left but the binary
         """
-        delivered = await deliver(access, workdir, binary, None if place is None else _ROOT)
+        delivered = await deliver(access, workdir, binary, None if place is None else Neighbours(_ROOT))
         parent = delivered.directory if shared or place is not None else delivered.temporary
         # Others, who may run as other users, must not guess it.
         directory = parent / f"streamflow-io-{os.getpid()}-{os.urandom(4 if place is None else 16).hex()}"

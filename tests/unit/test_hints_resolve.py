@@ -251,7 +251,6 @@ def test_annotations_win_over_the_cwl_and_the_longest_path_over_others(tmp_path:
     (tmp_path / "annotations.yml").write_text(ANNOTATIONS)
     document = cwl_utils.parser.load_document_by_uri(str(tmp_path / "workflow.cwl"))
     steps = resolve(document, tmp_path / "annotations.yml")
-    assert steps == resolve(document, read_annotations(tmp_path / "annotations.yml"))
     bandwidths = {path: str(s.storage_bandwidth.value.storage_bw) for path, s in steps.items() if s.storage_bandwidth}
     assert bandwidths == {"/first": "1", "/second": "1", "/inner/third": "3", "/inner/fourth": "2"}
     third = steps["/inner/third"].streaming
