@@ -57,18 +57,22 @@ def sums(changes: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return points
 
 
-def levels(changes: Iterable[tuple[float, float]], limit: int) -> list[tuple[float, float]]:
-    """The same, of at most so many points: of as many neighbours as needed, the highest is kept, and the last of all.
+def highest(points: list[tuple[float, float]], limit: int) -> list[tuple[float, float]]:
+    """At most so many of the points: of as many neighbours as needed the highest is kept, and the last of all.
 
     :param limit: at least 2
     """
-    points = sums(changes)
     if len(points) <= limit:
         return points
     *others, last = points
     stride = -(-len(others) // (limit - 1))
     groups = [others[index : index + stride] for index in range(0, len(others), stride)]
     return [(group[0][0], max(level for _, level in group)) for group in groups] + [last]
+
+
+def levels(changes: Iterable[tuple[float, float]], limit: int) -> list[tuple[float, float]]:
+    """The sum of all changes so far, as at most so many points."""
+    return highest(sums(changes), limit)
 
 
 def thinned(items: Sequence[T], limit: int) -> list[T]:

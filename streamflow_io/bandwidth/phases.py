@@ -64,6 +64,11 @@ def is_exposed(window: float, moved: int) -> bool:
     return window < SHORTEST_WINDOW or moved < LEAST_BYTES
 
 
+def direction_of(request: Request) -> Literal["read", "write"]:
+    """Where a request counts; one in both directions as written."""
+    return "read" if request.direction == "read" else "write"
+
+
 @dataclass(frozen=True)
 class Phase:
     """Requests of a channel that were ready at the same time, none of them exposed; at least one."""

@@ -17,7 +17,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.series import covered
 
 from .exploitation import lifetimes
-from .phases import Phase, Request, phases
+from .phases import Phase, Request, direction_of, phases
 from .regions import Span, required_spans, throughput_spans
 
 _Way = Literal["read", "write"]
@@ -38,18 +38,14 @@ def trace(requests: Iterable[Request], start: float) -> tuple[str, int]:
     exposed = [one for one in requests if one.rule == "exposed"]
     lines: dict[str, dict[str, Value]] = {}
     for way in _WAYS:
-        sync = [Phase([one]) for one in exposed if _way(one) == way]
-        hidden = [one for one in phases(requests) if _way(one.first) == way]
+        sync = [Phase([one]) for one in exposed if direction_of(one) == way]
+        hidden = [one for one in phases(requests) if direction_of(one.first) == way]
         lines[f"{way}_sync"] = _sample(sync, throughput_spans(sync), start, ranks)
         lines[f"{way}_async_t"] = _sample(hidden, throughput_spans(hidden), start, ranks)
         needed = [(since, until - _BEFORE_THE_END, rate) for since, until, rate in required_spans(hidden)]
         lines[f"{way}_async_b"] = _sample(hidden, needed, start, ranks)
     lines["io_time"] = _times(requests)
     return "".join(json.dumps({key: line}, allow_nan=False) + "\n" for key, line in lines.items()), ranks
-
-
-def _way(request: Request) -> _Way:
-    return "read" if request.direction == "read" else "write"
 
 
 def _sample(of: Sequence[Phase], spans: Sequence[Span], start: float, ranks: int) -> dict[str, Value]:
@@ -91,8 +87,8 @@ def _times(requests: Sequence[Request]) -> dict[str, Value]:
     times: dict[str, Value] = {"delta_t_agg": lifetimes(requests)}
     in_io = 0.0
     for way, letter in zip(_WAYS, "rw", strict=True):
-        hidden = [one for one in phases(requests) if _way(one.first) == way]
-        exposed = [one for one in requests if one.rule == "exposed" and _way(one) == way]
+        hidden = [one for one in phases(requests) if direction_of(one.first) == way]
+        exposed = [one for one in requests if one.rule == "exposed" and direction_of(one) == way]
         sync = _moving(exposed)
         lost = sum(one.moving - one.hidden for one in hidden)
         times |= {

@@ -13,10 +13,10 @@ from rich.markup import escape
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.telemetry.history import History, read_history
+from streamflow_io.telemetry.numbers import MB
 from streamflow_io.telemetry.page import number
 from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.requirements import Amounts, NextBurst, Requirements, StepRequirement, requirements
-from streamflow_io.telemetry.results import MB
 from streamflow_io.telemetry.runs import find_run, run_label
 
 from .console import say, table
@@ -94,7 +94,7 @@ def _summary(found: Requirements) -> Iterator[str]:
     yield f"All together: {_together(found)}"
     for storage in found.storages:
         if storage.storage is not None:
-            yield f"On {storage.storage}: {_together(storage)}"
+            yield f"{storage.storage}, {storage.direction}: {_together(storage)}"
     shares = (("exploitation", found.exploitation), ("overlap with compute", found.overlap))
     told = [f"{name} {share:.0%}" for name, share in shares if share is not None]
     told.append(f"{found.waits:,} phases waited for, {number(found.wait_seconds)} s")

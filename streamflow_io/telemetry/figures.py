@@ -1,45 +1,20 @@
-"""Draws results: each figure is plain data in the format of plotly.js (https://plotly.com/javascript/reference). Pure.
-
-The colours are those of Okabe and Ito, which colour-blind people can tell apart; dashes, symbols and patterns say the
-same without colours.
-"""
+"""Draws results, each figure as plain data. Pure."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from streamflow_io.grouping import grouped
 
+from .drawing import COLOURS, FAILED, SYMBOLS, Figure, Plot, amount_axis, limit, line, plain, short, time_axis
+from .requirement_figures import requirement_figures
 from .results import AdmittedBandwidth, EpochResult, Learning, RunResult, TimelineJob
 
-# A trace, a layout or a part of them: nested data whose shape is given by plotly.js.
-Plot = dict[str, Any]
-
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star")
-_WAITING, _FAILED = "#BBBBBB", "#D55E00"
+_WAITING = "#BBBBBB"
 _HATCHED: Plot = {"shape": "/", "size": 6, "fillmode": "overlay", "fgcolor": "#FFFFFF"}
-_TIME = "time since the start of the run (s)"
 _LEARNING_STEPS = 12
 _STORAGES = 8
 _NAMED_ROWS = 60
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure.
-
-    :ivar caption: how to read it, in a sentence or two
-    """
-
-    title: str
-    caption: str
-    traces: Sequence[Plot]
-    layout: Plot
 
 
 def draw(runs: Sequence[RunResult]) -> list[Figure]:
@@ -51,22 +26,22 @@ def draw(runs: Sequence[RunResult]) -> list[Figure]:
     if any(run.constraints for run in runs):
         figures.append(_constraints(runs))
     for run in runs:
-        of_run = f" of {_text(run.run)}" if len(runs) > 1 else ""
+        of_run = f" of {plain(run.run)}" if len(runs) > 1 else ""
         if run.jobs:
             figures += [_timeline(run, of_run), _activity(run, of_run)]
         figures += [_admitted(run, admitted, of_run) for admitted in _busiest(run.admitted)]
-    return figures
+    return figures + requirement_figures(runs)
 
 
 def _total_time(runs: Sequence[RunResult]) -> Figure:
-    names = [_text(run.run) + ("" if run.ended else "<br>(end not recorded)") for run in runs]
+    names = [plain(run.run) + ("" if run.ended else "<br>(end not recorded)") for run in runs]
     seconds = [run.seconds for run in runs]
     caption = "From the start of the run to its end, or to the last record where the end was not recorded."
     return _bars("Total time", caption, names, seconds, "total time (s)", "s")
 
 
 def _mean_throughput(runs: Sequence[RunResult]) -> Figure:
-    measured = [(_text(run.run), run.throughput.mean) for run in runs if run.throughput is not None]
+    measured = [(plain(run.run), run.throughput.mean) for run in runs if run.throughput is not None]
     caption = "Bytes of all I/O tasks, divided by the time in which at least one of them ran."
     names, means = [name for name, _ in measured], [mean for _, mean in measured]
     return _bars("Mean I/O throughput", caption, names, means, "mean throughput (MB/s)", "MB/s")
@@ -84,7 +59,7 @@ def _bars(title: str, caption: str, names: list[str], values: list[float], axis:
         "cliponaxis": False,
         "hoverinfo": "x+text",
     }
-    layout = {"xaxis": {"title": {"text": "run"}, "type": "category"}, "yaxis": _y(axis), "height": 320}
+    layout = {"xaxis": {"title": {"text": "run"}, "type": "category"}, "yaxis": amount_axis(axis), "height": 320}
     return Figure(title, caption, [trace], layout)
 
 
@@ -93,9 +68,14 @@ def _throughput(runs: Sequence[RunResult]) -> Figure:
     for index, run in enumerate(runs):
         if (throughput := run.throughput) is not None:
             middles = [(bin_ + 0.5) * throughput.width for bin_ in range(len(throughput.over_time))]
-            traces.append(_line(run.run, index, middles, throughput.over_time, shape="hvh"))
+            traces.append(line(run.run, index, middles, throughput.over_time, shape="hvh"))
     caption = "Bytes of I/O tasks; those of one job are spread evenly over the time that its command took."
-    return Figure("I/O throughput over time", caption, traces, {"xaxis": _x(), "yaxis": _y("I/O throughput (MB/s)")})
+    return Figure(
+        "I/O throughput over time",
+        caption,
+        traces,
+        {"xaxis": time_axis(), "yaxis": amount_axis("I/O throughput (MB/s)")},
+    )
 
 
 def _learning(runs: Sequence[RunResult]) -> list[Figure]:
@@ -114,15 +94,15 @@ def _learning_of(step: str, storage: str, learnings: Sequence[tuple[str, Learnin
     )
     layout = {
         "xaxis": {"title": {"text": "epoch"}, "dtick": 1, "range": [0.5, most + 0.5]},
-        "yaxis": _y("mean time of a job (s)"),
+        "yaxis": amount_axis("mean time of a job (s)"),
     }
-    return Figure(f"Learning progress of {_text(step)} on {_text(storage)}", caption, traces, layout)
+    return Figure(f"Learning progress of {plain(step)} on {plain(storage)}", caption, traces, layout)
 
 
 def _learning_trace(index: int, name: str, learning: Learning) -> Plot:
     symbol = SYMBOLS[index % len(SYMBOLS)]
     epochs = [epoch for epoch in learning.epochs if epoch.mean_seconds is not None]
-    trace = _line(name, index, [epoch.number for epoch in epochs], [epoch.mean_seconds or 0.0 for epoch in epochs])
+    trace = line(name, index, [epoch.number for epoch in epochs], [epoch.mean_seconds or 0.0 for epoch in epochs])
     labels = [f"{epoch.constraint:.4g} MB/s<br>{epoch.concurrency} at once" for epoch in epochs]
     return trace | {
         "mode": "lines+markers+text",
@@ -150,7 +130,7 @@ def _constraints(runs: Sequence[RunResult]) -> Figure:
             name = constraint.step if len(runs) == 1 else f"{run.run}: {constraint.step}"
             times = [choice.time for choice in constraint.choices]
             values = [choice.constraint for choice in constraint.choices]
-            trace = _line(name, len(traces), [*times, run.seconds], [*values, values[-1]], shape="hv")
+            trace = line(name, len(traces), [*times, run.seconds], [*values, values[-1]], shape="hv")
             reasons = [choice.reason for choice in constraint.choices]
             marker = {"size": [7] * len(times) + [0], "symbol": SYMBOLS[len(traces) % len(SYMBOLS)]}
             trace |= {"mode": "lines+markers", "marker": marker, "hovertext": [*reasons, ""]}
@@ -159,7 +139,12 @@ def _constraints(runs: Sequence[RunResult]) -> Figure:
         "The storageBW of the jobs of each step. It holds until the next mark; the pointer shows why it changed. "
         "Where it is static, it is drawn from the first job on."
     )
-    return Figure("Constraint over time", caption, traces, {"xaxis": _x(), "yaxis": _y("storageBW of a job (MB/s)")})
+    return Figure(
+        "Constraint over time",
+        caption,
+        traces,
+        {"xaxis": time_axis(), "yaxis": amount_axis("storageBW of a job (MB/s)")},
+    )
 
 
 def _timeline(run: RunResult, of_run: str) -> Figure:
@@ -188,10 +173,10 @@ def _timeline(run: RunResult, of_run: str) -> Figure:
     axis |= {
         "showticklabels": len(rows) <= _NAMED_ROWS,
         "tickvals": [row for row, _ in rows],
-        "ticktext": [_text(job.job) for _, job in rows],
+        "ticktext": [plain(job.job) for _, job in rows],
     }
     height = 240 + min(700, 14 * len(rows))
-    layout = {"xaxis": _x(), "yaxis": axis, "barmode": "overlay", "height": height}
+    layout = {"xaxis": time_axis(), "yaxis": axis, "barmode": "overlay", "height": height}
     return Figure(f"Timeline{of_run}", caption, traces, layout)
 
 
@@ -206,13 +191,13 @@ def _spans(
         "type": "bar",
         "orientation": "h",
         "width": 0.85,
-        "name": _text(name),
+        "name": plain(name),
         "showlegend": True,
         "y": [row for row, _, _ in spans],
-        "base": [_short(start) for _, _, (start, _) in spans],
-        "x": [_short(end - start) for _, _, (start, end) in spans],
+        "base": [short(start) for _, _, (start, _) in spans],
+        "x": [short(end - start) for _, _, (start, end) in spans],
         "marker": marker | {"line": {"width": 0}},
-        "hovertext": [f"{_text(job.job)}<br>{start:.2f} to {end:.2f} s" for _, job, (start, end) in spans],
+        "hovertext": [f"{plain(job.job)}<br>{start:.2f} to {end:.2f} s" for _, job, (start, end) in spans],
         "hoverinfo": "text+name",
     }
 
@@ -224,8 +209,8 @@ def _bad_ends(rows: Sequence[tuple[int, TimelineJob]]) -> Plot:
         "name": "failed or cancelled",
         "x": [job.running[1] for _, job in rows if job.running],
         "y": [row for row, _ in rows],
-        "marker": {"symbol": "x", "color": _FAILED, "size": 9},
-        "hovertext": [f"{_text(job.job)}: {job.status}" for _, job in rows],
+        "marker": {"symbol": "x", "color": FAILED, "size": 9},
+        "hovertext": [f"{plain(job.job)}: {job.status}" for _, job in rows],
         "hoverinfo": "text",
     }
 
@@ -234,9 +219,9 @@ def _activity(run: RunResult, of_run: str) -> Figure:
     activity = run.activity
     middles = [(bin_ + 0.5) * activity.width for bin_ in range(len(activity.compute))]
     series = (("compute jobs", activity.compute), ("I/O tasks", activity.io_tasks), ("waiting jobs", activity.waiting))
-    traces = [_line(name, index, middles, values, shape="hvh") for index, (name, values) in enumerate(series)]
+    traces = [line(name, index, middles, values, shape="hvh") for index, (name, values) in enumerate(series)]
     caption = "How many jobs run or wait at a time: I/O tasks run beside compute jobs, which hold the cores."
-    return Figure(f"Jobs over time{of_run}", caption, traces, {"xaxis": _x(), "yaxis": _y("jobs")})
+    return Figure(f"Jobs over time{of_run}", caption, traces, {"xaxis": time_axis(), "yaxis": amount_axis("jobs")})
 
 
 def _busiest(admitted: Sequence[AdmittedBandwidth]) -> list[AdmittedBandwidth]:
@@ -246,48 +231,12 @@ def _busiest(admitted: Sequence[AdmittedBandwidth]) -> list[AdmittedBandwidth]:
 
 def _admitted(run: RunResult, admitted: AdmittedBandwidth, of_run: str) -> Figure:
     times, values = zip(*admitted.levels, strict=True)
-    trace = _line("admitted", 0, [*times, run.seconds], [*values, values[-1]], shape="hv")
+    trace = line("admitted", 0, [*times, run.seconds], [*values, values[-1]], shape="hv")
     traces = [trace | {"fill": "tozeroy"}]
     if admitted.limit is not None:
-        limit = _line(f"limit: {admitted.limit:g} MB/s", 5, [0.0, run.seconds], [admitted.limit] * 2)
-        traces.append(limit | {"line": {"color": _FAILED, "dash": "dash", "width": 2}})
-    where = "" if admitted.location is None else f" on {_text(admitted.location)}"
+        traces.append(limit(admitted.limit, run.seconds))
+    where = "" if admitted.location is None else f" on {plain(admitted.location)}"
     more = "" if len(run.admitted) <= _STORAGES else f" {_STORAGES} of {len(run.admitted)} storages are shown."
     caption = f"The sum of the storageBW of the jobs that were admitted and have not ended.{more}"
-    title = f"Admitted {admitted.direction} bandwidth: {_text(admitted.storage)}{where}{of_run}"
-    return Figure(title, caption, traces, {"xaxis": _x(), "yaxis": _y("admitted bandwidth (MB/s)")})
-
-
-def _line(name: str, index: int, x: Sequence[float], y: Sequence[float], shape: str = "linear") -> Plot:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": _text(name),
-        "showlegend": True,
-        "x": [_short(value) for value in x],
-        "y": [_short(value) for value in y],
-        "line": {
-            "color": COLOURS[index % len(COLOURS)],
-            "dash": DASHES[index % len(DASHES)],
-            "width": 2,
-            "shape": shape,
-        },
-    }
-
-
-def _x() -> Plot:
-    return {"title": {"text": _TIME}, "rangemode": "tozero"}
-
-
-def _y(title: str) -> Plot:
-    return {"title": {"text": title}, "rangemode": "tozero"}
-
-
-def _short(value: float) -> float:
-    """With the six digits that can be seen: a report holds many numbers."""
-    return float(f"{value:.6g}")
-
-
-def _text(text: str) -> str:
-    # plotly.js takes some HTML.
-    return html.escape(text, quote=False)
+    title = f"Admitted {admitted.direction} bandwidth: {plain(admitted.storage)}{where}{of_run}"
+    return Figure(title, caption, traces, {"xaxis": time_axis(), "yaxis": amount_axis("admitted bandwidth (MB/s)")})

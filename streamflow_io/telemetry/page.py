@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from .figures import Figure, Plot
+from .drawing import Figure, Plot
 from .results import RunResult, StepResult
 
 _LAYOUT = {

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import Literal
 
-from streamflow_io.bandwidth.exploitation import exploitation, lifetimes, overlap
-from streamflow_io.bandwidth.phases import Phase, Request, phases
-from streamflow_io.bandwidth.regions import most, required_spans, throughput_spans
+from streamflow_io.bandwidth.exploitation import exploitation, lifetimes, overlap, use_of_time
+from streamflow_io.bandwidth.phases import Phase, Request, direction_of, phases
+from streamflow_io.bandwidth.regions import Span, most, regions, required_spans, throughput_spans
 from streamflow_io.bandwidth.rhythm import Burst, next_burst
 from streamflow_io.grouping import grouped
-from streamflow_io.series import covered
+from streamflow_io.series import covered, highest
 
 from .history import History
+from .numbers import MB, POINTS, Result
 from .records import RequestRecord
-from .results import MB, Result
 
 
 class NextBurst(Result):
@@ -81,9 +82,34 @@ class StepRequirement(Amounts):
 
 
 class StorageRequirement(Amounts):
-    """:ivar storage: none: no storage is known for these requests"""
+    """Of a storage in one direction.
+
+    :ivar storage: none: no storage is known for these requests
+    :ivar bandwidth: of the storage
+    :ivar required_over_time: what phases require together from each time on
+    :ivar throughput_over_time: with how much they move
+    """
 
     storage: str | None
+    direction: Literal["read", "write"]
+    bandwidth: float | None
+    required_over_time: list[tuple[float, float]]
+    throughput_over_time: list[tuple[float, float]]
+
+
+class UseOfTime(Result):
+    """The time in which a job computed, or something was waited for; no second counts twice.
+
+    :ivar free: a job computed, and nothing moved
+    :ivar hidden: a job computed, something moved, and nobody waited for it
+    :ivar waits: something moved after its required end
+    :ivar exposed: an exposed request moved
+    """
+
+    free: float
+    hidden: float
+    waits: float
+    exposed: float
 
 
 class Requirements(Amounts):
@@ -96,6 +122,7 @@ class Requirements(Amounts):
     seconds: float
     ended: bool
     overlap: float | None
+    use_of_time: UseOfTime
     steps: list[StepRequirement]
     storages: list[StorageRequirement]
 
@@ -108,19 +135,19 @@ def requests_of(history: History) -> list[Request]:
 def requirements(history: History) -> Requirements:
     """What the requests of a run required, and reached."""
     requests = requests_of(history)
-    computing = [history.running(job) for job in history.jobs if not history.is_io_task(job.step)]
-    moving = [(one.started - history.run.time, one.ended - history.run.time) for one in requests]
-    by_storage = grouped(requests, lambda one: one.storage)
+    running = (history.running(job) for job in history.jobs if not history.is_io_task(job.step))
+    start = history.run.time
+    computing = [(since + start, until + start) for since, until in filter(None, running)]
+    by_storage = grouped(requests, lambda one: (one.storage, direction_of(one)))
     return Requirements(
         **_amounts(requests, phases(requests)),
         run=history.label,
         seconds=history.seconds,
         ended=history.ended,
-        overlap=overlap([interval for interval in computing if interval is not None], moving),
+        overlap=overlap(computing, [(one.started, one.ended) for one in requests]),
+        use_of_time=UseOfTime(**vars(use_of_time(computing, requests))),
         steps=[_step(history, step, of) for step, of in grouped(requests, lambda one: one.step).items()],
-        storages=[
-            StorageRequirement(**_amounts(of, phases(of)), storage=storage) for storage, of in by_storage.items()
-        ],
+        storages=[_storage(history, storage, way, of) for (storage, way), of in by_storage.items()],
     )
 
 
@@ -162,6 +189,25 @@ def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequi
         throughput=_median(rates),
         rules=dict(Counter(one.rule for one in requests)),
         next_burst=min((_burst(history, *one) for one in foretold), key=lambda burst: burst.time, default=None),
+    )
+
+
+def _storage(
+    history: History, name: str | None, way: Literal["read", "write"], requests: Sequence[Request]
+) -> StorageRequirement:
+    of = phases(requests)
+    bandwidths = {storage.name: storage.read if way == "read" else storage.write for storage in history.run.storages}
+
+    def over_time(spans: Iterable[Span]) -> list[tuple[float, float]]:
+        return [(history.since_start(time), rate / MB) for time, rate in highest(regions(spans), POINTS)]
+
+    return StorageRequirement(
+        **_amounts(requests, of),
+        storage=name,
+        direction=way,
+        bandwidth=bandwidths.get(name or ""),
+        required_over_time=over_time(required_spans(of)),
+        throughput_over_time=over_time(throughput_spans(of)),
     )
 
 

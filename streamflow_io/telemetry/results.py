@@ -10,26 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
-
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction
 from streamflow_io.series import covered, levels, rates, thinned
 
 from .history import History, Interval, Job
+from .numbers import MB, POINTS, Result
 from .records import EpochRecord
+from .requirements import Requirements, requirements
 
 BINS = 200
 TIMELINE_JOBS = 500
-POINTS = 1000
-MB = 1e6
-
-
-class Result(BaseModel):
-    """Part of what is said of runs."""
-
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 class StepResult(Result):
@@ -136,6 +127,7 @@ class RunResult(Result):
     :ivar ended: whether its end was recorded: if not, it was killed or goes on
     :ivar throughput: none: no I/O task was measured
     :ivar timeline: of all jobs, or of a selection of them
+    :ivar requirements: none: nothing was moved beside compute, or it was not measured
     """
 
     run: str
@@ -150,6 +142,7 @@ class RunResult(Result):
     constraints: list[Constraint]
     admitted: list[AdmittedBandwidth]
     timeline: list[TimelineJob]
+    requirements: Requirements | None
 
 
 def run_results(histories: Sequence[History]) -> list[RunResult]:
@@ -175,6 +168,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         constraints=_constraints(history),
         admitted=_admitted(history),
         timeline=_timeline(history),
+        requirements=requirements(history) if history.requests else None,
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.cwl import Bench, Document, found, streaming, tool, workflow
 
 IO_TASK = {"class": "sfio:IOTask"}
@@ -81,6 +83,29 @@ def test_a_loop_that_saves_beside_its_next_iteration(bench: Bench) -> None:
         assert one["ready"] <= one["started"] < one["ended"]
         assert one["ready"] <= at(bench, "ended", f"/iteration/compute/0.{number}")
     assert bench.telemetry()[-1]["event"] == "end"
+
+
+def test_what_is_said_of_a_run(bench: Bench) -> None:
+    """The table, and the trace, of what a loop has saved; 6 MB in all."""
+    run = bench.run(looped())
+    assert run.ok, run.errors
+    environment = {"XDG_DATA_HOME": str(bench.data)}
+
+    def asked(*arguments: str) -> Document:
+        done = forked.run("streamflow-io", *arguments, "--json", cwd=bench.directory, environment=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found: Document = json.loads(done.stdout)
+        return found
+
+    found, told = asked("bandwidth", "last"), requests(bench)
+    [step] = found["steps"]
+    assert (step["step"], step["phases"], step["channels"], step["exposed"]) == ("/iteration/save", 3, 1, 0)
+    needed = [one["bytes"] / (one["required"] - one["ready"]) / 1e6 for one in told]
+    assert step["required"] == pytest.approx(sorted(needed)[1])
+    assert step["mostRequired"] == pytest.approx(max(needed))
+    assert asked("trace", "last", "-o", "trace")["ranks"] == 1
+    lines = [json.loads(line) for line in (bench.directory / "trace/1.jsonl").read_text().splitlines()]
+    assert [line["write_async_b"]["total_io_phases"] for line in lines if "write_async_b" in line] == [3]
 
 
 def test_a_job_that_waits_for_what_is_moved(bench: Bench) -> None:

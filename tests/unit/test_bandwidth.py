@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.bandwidth.exploitation import exploitation, lifetimes, overlap
+from streamflow_io.bandwidth.exploitation import exploitation, lifetimes, overlap, use_of_time
 from streamflow_io.bandwidth.phases import Phase, Request, is_exposed, phases
 from streamflow_io.bandwidth.regions import most, regions, required_spans, throughput_spans
 from streamflow_io.bandwidth.rhythm import next_burst, rhythm
@@ -137,6 +137,26 @@ def test_overlap_counts_seconds(computing: list[tuple[float, float]], moving: li
         assert found is None
     else:
         assert found == pytest.approx(len(computed & moved) / len(computed))
+
+
+@given(INTERVALS, some_requests(), st.booleans())
+def test_no_second_is_used_twice(
+    computing: list[tuple[float, float]], requests: list[Request], some_are_exposed: bool
+) -> None:
+    if some_are_exposed:
+        requests = [replace(one, rule="exposed") if index % 2 else one for index, one in enumerate(requests)]
+
+    def seconds(*intervals: tuple[float, float]) -> set[int]:
+        return {second for start, end in intervals for second in range(int(start), int(end))}
+
+    computed = seconds(*computing)
+    waits = seconds(*((max(one.started, one.required), one.ended) for one in phases(requests)))
+    exposed = seconds(*((one.started, one.ended) for one in requests if one.rule == "exposed")) - waits
+    moving = seconds(*((one.started, one.ended) for one in requests)) - waits - exposed
+    found = use_of_time(computing, requests)
+    assert (found.waits, found.exposed) == (len(waits), len(exposed))
+    assert found.hidden == len(computed & moving)
+    assert found.free == len(computed - moving - waits - exposed)
 
 
 # Rhythm

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plotly import graph_objects
 
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.cli import main
+from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.records import EndRecord, Record, RequestRecord, RunRecord, StepRecord
 from streamflow_io.telemetry.requirements import requests_of, requirements
-from tests.telemetry import BEGIN, job, saving_run, usage, write
+from streamflow_io.telemetry.results import run_results
+from tests.telemetry import BEGIN, job, learning_run, saving_run, usage, write
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +47,15 @@ def test_numbers_of_a_run() -> None:
     assert step.rules == {"next": 20, "exposed": 4}
     assert step.next_burst is not None
     assert (step.next_burst.time, step.next_burst.tolerance, step.next_burst.seconds) == (48, 0, 2)
-    assert [storage.storage for storage in found.storages] == ["scratch"]
+    [storage] = found.storages
+    assert (storage.storage, storage.direction, storage.bandwidth) == ("scratch", "write", 64)
+    assert storage.required_over_time == [*((8 * n, 20) for n in range(1, 6)), (48, 0)]
+    assert storage.throughput_over_time[:3] == [(8, 80), (10, 0), (16, 64)]
+    # Beside compute, which pauses for 0.1 s: three phases of 2 s, and the slow one until it is waited for.
+    used = found.use_of_time
+    assert (used.waits, used.exposed) == (pytest.approx(2), pytest.approx(2))
+    assert used.hidden == pytest.approx(3 * 1.9 + 7.9)
+    assert used.free == pytest.approx(6 * 7.9 - used.hidden - 1.9)
 
 
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +72,20 @@ def test_numbers_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert (found["ok"], found["run"], found["mostRequired"]) == (True, "saving", pytest.approx(20))
     assert found["steps"][0]["nextBurst"]["channel"] == "/save/0.*.0"
+
+
+def test_figures_of_a_run() -> None:
+    runs = run_results([read_history("saving", saving_run()), read_history("none", learning_run())])
+    figures = {figure.title: figure for figure in draw(runs)}
+    bandwidths = figures["Required bandwidth and throughput: scratch, write of saving"]
+    assert [trace["name"] for trace in bandwidths.traces] == ["required", "throughput", "limit: 64 MB/s"]
+    assert max(bandwidths.traces[0]["y"]) == 20
+    use = figures["Use of compute time"]
+    assert [trace["x"] for trace in use.traces] == [["saving"]] * 4
+    for figure in (bandwidths, use):
+        graph_objects.Figure(data=figure.traces, layout=figure.layout)
+        assert figure.caption.endswith(".")
+    assert not any("Required" in figure.title for figure in draw(runs[1:]))
 
 
 # Traces
