@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from streamflow.core.utils import get_job_step_name, get_job_tag
 from streamflow.core.workflow import Job, Token
@@ -17,7 +17,7 @@ from streamflow.workflow.step import LoopCombinatorStep
 
 from streamflow_io.bandwidth.phases import Request
 from streamflow_io.bandwidth.windows import Moved, Windows
-from streamflow_io.graph.io_graph import Delivery, OutputKind
+from streamflow_io.graph.io_graph import Delivery, HopKind, Output, OutputKind, Route
 from streamflow_io.hints.inheritance import within
 from streamflow_io.telemetry.records import AdmittedRecord, EndedRecord, JobRecord, Record, RequestRecord, StartedRecord
 
@@ -53,9 +53,7 @@ class Requests:
         }
         # Steps, and loops, that read of jobs what is no file.
         self._read_values = {
-            route.consumer.step
-            for route in (*plan.routes, *plan.names)
-            if route.consumer is not None and (route.by_name or route.output.kind is OutputKind.OTHER)
+            _reader(route) for route in (*plan.routes, *plan.names) if route.by_name or _is_value(route.output)
         }
         self._submitted: dict[str, tuple[Job, float]] = {}
         # By output directory.
@@ -73,15 +71,15 @@ class Requests:
             return
         self._submitted[job.name] = job, now
         sources = self._sources(job, step, now)
-        reads_values = any(within(step, reader) for reader in self._read_values)
+        waits_for_values = self._waits_for_values(job.name, step, sources)
         if (direction := self._directions.get(step)) is None:
             reads = [source for source in sources if self._windows.is_request(source)]
             others = max((at for source, at in sources.items() if source not in reads), default=float("-inf"))
-            self._windows.needed(reads, others, now, reads_values)
+            self._windows.needed(reads, others, now, waits_for_values)
             return
         at = max(sources.values(), default=now)
         channel = self._channel(job.name, step, sources)
-        self._windows.ready(job.name, step, channel, direction, at, now, sources, reads_values or not sources)
+        self._windows.ready(job.name, step, channel, direction, at, now, sources, waits_for_values or not sources)
 
     def delivered(self, job: Job, token: Token) -> None:
         """Others can read some files of a job."""
@@ -155,16 +153,44 @@ class Requests:
             if self._at_commit.get((get_job_step_name(source), step)):
                 return f"{step} of {source}"
         tag = get_job_tag(job).split(".")
-        for level in self._loop_levels(step):
-            tag[level] = "*"
+        for loop in self._loops:
+            if (level := self._level(step, loop)) is not None:
+                tag[level] = "*"
         return posixpath.join(step, ".".join(tag))
 
-    def _loop_levels(self, step: str) -> Iterator[int]:
-        """The parts of the tag of a step's jobs that are iterations."""
-        for loop, combinator in self._loops.items():
-            if within(step, loop) and combinator.iteration_map:
-                # By the tags with which the loop was entered; the next part is the iteration.
-                yield len(next(iter(combinator.iteration_map)).split("."))
+    def _waits_for_values(self, job: str, step: str, sources: Iterable[str]) -> bool:
+        """Whether a job may have lacked a value when all its files were there.
+
+        Who reads a file of its own iteration has all that the iteration waited for.
+        """
+        if step in self._read_values:
+            return True
+        for loop in filter(self._read_values.__contains__, self._loops):
+            if (level := self._level(step, loop)) is not None:
+                inside = [source for source in sources if within(get_job_step_name(source), loop)]
+                tags = [get_job_tag(one).split(".")[: level + 1] for one in (job, *inside)]
+                if tags[0] not in tags[1:]:
+                    return True
+        return False
+
+    def _level(self, step: str, loop: str) -> int | None:
+        """The part of the tag of a step's jobs that is the iteration of a loop; None: the step is not in it."""
+        if not within(step, loop) or not self._loops[loop].iteration_map:
+            return None
+        # By the tags with which the loop was entered; the next part is the iteration.
+        return len(next(iter(self._loops[loop].iteration_map)).split("."))
+
+
+def _is_value(output: Output) -> bool:
+    return output.kind is OutputKind.OTHER
+
+
+def _reader(route: Route) -> str | None:
+    """The step that something reaches, or the loop that it enters, or goes round in."""
+    if not route.hops or route.hops[-1].kind is not HopKind.LOOP:
+        return None if route.consumer is None else route.consumer.step
+    last = route.hops[-1].step
+    return last.removesuffix(_LOOP) if last.endswith(_LOOP) else posixpath.dirname(last)
 
 
 def _records(requests: Iterable[Request], now: float) -> list[RequestRecord]:

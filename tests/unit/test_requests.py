@@ -25,7 +25,13 @@ from tests.telemetry import BEGIN, usage
 SIZE = 40_000_000
 HINTS = {
     path: StepAnnotations(path, io_task=Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("a")) if is_io else None)
-    for path, is_io in (("/compute", False), ("/save", True), ("/loop/save", True), ("/other", False))
+    for path, is_io in (
+        ("/compute", False),
+        ("/loop/compute", False),
+        ("/save", True),
+        ("/loop/save", True),
+        ("/other", False),
+    )
 }
 
 
@@ -73,6 +79,18 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 def edge(source: str, target: str, by_element: bool) -> StreamEdge:
     route = Route(Output(source, "out", OutputKind.FILES), (), Input(target, "in"))
     return StreamEdge(route, StreamingRule(port="out"), Delivery.COMMIT, by_element)
+
+
+def loop_combinator(entered: str) -> LoopCombinatorStep:
+    """A step of StreamFlow that has counted iterations.
+
+    :param entered: the tag with which the loop was entered
+    """
+    combinator = LoopCombinator("loop", SimpleNamespace())  # type: ignore[arg-type]
+    combinator.iteration_map = {entered: 2}
+    step = LoopCombinatorStep.__new__(LoopCombinatorStep)
+    step.combinator = combinator
+    return step
 
 
 def test_it_is_ready_when_the_last_of_what_it_reads_is_there(driver: Driver) -> None:
@@ -143,11 +161,7 @@ def test_jobs_of_streamflow_wait_for_nothing(driver: Driver) -> None:
 
 
 def test_all_iterations_of_a_loop_are_a_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    combinator = LoopCombinator("loop", SimpleNamespace())  # type: ignore[arg-type]
-    combinator.iteration_map = {"0.7": 2}
-    step = LoopCombinatorStep.__new__(LoopCombinatorStep)
-    step.combinator = combinator
-    driver = Driver(monkeypatch, steps={"/loop-loop-combinator": step})
+    driver = Driver(monkeypatch, steps={"/loop-loop-combinator": loop_combinator("0.7")})
     for iteration in range(3):
         driver.submit(5 * iteration, f"/loop/save/0.7.{iteration}.3", "/input")
         driver.end(5 * iteration + 1, f"/loop/save/0.7.{iteration}.3")
@@ -175,15 +189,28 @@ def test_what_is_delivered_at_commit(
 
 
 def test_values_of_other_jobs_make_it_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
-    value = Route(Output("/compute", "n", OutputKind.OTHER), (), Input("/loop", "n"))
-    name = Route(Output("/compute", "f", OutputKind.FILE), (Hop("/x", "x", HopKind.VALUE_FROM, by_name=True),), None)
-    driver = Driver(monkeypatch, routes=(value,), names=(name,))
+    value = Route(Output("/compute", "n", OutputKind.OTHER), (), Input("/save", "n"))
+    driver = Driver(monkeypatch, routes=(value,))
     driver.submit(0, "/compute/0")
     driver.end(3, "/compute/0")
     for job in ("/save/0", "/loop/save/0"):
         driver.submit(5, job, "/out/compute/0/file")
         driver.end(6, job)
-    assert {job: one.estimate for job, one in driver.close().items()} == {"/save/0": False, "/loop/save/0": True}
+    assert {job: one.estimate for job, one in driver.close().items()} == {"/save/0": True, "/loop/save/0": False}
+
+
+@pytest.mark.parametrize("hop", ["/loop-loop-combinator", "/loop/n-back-propagation-transformer"])
+def test_values_that_go_round_in_a_loop(monkeypatch: pytest.MonkeyPatch, hop: str) -> None:
+    """Who reads a file of its own iteration has them; who reads one of the iteration before may wait for them."""
+    value = Route(Output("/loop/compute", "n", OutputKind.OTHER), (Hop(hop, "n", HopKind.LOOP),), Input("/", "n"))
+    driver = Driver(monkeypatch, routes=(value,), steps={"/loop-loop-combinator": loop_combinator("0")})
+    for iteration in range(2):
+        driver.submit(5 * iteration, f"/loop/compute/0.{iteration}")
+        driver.end(5 * iteration + 1, f"/loop/compute/0.{iteration}")
+    for job, source in (("0.1", "0.1"), ("0.2", "0.1")):
+        driver.submit(20, f"/loop/save/{job}", f"/out/loop/compute/{source}/file")
+        driver.end(22, f"/loop/save/{job}")
+    assert [one.estimate for one in driver.close().values()] == [False, True]
 
 
 def test_a_repeated_job_counts_once(driver: Driver) -> None:
