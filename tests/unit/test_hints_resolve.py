@@ -9,7 +9,7 @@ from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.globs import matches
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.resolution import resolve
-from streamflow_io.hints.yaml_files import read_annotations, read_scheduler_config
+from streamflow_io.hints.yaml_files import read_scheduler_config
 
 VERSIONS = ["v1.0", "v1.1", "v1.2"]
 TOOL = """\
