@@ -184,13 +184,13 @@ async def test_what_a_pod_says_comes_as_it_is_said(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("wraps", [AT_HOME, ELSEWHERE], ids=["here", "elsewhere"])
 async def test_a_start_in_vain_leaves_nothing(tmp_path: Path, wraps: ExecutionLocation) -> None:
     """What was opened meanwhile is closed."""
-    before = psutil.Process().children(recursive=True)
+    before = set(psutil.Process().children(recursive=True))
     inner = Host()
     access = Access(DockerConnector("d", "/", inner, None, image="i"), ExecutionLocation("box", "d", wraps=wraps))
     with pytest.raises(NodeRuntimeError, match="cannot be run"):
         await ContainerRuntime.start(access, str(tmp_path), Binary(b"no program", None), ANYWHERE)
     await inner.undeploy(True)
-    assert psutil.Process().children(recursive=True) == before
+    assert set(psutil.Process().children(recursive=True)) <= before
     assert list(tmp_path.rglob("streamflow-io-*")) == []
 
 
