@@ -13,11 +13,6 @@ MEMORY = Path("/dev/shm")
 CONTENT = b"".join(b"line %08d\n" % number for number in range(300_000))
 
 
-def in_memory() -> set[str]:
-    """Returns what runs have in memory now."""
-    return {entry.name for entry in MEMORY.glob("streamflow-io-*")}
-
-
 def identity(path: Path) -> Event:
     found = path.stat()
     return {"device": found.st_dev, "inode": found.st_ino, "size": found.st_size, "mtime": found.st_mtime_ns}

@@ -68,7 +68,7 @@ class Deployment:
     @property
     def seen(self) -> tuple[Bind, ...] | None:
         """What its jobs see of their node; None: that is not known before they run."""
-        return self.binds if self.kind in (SiteKind.CONTAINERS, SiteKind.PODS) else HOST
+        return self.binds if self.is_contained else HOST
 
     @property
     def technology(self) -> str:

@@ -96,7 +96,7 @@ def check_nothing_fell_back(run: Run) -> None:
         (DEBIAN, DEBIAN),
         pytest.param(DEBIAN, None, marks=LONG),
         pytest.param(None, DEBIAN, marks=LONG),
-        (BUSYBOX, BUSYBOX),
+        pytest.param(BUSYBOX, BUSYBOX, marks=LONG),
     ],
 )
 def test_bytes_are_read_while_they_are_written(docker: Containers, a: str | None, b: str | None) -> None:

@@ -57,6 +57,7 @@ def test_services_that_share_a_network_only(compose: Containers) -> None:
     check_nothing_fell_back(ours)
 
 
+@pytest.mark.long
 def test_services_that_share_nothing(compose: Containers) -> None:
     """They read what is complete, and the run says so, once."""
     compose.deployments = lambda work: services(work, "/tmp/own", network_mode="none")

@@ -57,7 +57,7 @@ def disk(docker: Containers, **fields: object) -> Document:
     return {"name": "disk", "path": str(docker.workdir), "write": 100, **fields}
 
 
-@pytest.mark.parametrize("what", ["storage", "executors"])
+@pytest.mark.parametrize("what", ["storage", pytest.param("executors", marks=pytest.mark.long)])
 def test_containers_of_a_node_share_what_it_has(docker: Containers, what: str) -> None:
     """Two steps have a container each, and one runs on the driver's node: three jobs at once, also on fewer cores."""
     hints, config = [IO_TASK], {"ioExecutors": 3}
@@ -94,6 +94,7 @@ def check_admitted(docker: Containers, storage: str | None, node: str = "the dri
     assert {record["location"] for record in (*admitted, *records(docker, "started"))} == {node}
 
 
+@pytest.mark.long
 def test_a_limit_is_learned_in_containers(docker: Containers) -> None:
     """Under a bandwidth of 8 and 4 executors: 4, then 2 at once; the next run knows it."""
     script = "head -c 300000 /dev/zero > more.bin; sleep 1;"

@@ -88,6 +88,7 @@ def test_doctor_at_hosts(hosts: Site, tls: bool) -> None:
     assert [detail.endswith(", inside TLS") for detail in details] == [tls, tls]
 
 
+@pytest.mark.long
 def test_doctor_at_slurm(login: Site) -> None:
     found = found_by_doctor(login)
     assert list(found) == ["connection", "delivery", "commit tokens", "byte streams", "gate", "link"]

@@ -47,6 +47,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> list[Template]:
     return [copy, Template(other)]
 
 
+@pytest.mark.long
 def test_the_variant_calling_template(docker: Containers, templates: list[Template]) -> None:
     steps = {f"/{step}" for step in load(templates[0].directory / "variant-calling.cwl")["steps"]}
     make_them_meet(templates[1], SHARED / "last")

@@ -30,6 +30,8 @@ ARGUMENTS = {
     "annotate": ["streamflow.yml", "--from", "capio.json"],
     "storage": ["probe", "missing"],
     "report": ["telemetry.jsonl", "-o", "report.html"],
+    "bandwidth": ["telemetry.jsonl"],
+    "trace": ["telemetry.jsonl", "-o", "trace"],
     "suggest": ["telemetry.jsonl"],
     "doctor": [],
     "learned": ["list"],

@@ -140,9 +140,10 @@ def test_a_container_of_a_tool_is_no_host(bench: Bench) -> None:
     """StreamFlow runs it in a deployment of its own, around that of the binding."""
     contained = document()
     contained["steps"]["a"]["run"]["requirements"].append({"class": "DockerRequirement", "dockerPull": "debian"})
-    edge = planned(bench, contained, a="one", b="one")
+    assert planned(bench, contained, a="one", b="one").delivery is Delivery.STREAM
+    edge = planned(bench, contained, a="one", b="other")
     assert edge.delivery is Delivery.COMMIT
-    assert (edge.fallback or "").startswith("/a runs in a container of debian (docker, on one), /b on one (ssh): ")
+    assert (edge.fallback or "").startswith("/a runs in a container of debian (docker, on one), /b on other (ssh): ")
 
 
 def test_plan_shows_where_steps_run(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

@@ -201,7 +201,7 @@ impl Jobs {
     /// When to look at what nobody tells.
     pub fn tick(&self) -> Option<Duration> {
         let doubt = self.doubtful.values().map(|since| if since.elapsed() < MOMENT { SOON } else { LOOK }).min();
-        doubt.or(self.watcher.is_blind().then_some(LOOK))
+        doubt.or((self.watcher.is_blind() || self.readers.is_busy()).then_some(LOOK))
     }
 
     /// Prints what has happened.

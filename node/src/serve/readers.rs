@@ -33,6 +33,11 @@ impl Readers {
         Ok(())
     }
 
+    /// Whether one is still to be waited for: nobody tells when that can be done.
+    pub fn is_busy(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     /// Waits for those that have ended.
     pub fn reap(&mut self) {
         self.running.retain_mut(|reader| matches!(reader.try_wait(), Ok(None)));
