@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PATH := $(abspath $(VENV))/rust:$(HOME)/.cargo/bin:$(PATH)
 SOURCES := scripts/setup.sh pyproject.toml node/Cargo.toml node/Cargo.lock $(shell find node/src -name '*.rs')
 
-.PHONY: demo test pytest cargo-test lint clean
+.PHONY: demo test pytest cargo-test lint lint-python lint-node clean
 
 $(VENV)/.installed: $(SOURCES)
 	./scripts/setup.sh $(VENV)
@@ -40,9 +40,14 @@ cargo-test: $(VENV)/.test
 	cargo test --quiet --manifest-path node/Cargo.toml
 
 lint: $(VENV)/.lint
+	+@$(MAKE) --no-print-directory --jobs=2 lint-python lint-node
+
+lint-python: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+lint-node: $(VENV)/.lint
 	cargo fmt --manifest-path node/Cargo.toml --check
 	cargo clippy --quiet --manifest-path node/Cargo.toml --all-targets -- -D warnings
 

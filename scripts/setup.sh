@@ -88,5 +88,10 @@ esac
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 echo "setup: installing StreamFlow and StreamFlow-IO into $venv (about a minute; it builds sfio-node)"
+# Built while pip downloads: pip then finds it done, or waits for it. What is wrong is told by pip.
+cargo build --release --quiet --manifest-path node/Cargo.toml 2>/dev/null &
+building=$!
+trap 'kill "$building" 2>/dev/null || true' EXIT
+trap 'exit 130' INT TERM
 # --use-pep517: without it older versions of pip warn of packages that have no wheel.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 --editable ".$extras"
