@@ -93,5 +93,6 @@ cargo build --release --quiet --manifest-path node/Cargo.toml 2>/dev/null &
 building=$!
 trap 'kill "$building" 2>/dev/null || true' EXIT
 trap 'exit 130' INT TERM
-# --use-pep517: without it older versions of pip warn of packages that have no wheel.
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 --editable ".$extras"
+# --use-pep517: without it older versions of pip warn of packages that have no wheel. Tests compile what they import,
+# which is a part of it.
+"$venv/bin/python" -m pip install ${2:+--no-compile} --quiet --disable-pip-version-check --use-pep517 --editable ".$extras"
