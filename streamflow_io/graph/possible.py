@@ -17,7 +17,7 @@ from .io_graph import Delivery, HopKind, OutputKind, Route, StreamEdge
 class PossibleRoute(BaseModel):
     """A way from an output to an input, as far as it is known before a run."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
     output: str = Field(description="as /step/port")
     input: str = Field(description="as /step/port")
     kind: OutputKind

@@ -57,4 +57,4 @@ StepPath = Annotated[str, AfterValidator(_step_path), WithJsonSchema({"type": "s
 class Model(BaseModel):
     """A model of the vocabulary: immutable, and with no field but its own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -51,7 +51,7 @@ class EarlyOutput(BaseModel):
     :ivar fixed_name: more depends on its name than those that read it before its job has ended
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     port: str
     kind: OutputKind

@@ -26,7 +26,8 @@ def readable(path: str) -> str:
 
 
 class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    # Built when first used: a run imports all of them, and needs some.
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
 
 
 class OutputRule(_Message):
@@ -210,7 +211,7 @@ class JobSpec(_Message):
 class _Told(BaseModel):
     """What `sfio-node` says; fields that are not known are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class ReadyEvent(_Told):
@@ -430,7 +431,7 @@ Event = Annotated[
     | ExitEvent,
     Field(discriminator="event"),
 ]
-EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+EVENT: TypeAdapter[Event] = TypeAdapter(Event, config=ConfigDict(defer_build=True))
 
 
 def parse_event(line: bytes) -> Event:

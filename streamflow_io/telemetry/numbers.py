@@ -13,4 +13,4 @@ POINTS = 1000
 class Result(BaseModel):
     """Part of what is said of runs."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)

@@ -22,7 +22,8 @@ EndStatus = Literal["completed", "failed", "cancelled", "rolled back"]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    # Built when first used: each run starts with importing all of them, and writes some.
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
     time: float = Field(description="seconds since the epoch")
     event: str
 
@@ -37,7 +38,7 @@ class JobRecord(_Record):
 class Storage(BaseModel):
     """A storage of the StreamFlow file."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
     name: str
     path: str
     scope: Literal["shared", "node"]
@@ -94,7 +95,7 @@ class StartedRecord(JobRecord):
 class Usage(BaseModel):
     """What the node runtime measured of a job's process tree."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
     started: float = Field(description="when its command started")
     ended: float
     bytes_read: int = Field(description="by system calls")
@@ -249,4 +250,4 @@ Record = Annotated[
     | EndRecord,
     Field(discriminator="event"),
 ]
-RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+RECORD: TypeAdapter[Record] = TypeAdapter(Record, config=ConfigDict(defer_build=True))
