@@ -29,6 +29,9 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         scheduler = self.context.scheduler
         if not isinstance(scheduler, IOAwareScheduler):
             return super().translate()
+        # Modules, and below the translated graph, live as long as the run: the collector need not look at them again
+        # and again.
+        gc.freeze()
         if scheduler.concerns_any_workflow or can_have_hints(self.cwl_definition):
             from .serving import apply
 
@@ -37,7 +40,6 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             workflow = plan.workflow
         else:
             workflow = super().translate()
-        # Modules and the translated graph live as long as the run: the collector need not look at them again and again.
         gc.freeze()
         return workflow
 
