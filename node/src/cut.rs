@@ -15,9 +15,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use self::compare::Comparison;
+use self::compare::{Compared, Comparison};
 use self::rule::Rule;
-use self::walk::walk;
+use self::walk::{walk, Found};
 use crate::json::{self, ByteString};
 use crate::part::Piece;
 use crate::parts::VARIABLE;
@@ -32,29 +32,27 @@ const FAILED: i32 = 2;
 pub fn run(of: &Path, rule: &str, compare: Option<&Path>) -> i32 {
     let done =
         Rule::read(rule.as_bytes()).map_err(|message| format!("--rule: {message}")).and_then(|rule| match compare {
-            Some(directory) => Comparison::new(of, directory)?.run(&rule),
-            None => say(of, &rule).map(|()| None),
+            Some(directory) => show(Comparison::new(of, directory)?.run(&rule)?),
+            None => say(of, &rule).map(|()| DONE),
         });
-    match done {
-        Ok(None) => DONE,
-        Ok(Some(difference)) => {
-            println!("{difference}");
-            DIFFERENT
-        }
-        Err(message) => {
-            eprintln!("sfio-node: cut: {message}");
-            FAILED
-        }
-    }
+    done.unwrap_or_else(|message| {
+        eprintln!("sfio-node: cut: {message}");
+        FAILED
+    })
+}
+
+/// The parts that were compared in the form in which they are said, or the difference.
+fn show(compared: Compared) -> Result<i32, String> {
+    let mut output = BufWriter::new(io::stdout().lock());
+    let (written, code) = match compared {
+        Compared::Same(parts) => (parts.into_iter().try_for_each(|part| write(&mut output, part)), DONE),
+        Compared::Different(difference) => (writeln!(output, "{difference}"), DIFFERENT),
+    };
+    written.and_then(|()| output.flush()).map(|()| code).map_err(cannot_say)
 }
 
 /// Says each part in a line, as soon as it is known.
 fn say(of: &Path, rule: &Rule) -> Result<(), String> {
-    #[derive(Serialize)]
-    struct Line<'a> {
-        path: ByteString<std::ffi::OsString>,
-        extents: &'a [Piece],
-    }
     let file = env::var_os(VARIABLE);
     let output: Box<dyn Write> = match &file {
         Some(path) => {
@@ -67,8 +65,7 @@ fn say(of: &Path, rule: &Rule) -> Result<(), String> {
     let mut written = Ok(());
     walk(&open(of)?, of, rule, &mut |part| match part {
         Some(part) => {
-            let line = Line { path: ByteString(part.name), extents: &part.pieces };
-            written = writeln!(output, "{}", json::write(&line));
+            written = write(&mut output, part);
             written.is_ok()
         }
         // So that nobody waits for what is known.
@@ -77,7 +74,21 @@ fn say(of: &Path, rule: &Rule) -> Result<(), String> {
             written.is_ok()
         }
     })?;
-    written.and_then(|()| output.flush()).map_err(|error| format!("cannot say a part: {error}"))
+    written.and_then(|()| output.flush()).map_err(cannot_say)
+}
+
+fn write(output: &mut impl Write, part: Found) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        path: ByteString<std::ffi::OsString>,
+        extents: &'a [Piece],
+    }
+    let line = Line { path: ByteString(part.name), extents: &part.pieces };
+    writeln!(output, "{}", json::write(&line))
+}
+
+fn cannot_say(error: io::Error) -> String {
+    format!("cannot say a part: {error}")
 }
 
 fn open(of: &Path) -> Result<File, String> {

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from streamflow_io.hints.errors import HintError, HintErrors
-from streamflow_io.learned.store import LearnedLimit, LearnedLimits, LearnedLimitsError, default_path, size_range
+from streamflow_io.learned.database import LearnedLimitsError, default_path
+from streamflow_io.learned.store import LearnedLimit, LearnedLimits, size_range
 
 from .console import say, table
 

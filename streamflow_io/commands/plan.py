@@ -297,9 +297,10 @@ def _delivered(edge: StreamEdge) -> str:
 def _partitions(partitions: tuple[Partition, ...]) -> Table:
     rows = []
     for partition in partitions:
-        parts = f"parts of {port_path(partition.step, partition.of)}, said by the program"
+        who = "cut as declared and verified" if partition.form == "declared" else "said by the program"
+        parts = f"parts of {port_path(partition.step, partition.of)}, {who}"
         split = "[green]virtual[/green]" if partition.is_virtual else "real"
-        rows.append((partition.name, split, parts if partition.real is None else partition.real))
+        rows.append((partition.name, split, partition.real or partition.trial or parts))
     return table("Read sessions", ("of", "split", "why"), rows)
 
 

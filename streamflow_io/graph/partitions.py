@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from streamflow_io.grouping import grouped
+from streamflow_io.hints.globs import matches
 from streamflow_io.hints.inheritance import port_path
-from streamflow_io.hints.sessions import SessionRule
+from streamflow_io.hints.sessions import Form, SessionRule
 
 from .edges import LOOKS_AT
 from .io_graph import HopKind, IOGraph, Output, OutputKind, Route
 from .sites import Site, SiteKind
 
 _NOT_YET = {
-    "declared": "`records` are not served yet, the program itself has to say where it cuts",
     "selected": "nothing is read ahead yet for jobs that select their own part",
 }
 
@@ -25,13 +26,18 @@ class Partition:
 
     :ivar port: the output whose files are parts; None: the jobs of the step read parts themselves
     :ivar of: the input that is read in parts
-    :ivar real: why everything is as without the rule; None: its program is asked where it cuts, and writes nothing
+    :ivar real: why everything is as without the rule; None: its files can be parts
+    :ivar form: who knows where the parts begin
+    :ivar trial: why the real split runs, though its files could be parts: what is declared is not trusted; None: it is,
+        or the program itself is asked where it cuts
     """
 
     step: str
     port: str | None
     of: str
     real: str | None = None
+    form: Form = "said"
+    trial: str | None = None
 
     @property
     def name(self) -> str:
@@ -39,17 +45,27 @@ class Partition:
         return port_path(self.step, self.of if self.port is None else self.port)
 
     @property
-    def is_virtual(self) -> bool:
+    def is_served(self) -> bool:
+        """Whether its files are delivered as parts, if a job says them."""
         return self.real is None
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether nobody writes its files."""
+        return self.real is None and self.trial is None
 
 
 def plan_partitions(
-    graph: IOGraph, rules: Mapping[str, Iterable[SessionRule]], streamed: Collection[tuple[str, str]]
+    graph: IOGraph,
+    rules: Mapping[str, Iterable[SessionRule]],
+    streamed: Collection[tuple[str, str]],
+    trials: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> tuple[Partition, ...]:
     """Decide which splits are virtual.
 
     :param rules: by step path
     :param streamed: inputs, as step and port, that are read while they are written
+    :param trials: by step and output, why a declared rule is not trusted; those that are not in it are
     """
     routes = grouped((*graph.routes, *graph.names), lambda route: (route.output.step, route.output.port))
     outputs = {(output.step, output.port): output for output in graph.outputs}
@@ -60,10 +76,13 @@ def plan_partitions(
             if real is None and rule.port is not None:
                 output = outputs.get((step, rule.port))
                 real = _obstacle(step, output, rule, routes.get((step, rule.port), ()), streamed)
-            other = next((each for each in found if each.step == step and each.is_virtual), None)
+                if real is None and output is not None and rule.form == "declared":
+                    real = _declared_obstacle(output, rule, routes)
+            other = next((each for each in found if each.step == step and each.is_served), None)
             if real is None and other is not None:
                 real = f"a program says the parts of one output only, which is {other.name}"
-            found.append(Partition(step, rule.port, rule.of, real))
+            trial = trials.get((step, rule.port or "")) if real is None else None
+            found.append(Partition(step, rule.port, rule.of, real, rule.form, trial))
     return tuple(_without_parts_of_parts(found, routes))
 
 
@@ -86,6 +105,26 @@ def _obstacle(
     if not routes:
         return f"nobody reads {output.name}"
     return next((reason for route in routes if (reason := _route_obstacle(route)) is not None), None)
+
+
+def _declared_obstacle(
+    output: Output, rule: SessionRule, routes: Mapping[tuple[str, str], Collection[Route]]
+) -> str | None:
+    """Why the program of a split has to run, though it is declared where it cuts, if so."""
+    if isinstance(rule.records, str) and rule.records.startswith("bgzf:"):
+        return f"`records: {rule.records}` is not served yet: decompress {rule.of}"
+    for step, port in routes:
+        if step == output.step and port != output.port:
+            return f"{port_path(step, port)} is used, too: its program alone makes it"
+    name = name_of_part(rule)
+    if not any(matches(glob, name) for glob in output.globs):
+        return f"the glob of {output.name} does not find {name}, as `names` has it"
+    return None
+
+
+def name_of_part(rule: SessionRule, number: int = 0) -> str:
+    """The name of a declared part; numbers are from 0."""
+    return (rule.names or "%d") % ((1 if rule.first is None else rule.first) + number)
 
 
 def _not_here(step: str, site: Site) -> str | None:
@@ -114,14 +153,14 @@ def _without_parts_of_parts(
     """A part is there as long as the job that reads it: it is no file that others could read parts of."""
 
     def settled(partition: Partition) -> Partition:
-        sources = [other for other in partitions if partition.is_virtual and feeds(other, partition)]
-        whole = next((other for other in sources if settled(other).is_virtual), None)
+        sources = [other for other in partitions if partition.is_served and feeds(other, partition)]
+        whole = next((other for other in sources if settled(other).is_served), None)
         reason = f"{port_path(partition.step, partition.of)} is a part itself"
-        return partition if whole is None else replace(partition, real=f"{reason} ({whole.name})")
+        return partition if whole is None else replace(partition, real=f"{reason} ({whole.name})", trial=None)
 
     def feeds(source: Partition, partition: Partition) -> bool:
         read = (partition.step, partition.of)
-        of_port = routes.get((source.step, source.port or ""), ()) if source.is_virtual else ()
+        of_port = routes.get((source.step, source.port or ""), ()) if source.is_served else ()
         return any((route.consumer.step, route.consumer.port) == read for route in of_port if route.consumer)
 
     return map(settled, partitions)

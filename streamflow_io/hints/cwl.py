@@ -307,6 +307,8 @@ def _content(value: object) -> object:
         return [_content(item) for item in value]
     if isinstance(value, str) and value.startswith("file:"):
         return value.rsplit("#", 1)[-1].rsplit("/", 1)[-1]
+    if isinstance(value, str) and value.startswith("_:"):
+        return "_:"  # A name that cwl_utils makes up, as for the type of a list.
     return value
 
 

@@ -21,7 +21,8 @@ from streamflow_io.admission.learners import LearningEvent, Subject
 from streamflow_io.admission.registry import ConstraintRegistry
 from streamflow_io.hints.bandwidth import AutoConstraint
 
-from .store import LearnedFacts, LearnedKey, LearnedLimits, LearnedLimitsError, size_class_of
+from .database import LearnedLimitsError
+from .store import LearnedFacts, LearnedKey, LearnedLimits, size_class_of
 
 
 @dataclass(frozen=True)

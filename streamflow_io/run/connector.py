@@ -26,6 +26,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
     Redirections are done by the node runtime, not by the shell: a FIFO would block the shell, and what the shell opens
     cannot be watched from the start.
 
+    :param command: what is run instead of the command of the job, without its redirections
     :param is_optional: the job is only measured: without the node runtime its command runs plainly, and nobody asks it
         afterwards. On a queue manager the command counts as successful only if the node runtime says so, too: for some
         of them a job that was killed has ended with 0
@@ -38,6 +39,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         node_job: NodeJob,
         spec: JobSpec,
         is_optional: bool = False,
+        command: Sequence[str] | None = None,
     ) -> None:
         super().__init__(inner.deployment_name, inner.config_dir, inner, None, inner.transferBufferSize)
         self._job_name = job_name
@@ -45,6 +47,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         self._spec = spec
         self._is_queued = node_job.runtime.wrapper == "run"
         self._is_optional = is_optional
+        self._command = command
 
     @classmethod
     def get_schema(cls) -> str:
@@ -66,6 +69,9 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         output_directory = workdir or ""
         words = None
         if job_name == self._job_name:
+            if self._command is not None:
+                command, stdin = list(map(shlex.quote, self._command)), None
+                stdout = stderr = asyncio.subprocess.STDOUT
             if isinstance(stdin, str) and self._opens_itself(posixpath.join(output_directory, stdin)):
                 command, stdin = _opened_by_itself(stdin, command), None
             words = await self._words(self._redirected(output_directory, stdin, stdout, stderr))

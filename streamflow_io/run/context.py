@@ -20,8 +20,9 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.learned.database import learned_path
 from streamflow_io.learned.limits import RememberedLimits
-from streamflow_io.learned.store import default_path
+from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
 from streamflow_io.telemetry.records import EndRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
 from streamflow_io.telemetry.retention import remove_old_runs
@@ -62,6 +63,7 @@ class Run:
 
     :ivar config: of the scheduler
     :ivar streaming_jobs: the jobs that stream to others
+    :ivar verdicts: which declared splits are trusted
     :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
@@ -78,7 +80,9 @@ class Run:
         self.config = scheduler.config
         self._directory: Path | None = None
         self._telemetry = TelemetryWriter(self._locate)
-        self._remembered = RememberedLimits(_learned_path(scheduler), plan.tools)
+        learned = learned_path(self.config, Path(scheduler.context.config["path"]))
+        self._remembered = RememberedLimits(learned, plan.tools)
+        self.verdicts = RememberedVerdicts(learned, plan.verdicts)
         self._runtimes = NodeRuntimes(
             scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.mixed_hosts
         )
@@ -117,6 +121,7 @@ class Run:
         self.warnings.close()
         self.failure.closing()
         await self._remembered.close()
+        await self.verdicts.close()
         self.recorder.close()
         if self._started:
             for request in self._requests.close():
@@ -227,13 +232,6 @@ class Run:
                 )
         for route in self._plan.possible:
             self._telemetry.write(RouteRecord(time=now, **vars(route)))
-
-
-def _learned_path(scheduler: Scheduling) -> Path:
-    """The file with the learned limits; relative to the StreamFlow file."""
-    if scheduler.config.learned is None:
-        return default_path()
-    return Path(scheduler.context.config["path"]).parent / scheduler.config.learned
 
 
 def _count_tokens(port: Port) -> int:

@@ -40,7 +40,7 @@ from .delivery import (
 )
 from .delivery import Event as DeliveryEvent
 from .output_globs import certain_path, collects_only_files, file_processor, with_format
-from .outputs import early_port, element_port, order_port, relative_or_absolute
+from .outputs import early_port, element_port, is_early_port, order_port, relative_or_absolute
 from .part_lists import list_with_parts
 from .paths import NoChecksumsError, checksums_below, job_path
 from .replacing import ReplacedError
@@ -126,9 +126,15 @@ class Deliverer:
         """
         await self._handle("failed")
 
-    async def collect(self, output: CommandOutput) -> dict[str, Token]:
-        """The outputs of the attempt, which has succeeded, as StreamFlow makes them."""
+    async def collect(self, output: CommandOutput, only_parts: bool = False) -> dict[str, Token]:
+        """The outputs of the attempt, which has succeeded, as StreamFlow makes them.
+
+        :param only_parts: its program has not run: nobody uses its other outputs
+        """
         unchanged: dict[str, Token] = {}
+        if only_parts:
+            others = [port for port in self._step.output_processors if port not in self._outputs]
+            unchanged = {port: Token(None, tag=self._tag) for port in others if not is_early_port(port)}
         for source in [] if isinstance(output, CWLOutputJSONCommandOutput) else self._delivery.unchanged():
             token = self._tokens.get(source)
             if token is not None and await self._is_unchanged(source, token):

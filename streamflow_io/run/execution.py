@@ -16,10 +16,12 @@ from streamflow.log_handler import logger
 
 from streamflow_io._streamflow import prepare_work_dir, retry_policy
 from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.runtime import AttemptLostError, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, readable
 
 from .attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
 from .barrier import Producers, RewrittenError, check_read, settled
+from .declared_split import DeclaredSplit, declared_split
 from .delivering import Deliverer
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
 from .failure import Failure
@@ -46,6 +48,7 @@ class StreamingRun(Protocol):
     streaming_jobs: StreamingJobs
     reach: Reach
     runner: JobRunner
+    verdicts: RememberedVerdicts
     recorder: JobRecorder
     failure: Failure
 
@@ -71,6 +74,8 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
+        # Whether it is virtual is decided once: what was said has to be said again.
+        self._split: DeclaredSplit | None = None
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
@@ -175,6 +180,10 @@ class Execution:
             # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
             command = await prepare_work_dir(command, self._job, expression_context(self._step, self._job))
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
+        if self._split is None:
+            self._split = await declared_split(self._step, self._job, self._inputs, self._run.verdicts)
+        split = self._split
+        cut = split.command(runtime) if split is not None and split.is_virtual else None
         spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         self._deliverer.begin(attempt, globs)
@@ -186,7 +195,7 @@ class Execution:
             *(self._end_with(node_job, *producer) for producer in producers),
         )
         try:
-            with runner.running(self._job.name, node_job, spec):
+            with runner.running(self._job.name, node_job, spec, cut):
                 output = await command.execute(self._job)
             with blaming(node_job):
                 exit_event = await exit_of(self._job, runner.exit(self._job.name, node_job), output, producers)
@@ -197,11 +206,14 @@ class Execution:
                 raise ProducerRestartError
             await check_read(attempt, producers)
             with blaming(node_job):
-                tokens = await self._deliverer.collect(output)
+                tokens = await self._deliverer.collect(output, only_parts=cut is not None)
             for partition in spec.partitions or ():
                 self._tell_written(partition.port, tokens.get(partition.port))
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
+            if split is not None and not split.is_virtual:
+                port = split.output.port
+                await split.compare(runtime, self._job, tokens.get(port), globs[port], self._run.verdicts)
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
@@ -249,7 +261,10 @@ class Execution:
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
             }
         )
-        spec = partitioned(spec, outputs, self._job.inputs, node_job.directory / "parts.jsonl")
+        is_virtual = self._split is not None and self._split.is_virtual
+        spec = partitioned(spec, outputs, self._job.inputs, node_job.directory / "parts.jsonl", is_virtual)
+        if is_virtual:
+            spec = spec.model_copy(update={"success_codes": (0,)})
         return self._run.recorder.told(spec, self._step, self._job, runtime.place)
 
     def _tell_written(self, port: str, token: Token | None) -> None:

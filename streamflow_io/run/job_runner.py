@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 from streamflow.core.deployment import Connector
@@ -40,21 +40,27 @@ class JobRunner:
         self._reach = reach
         self._recorder = recorder
         self._warnings = warnings
-        self._streaming: dict[str, tuple[NodeJob, JobSpec]] = {}
+        self._streaming: dict[str, tuple[NodeJob, JobSpec, Sequence[str] | None]] = {}
         self._measured: dict[str, _Measured] = {}
 
     def connector(self, job_name: str, inner: Connector) -> Connector:
         """What the command of a job is to be run through."""
         if (streaming := self._streaming.get(job_name)) is not None:
-            return JobConnector(inner, job_name, *streaming)
+            node_job, spec, command = streaming
+            return JobConnector(inner, job_name, node_job, spec, command=command)
         if (measured := self._measured.get(job_name)) is not None:
             return JobConnector(inner, job_name, measured.node_job, measured.spec, is_optional=True)
         return inner
 
     @contextlib.contextmanager
-    def running(self, job_name: str, node_job: NodeJob, spec: JobSpec) -> Iterator[None]:
-        """Let the command of a job that streams run as a job of the node runtime."""
-        self._streaming[job_name] = node_job, spec
+    def running(
+        self, job_name: str, node_job: NodeJob, spec: JobSpec, command: Sequence[str] | None = None
+    ) -> Iterator[None]:
+        """Let the command of a job that streams run as a job of the node runtime.
+
+        :param command: what is run instead, without its redirections
+        """
+        self._streaming[job_name] = node_job, spec, command
         try:
             yield
         finally:

@@ -29,15 +29,20 @@ def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
     return JobSpec(name=job.name, success_codes=tuple(sorted(codes)))
 
 
-def partitioned(spec: JobSpec, outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token], file: PurePath) -> JobSpec:
+def partitioned(
+    spec: JobSpec, outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token], file: PurePath, is_virtual: bool
+) -> JobSpec:
     """The same job, whose command is asked where it cuts the input that it splits.
 
-    It is not where that is no file, as an optional input may be, or one that is not there as a whole.
+    It is not where its program writes the parts, nor where that is no file, as an optional input may be, or one that is
+    not there as a whole.
 
     :param file: where the command says it
+    :param is_virtual: whether it says it, too, where the cuts are declared
     """
     for output in outputs:
-        token = None if output.of is None else inputs.get(output.of)
+        is_asked = output.of is not None and (output.declared is None or is_virtual)
+        token = inputs.get(output.of or "") if is_asked else None
         if token is not None and _is_whole_file(token):
             partition = PartitionedInput(port=output.port, of=token.value["path"], file=str(file))
             return spec.model_copy(update={"partitions": (partition,)})

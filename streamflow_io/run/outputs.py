@@ -14,6 +14,8 @@ from streamflow_io.hints.globs import matches
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.runtime import OutputRule, WatchedOutput
 
+from .split_key import Declaration
+
 _NODE_KINDS: dict[OutputKind, Literal["file", "files", "directory"]] = {
     OutputKind.FILE: "file",
     OutputKind.FILES: "files",
@@ -48,6 +50,7 @@ class EarlyOutput(BaseModel):
     :ivar elements: how the elements of a list are delivered one by one, if they are
     :ivar secondary: the patterns of the secondary files of each of its files, which are complete before it is
     :ivar of: the input that the program of the step may say its parts of, which are the elements of the list then
+    :ivar declared: where it cuts, if its program does not say it
     :ivar fixed_name: more depends on its name than those that read it before its job has ended
     """
 
@@ -60,6 +63,7 @@ class EarlyOutput(BaseModel):
     elements: tuple[Delivery, ...] = ()
     secondary: tuple[str, ...] = ()
     of: str | None = None
+    declared: Declaration | None = None
     fixed_name: bool = False
 
     @property

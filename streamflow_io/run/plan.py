@@ -19,6 +19,12 @@ from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.learned.verdicts import Verdict
+
+from .split_key import Declaration
+
+#: Why the real split runs the first time.
+NOT_VERIFIED = "not verified yet: the first run compares what its program writes"
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,8 @@ class Plan:
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
     :ivar partitions: what is made of each rule of a read session
+    :ivar declared: where splits are declared to cut, by step and output
+    :ivar verdicts: of declared splits, as they are remembered
     :ivar delivered: those of files and of names, as they are served
     :ivar streams: whether files are delivered early in this run
     :ivar unavailable: why they are not, though some are to be
@@ -52,6 +60,8 @@ class Plan:
     tools: Mapping[str, str] = field(default_factory=dict)
     edges: tuple[StreamEdge, ...] = ()
     partitions: tuple[Partition, ...] = ()
+    declared: Mapping[tuple[str, str], Declaration] = field(default_factory=dict)
+    verdicts: tuple[Verdict, ...] = ()
     delivered: tuple[StreamEdge, ...] = ()
     gangs: tuple[Gang, ...] = ()
     streams: bool = False
@@ -76,8 +86,9 @@ class Plan:
             if edge.fallback is not None:
                 yield f"{edge.name} is delivered at {edge.delivery.value}: {edge.fallback}"
         for partition in self.partitions:
-            if partition.real is not None:
-                yield f"The rule of `sfio:ReadSession` for {partition.name} does nothing: {partition.real}"
+            reason = partition.real or partition.trial
+            if reason is not None and reason != NOT_VERIFIED:
+                yield f"The rule of `sfio:ReadSession` for {partition.name} does nothing: {reason}"
         if self.unavailable is not None:
             yield f"Nothing streams in this run, everything is as with plain StreamFlow: {self.unavailable}"
 

@@ -174,6 +174,19 @@ def uses_only_name(transformer: ValueFromTransformer, port: str) -> bool:
     ) and not (is_self and processor_obstacle(transformer.processor, port))
 
 
+def looks_at_file(texts: Iterable[str], own: Iterable[str], name: str) -> bool:
+    """Whether expressions may look at more of an input than where it is.
+
+    :param texts: of a tool
+    :param own: those of its own binding, where it is `self`
+    """
+    path = re.compile(rf"\$\(\s*(?:inputs\s*\.\s*{re.escape(name)}|self)\s*\.\s*path\s*\)")
+    known = {"class"}
+    return any(_use_beyond(known, path.sub("", text), name) for text in texts) or any(
+        _self_use_beyond(known, path.sub("", text)) for text in own
+    )
+
+
 def with_library(texts: Iterable[str], user: CWLCommand | CWLConditionalStep | ValueFromTransformer) -> tuple[str, ...]:
     """Expressions, and the JavaScript that their functions come from: these can use inputs that they are not given.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from streamflow.core.exception import WorkflowDefinitionException
 from streamflow.core.workflow import Workflow
+from streamflow.log_handler import logger
 
 from streamflow_io.admission.storages import StepStorages
 from streamflow_io.capio_cl.applications import KnownJobs
@@ -24,13 +25,17 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.resolution import resolve, tool_digests
 from streamflow_io.hints.rules import check_storages
 from streamflow_io.hints.yaml_files import check_annotations_file, check_annotations_names, of_several_workflows
+from streamflow_io.learned.database import LearnedLimitsError, learned_path
+from streamflow_io.learned.verdicts import Verdict, known_verdicts
 from streamflow_io.run.deployment_sites import Sites, room_here
 from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
 
+from .declared import declarations, declared_rules, trials
 from .inspect import io_graph, standard_outputs
 from .known_jobs import known_jobs
+from .split_digests import split_digests
 from .storage_checks import find_storages
 
 
@@ -66,14 +71,18 @@ def make_plan(
     annotations = _annotations(document, name, scheduler)
     hinted = any(annotations.values())
     tools = tool_digests(document, [path for path, hints in annotations.items() if hints.is_learned])
+    rules = declared_rules(annotations)
+    splits = split_digests(document, {step for step, _ in rules})
     workflow = translate()
     sites = _sites(scheduler)
     graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=config.observe)
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
     edges = plan_edges(graph.routes) if hinted else ()
-    partitions = _partitions(graph, annotations, edges, config)
-    if virtual := {partition.name for partition in partitions if partition.is_virtual}:
-        edges = plan_edges(graph.routes, virtual)
+    declared = declarations(workflow, rules, splits)
+    verdicts = _verdicts(scheduler) if declared else ()
+    partitions = _partitions(graph, annotations, edges, config, trials(declared, verdicts))
+    if parts := {partition.name for partition in partitions if partition.is_served}:
+        edges = plan_edges(graph.routes, parts)
     delivered = (*edges, *name_edges(graph.names, edges))
     gangs = find_gangs(edges, graph.steps)
     wanted = config.runtime != "off" and any(not edge.is_plain for edge in delivered)
@@ -88,6 +97,8 @@ def make_plan(
         tools=tools,
         edges=edges,
         partitions=partitions,
+        declared=declared,
+        verdicts=verdicts,
         delivered=delivered,
         gangs=gangs,
         streams=wanted and unavailable is None,
@@ -128,13 +139,26 @@ def _annotations(document: Any, name: str, scheduler: IOAwareScheduler) -> dict[
     return annotations
 
 
+def _verdicts(scheduler: IOAwareScheduler) -> tuple[Verdict, ...]:
+    """What is known of declared splits; nothing if it cannot be read."""
+    try:
+        return known_verdicts(learned_path(scheduler.config, Path(scheduler.context.config["path"])))
+    except LearnedLimitsError as error:
+        logger.warning(f"Verified splits of earlier runs are not known: {error}")
+        return ()
+
+
 def _partitions(
-    graph: IOGraph, annotations: Mapping[str, StepAnnotations], edges: Iterable[StreamEdge], config: SchedulerConfig
+    graph: IOGraph,
+    annotations: Mapping[str, StepAnnotations],
+    edges: Iterable[StreamEdge],
+    config: SchedulerConfig,
+    trials: Mapping[tuple[str, str], str],
 ) -> tuple[Partition, ...]:
     rules = {path: [rule.value for rule in hints.sessions] for path, hints in annotations.items() if hints.sessions}
     joined = (edge.route.consumer for edge in edges if edge.delivery.joins)
     streamed = {(consumer.step, consumer.port) for consumer in joined if consumer is not None}
-    found = plan_partitions(graph, rules, streamed)
+    found = plan_partitions(graph, rules, streamed, trials)
     if config.runtime == "capio":
         found = tuple(replace(each, real=each.real or "`runtime: capio`: parts are no files") for each in found)
     return found

@@ -73,7 +73,8 @@ class _Rewiring:
         self._readers = readers_of(plan.workflow)
         self._routes = [*plan.routes, *plan.names]
         self._edges = {edge.route: edge for edge in plan.delivered if not edge.is_plain}
-        self._parts = {(each.step, each.port): each.of for each in plan.partitions if each.is_virtual}
+        self._parts = {(each.step, each.port): each.of for each in plan.partitions if each.is_served}
+        self._declared = plan.declared
 
     def run(self) -> None:
         outputs = grouped(self._edges.values(), lambda edge: (edge.route.output.step, edge.route.output.port))
@@ -82,7 +83,8 @@ class _Rewiring:
             if (output := _early_output(edges, self._parts.get((step, port)))) is not None:
                 processor = file_processor(self._workflow.steps[step].output_processors[port])
                 secondary = tuple(file.pattern for file in processor.secondary_files) if processor else ()
-                early[step].append(output.model_copy(update={"secondary": secondary}))
+                declared = self._declared.get((step, port)) if output.of is not None else None
+                early[step].append(output.model_copy(update={"secondary": secondary, "declared": declared}))
         read = [edge for edge in self._edges.values() if edge.delivery.joins or edge.delivery is Delivery.PART]
         consumers = {edge.route.consumer.step for edge in read if edge.route.consumer and not edge.route.by_name}
         for path in sorted({*early, *consumers}):

@@ -10,7 +10,8 @@ import pytest
 
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.cli import main
-from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimits, default_path
+from streamflow_io.learned.database import default_path
+from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimits
 
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.3, 16, 14),), 290e6)
 ALIGN, ALIGN_LARGE, SORT = (LearnedKey("a1", "scratch", 0), LearnedKey("a1", "scratch", 9), LearnedKey("b2", "ssd", 0))

@@ -19,15 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
-from streamflow_io.learned.store import (
-    VERSION,
-    LearnedFacts,
-    LearnedKey,
-    LearnedLimit,
-    LearnedLimits,
-    LearnedLimitsError,
-    default_path,
-)
+from streamflow_io.learned.database import VERSION, LearnedLimitsError, default_path
+from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimit, LearnedLimits
 from tests.cwl import Bench, Document, found, tool, workflow
 
 KEY = LearnedKey("a1", "scratch write 450 MB/s", 9)
@@ -224,7 +217,13 @@ async def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], N
     assert before is None or path.read_bytes() == before
 
 
-BEFORE = """
+BEFORE = [
+    """
+DROP TABLE verdicts;
+PRAGMA user_version = 3;
+""",
+    """
+DROP TABLE verdicts;
 CREATE TABLE registered (learned_id, storage_bw, seconds, concurrency, jobs);
 INSERT INTO registered SELECT learned.rowid, value ->> 0, value ->> 1, value ->> 2, value ->> 3
     FROM learned, json_each(entries) ORDER BY value ->> 0 DESC;
@@ -232,14 +231,16 @@ ALTER TABLE learned ADD COLUMN id INTEGER;
 UPDATE learned SET id = rowid;
 ALTER TABLE learned DROP COLUMN entries;
 PRAGMA user_version = 2;
-"""
+""",
+]
 
 
-async def test_a_file_of_the_version_before_is_brought_up_to_date(path: Path) -> None:
+@pytest.mark.parametrize("before", BEFORE)
+async def test_a_file_of_a_version_before_is_brought_up_to_date(path: Path, before: str) -> None:
     async with opened(path) as limits:
         await limits.save(KEY, REGISTRY, FACTS)
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(BEFORE)
+        connection.executescript(before)
     # Several runs may begin at once.
     opening = await asyncio.gather(*(LearnedLimits.open(path, 60) for _ in range(4)))
     for limits in opening:

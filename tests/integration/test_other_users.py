@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from streamflow_io.files import stranger
-from streamflow_io.learned.store import LearnedLimits, LearnedLimitsError
+from streamflow_io.learned.database import LearnedLimitsError
+from streamflow_io.learned.store import LearnedLimits
 from streamflow_io.telemetry.records import EndRecord
 from streamflow_io.telemetry.writer import TelemetryWriter
 from tests.cwl import Bench, streamable, tool, workflow

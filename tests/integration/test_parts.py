@@ -11,9 +11,8 @@ from rich.console import Console
 
 from streamflow_io.commands.coordination import plan_to_json
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, found, streamable, tool, workflow
-
-LINES = [f"line {number} {'x' * (number % 7)}\n" for number in range(40)]
+from tests.cwl import Bench, Document, found, tool, workflow
+from tests.split_support import LINES, count, fifo, job, stdin, written
 
 # Says parts if it is asked, else writes them: `each` lines in each.
 SPLIT = """\
@@ -63,27 +62,6 @@ def split(directory: Path, mode: str = "says", *hints: Document, after: str = ""
     )
 
 
-def count(kind: Any = "File") -> Document:
-    """A tool that reads one part."""
-    return tool(
-        'note "count $(ls -ld "$chunk" | cut -c1)"; cat "$chunk" | { wc -l; }; cat "$chunk"; basename "$chunk"',
-        {"chunk": kind},
-        {"counted": "stdout"},
-        stdout="$(inputs.chunk.nameroot).counted",
-    )
-
-
-def fifo() -> Document:
-    """A tool that reads one part front to back."""
-    script = 'exec 3< "$chunk"; test -p /dev/fd/3 && note count fifo; cat <&3'
-    return tool(script, {"chunk": streamable()}, {"counted": "stdout"}, stdout="counted.txt")
-
-
-def stdin() -> Document:
-    """A tool that reads one part from its standard input."""
-    return tool("note count; cat", {"chunk": "stdin"}, {"counted": "stdout"}, stdout="counted.txt")
-
-
 def one_of_two() -> Document:
     """A tool that has another input, whose value is of the part."""
     reader = count()
@@ -111,17 +89,6 @@ def scattered(directory: Path, run: Document, reader: Document | None = None) ->
         },
         {"counted": "count/counted"},
     )
-
-
-def job(directory: Path, each: int = 6, text: str = "".join(LINES)) -> dict[str, Any]:
-    (directory / "reads.txt").write_text(text)
-    return {"reads": {"class": "File", "path": str(directory / "reads.txt")}, "each": each}
-
-
-def written(bench: Bench) -> list[str]:
-    """The files that splits have written in our run."""
-    run = bench.directory / f"run{bench.count}"
-    return sorted(path.name for path in (run / "tmp").rglob("chunk-*.txt") if not path.is_symlink())
 
 
 def test_nothing_is_written(bench: Bench, tmp_path: Path) -> None:
@@ -288,12 +255,10 @@ def test_other_reasons_for_the_real_split(bench: Bench, tmp_path: Path) -> None:
     beside = count({"type": "File", "secondaryFiles": [{"pattern": ".idx", "required": False}]})
     output = scattered(tmp_path, split(tmp_path))
     output["outputs"]["chunks"] = {"type": "File[]", "outputSource": "split/chunks"}
-    declared = scattered(tmp_path, split(tmp_path, "says", session(records="lines", every=6, names="chunk-%02d.txt")))
     cases = {
         "/count/chunk has loadContents": scattered(tmp_path, split(tmp_path), contents),
         "/count/chunk has secondaryFiles": scattered(tmp_path, split(tmp_path), beside),
         "/split/chunks is a workflow output: its files have to be written": output,
-        "`records` are not served yet": declared,
     }
     for reason, document in cases.items():
         _, ours = bench.run_both(document, job(tmp_path, 20))

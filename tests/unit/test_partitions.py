@@ -27,7 +27,7 @@ def decide(*routes: Route, output: Output = CHUNKS, rule: SessionRule = RULE, st
     """Why the real split runs, if so."""
     graph = IOGraph({}, (output,), routes)
     (found,) = plan_partitions(graph, {"/split": [rule]}, {("/split", "reads")} if streamed else ())
-    assert found == Partition("/split", rule.port, "reads", found.real)
+    assert found == Partition("/split", rule.port, "reads", found.real, rule.form)
     assert found.is_virtual is (found.real is None)
     return found.real
 
@@ -85,9 +85,40 @@ def test_the_split_itself() -> None:
     assert str(split(site=HPC)).startswith("/split runs on hpc (slurm)")
     route = Route(CHUNKS, (SCATTER,), CHUNK)
     assert decide(route, streamed=True) == "/split/reads is streamed: cuts are known of a complete file only"
-    declared = SessionRule.model_validate({**RULE.model_dump(), "records": "vcf", "parts": 2, "names": "%d"})
-    assert "not served yet" in str(decide(route, rule=declared))
     assert "nothing is read ahead yet" in str(decide(route, rule=SessionRule(of="reads")))
+
+
+DECLARED = SessionRule(port="chunks", of="reads", records="lines", every=2, names="chunk-%02d.txt", first=0)
+
+
+def test_declared_cuts() -> None:
+    def split(**fields: object) -> str | None:
+        output = replace(CHUNKS, **fields)  # type: ignore[arg-type]
+        return decide(Route(output, (SCATTER,), CHUNK), output=output, rule=DECLARED)
+
+    assert split(globs=("*.fq", "chunk-0*.txt")) is None
+    does_not_find = "the glob of /split/chunks does not find chunk-00.txt, as `names` has it"
+    assert split(globs=("chunk-1*.txt",)) == split(globs=("parts/*",)) == does_not_find
+    route = Route(CHUNKS, (SCATTER,), CHUNK)
+    log = Route(Output("/split", "log", OutputKind.FILE), (), None)
+    assert decide(route, log, rule=DECLARED) == "/split/log is used, too: its program alone makes it"
+    assert decide(route, log) is None, "a program that says its parts runs"
+    compressed = DECLARED.model_copy(update={"records": "bgzf:vcf"})
+    assert decide(route, rule=compressed) == "`records: bgzf:vcf` is not served yet: decompress reads"
+
+
+def test_what_is_declared_is_trusted_when_it_was_verified() -> None:
+    graph = IOGraph({}, (CHUNKS,), (Route(CHUNKS, (SCATTER,), CHUNK),))
+    (trusted,) = plan_partitions(graph, {"/split": [DECLARED]}, ())
+    assert trusted.is_served
+    assert trusted.is_virtual
+    (tried,) = plan_partitions(graph, {"/split": [DECLARED]}, (), {("/split", "chunks"): "why"})
+    assert tried.is_served
+    assert not tried.is_virtual
+    assert tried.trial == "why"
+    (real,) = plan_partitions(graph, {"/split": [DECLARED]}, {("/split", "reads")}, {("/split", "chunks"): "why"})
+    assert not real.is_served
+    assert real.trial is None
 
 
 def test_a_program_says_the_parts_of_one_output() -> None:

@@ -12,6 +12,11 @@ use crate::part::{size, Piece};
 
 const BLOCK: u64 = 1 << 20;
 
+pub enum Compared {
+    Same(Vec<Found>),
+    Different(String),
+}
+
 pub struct Comparison {
     of: PathBuf,
     file: File,
@@ -26,20 +31,21 @@ impl Comparison {
         Ok(Self { of: of.into(), file, directory: directory.into() })
     }
 
-    /// The first difference; None: names, sizes and bytes are the same.
-    pub fn run(&self, rule: &Rule) -> Result<Option<String>, String> {
-        let (mut names, mut outcome) = (HashSet::new(), Ok(None));
+    /// The parts, of which names, sizes and bytes are the same, or the first difference.
+    pub fn run(&self, rule: &Rule) -> Result<Compared, String> {
+        let (mut parts, mut outcome) = (Vec::new(), Ok(None));
         walk(&self.file, &self.of, rule, &mut |part| {
             if let Some(part) = part {
                 outcome = self.difference(&part);
-                names.insert(part.name);
+                parts.push(part);
             }
             matches!(outcome, Ok(None))
         })?;
-        match outcome? {
-            None => self.surplus(rule, &names),
-            found => Ok(found),
-        }
+        let difference = match outcome? {
+            None => self.surplus(rule, &parts)?,
+            found => found,
+        };
+        Ok(difference.map_or(Compared::Same(parts), Compared::Different))
     }
 
     fn difference(&self, part: &Found) -> Result<Option<String>, String> {
@@ -80,7 +86,8 @@ impl Comparison {
     }
 
     /// A file that could be a part, and is none.
-    fn surplus(&self, rule: &Rule, names: &HashSet<OsString>) -> Result<Option<String>, String> {
+    fn surplus(&self, rule: &Rule, parts: &[Found]) -> Result<Option<String>, String> {
+        let names: HashSet<&OsString> = parts.iter().map(|part| &part.name).collect();
         let at = |error: std::io::Error| format!("{}: {error}", self.directory.display());
         let mut more: Vec<OsString> = Vec::new();
         for entry in fs::read_dir(&self.directory).map_err(at)? {

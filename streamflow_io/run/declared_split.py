@@ -1,0 +1,166 @@
+"""A job that splits a file as it is declared: virtual if that was verified, else compared with what is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from streamflow.core.workflow import Job, Token
+from streamflow.log_handler import logger
+from streamflow.workflow.token import FileToken
+from streamflow.workflow.utils import get_token_value
+
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.learned.verdicts import RememberedVerdicts, Verdict, VerdictKey
+from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
+
+from .outputs import EarlyOutput
+from .said_parts import in_order
+from .split_key import NoRuleError, difference_of_lists, inputs_digest, rule_of
+from .steps import StreamingExecuteStep
+from .tokens import file_tokens
+
+# How long a comparison may take: to begin, and in bytes per second.
+_SECONDS = 600.0
+_SLOWEST = 10_000_000
+
+_SAME, _DIFFERENT = 0, 1
+
+Stamp = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class DeclaredSplit:
+    """A job whose cuts are declared.
+
+    :ivar output: of which the elements are parts
+    :ivar file: that is split
+    :ivar rule: as `sfio-node cut` reads it
+    :ivar is_virtual: its program is not run: `sfio-node cut` says the parts
+    :ivar stamp: of the file, before the job
+    """
+
+    step: str
+    output: EarlyOutput
+    file: str
+    rule: str
+    key: VerdictKey
+    is_virtual: bool
+    stamp: Stamp | None
+
+    @property
+    def name(self) -> str:
+        return port_path(self.step, self.output.port)
+
+    def command(self, runtime: NodeRuntime, *options: str) -> list[str]:
+        """What is run instead of the program."""
+        return [str(runtime.binary), "cut", "--of", self.file, "--rule", self.rule, *options]
+
+    async def compare(
+        self, runtime: NodeRuntime, job: Job, files: Token | None, globs: Sequence[str], verdicts: RememberedVerdicts
+    ) -> None:
+        """Compare what the program has written with the cuts, and remember the verdict. Never fails.
+
+        :param files: the output
+        :param globs: where it is found
+        """
+        if not verdicts.begin(self.key):
+            return
+        try:
+            words = self.command(runtime, "--compare", job.output_directory)
+            size = 0 if self.stamp is None else self.stamp[2]
+            said, code = await runtime.run(words, _SECONDS + size / _SLOWEST)
+            if self.stamp is None or await stamp_of(self.file) != self.stamp:
+                self._tell_unknown(f"{self.file} was changed meanwhile")
+            elif code == _SAME:
+                await self._judge(job, said, files, globs, verdicts)
+            elif code == _DIFFERENT:
+                await self._remember(verdicts, 0, said)
+            else:
+                self._tell_unknown(said.removeprefix("sfio-node: cut: "))
+        except NodeRuntimeError as error:
+            self._tell_unknown(str(error))
+        finally:
+            verdicts.end(self.key)
+
+    async def _judge(
+        self, job: Job, said: str, files: Token | None, globs: Sequence[str], verdicts: RememberedVerdicts
+    ) -> None:
+        parts = [json.loads(line) for line in said.splitlines()]
+        names = in_order(globs, [part["path"] for part in parts])
+        written = list(map(get_token_value, file_tokens(files)))
+        difference = difference_of_lists(names, written) or next(
+            (f"{file['path']} is not in the output directory of the job" for file in written if not _is_in(file, job)),
+            None,
+        )
+        filled = sum(any(length for _, length in part["extents"]) for part in parts)
+        if difference is None and filled < 2 and json.loads(self.rule).get("parts") != 1:
+            # Any rule would give this.
+            logger.info(
+                f"The rule of `sfio:ReadSession` for {self.name} is not verified: {len(parts)} parts say nothing"
+            )
+            return
+        await self._remember(verdicts, len(parts), difference)
+
+    async def _remember(self, verdicts: RememberedVerdicts, parts: int, difference: str | None) -> None:
+        await verdicts.remember(Verdict(self.key, self.step, time.time(), parts, difference))
+        rule = f"The rule of `sfio:ReadSession` for {self.name}"
+        if difference is None:
+            logger.info(
+                f"{rule} is verified: {parts} parts are as the program has written them. Next time none is written"
+            )
+        else:
+            logger.warning(f"{rule} is refuted, and does nothing: {difference}")
+
+    def _tell_unknown(self, why: str) -> None:
+        logger.warning(
+            f"The rule of `sfio:ReadSession` for {self.name} could not be compared with what the program writes: {why}"
+        )
+
+
+async def declared_split(
+    step: StreamingExecuteStep, job: Job, inputs: Mapping[str, Token], verdicts: RememberedVerdicts
+) -> DeclaredSplit | None:
+    """How a job splits whose cuts are declared; None: they are not, or the rule says nothing about it.
+
+    :param inputs: of the job, before an InitialWorkDirRequirement has changed them
+    """
+    output = next((output for output in step.early_outputs if output.declared is not None), None)
+    if output is None or output.declared is None or output.of is None:
+        return None
+    if not isinstance(file := job.inputs.get(output.of), FileToken) or file.value["class"] != "File":
+        return None
+    values = {name: get_token_value(token) for name, token in inputs.items()}
+    try:
+        rule = rule_of(output.declared.rule, values)
+        of = {"of": output.of, "port": output.port}
+        key = VerdictKey(
+            output.declared.tool,
+            json.dumps(of | json.loads(rule), sort_keys=True),
+            inputs_digest(output.declared, values),
+        )
+    except NoRuleError as error:
+        step.warn_once(f"The rule of `sfio:ReadSession` for {port_path(step.name, output.port)} does nothing: {error}")
+        return None
+    verdict = verdicts.of(key)
+    path = str(file.value["path"])
+    is_virtual = verdict is not None and verdict.is_verified
+    return DeclaredSplit(step.name, output, path, rule, key, is_virtual, await stamp_of(path))
+
+
+async def stamp_of(path: str) -> Stamp | None:
+    """What changes when a file does; None: it is not there."""
+    try:
+        found = await asyncio.to_thread(os.stat, path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _is_in(file: Mapping[str, str], job: Job) -> bool:
+    return PurePosixPath(file["path"]).parent == PurePosixPath(job.output_directory)

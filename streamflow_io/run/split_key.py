@@ -1,0 +1,106 @@
+"""What a verdict about a declared split holds for. Pure.
+
+The cuts of a program can depend on all that it is given. So a verdict holds for the same values of all other inputs,
+and for all files of the same extension, if the rule says how many records are a part. It holds for the same file only
+where programs round in different ways (parts of equal bytes, records that are longer than a chunk), and where an
+expression of the tool looks at more of the file than where it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from streamflow_io.hints.sessions import SessionRule
+
+Values = Mapping[str, Any]
+
+
+class NoRuleError(ValueError):
+    """Why a rule says nothing about a job."""
+
+
+class Declaration(BaseModel):
+    """A rule that declares where a step cuts.
+
+    :ivar tool: a hex digest of the tool's content
+    :ivar is_bound: a verdict holds for the same file only
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    rule: SessionRule
+    tool: str
+    is_bound: bool = False
+
+
+def rule_of(rule: SessionRule, inputs: Values) -> str:
+    """A rule as `sfio-node cut` reads it.
+
+    :param inputs: those of the job, as in CWL
+    :raises NoRuleError: if the input that says how many parts there are does not
+    """
+    told = {name: value for name, value in told_of(rule).items() if name not in ("of", "port")}
+    if isinstance(rule.parts, str):
+        count = inputs.get(rule.parts)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise NoRuleError(f"its input `{rule.parts}`, the number of parts, is {json.dumps(count, default=str)}")
+        told["parts"] = count
+    return json.dumps(told, sort_keys=True)
+
+
+def told_of(rule: SessionRule) -> dict[str, Any]:
+    """What a rule says of the cuts, and of which files, in JSON."""
+    told = {"of", "port", "records", "parts", "every", "chunk", "names", "first"}
+    return rule.model_dump(mode="json", by_alias=True, exclude_none=True, include=told)
+
+
+def inputs_digest(declaration: Declaration, inputs: Values) -> str:
+    """What tells jobs from others whose cuts may be other ones.
+
+    :param inputs: those of the job, as in CWL; files have a `checksum`
+    :raises NoRuleError: if that cannot be told
+    """
+    rule = declaration.rule
+    file = inputs[rule.of]
+    others = {name: _content(name, value) for name, value in inputs.items() if name != rule.of}
+    is_bound = declaration.is_bound or rule.every is None
+    of = _content(rule.of, file) if is_bound else posixpath.splitext(str(file["basename"]))[1]
+    return hashlib.sha256(json.dumps([others, of], sort_keys=True).encode()).hexdigest()
+
+
+def _content(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if value.get("class") == "Directory":
+            raise NoRuleError(f"its input `{name}` is a Directory: nobody knows whether it is the same again")
+        if value.get("class") == "File":
+            if not value.get("checksum"):
+                raise NoRuleError(f"its input `{name}` has no checksum: nobody knows whether it is the same again")
+            beside = [_content(name, other) for other in value.get("secondaryFiles") or ()]
+            return [value.get("basename"), value.get("checksum"), value.get("size"), beside]
+        return {str(key): _content(name, inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_content(name, inner) for inner in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def difference_of_lists(cut: Sequence[str], written: Sequence[Values]) -> str | None:
+    """The first difference between the elements of an output as they are cut, and as the program has made them.
+
+    :param cut: the names of the parts that the output finds, in its order
+    :param written: the files, as in CWL
+    """
+    names = [str(file.get("basename")) for file in written]
+    for number, (ours, theirs) in enumerate(zip(cut, names, strict=False), start=1):
+        if ours != theirs:
+            return f"element {number} of the output is {theirs}, the rule gives {ours}"
+    if len(cut) != len(names):
+        return f"the output has {len(names)} elements, the rule gives {len(cut)}"
+    if beside := next((file for file in written if file.get("secondaryFiles")), None):
+        return f"{beside.get('basename')} has secondaryFiles"
+    return None

@@ -1,0 +1,83 @@
+"""Edge: what tells the tool of a declared split from others, that may cut elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from streamflow_io.hints.cwl import Walk, file_of, name_of, read_steps, tool_digest
+
+# What a program does can depend on these, on whichever level they stand.
+_RELEVANT = {
+    "DockerRequirement",
+    "EnvVarRequirement",
+    "InitialWorkDirRequirement",
+    "InlineJavascriptRequirement",
+    "ResourceRequirement",
+    "SchemaDefRequirement",
+    "ShellCommandRequirement",
+    "SoftwareRequirement",
+}
+
+
+def split_digests(document: Any, steps: Collection[str]) -> dict[str, str]:
+    """A hex digest of all that is known of the tool of each step before it runs: of its command line, image, the
+    requirements and hints that it inherits, and the files that these name, as they are on this node: its program, too.
+
+    :param document: as for :func:`~streamflow_io.hints.resolution.resolve`
+    """
+    if not steps:
+        return {}
+    walk = read_steps(document)
+    return {path: _digest(walk, path) for path in steps}
+
+
+def _digest(walk: Walk, path: str) -> str:
+    tool = walk.tools[path]
+    inherited = [
+        json.dumps(saved, sort_keys=True, default=str)
+        for element in (*_around(walk, path), tool)
+        for requirement in (*(element.requirements or ()), *(element.hints or ()))
+        if (saved := _saved(requirement)).get("class") in _RELEVANT
+    ]
+    words = [word for word in _texts([tool.baseCommand, tool.arguments, inherited]) if word]
+    content = [tool_digest(tool), inherited, {word: stamp for word in words if (stamp := _stamp(word)) is not None}]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _around(walk: Walk, path: str) -> Iterator[Any]:
+    """The workflows and steps around a tool, the outermost first."""
+    names = path.strip("/").split("/")
+    for depth in range(len(names)):
+        if (workflow := walk.workflows.get("/" + "/".join(names[:depth]))) is not None:
+            yield workflow
+            yield from (step for step in workflow.steps if name_of(step) == names[depth])
+
+
+def _saved(requirement: Any) -> Mapping[str, Any]:
+    saved = requirement.save(top=False) if hasattr(requirement, "save") else requirement
+    return saved if isinstance(saved, Mapping) else {}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, Sequence):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _stamp(word: str) -> list[int] | None:
+    """What changes when the file does that a word names, if it names one: a program, or a script for it."""
+    path = file_of(word) if word.startswith("file:") else word if "/" in word else shutil.which(word)
+    try:
+        found = Path(path).stat() if path else None
+    except (OSError, ValueError):
+        return None
+    return None if found is None else [found.st_size, found.st_mtime_ns]

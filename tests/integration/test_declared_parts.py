@@ -1,0 +1,242 @@
+"""Splits whose cuts are declared: real until what they write was compared once, then virtual."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.commands.plan import plan_file
+from tests.cwl import Bench, Document, Run, found, workflow
+from tests.split_support import LINES, count, fifo, job, stdin, written
+
+RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 6, "names": "chunk-%02d.txt"}
+
+
+def split(script: str = "", rule: Document = RULE, **fields: Any) -> Document:
+    """A tool of coreutils, without the input `trace`, which is another one in each run."""
+    words = ["split", "-l", "6", "-a", "2", "--numeric-suffixes=1", "--additional-suffix=.txt"]
+    shell: Document = {
+        "baseCommand": ["sh", "-c", script, "split"] if script else words,
+        "arguments": [] if script else [{"position": 2, "valueFrom": "chunk-"}],
+    }
+    return {
+        "class": "CommandLineTool",
+        **shell,
+        "requirements": [{"class": "InlineJavascriptRequirement"}],
+        "hints": [{"class": "sfio:ReadSession", "rules": [rule]}],
+        "inputs": {"reads": {"type": "File", "inputBinding": {"position": 1}}},
+        "outputs": {"chunks": found("chunk-*.txt", "File[]")},
+        **fields,
+    }
+
+
+def scattered(run: Document, reader: Document | None = None, **more: Any) -> Document:
+    """:param more: inputs of the split that are inputs of the workflow"""
+    document = workflow(
+        {"reads": "File", **more},
+        {
+            "split": {"run": run, "in": {"reads": "reads", **{name: name for name in more}}},
+            "count": {"run": reader or count(), "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
+        },
+        {"counted": "count/counted"},
+    )
+    del document["steps"]["split"]["in"]["trace"]
+    return document
+
+
+def again(bench: Bench, document: Document, values: Document, plain: Run, **settings: Any) -> Run:
+    """Our next run, with the results of plain StreamFlow."""
+    ours = bench.run(document, values, **settings)
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert bench.leftovers() == []
+    return ours
+
+
+def test_virtual_from_the_second_run_on(bench: Bench, tmp_path: Path) -> None:
+    document, values = scattered(split()), job(tmp_path)
+    del values["each"]
+    plain, first = bench.run_both(document, values)
+    assert len(written(bench)) == 7
+    assert first.log.count("The rule of `sfio:ReadSession` for /split/chunks is verified: 7 parts") == 1
+    assert " WARNING " not in first.log, first.errors
+    second = again(bench, document, values, plain)
+    assert written(bench) == []
+    assert "verified" not in second.log
+    assert " WARNING " not in second.log, second.errors
+
+
+def test_a_wrong_declaration_is_refuted(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = job(tmp_path)
+    del values["each"]
+    document = scattered(split(rule={**RULE, "every": 5}))
+    plain, first = bench.run_both(document, values)
+    why = "chunk-01.txt: the split has written 63 bytes, the rule gives 50"
+    assert f"for /split/chunks is refuted, and does nothing: {why}" in first.log, first.errors
+    second = again(bench, document, values, plain)
+    assert len(written(bench)) == 7
+    assert second.log.count(why) == 1
+    assert "does nothing: refuted on 20" in second.log
+    monkeypatch.setenv("XDG_DATA_HOME", str(bench.data))
+    plan = plan_file(bench.write(document, values, io=True)).plans["main"]
+    (partition,) = plan.partitions
+    assert str(partition.trial).endswith(why)
+
+
+@pytest.mark.parametrize("reader", [fifo(), stdin()], ids=["fifo", "stdin"])
+def test_readers_of_fastq(bench: Bench, tmp_path: Path, reader: Document) -> None:
+    rule = {**RULE, "records": "fastq", "every": 2}
+    run = split("split -l 8 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-", rule)
+    values = job(tmp_path, text="".join(f"@read {n}\n{'ACGT' * n}\n+\n{'IIII' * n}\n" for n in range(7)))
+    document = scattered(run, reader)
+    plain, first = bench.run_both(document, {"reads": values["reads"]})
+    assert "is verified: 4 parts" in first.log, first.errors
+    again(bench, document, {"reads": values["reads"]}, plain)
+    assert written(bench) == []
+
+
+ODD = {
+    "no newline at the end": "a\nb\nc\nd\ne\nf\ng",
+    "CRLF": "a\r\nb\r\n" * 5,
+    "empty lines": "\n" * 13,
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
+def test_odd_files(bench: Bench, tmp_path: Path, text: str) -> None:
+    document, values = scattered(split()), {"reads": job(tmp_path, text=text)["reads"]}
+    plain, first = bench.run_both(document, values)
+    assert "is verified" in first.log, first.errors
+    again(bench, document, values, plain)
+    assert written(bench) == []
+
+
+def test_another_file(bench: Bench, tmp_path: Path) -> None:
+    """What holds for one file holds for others, also for those of which any rule would give the same parts."""
+    document, few = scattered(split()), {"reads": job(tmp_path, text="a\nb\n")["reads"]}
+    plain, first = bench.run_both(document, few)
+    assert "for /split/chunks is not verified: 1 parts say nothing" in first.log
+    again(bench, document, few, plain)
+    assert written(bench) == ["chunk-01.txt"]
+    assert "is verified" in bench.run(document, {"reads": job(tmp_path)["reads"]}).log
+    again(bench, document, {"reads": job(tmp_path, text="a\nb\n")["reads"]}, plain)
+    assert written(bench) == []
+    (tmp_path / "empty.txt").touch()
+    empty = {"reads": {"class": "File", "path": str(tmp_path / "empty.txt")}}
+    plain, ours = bench.run_both(document, empty)
+    assert " WARNING " not in ours.log, ours.errors
+
+
+def test_a_tool_or_a_value_that_changes(bench: Bench, tmp_path: Path) -> None:
+    """Whatever the cuts can depend on."""
+    numbered = split("split -l $0 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-")
+    numbered["baseCommand"] = numbered["baseCommand"][:3]
+    numbered["inputs"]["each"] = {"type": "int", "inputBinding": {"position": 0}}
+    document, values = scattered(numbered, each="int"), job(tmp_path)
+    _, first = bench.run_both(document, values)
+    assert "is verified" in first.log, first.errors
+    _, other = bench.run_both(document, {**values, "each": 7})
+    assert "is refuted" in other.log
+    assert len(written(bench)) == 6
+    bench.run_both(document, values)
+    assert written(bench) == []
+    other_tool = json.loads(json.dumps(document).replace("split -l $0", "split -l $(($0 + 1))"))
+    bench.run_both(other_tool, values)
+    assert len(written(bench)) == 6
+
+
+def test_parts_of_the_same_file_only(bench: Bench, tmp_path: Path) -> None:
+    """How many there are an input says, and where they begin each program says in its own way."""
+    rule = {"port": "chunks", "of": "reads", "records": "bytes", "parts": "n", "names": "chunk-%02d.txt", "first": 0}
+    run = split("split -n $0 -a 2 -d --additional-suffix=.txt $1 chunk-", rule)
+    run["baseCommand"] = run["baseCommand"][:3]
+    run["inputs"]["n"] = {"type": "int", "inputBinding": {"position": 0}}
+    document, values = scattered(run, n="int"), {"reads": job(tmp_path)["reads"], "n": 3}
+    plain, first = bench.run_both(document, values)
+    assert "is verified: 3 parts" in first.log, first.errors
+    again(bench, document, values, plain)
+    assert written(bench) == []
+    bench.run_both(document, {"reads": job(tmp_path, text="something else\n" * 9)["reads"], "n": 3})
+    assert len(written(bench)) == 3
+
+
+def test_headers_and_odd_names(bench: Bench, tmp_path: Path) -> None:
+    rule = {**RULE, "records": "csv", "every": 3, "names": "chunk-é [1] %d.txt"}
+    script = """sed 1d "$1" | split -l 3 - part-; i=1
+    for part in part-*; do { head -n 1 "$1"; cat "$part"; } > "chunk-é [1] $i.txt"; i=$((i + 1)); done"""
+    (tmp_path / "the reads").mkdir()
+    document = scattered(split(script, rule), stdin())
+    values = job(tmp_path / "the reads", text="name,value\n" + "".join(f"{n},{n * n}\n" for n in range(10)))
+    plain, first = bench.run_both(document, {"reads": values["reads"]})
+    assert "is verified: 4 parts" in first.log, first.errors
+    again(bench, document, {"reads": values["reads"]}, plain)
+    assert written(bench) == []
+
+
+def test_outputs_that_nobody_uses(bench: Bench, tmp_path: Path) -> None:
+    """Its program makes them, which does not run; if somebody uses them, it does."""
+    run = split("split -l 6 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-; wc -l < $1; date > log")
+    run["outputs"] |= {"number": "stdout", "log": found("log")}
+    run["stdout"] = "number"
+    document, values = scattered(run), {"reads": job(tmp_path)["reads"]}
+    plain, first = bench.run_both(document, values)
+    assert "is verified" in first.log, first.errors
+    again(bench, document, values, plain)
+    assert written(bench) == []
+    document["outputs"]["number"] = {"type": "File", "outputSource": "split/number"}
+    _, ours = bench.run_both(document, values)
+    assert "for /split/chunks does nothing: /split/number is used, too: its program alone makes it" in ours.log
+    assert len(written(bench)) == 7
+
+
+def test_a_glob_that_does_not_find_the_names(bench: Bench, tmp_path: Path) -> None:
+    _, ours = bench.run_both(
+        scattered(split(rule={**RULE, "names": "part-%02d.txt"})), {"reads": job(tmp_path)["reads"]}
+    )
+    assert "does nothing: the glob of /split/chunks does not find part-01.txt, as `names` has it" in ours.log
+
+
+def test_what_else_is_among_the_files(bench: Bench, tmp_path: Path) -> None:
+    script = "split -l 6 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-; cp $1 chunk-all.txt"
+    document, values = scattered(split(script)), {"reads": job(tmp_path)["reads"]}
+    plain, first = bench.run_both(document, values)
+    assert "is refuted, and does nothing: the output has 8 elements, the rule gives 7" in first.log, first.errors
+    again(bench, document, values, plain)
+
+
+def test_what_is_compressed_is_not_cut(bench: Bench, tmp_path: Path) -> None:
+    document, values = scattered(split()), {"reads": job(tmp_path)["reads"]}
+    assert "is verified" in bench.run(document, values).log
+    (tmp_path / "reads.txt").write_bytes(gzip.compress(b"a\n" * 100))
+    ours = bench.run(document, values)
+    assert not ours.ok
+    assert "FAILED Job /split/0" in ours.errors
+    assert "is compressed, and cannot be cut into records: decompress it" in ours.errors, ours.errors
+    assert bench.leftovers() == []
+
+
+def test_several_jobs_that_split(bench: Bench, tmp_path: Path) -> None:
+    inner = scattered(split())
+    inner["steps"]["count"]["in"]["trace"] = "trace"
+    files = []
+    for number in (1, 2, 3):
+        (tmp_path / f"reads{number}.txt").write_text("".join(LINES[: 13 * number]))
+        files.append({"class": "File", "path": str(tmp_path / f"reads{number}.txt")})
+    nested = {"type": "array", "items": {"type": "array", "items": "File"}}
+    document = {
+        "class": "Workflow",
+        "requirements": inner["requirements"],
+        "inputs": {"files": "File[]", "trace": "string"},
+        "outputs": {"counted": {"type": nested, "outputSource": "inner/counted"}},
+        "steps": {
+            "inner": {"run": inner, "in": {"reads": "files", "trace": "trace"}, "scatter": "reads", "out": ["counted"]}
+        },
+    }
+    plain, first = bench.run_both(document, {"files": files})
+    assert 1 <= first.log.count("is verified") <= 3, first.errors
+    again(bench, document, {"files": files}, plain)
+    assert written(bench) == []
