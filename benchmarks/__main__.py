@@ -23,6 +23,7 @@ from .io_tasks import IO_TASKS
 from .overhead import OVERHEAD
 from .patterns import PATTERNS
 from .processes import CommandError
+from .read_sessions import READ_SESSIONS
 from .scale import SCALE, SIZES, scale
 from .simulated_work import Size
 from .table import render
@@ -45,6 +46,7 @@ WORKLOADS = {
         SCALE,
         CLUSTER,
         CONTAINERS,
+        READ_SESSIONS,
     )
 }
 

@@ -16,17 +16,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
-from .loop_device import LoopDeviceError, SetBandwidth, limited_disk
+from .loop_device import LimitedDisk, Limits, LoopDeviceError, limited_disk
 from .processes import CommandError
 from .tools import MEBIBYTE, socket_address
 
 _SIZE = 2048 * MEBIBYTE
 _STOP_SECONDS = 30.0
+
+SetBandwidth = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -154,14 +157,19 @@ class Server:
 def _limited(directory: Path, by_kernel: bool) -> Iterator[tuple[SetBandwidth | None, str]]:
     with ExitStack() as stack:
         description = "by throttled writers"
-        set_bandwidth = None
+        set_bandwidth: SetBandwidth | None = None
         if by_kernel:
             try:
-                set_bandwidth = stack.enter_context(limited_disk(directory, _SIZE))
+                disk = stack.enter_context(limited_disk(directory, _SIZE))
+                set_bandwidth = partial(_limit_writers, disk)
                 description = "by the kernel (loop device, cgroup v1 blkio)"
             except LoopDeviceError as error:
                 description += f"; not by the kernel: {error}"
         yield set_bandwidth, description
+
+
+def _limit_writers(disk: LimitedDisk, bandwidth: float) -> None:
+    disk.limit(Limits(write=bandwidth))
 
 
 async def _main(directory: Path, address: str, curve: Curve, by_kernel: bool) -> None:

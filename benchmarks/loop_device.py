@@ -1,4 +1,4 @@
-"""A file system on a loop device whose write bandwidth the kernel limits (cgroup v1, `blkio.throttle`); for root."""
+"""A file system on a loop device whose bandwidth and requests the kernel limits (cgroup v1, `blkio`); for root."""
 
 from __future__ import annotations
 
@@ -7,30 +7,73 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-_THROTTLE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+_CONTROLLER = Path("/sys/fs/cgroup/blkio")
 _PROGRAMS = ("losetup", "mkfs.ext4", "mount", "umount")
 _UNMOUNT_SECONDS = 5.0
 
-SetBandwidth = Callable[[float], None]
+
+@dataclass(frozen=True)
+class Limits:
+    """What all readers, or all writers, of a disk have together in a second; 0: no limit.
+
+    :ivar read: bytes
+    :ivar write: bytes
+    :ivar requests: of readers, and as many of writers
+    """
+
+    read: float = 0
+    write: float = 0
+    requests: float = 0
 
 
 class LoopDeviceError(Exception):
     """It cannot be made here; the message says why."""
 
 
-@contextmanager
-def limited_disk(mount: Path, size: int) -> Iterator[SetBandwidth]:
-    """Mount a new, empty file system on a directory, for as long as the context lasts.
+class LimitedDisk:
+    """A file system that is mounted.
 
-    Guarantee: afterwards mount, loop device, limit and image are gone. The image has no name while it is used, so
+    :ivar mount: where
+    """
+
+    def __init__(self, mount: Path) -> None:
+        self.mount = mount
+        status = mount.stat()
+        self._number = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+
+    def limit(self, limits: Limits) -> None:
+        """From now on the kernel keeps all to it."""
+        for name, value in (
+            ("read_bps", limits.read),
+            ("write_bps", limits.write),
+            ("read_iops", limits.requests),
+            ("write_iops", limits.requests),
+        ):
+            _throttle(name).write_text(f"{self._number} {int(value)}")
+
+    def read_ahead(self, kibibytes: int) -> None:
+        """How much the kernel reads at a time for those who read front to back."""
+        Path(f"/sys/dev/block/{self._number}/queue/read_ahead_kb").write_text(str(kibibytes))
+
+    def moved(self) -> tuple[int, int]:
+        """The bytes that have been read from the device, and written to it."""
+        fields = Path(f"/sys/dev/block/{self._number}/stat").read_text().split()
+        return 512 * int(fields[2]), 512 * int(fields[6])
+
+
+@contextmanager
+def limited_disk(mount: Path, size: int) -> Iterator[LimitedDisk]:
+    """Mount a new, empty file system on a directory, for as long as the context lasts; at first without limits.
+
+    Guarantee: afterwards mount, loop device, limits and image are gone. The image has no name while it is used, so
     that nothing of it is left even if the machine stops.
 
     :param size: bytes; of them, what is written is taken from the disk that holds the directory
-    :return: sets the bytes per second that all writers have together
     :raises LoopDeviceError: if this machine, or this user, cannot do it
     """
     if (reason := _missing()) is not None:
@@ -41,21 +84,20 @@ def limited_disk(mount: Path, size: int) -> Iterator[SetBandwidth]:
         _run(["mkfs.ext4", "-q", "-O", "^has_journal", "-E", "lazy_itable_init=0", device])
         _run(["mount", "-o", "barrier=0,noatime", device, str(mount)])
         stack.callback(_unmount, mount)
-        status = mount.stat()
-        number = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+        disk = LimitedDisk(mount)
+        stack.callback(disk.limit, Limits())
+        yield disk
 
-        def set_bandwidth(bytes_per_second: float) -> None:
-            _THROTTLE.write_text(f"{number} {int(bytes_per_second)}")
 
-        stack.callback(set_bandwidth, 0)  # none
-        yield set_bandwidth
+def _throttle(name: str) -> Path:
+    return _CONTROLLER / f"blkio.throttle.{name}_device"
 
 
 def _missing() -> str | None:
     if os.geteuid() != 0:
         return "not root"
-    if not _THROTTLE.exists():
-        return f"no {_THROTTLE}"
+    if not (throttle := _throttle("write_bps")).exists():
+        return f"no {throttle}"
     # The limit of a cgroup holds for its own processes alone.
     if not any(line.split(":", 1)[1] == "blkio:/" for line in Path("/proc/self/cgroup").read_text().splitlines()):
         return "not in the root cgroup of blkio"
