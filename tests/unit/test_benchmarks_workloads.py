@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import cluster, feeder, templates, workflows
+from benchmarks import cluster, feeder, read_sessions, templates, workflows
 from benchmarks.__main__ import WORKLOADS
 from benchmarks.processes import CommandError
 from benchmarks.tools import MEBIBYTE, chunk, use_cpu
@@ -63,6 +63,7 @@ def test_work_is_cpu_time() -> None:
 def test_comparisons_name_variants(workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeder, "_write_files", lambda directory, case: [])
     monkeypatch.setattr(cluster, "obstacle", lambda: "not tried")
+    monkeypatch.setattr(read_sessions, "_obstacle", lambda: "not tried")
     monkeypatch.setattr(templates, "run", lambda commands, directory: None)  # It generates the input.
     names = [variant.name for variant in workload.prepare(tmp_path)]
     assert len(set(names)) == len(names)
@@ -90,6 +91,7 @@ def test_goals_are_those_to_reach() -> None:
         "scale": [3.0],
         "cluster": [1.15, 0.75, 20.0, 20.0],
         "containers": [0.50, 0.62, 1.03, 1.05, 0.999, 60, 1.0, 0.8, 0.4, 5.0],
+        "read-sessions": [0.65, 1.0, 1.02, 0.01] * 2,
     }
 
 
