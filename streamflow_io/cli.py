@@ -26,13 +26,14 @@ COMMANDS = {
     "plan": "show what will stream in a StreamFlow file, and why something will not",
     "coordination": "write what a StreamFlow file coordinates, in CAPIO-CL",
     "annotate": "write an annotations file from a CAPIO-CL file",
+    "partition": "show where declared splits cut, and compare it with what they write",
     "storage": "measure a storage: its bandwidths for the StreamFlow file",
     "report": "draw what runs measured: times, throughput, learning, constraints",
     "bandwidth": "show how fast the I/O tasks of a run had to move their data, and how fast they did",
     "trace": "write what the I/O tasks of a run moved as a trace, for FTIO",
     "suggest": "propose hints from an observed run; nothing is applied",
     "doctor": "show what works on this machine, what does not, and why",
-    "learned": "limits learned in earlier runs: list, show, forget",
+    "learned": "what earlier runs have learned, of limits and of declared splits: list, show, forget",
 }
 
 

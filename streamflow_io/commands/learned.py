@@ -1,10 +1,11 @@
-"""`streamflow-io learned`: what was learned in earlier runs: list, show, forget."""
+"""`streamflow-io learned`: what was learned in earlier runs, of limits and of declared splits: list, show, forget."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,11 +18,16 @@ from rich.table import Table
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.learned.database import LearnedLimitsError, default_path
 from streamflow_io.learned.store import LearnedLimit, LearnedLimits, size_range
+from streamflow_io.learned.verdicts import Verdict, Verdicts
 
 from .console import say, table
+from .learned_verdicts import outcome, show_verdict, verdict_to_json, verdicts_table
 
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
+
+# Of each kind there are the limits of a step on a storage, or the cuts of a step that splits.
+Entry = LearnedLimit | Verdict
 
 
 @dataclass(frozen=True)
@@ -30,15 +36,20 @@ class LimitList:
 
     path: Path
     limits: Sequence[LearnedLimit]
+    verdicts: Sequence[Verdict] = ()
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        return {"file": str(self.path), "learned": [_to_json(limit) for limit in self.limits]}
+        learned = [_to_json(limit) for limit in self.limits]
+        return {"file": str(self.path), "learned": learned, "splits": list(map(verdict_to_json, self.verdicts))}
 
     def show(self, console: Console) -> None:
+        keys = _short_keys([*self.limits, *self.verdicts])
         if self.limits:
-            console.print(_table(self.limits))
-        else:
+            console.print(_table(keys[: len(self.limits)], self.limits))
+        if self.verdicts:
+            console.print(verdicts_table(keys[len(self.limits) :], self.verdicts))
+        if not keys:
             say(console, f"Nothing is learned yet: {self.path}")
 
 
@@ -68,24 +79,50 @@ class LimitDetails:
 
 
 @dataclass(frozen=True)
-class ForgottenLimits:
-    """The result of `forget`."""
+class VerdictDetails:
+    """The result of `show`."""
 
-    limits: Sequence[LearnedLimit]
+    verdict: Verdict
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        return {"forgotten": [_to_json(limit) for limit in self.limits]}
+        return verdict_to_json(self.verdict)
 
     def show(self, console: Console) -> None:
-        for limit in self.limits:
-            what = f"{limit.facts.step} on {limit.facts.storage}, {_size_range(limit)}"
-            say(console, f"Forgotten: {limit.key.digest[:_SHORT_KEY]} {what}")
-        if not self.limits:
+        show_verdict(console, self.verdict)
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """The result of `forget`."""
+
+    entries: Sequence[Entry]
+    ok = True
+
+    @property
+    def limits(self) -> list[LearnedLimit]:
+        return [entry for entry in self.entries if isinstance(entry, LearnedLimit)]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [entry for entry in self.entries if isinstance(entry, Verdict)]
+
+    def to_json(self) -> dict[str, Any]:
+        forgotten = [*map(_to_json, self.limits), *map(verdict_to_json, self.verdicts)]
+        return {"forgotten": forgotten}
+
+    def show(self, console: Console) -> None:
+        for entry in self.entries:
+            if isinstance(entry, LearnedLimit):
+                what = f"{entry.facts.step} on {entry.facts.storage}, {_size_range(entry)}"
+            else:
+                what = f"{entry.step}, {outcome(entry)}"
+            say(console, f"Forgotten: {entry.key.digest[:_SHORT_KEY]} {what}")
+        if not self.entries:
             say(console, "There is nothing to forget")
 
 
-Result = LimitList | LimitDetails | ForgottenLimits
+Result = LimitList | LimitDetails | VerdictDetails | Forgotten
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,40 +156,45 @@ def run(arguments: argparse.Namespace) -> Result:
 async def _run(arguments: argparse.Namespace, path: Path) -> Result:
     # Opening would create it.
     if not await aiofiles.os.path.exists(path):
-        return _act(arguments, path, ())
-    limits = await LearnedLimits.open(path)
-    try:
-        result = _act(arguments, path, await limits.list())
-        if isinstance(result, ForgottenLimits):
+        return _act(arguments, path, (), ())
+    async with AsyncExitStack() as opened:
+        limits = await LearnedLimits.open(path)
+        opened.push_async_callback(limits.close)
+        verdicts = await Verdicts.open(path)
+        opened.push_async_callback(verdicts.close)
+        result = _act(arguments, path, await limits.list(), await verdicts.list())
+        if isinstance(result, Forgotten):
             await limits.forget(limit.key for limit in result.limits)
+            await verdicts.forget(verdict.key for verdict in result.verdicts)
         return result
-    finally:
-        await limits.close()
 
 
-def _act(arguments: argparse.Namespace, path: Path, limits: Sequence[LearnedLimit]) -> Result:
+def _act(
+    arguments: argparse.Namespace, path: Path, limits: Sequence[LearnedLimit], verdicts: Sequence[Verdict]
+) -> Result:
     if arguments.action == "list":
-        return LimitList(path, limits)
+        return LimitList(path, limits, verdicts)
+    entries: list[Entry] = [*limits, *verdicts]
     if arguments.action == "show":
-        (limit,) = _find([arguments.key], path, limits)
-        return LimitDetails(limit)
+        (entry,) = _find([arguments.key], path, entries)
+        return LimitDetails(entry) if isinstance(entry, LearnedLimit) else VerdictDetails(entry)
     if arguments.all:
-        return ForgottenLimits(limits)
+        return Forgotten(entries)
     if arguments.step is not None:
-        return ForgottenLimits(_of_step(arguments.step, path, limits))
-    return ForgottenLimits(_find(arguments.keys, path, limits))
+        return Forgotten(_of_step(arguments.step, path, entries))
+    return Forgotten(_find(arguments.keys, path, entries))
 
 
-def _find(keys: Sequence[str], path: Path, limits: Sequence[LearnedLimit]) -> list[LearnedLimit]:
-    """The limits with these keys, each once.
+def _find(keys: Sequence[str], path: Path, entries: Sequence[Entry]) -> list[Entry]:
+    """Those with these keys, each once.
 
     :raises HintErrors: if a key means none of them, or several
     """
-    found: dict[str, LearnedLimit] = {}
+    found: dict[str, Entry] = {}
     errors = []
-    known = ", ".join(f"{key} ({limit.facts.step})" for key, limit in zip(_short_keys(limits), limits, strict=True))
+    known = ", ".join(f"{key} ({_step(entry)})" for key, entry in zip(_short_keys(entries), entries, strict=True))
     for key in keys:
-        matching = [limit for limit in limits if limit.key.digest.startswith(key)]
+        matching = [entry for entry in entries if entry.key.digest.startswith(key)]
         if len(matching) == 1 and len(key) >= _SHORTEST_KEY:
             found[matching[0].key.digest] = matching[0]
         else:
@@ -163,18 +205,22 @@ def _find(keys: Sequence[str], path: Path, limits: Sequence[LearnedLimit]) -> li
     return list(found.values())
 
 
-def _of_step(step: str, path: Path, limits: Sequence[LearnedLimit]) -> list[LearnedLimit]:
+def _of_step(step: str, path: Path, entries: Sequence[Entry]) -> list[Entry]:
     """:raises HintErrors: if nothing was learned of the step"""
-    found = [limit for limit in limits if limit.facts.step == step]
+    found = [entry for entry in entries if _step(entry) == step]
     if not found:
-        known = ", ".join(dict.fromkeys(limit.facts.step for limit in limits)) or "nothing is learned yet"
+        known = ", ".join(dict.fromkeys(map(_step, entries))) or "nothing is learned yet"
         raise HintErrors.one(path, "--step", f"nothing is learned of {step!r}", known)
     return found
 
 
-def _short_keys(limits: Sequence[LearnedLimit]) -> list[str]:
+def _step(entry: Entry) -> str:
+    return entry.facts.step if isinstance(entry, LearnedLimit) else entry.step
+
+
+def _short_keys(entries: Sequence[Entry]) -> list[str]:
     """The beginnings of the keys, as long as it takes to tell them apart."""
-    digests = [limit.key.digest for limit in limits]
+    digests = [entry.key.digest for entry in entries]
     length = _SHORT_KEY
     while len({digest[:length] for digest in digests}) < len(digests):
         length += 1
@@ -208,10 +254,10 @@ def _to_json(limit: LearnedLimit) -> dict[str, Any]:
     }
 
 
-def _table(limits: Sequence[LearnedLimit]) -> Table:
+def _table(keys: Sequence[str], limits: Sequence[LearnedLimit]) -> Table:
     columns = ("key", "step", "storage", "input files", "MB/s: seconds", "learned", "used in")
     rows = []
-    for key, limit in zip(_short_keys(limits), limits, strict=True):
+    for key, limit in zip(keys, limits, strict=True):
         times = "\n".join(f"{entry.constraint:.4g}: {entry.seconds:.3g}" for entry in limit.registry.entries)
         facts, learned = limit.facts, _date(limit) + _unfinished(limit)
         rows.append((key, facts.step, facts.storage, _size_range(limit), times, learned, _runs(limit)))

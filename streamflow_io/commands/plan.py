@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ class Plans:
             if any(step.site.kind is not SiteKind.LOCAL for step in plan.steps.values()):
                 console.print(sites_table(plan.steps))
             if plan.edges:
-                console.print(_edges(plan.edges))
+                console.print(_edges(plan.edges, plan.virtual))
             if plan.partitions:
                 console.print(_partitions(plan.partitions))
             if plan.gangs:
@@ -274,13 +274,13 @@ _DELIVERY = {
 }
 
 
-def _edges(edges: tuple[StreamEdge, ...]) -> Table:
+def _edges(edges: tuple[StreamEdge, ...], virtual: Collection[str]) -> Table:
     rows = [
         (
             edge.name.replace(" -> ", "\n-> "),
             str(edge.rule.committed),
             edge.rule.mode,
-            _delivered(edge),
+            _delivered(edge, virtual),
             edge.fallback or "",
         )
         for edge in edges
@@ -289,7 +289,9 @@ def _edges(edges: tuple[StreamEdge, ...]) -> Table:
     return table("Stream edges", columns, rows, unfolded=("edge",))
 
 
-def _delivered(edge: StreamEdge) -> str:
+def _delivered(edge: StreamEdge, virtual: Collection[str]) -> str:
+    if edge.delivery is Delivery.PART and edge.route.output.name not in virtual:
+        return "at termination; as parts when its cuts are verified"
     condition = f", if {edge.condition}; else at commit" if edge.condition else ""
     return _DELIVERY[edge.delivery] + (", by element" if edge.by_element else "") + condition
 
@@ -297,7 +299,8 @@ def _delivered(edge: StreamEdge) -> str:
 def _partitions(partitions: tuple[Partition, ...]) -> Table:
     rows = []
     for partition in partitions:
-        who = "cut as declared and verified" if partition.form == "declared" else "said by the program"
+        declared = "cut as declared; verified for the same values of its other inputs"
+        who = declared if partition.form == "declared" else "said by the program"
         parts = f"parts of {port_path(partition.step, partition.of)}, {who}"
         split = "[green]virtual[/green]" if partition.is_virtual else "real"
         rows.append((partition.name, split, partition.real or partition.trial or parts))

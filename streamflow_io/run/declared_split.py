@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from streamflow.core.workflow import Job, Token
 from streamflow.log_handler import logger
@@ -20,8 +18,7 @@ from streamflow_io.learned.verdicts import RememberedVerdicts, Verdict, VerdictK
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 
 from .outputs import EarlyOutput
-from .said_parts import in_order
-from .split_key import NoRuleError, difference_of_lists, inputs_digest, rule_of
+from .split_key import InconclusiveError, NoRuleError, compared, rule_of, verdict_key
 from .steps import StreamingExecuteStep
 from .tokens import file_tokens
 
@@ -91,21 +88,11 @@ class DeclaredSplit:
     async def _judge(
         self, job: Job, said: str, files: Token | None, globs: Sequence[str], verdicts: RememberedVerdicts
     ) -> None:
-        parts = [json.loads(line) for line in said.splitlines()]
-        names = in_order(globs, [part["path"] for part in parts])
         written = list(map(get_token_value, file_tokens(files)))
-        difference = difference_of_lists(names, written) or next(
-            (f"{file['path']} is not in the output directory of the job" for file in written if not _is_in(file, job)),
-            None,
-        )
-        filled = sum(any(length for _, length in part["extents"]) for part in parts)
-        if difference is None and filled < 2 and json.loads(self.rule).get("parts") != 1:
-            # Any rule would give this.
-            logger.info(
-                f"The rule of `sfio:ReadSession` for {self.name} is not verified: {len(parts)} parts say nothing"
-            )
-            return
-        await self._remember(verdicts, len(parts), difference)
+        try:
+            await self._remember(verdicts, *compared(self.rule, said, globs, written, job.output_directory))
+        except InconclusiveError as error:
+            logger.info(f"The rule of `sfio:ReadSession` for {self.name} is not verified: {error}")
 
     async def _remember(self, verdicts: RememberedVerdicts, parts: int, difference: str | None) -> None:
         await verdicts.remember(Verdict(self.key, self.step, time.time(), parts, difference))
@@ -137,13 +124,7 @@ async def declared_split(
         return None
     values = {name: get_token_value(token) for name, token in inputs.items()}
     try:
-        rule = rule_of(output.declared.rule, values)
-        of = {"of": output.of, "port": output.port}
-        key = VerdictKey(
-            output.declared.tool,
-            json.dumps(of | json.loads(rule), sort_keys=True),
-            inputs_digest(output.declared, values),
-        )
+        rule, key = rule_of(output.declared.rule, values), verdict_key(output.declared, values)
     except NoRuleError as error:
         step.warn_once(f"The rule of `sfio:ReadSession` for {port_path(step.name, output.port)} does nothing: {error}")
         return None
@@ -160,7 +141,3 @@ async def stamp_of(path: str) -> Stamp | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _is_in(file: Mapping[str, str], job: Job) -> bool:
-    return PurePosixPath(file["path"]).parent == PurePosixPath(job.output_directory)

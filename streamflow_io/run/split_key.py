@@ -12,13 +12,23 @@ import hashlib
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from streamflow_io.hints.sessions import SessionRule
+from streamflow_io.learned.verdicts import VerdictKey
+
+from .said_parts import in_order
 
 Values = Mapping[str, Any]
+
+
+class Compared(NamedTuple):
+    """How many parts a rule gives, and the first difference between these and what was written; None: there is none."""
+
+    parts: int
+    difference: str | None
 
 
 class NoRuleError(ValueError):
@@ -74,6 +84,17 @@ def inputs_digest(declaration: Declaration, inputs: Values) -> str:
     return hashlib.sha256(json.dumps([others, of], sort_keys=True).encode()).hexdigest()
 
 
+def verdict_key(declaration: Declaration, inputs: Values) -> VerdictKey:
+    """What a verdict about a job holds for.
+
+    :param inputs: those of the job, as in CWL; files have a `checksum`
+    :raises NoRuleError: if the rule says nothing about it, or that cannot be told
+    """
+    of = {"of": declaration.rule.of, "port": declaration.rule.port}
+    rule = json.dumps(of | json.loads(rule_of(declaration.rule, inputs)), sort_keys=True)
+    return VerdictKey(declaration.tool, rule, inputs_digest(declaration, inputs))
+
+
 def _content(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         if value.get("class") == "Directory":
@@ -89,7 +110,32 @@ def _content(name: str, value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def difference_of_lists(cut: Sequence[str], written: Sequence[Values]) -> str | None:
+class InconclusiveError(ValueError):
+    """Why a comparison proves nothing, though there is no difference."""
+
+
+def compared(rule: str, said: str, globs: Sequence[str], written: Sequence[Values], directory: str) -> Compared:
+    """The outcome of a comparison, whose bytes are the same.
+
+    :param rule: as `sfio-node cut` reads it
+    :param said: what that has said
+    :param globs: where the output is found
+    :param written: its files, as in CWL
+    :param directory: where they are to be
+    :raises InconclusiveError: if any rule would give the same
+    """
+    parts = [json.loads(line) for line in said.splitlines()]
+    names = in_order(globs, [part["path"] for part in parts])
+    difference = _difference_of_lists(names, written)
+    if difference is None and (away := next((f for f in written if posixpath.dirname(f["path"]) != directory), None)):
+        difference = f"{away['path']} is not in the output directory of the job"
+    filled = sum(any(length for _, length in part["extents"]) for part in parts)
+    if difference is None and filled < 2 and json.loads(rule).get("parts") != 1:
+        raise InconclusiveError("there is only one part" if filled else "there is no part with a byte")
+    return Compared(len(parts), difference)
+
+
+def _difference_of_lists(cut: Sequence[str], written: Sequence[Values]) -> str | None:
     """The first difference between the elements of an output as they are cut, and as the program has made them.
 
     :param cut: the names of the parts that the output finds, in its order

@@ -28,6 +28,7 @@ ARGUMENTS = {
     "plan": ["streamflow.yml"],
     "coordination": ["streamflow.yml"],
     "annotate": ["streamflow.yml", "--from", "capio.json"],
+    "partition": ["streamflow.yml"],
     "storage": ["probe", "missing"],
     "report": ["telemetry.jsonl", "-o", "report.html"],
     "bandwidth": ["telemetry.jsonl"],

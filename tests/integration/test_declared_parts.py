@@ -119,7 +119,7 @@ def test_another_file(bench: Bench, tmp_path: Path) -> None:
     """What holds for one file holds for others, also for those of which any rule would give the same parts."""
     document, few = scattered(split()), {"reads": job(tmp_path, text="a\nb\n")["reads"]}
     plain, first = bench.run_both(document, few)
-    assert "for /split/chunks is not verified: 1 parts say nothing" in first.log
+    assert "for /split/chunks is not verified: there is only one part" in first.log
     again(bench, document, few, plain)
     assert written(bench) == ["chunk-01.txt"]
     assert "is verified" in bench.run(document, {"reads": job(tmp_path)["reads"]}).log

@@ -50,7 +50,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -
 
 
 def test_before_anything_is_learned(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert answer(capsys, "list") == {"ok": True, "file": str(file), "learned": []}
+    assert answer(capsys, "list") == {"ok": True, "file": str(file), "learned": [], "splits": []}
     assert answer(capsys, "forget", "--all") == {"ok": True, "forgotten": []}
     for arguments in (["show", "abcdef0"], ["forget", "abcdef0"], ["forget", "--step", "/align"]):
         (error,) = answer(capsys, *arguments, code=1)["errors"]

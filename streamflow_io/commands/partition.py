@@ -1,0 +1,239 @@
+"""`streamflow-io partition`: where declared splits of a StreamFlow file cut, and whether that is what they write."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.errors import HintErrors
+from streamflow_io.hints.yaml_files import read_scheduler_config
+from streamflow_io.learned.database import LearnedLimitsError, learned_path
+from streamflow_io.learned.verdicts import Verdict, Verdicts
+from streamflow_io.run.plan import Plan
+from streamflow_io.run.split_key import Compared, InconclusiveError, NoRuleError, compared, rule_of, verdict_key
+from streamflow_io.runtime import NodeRuntimeError, find_sfio_node
+from streamflow_io.translation.known_splits import KnownSplit, known_splits, with_checksums
+
+from .console import say, table
+from .plan import plan_workflow
+from .run_tool import ToolError, run_tool
+
+_MOST_ROWS = 200
+_SAME, _DIFFERENT = 0, 1
+
+
+class _UnknownError(Exception):
+    """Why nothing can be said of a split."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """What was found out of one job that splits.
+
+    :ivar job: its name
+    :ivar real: why its files cannot be parts in a run, if so
+    :ivar parts: as `sfio-node cut` says them
+    :ivar outcome: of a comparison, if it was asked for
+    :ivar problem: why something is not known
+    """
+
+    job: str
+    port: str
+    real: str | None
+    of: str | None = None
+    parts: Sequence[dict[str, Any]] = ()
+    outcome: Compared | None = None
+    problem: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.problem is None and (self.outcome is None or self.outcome.difference is None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "port": self.port,
+            "real": self.real,
+            "of": self.of,
+            "parts": [
+                {"number": number, "name": part["path"], "size": _size(part), "extents": part["extents"]}
+                for number, part in _numbered(self.parts)
+            ],
+            "verified": None if self.outcome is None else self.outcome.difference is None,
+            "difference": None if self.outcome is None else self.outcome.difference,
+            "problem": self.problem,
+        }
+
+    def show(self, console: Console) -> None:
+        say(console, f"{self.job}: {self.port}: {len(self.parts)} parts of {self.of or 'a file'}")
+        if self.real is not None:
+            say(console, f"In a run the real split is used: {self.real}", "yellow")
+        if self.parts:
+            console.print(_table(self.parts))
+        if len(self.parts) > _MOST_ROWS:
+            say(console, f"{len(self.parts) - _MOST_ROWS} more: all of them with --json")
+        if self.problem is not None:
+            say(console, self.problem, "yellow")
+        if self.outcome is not None:
+            different = self.outcome.difference
+            text = "Verified: this is what the program has written" if different is None else f"Refuted: {different}"
+            say(console, text, "green" if different is None else "red")
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The result."""
+
+    splits: Sequence[Split]
+
+    @property
+    def ok(self) -> bool:
+        return all(split.ok for split in self.splits)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"splits": [split.to_json() for split in self.splits]}
+
+    def show(self, console: Console) -> None:
+        for split in self.splits:
+            split.show(console)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("streamflow_file", metavar="STREAMFLOW_FILE", help="the file for `streamflow run`")
+    parser.add_argument("--workflow", metavar="NAME", help="which of its CWL workflows (default: the only one)")
+    parser.add_argument("--step", metavar="STEP", help="only this step, such as /split")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--verify",
+        action="store_true",
+        help="run the tool with cwltool in a temporary directory, compare what it writes, and remember the outcome",
+    )
+    how.add_argument("--against", metavar="DIRECTORY", help="compare with the files that the tool has written there")
+
+
+def run(arguments: argparse.Namespace) -> Splits:
+    """:raises HintErrors: if the file, a workflow or a hint has mistakes, or has no declared split"""
+    path = Path(arguments.streamflow_file)
+    plan = plan_workflow(path, arguments.workflow)
+    splits = list(known_splits(plan, arguments.step))
+    if not splits:
+        known = ", ".join(dict.fromkeys(step for step, _ in plan.declared)) or "none of this workflow"
+        message = f"no cuts are declared of {arguments.step}" if arguments.step else "no cuts are declared"
+        raise HintErrors.one(path, "--step", message, f"a step with `records` in a rule of sfio:ReadSession: {known}")
+    command = _Command(plan, path, arguments.against, arguments.verify)
+    return Splits([command.split(split) for split in splits])
+
+
+class _Command:
+    def __init__(self, plan: Plan, streamflow_file: Path, against: str | None, verifies: bool) -> None:
+        self._plan = plan
+        self._against = against
+        self._verifies = verifies
+        config = read_scheduler_config(streamflow_file) or SchedulerConfig()
+        self._learned = learned_path(config, streamflow_file)
+
+    def split(self, split: KnownSplit) -> Split:
+        partition = split.partition
+        job = f"{partition.step}/{split.tag}" if split.tag is not None else partition.step
+        found = Split(job, partition.name, partition.real)
+        parts: list[dict[str, Any]] = []
+        path: str | None = None
+        try:
+            path, rule = _known(split)
+            said, code = _cut(path, rule)
+            if code != _SAME:
+                raise _UnknownError(said)
+            parts = [json.loads(line) for line in said.splitlines()]
+            outcome = self._compare(split, path, rule)
+        except (_UnknownError, ToolError, InconclusiveError, LearnedLimitsError, NodeRuntimeError) as error:
+            return Split(found.job, found.port, found.real, path, parts, None, str(error))
+        return Split(found.job, found.port, found.real, path, parts, outcome)
+
+    def _compare(self, split: KnownSplit, path: str, rule: str) -> Compared | None:
+        if self._against is not None:
+            directory = os.path.abspath(self._against)
+            said, code = _cut(path, rule, "--compare", directory)
+            return _outcome(said, code) or Compared(len(said.splitlines()), None)
+        if not self._verifies:
+            return None
+        if split.unknown:
+            name, why = next(iter(split.unknown.items()))
+            raise _UnknownError(f"the tool cannot be run: its input {name} is {why}")
+        with tempfile.TemporaryDirectory(prefix="streamflow-io-") as temporary:
+            directory = os.path.join(os.path.realpath(temporary), "out")
+            outputs = run_tool(self._plan.file, split.partition.step, split.inputs, Path(directory))
+            said, code = _cut(path, rule, "--compare", directory)
+            files = outputs.get(split.partition.port or "") or []
+            outcome = _outcome(said, code) or compared(rule, said, split.globs, files, directory)
+        asyncio.run(self._remember(split, outcome))
+        return outcome
+
+    async def _remember(self, split: KnownSplit, outcome: Compared) -> None:
+        try:
+            key = verdict_key(split.declaration, with_checksums(split.inputs))
+        except (NoRuleError, OSError) as error:
+            raise _UnknownError(f"the outcome is not remembered: {error}") from None
+        verdicts = await Verdicts.open(self._learned)
+        try:
+            await verdicts.save(Verdict(key, split.partition.step, time.time(), *outcome))
+        finally:
+            await verdicts.close()
+
+
+def _known(split: KnownSplit) -> tuple[str, str]:
+    """The file that is split, and the rule for `sfio-node cut`."""
+    of, rule = split.partition.of, split.declaration.rule
+    for name in (of, rule.parts):
+        if isinstance(name, str) and name in split.unknown:
+            raise _UnknownError(f"its input {name} is {split.unknown[name]}")
+    file = split.inputs.get(of)
+    if not isinstance(file, dict) or file.get("class") != "File":
+        raise _UnknownError(f"its input {of} is no file")
+    try:
+        return str(file["path"]), rule_of(rule, split.inputs)
+    except NoRuleError as error:
+        raise _UnknownError(str(error)) from None
+
+
+def _cut(path: str, rule: str, *options: str) -> tuple[str, int]:
+    environment = {name: value for name, value in os.environ.items() if name != "SFIO_PARTS"}
+    words = [str(find_sfio_node()), "cut", "--of", path, "--rule", rule, *options]
+    done = subprocess.run(words, env=environment, capture_output=True, check=False)
+    said = (done.stdout or done.stderr).decode(errors="replace").strip()
+    return said.removeprefix("sfio-node: cut: "), done.returncode
+
+
+def _outcome(said: str, code: int) -> Compared | None:
+    """The outcome if there is a difference of bytes, or nothing is known."""
+    if code not in (_SAME, _DIFFERENT):
+        raise _UnknownError(said)
+    return Compared(0, said) if code == _DIFFERENT else None
+
+
+def _table(parts: Sequence[dict[str, Any]]) -> Table:
+    rows = [
+        (str(number), part["path"], f"{_size(part):,}", " + ".join(f"{o}:{length}" for o, length in part["extents"]))
+        for number, part in _numbered(parts[:_MOST_ROWS])
+    ]
+    return table(None, ("part", "name", "bytes", "offset:length"), rows, numbers=("part", "bytes"))
+
+
+def _numbered(parts: Sequence[dict[str, Any]]) -> enumerate[dict[str, Any]]:
+    return enumerate(parts, start=1)
+
+
+def _size(part: dict[str, Any]) -> int:
+    return sum(length for _, length in part["extents"])
