@@ -1,12 +1,13 @@
 """Process 1 of a laboratory with containers: a real dockerd, and what podman and a stand-in for Singularity need.
 
-    python -S -E -m laboratories.containers DIRECTORY
+    python -S -E -m laboratories.containers IMAGES DIRECTORY
 
 The socket of dockerd is DIRECTORY/docker.sock; when it ends it is started again, as by systemd. DIRECTORY/podman has a
-`docker` that is podman, DIRECTORY/singularity a `singularity`, DIRECTORY/compose a `docker-compose`. All have the
-images of :mod:`laboratories.images`, and keep what they have in memory. Of the file system they see what the machine
-sees, but for what mounts change here: DIRECTORY/noexec, from which no program can be started. In its network one logs
-in by SSH at any of its own addresses, as a user who may use the engine, and is not root; the key is DIRECTORY/key.
+`docker` that is podman, DIRECTORY/singularity a `singularity`, DIRECTORY/compose a `docker-compose`. They have those of
+the images of :mod:`laboratories.images` that IMAGES names, joined by commas (podman only `sfio-busybox`, for it takes
+long to import another), and keep what they have in memory. Of the file system they see what the machine sees, but for
+what mounts change here: DIRECTORY/noexec, from which no program can be started. In its network one logs in by SSH at
+any of its own addresses, as a user who may use the engine, and is not root; the key is DIRECTORY/key.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from laboratories.hosts import SSHD_CONFIGURATION, generate_key, is_listening
@@ -28,6 +30,8 @@ NETWORK = "10.77.2.1/24"
 LOGIN, LOGIN_ID = "sfio", 1500
 ADDRESSES = ("127.0.0.1", "127.0.0.2")
 DOCKER_OPTIONS = ("--userland-proxy=false", "--shutdown-timeout=2", "--log-level=warn")
+#: Has next to nothing in it.
+BUSYBOX = "sfio-busybox"
 MEMORY = "mount -t tmpfs -o mode=755 tmpfs"
 PREPARATION = f"""\
 ip link set lo up
@@ -53,44 +57,46 @@ exec nsenter --target "$pid" --mount --net --uts --ipc --pid="/proc/$pid/ns/pid_
 """
 
 
-def main(directory: Path) -> None:
+def main(images: str, directory: Path) -> None:
     for name in ("data", "noexec"):
         (directory / name).mkdir()
     call(*PREPARATION.format(directory=directory).splitlines())
-    archives = write_archives(directory / "data")
+    archives = write_archives(directory / "data", images.split(","))
     call(*(f"{MEMORY} {place}" for place in COVERED))
     os.environ["DOCKER_HOST"] = f"unix://{directory}/docker.sock"
     daemon = start_docker(directory)
-    importing = [["docker", *IMPORT], [*install(directory, "singularity", "singularity"), "import"]]
+    engines = [["docker", *IMPORT], [*install(directory, "singularity", "singularity"), "import"]]
+    importing = [[*words, str(path), path.stem] for path in archives for words in engines]
     if podman_obstacle() is None:
         (directory / "containers.conf").write_text(PODMAN_CONFIGURATION)
-        importing.append([*install(directory, "podman", "docker"), *IMPORT])
+        words = [*install(directory, "podman", "docker"), *IMPORT]
+        importing += [[*words, str(path), path.stem] for path in archives if path.stem == BUSYBOX]
     start_sshd(directory)
     install_compose(directory)
     while not answers() or not is_listening(ADDRESSES[0]):
         if daemon.poll() is not None:
             sys.exit("dockerd has ended")
         time.sleep(0.05)
-    processes = [subprocess.Popen([*words, str(path), path.stem]) for path in archives for words in importing]
+    processes = [subprocess.Popen(words) for words in importing]
     codes = [process.wait() for process in processes]
     if any(codes):
         sys.exit("an image cannot be imported")
     for path in archives:
         path.unlink()
-    call("docker run --rm sfio-busybox true")
+    call(f"docker run --rm {BUSYBOX} true")
     print("ready", flush=True)
     while True:  # Orphans are ours.
         if os.wait()[0] == daemon.pid:
             daemon = start_docker(directory)
 
 
-def write_archives(directory: Path) -> list[Path]:
-    """The images, as archives."""
+def write_archives(directory: Path, images: Sequence[str]) -> list[Path]:
+    """Images, as archives."""
     paths = []
-    for name, write in IMAGES.items():
+    for name in images:
         paths.append(directory / f"{name}.tar")
         with tarfile.open(paths[-1], "w") as archive:
-            write(archive)
+            IMAGES[name](archive)
     return paths
 
 
@@ -160,4 +166,4 @@ def call(*commands: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -117,6 +117,8 @@ def _add(tar: tarfile.TarFile, name: str, source: str) -> None:
     entry = tar.gettarinfo(source, name.lstrip("/"))
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
+    if name == "/root":  # So that others find what a volume has below it.
+        entry.mode = 0o755
     if entry.isreg():
         with open(source, "rb") as file:
             tar.addfile(entry, file)

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from laboratories.images import IMAGES
 from laboratories.keeper import CGROUPS, NAMESPACES, remove
 
 REPOSITORY = Path(__file__).parents[1]
@@ -153,14 +154,17 @@ def start_hosts(megabits: int = LINK_MEGABITS) -> AbstractContextManager[Laborat
     return laboratory("-m", "laboratories.hosts", str(megabits))
 
 
-def start_containers() -> AbstractContextManager[Laboratory]:
-    """Engines of containers: :mod:`laboratories.containers`. Raises as :func:`laboratory`."""
-    return laboratory(*_CONTAINERS)
+def start_containers(images: Iterable[str] = IMAGES) -> AbstractContextManager[Laboratory]:
+    """Engines of containers: :mod:`laboratories.containers`. Raises as :func:`laboratory`.
+
+    :param images: those that they have, of :data:`laboratories.images.IMAGES`, and at least the one of busybox
+    """
+    return laboratory(*_CONTAINERS, ",".join(images))
 
 
-def keep_containers(process: int) -> Laboratory:
+def keep_containers(process: int, images: Iterable[str] = IMAGES) -> Laboratory:
     """The same, which nobody needs to remove: it is when a process has ended. Raises as :func:`laboratory`."""
-    return _keep(process, _CONTAINERS)
+    return _keep(process, (*_CONTAINERS, ",".join(images)))
 
 
 def keep_pods(process: int) -> Laboratory:

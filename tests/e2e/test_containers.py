@@ -13,7 +13,7 @@ from laboratories.deployments import podman_environment, singularity_environment
 from laboratories.laboratory import podman_obstacle
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
 from tests.e2e.container_support import BUSYBOX, DEBIAN, Containers, contained, make_user_image
-from tests.gate_support import BY_LIST, BY_NAME, FILES, MEET, assert_early, lister, pair, producer, reader
+from tests.gate_support import BY_NAME, FILES, MEET, assert_early, lister, pair, producer, reader
 from tests.once import once
 
 LONG = pytest.mark.long
@@ -85,88 +85,95 @@ def check_streamed(run: Run) -> None:
     check_nothing_fell_back(run)
 
 
-def check_nothing_fell_back(run: Run) -> None:
+def fallbacks(run: Run) -> list[str]:
+    """The warnings of a run that something was not done as asked."""
     told = ("delivered at", FALLBACK, "when they are complete", "not while they are written")
-    assert [line for line in run.log.splitlines() if "WARNING" in line and any(words in line for words in told)] == []
+    return [line for line in run.log.splitlines() if "WARNING" in line and any(words in line for words in told)]
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        (DEBIAN, DEBIAN),
-        pytest.param(DEBIAN, None, marks=LONG),
-        pytest.param(None, DEBIAN, marks=LONG),
-        pytest.param(BUSYBOX, BUSYBOX, marks=LONG),
-    ],
-)
+def check_nothing_fell_back(run: Run) -> None:
+    assert fallbacks(run) == []
+
+
+def every_delivery() -> Document:
+    """What a makes reaches those that use it in each way, while a runs.
+
+    b and e read bytes while they are written; b then waits for a file and for directories. A job of d starts when what
+    it uses is committed.
+    """
+    script = """note start
+exec 3> out.txt; echo first >&3; meet first b; meet first e; echo second >&3; exec 3>&-
+meet read late; echo late > late.txt; meet got late
+mkdir listed; for i in 1 2 3; do echo file $i > listed/$i; sleep 0.1; done; meet listed
+mkdir scanned; for i in 3 1 2; do echo entry $i > scanned/$i; done
+mkdir set; for i in 1 2; do echo of set $i > set/$i; done; echo alone > alone.txt
+for name in y x; do echo $name > $name.element; meet used $name; done
+note end"""
+    reads = f"{READ.replace('note $line', 'note $line b')}; note read late; cat $late; note got late"
+    listing = f"cat $(ls -d $listed/*); note listed; dir=$scanned python3 -c {shlex.quote(SCAN)}"
+    closed, early = {"committed": "on_close"}, {"start": "producer"}
+    rules: dict[str, Document] = {
+        "out": {**closed, **early, "mode": "no_update"},
+        "late": {**closed, **early},
+        "listed": {"committed": "on_n_files", "nFiles": 3, **early},
+        "scanned": {**closed, **early, "mode": "no_update"},
+        "set": {"committed": "on_n_files", "nFiles": 2},
+        "alone": closed,
+        "elements": closed,
+    }
+    outputs = {name: found(name, "Directory") for name in ("listed", "scanned", "set")}
+    outputs |= {name: found(f"{name}.txt") for name in ("out", "late", "alone")}
+    outputs["elements"] = found("*.element", "File[]")
+    writer = tool(MEET + script, {}, outputs, [streaming(*({"port": port, **rule} for port, rule in rules.items()))])
+    inputs = {"file": streamable(), "late": "File", "listed": "Directory", "scanned": streamable("Directory")}
+    user = tool(
+        "cat $element $alone $set/*; note used $(basename $element .element)",
+        {"element": "File", "alone": "File", "set": "Directory"},
+        {"out": "stdout"},
+        stdout="$(inputs.element.nameroot).used",
+    )
+    sources = {"file": "a/out", **{name: f"a/{name}" for name in ("late", "listed", "scanned")}}
+    used = {"element": "a/elements", "alone": "a/alone", "set": "a/set"}
+    steps: dict[str, Document] = {
+        "a": {"run": writer, "in": {}},
+        "b": {"run": tool(f"{reads}; {listing}", inputs, {"out": "stdout"}, stdout="read.txt"), "in": sources},
+        "d": {"run": user, "in": used, "scatter": "element"},
+        "e": {"run": stream_reader("e"), "in": {"file": "a/out"}},
+    }
+    return workflow({}, steps, {"all": "a/elements", **{name: f"{name}/out" for name in "abde"}})
+
+
+def test_every_delivery_between_containers(docker: Containers) -> None:
+    """And from one to the driver's node. Where an engine does not let the gate see a listing, that waits for all."""
+    _, ours = docker.run_both(contained(every_delivery(), e=None))
+    for what in ("read", "first b", "first e", "got late", "listed", "used y", "used x"):
+        assert_early(ours, what)
+    listed = b"".join(b"file %d\n" % i for i in (1, 2, 3)) + b"".join(b"entry %d\n" % i for i in (1, 2, 3))
+    assert ours.files["read.txt"] == b"first\nsecond\nlate\n" + listed
+    assert ours.files["reade.txt"] == b"first\nsecond\n"
+    check_nothing_fell_back(ours)
+
+
+@LONG
+@pytest.mark.parametrize(("a", "b"), [(DEBIAN, None), (None, DEBIAN), (BUSYBOX, BUSYBOX)])
 def test_bytes_are_read_while_they_are_written(docker: Containers, a: str | None, b: str | None) -> None:
     _, ours = docker.run_both(contained(stream(), a=a, b=b))
     check_streamed(ours)
 
 
-def test_a_file_is_delivered_at_its_commit(docker: Containers) -> None:
-    _, ours = docker.run_both(
-        contained(pair(producer("echo one > out.txt; meet done", "on_close", start="commit"), reader()))
-    )
-    assert_early(ours, "done")
-    check_nothing_fell_back(ours)
-
-
-def test_a_directory_is_delivered_with_so_many_files(docker: Containers) -> None:
-    first = producer(f"{FILES}; meet listed", "on_n_files", "Directory", nFiles=3, start="commit")
-    _, ours = docker.run_both(contained(pair(first, lister(BY_LIST))))
-    assert_early(ours, "listed")
-    check_nothing_fell_back(ours)
-
-
-@pytest.mark.parametrize("image", [DEBIAN, pytest.param(BUSYBOX, marks=LONG)])
-def test_a_consumer_waits_in_its_container_for_a_file(docker: Containers, image: str) -> None:
-    _, ours = docker.run_both(contained(gate(), b=image))
+@LONG
+def test_a_consumer_waits_in_its_container_for_a_file(docker: Containers) -> None:
+    _, ours = docker.run_both(contained(gate(), b=BUSYBOX))
     assert ours.time("read") < ours.time("end")
     assert_early(ours, "done")
     check_nothing_fell_back(ours)
 
 
-@pytest.mark.parametrize("read", [pytest.param(BY_NAME, marks=LONG), BY_LIST], ids=["name", "list"])
-def test_a_consumer_waits_in_its_container_for_files_of_a_directory(docker: Containers, read: str) -> None:
-    last = "got 3" if read == BY_NAME else "listed"
-    first = producer(f"meet read; {FILES}; meet {last}", "on_n_files", "Directory", nFiles=3)
-    _, ours = docker.run_both(contained(pair(first, lister(read))))
-    assert_early(ours, last)
-    check_nothing_fell_back(ours)
-
-
-def test_a_listing_under_no_update_has_every_entry(docker: Containers) -> None:
-    """As they are committed, or, where an engine does not let the gate see the listing, all at the end."""
-    first = producer(f"meet read; {FILES}", "on_close", "Directory", mode="no_update")
-    second = lister(f"note read; python3 -c {shlex.quote(SCAN)}", streamable("Directory"))
-    _, ours = docker.run_both(contained(pair(first, second)))
-    assert_early(ours)
-    assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"
-
-
-def test_one_writer_has_three_readers(docker: Containers) -> None:
-    script = WRITE.replace("meet first", "for name in b c d; do meet first $name; done")
-    steps = {name: {"run": stream_reader(name), "in": {"file": "a/out"}} for name in "bcd"}
-    steps["a"] = {"run": producer(script, "on_close", mode="no_update"), "in": {}}
-    document = workflow({}, steps, {name: f"{name}/out" for name in "abcd"})
-    _, ours = docker.run_both(contained(document, d=None))
-    for name in "bcd":
-        assert_early(ours, f"first {name}")
-        assert ours.files[f"read{name}.txt"] == b"first\nsecond\n"
-    check_nothing_fell_back(ours)
-
-
-def test_files_of_a_list_go_to_a_scatter_as_they_are_committed(docker: Containers) -> None:
-    script = "for f in b a; do echo $f > $f.txt; meet read $f; done"
-    used = tool(
-        "note read $name; cat $file", {"file": "File"}, {"out": "stdout"}, stdout="$(inputs.file.nameroot).used"
-    )
-    used["requirements"][0]["envDef"].append({"envName": "name", "envValue": "$(inputs.file.nameroot)"})
-    document = pair(producer(script, "on_close", "File[]", "*.txt", start="commit"), used, scatter="file")
-    _, ours = docker.run_both(contained(document))
-    for name in "ab":
-        assert_early(ours, f"read {name}")
+@LONG
+def test_a_consumer_waits_in_its_container_for_files_of_a_directory(docker: Containers) -> None:
+    first = producer(f"meet read; {FILES}; meet got 3", "on_n_files", "Directory", nFiles=3)
+    _, ours = docker.run_both(contained(pair(first, lister(BY_NAME))))
+    assert_early(ours, "got 3")
     check_nothing_fell_back(ours)
 
 
@@ -220,16 +227,11 @@ def test_both_in_one_container(docker: Containers, volume: bool) -> None:
     check_both_early(ours)
 
 
-def test_a_user_beside_root(docker: Containers, user: str) -> None:
+def test_a_user_beside_root_where_little_is_allowed(docker: Containers, user: str) -> None:
     """Not the other way: plain StreamFlow makes the directory of an input as root, and the user cannot write there."""
     docker.is_for_others = True
-    _, ours = docker.run_both(contained(stream_and_gate(), a=user))
-    check_both_early(ours)
-
-
-def test_a_container_that_may_do_little(docker: Containers) -> None:
     docker.options = {"readOnly": True, "capDrop": ["ALL"]}
-    _, ours = docker.run_both(contained(stream_and_gate()))
+    _, ours = docker.run_both(contained(stream_and_gate(), a=user))
     check_both_early(ours)
 
 
@@ -237,7 +239,7 @@ def test_the_working_directory_is_in_memory(docker: Containers) -> None:
     """There StreamFlow knows of no volume, and copies."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sfio-") as place:
         docker.workdir = Path(place)
-        _, ours = docker.run_both(contained(stream()))
+        _, ours = docker.run_both(contained(stream(), a=None))
     check_streamed(ours)
 
 
@@ -246,7 +248,7 @@ def test_nothing_can_be_started_on_the_volume(docker: Containers, elsewhere: boo
     """The node runtime is started elsewhere, or all is as with plain StreamFlow, and the run says so."""
     docker.workdir = Path(tempfile.mkdtemp(dir=docker.laboratory.directory / "noexec"))
     docker.options = {} if elsewhere else {"readOnly": True}
-    _, ours = docker.run_both(contained(stream()))
+    _, ours = docker.run_both(contained(stream(), b=None))
     assert ours.files["read.txt"] == b"first\nsecond\n"
     if elsewhere:
         check_streamed(ours)
@@ -260,7 +262,7 @@ def test_podman(docker: Containers) -> None:
     if (reason := podman_obstacle()) is not None:
         pytest.skip(reason)
     podman = replace(docker, environment=podman_environment(docker.laboratory))
-    _, ours = podman.run_both(contained(stream_and_gate()))
+    _, ours = podman.run_both(contained(stream_and_gate(), a=BUSYBOX, b=BUSYBOX))
     check_both_early(ours)
 
 

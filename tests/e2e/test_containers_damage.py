@@ -30,13 +30,13 @@ def docker(docker: Containers, common: Path) -> Containers:
     return docker
 
 
-def stream(end: str = MINUTE) -> Document:
-    """The writer has written half, and would go on for a minute."""
-    return contained(
-        pair(producer(WRITE.replace("exec 3>&-", end), "on_close", mode="no_update"), stream_reader()),
-        a=PRODUCER,
-        b=CONSUMER,
-    )
+def stream(**images: str | None) -> Document:
+    """The writer has written half, and would go on for a minute.
+
+    :param images: other ones by step; none: it runs on the driver's node
+    """
+    document = pair(producer(WRITE.replace("exec 3>&-", MINUTE), "on_close", mode="no_update"), stream_reader())
+    return contained(document, **{"a": PRODUCER, "b": CONSUMER, **images})
 
 
 def silent_stream() -> Document:
@@ -86,13 +86,8 @@ def check_nothing_of_ours(bench: Containers) -> None:
     assert left == []
 
 
-@pytest.mark.parametrize("image", [PRODUCER, CONSUMER])
-@pytest.mark.parametrize(
-    ("document", "moment"),
-    [(stream, "first"), pytest.param(silent_stream, "silent", marks=LONG), pytest.param(gate, "silent", marks=LONG)],
-)
-def test_a_container_is_killed(docker: Containers, document: Callable[[], Document], moment: str, image: str) -> None:
-    run = interrupted(docker, document(), moment, lambda _: kill_container(image)(docker))
+def check_killed(docker: Containers, run: Run) -> None:
+    """The container of a job was killed."""
     check_failed(run)
     assert "Traceback" not in run.log
     assert len(run.times("read")) == 1
@@ -100,16 +95,35 @@ def test_a_container_is_killed(docker: Containers, document: Callable[[], Docume
     assert docker.containers() == {}
 
 
-@pytest.mark.parametrize("image", [PRODUCER, pytest.param(CONSUMER, marks=LONG)])
+def test_the_container_of_a_consumer_is_killed(docker: Containers) -> None:
+    run = interrupted(docker, stream(a=None), "first", lambda _: kill_container(CONSUMER)(docker))
+    check_killed(docker, run)
+
+
+@LONG
+@pytest.mark.parametrize("image", [PRODUCER, CONSUMER])
+@pytest.mark.parametrize("document", [silent_stream, gate])
+def test_a_container_is_killed(docker: Containers, document: Callable[[], Document], image: str) -> None:
+    run = interrupted(docker, document(), "silent", lambda _: kill_container(image)(docker))
+    check_killed(docker, run)
+
+
+@pytest.mark.parametrize(
+    ("image", "others"),
+    [(PRODUCER, {"b": None}), pytest.param(PRODUCER, {}, marks=LONG), pytest.param(CONSUMER, {}, marks=LONG)],
+    ids=["producer", "producer of a container", "consumer"],
+)
 @pytest.mark.parametrize("command", ["exec", "serve"])
-def test_a_process_of_ours_is_killed_in_a_container(docker: Containers, image: str, command: str) -> None:
-    run = interrupted(docker, stream(), "first", lambda _: kill_inside(image, command)(docker))
+def test_a_process_of_ours_is_killed_in_a_container(
+    docker: Containers, image: str, others: dict[str, str | None], command: str
+) -> None:
+    run = interrupted(docker, stream(**others), "first", lambda _: kill_inside(image, command)(docker))
     check_failed(run)
     check_nothing_of_ours(docker)
     assert docker.containers() == {}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=LONG), signal.SIGKILL])
 def test_the_driver_ends(docker: Containers, number: signal.Signals) -> None:
     run = interrupted(docker, stream(), "first", lambda driver: driver.send_signal(number))
     ended = time.monotonic()
@@ -134,6 +148,6 @@ def test_a_consumer_of_a_killed_container_ends_at_once(docker: Containers) -> No
         moments.append(time.monotonic())
 
     run = interrupted(docker, stream(), "first", act)
-    check_failed(run)
+    check_killed(docker, run)
     assert run.times("all") == []
     assert moments[1] - moments[0] < 2

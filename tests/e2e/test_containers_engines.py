@@ -19,6 +19,7 @@ from tests.e2e.test_containers import (
     WRITE,
     check_both_early,
     check_nothing_fell_back,
+    fallbacks,
     stream,
     stream_and_gate,
     stream_reader,
@@ -50,6 +51,7 @@ def test_services_that_share_a_directory(compose: Containers, b: str) -> None:
     check_both_early(ours)
 
 
+@LONG
 def test_services_that_share_a_network_only(compose: Containers) -> None:
     compose.deployments, compose.bound = lambda work: services(work, "/tmp/own"), {"/a": "all/one", "/b": "all/two"}
     _, ours = compose.run_both(stream(), {"trace": "/shared/trace"})
@@ -57,7 +59,7 @@ def test_services_that_share_a_network_only(compose: Containers) -> None:
     check_nothing_fell_back(ours)
 
 
-@pytest.mark.long
+@LONG
 def test_services_that_share_nothing(compose: Containers) -> None:
     """They read what is complete, and the run says so, once."""
     compose.deployments = lambda work: services(work, "/tmp/own", network_mode="none")
@@ -84,36 +86,47 @@ def test_containers_that_share_a_network_only(docker: Containers, tls: bool) -> 
     check_nothing_fell_back(ours)
 
 
-def test_containers_of_one_ssh_host(containers_host: Containers) -> None:
-    _, ours = containers_host.run_both(contained(stream_and_gate()))
-    check_both_early(ours)
-
-
-@pytest.mark.parametrize("bare", ["a", pytest.param("b", marks=pytest.mark.long)])
-def test_a_container_and_its_ssh_host(containers_host: Containers, bare: str) -> None:
-    """Steps of the host itself, whose user is not that of the container."""
-    _, ours = containers_host.run_both(contained(stream_and_gate(), **{bare: None}))
-    check_both_early(ours)
-
-
-def test_containers_of_two_ssh_hosts(containers_host: Containers) -> None:
-    """They read what is complete."""
-    containers_host.bound = {"/b": "other"}
-    script = "echo first > out.txt; echo second >> out.txt; meet first"
-    _, ours = containers_host.run_both(contained(pair(producer(script, "on_close", mode="no_update"), stream_reader())))
-    assert_early(ours, "first")
-    told = [line for line in ours.log.splitlines() if "WARNING" in line and "streams between containers need" in line]
+def test_containers_of_ssh_hosts(containers_host: Containers) -> None:
+    """b is in another container of the host of a, c on that host itself, as another user; d is on another host."""
+    document = stream_and_gate()
+    readers = {name: {"run": stream_reader(name), "in": {"file": "a/out", "trace": "trace"}} for name in "cd"}
+    document["steps"] |= {name: {**step, "out": ["out"]} for name, step in readers.items()}
+    document["outputs"] |= {name: {"type": "File", "outputSource": f"{name}/out"} for name in "cd"}
+    say(document, "a", "meet first", "meet first b; meet first c")
+    say(document, "a", "meet done", "meet done; meet first d")
+    say(document, "b", "note $line", "note $line b")
+    containers_host.bound = {"/d": "other"}
+    _, ours = containers_host.run_both(contained(document, c=None))
+    for what in ("first b", "first c", "done", "first d"):
+        assert_early(ours, what)
+    assert ours.files["read.txt"] == b"first\nsecond\nlate\n"
+    assert ours.files["readc.txt"] == ours.files["readd.txt"] == b"first\nsecond\n"
+    told = fallbacks(ours)
     assert len(told) == 1, ours.errors
-    assert "is delivered at commit: /a runs in a container of sfio-test:latest (docker, on here), /b in one" in told[0]
+    assert "is delivered at commit: /a runs in a container of sfio-test:latest (docker, on here), /d in one" in told[0]
+    assert "streams between containers need one host" in told[0]
+
+
+def say(document: Document, step: str, words: str, instead: str) -> None:
+    """Change the script of a step."""
+    command = document["steps"][step]["run"]["baseCommand"]
+    command[2] = command[2].replace(words, instead)
+
+
+@LONG
+def test_a_step_of_an_ssh_host_and_a_container(containers_host: Containers) -> None:
+    """The user of the host is not that of the container."""
+    _, ours = containers_host.run_both(contained(stream_and_gate(), a=None))
+    check_both_early(ours)
 
 
 def test_nothing_is_left_on_an_ssh_host_when_the_driver_is_killed(containers_host: Containers) -> None:
     script = WRITE.replace("exec 3>&-", "sleep 60")
-    document = contained(pair(producer(script, "on_close", mode="no_update"), stream_reader()))
+    document = contained(pair(producer(script, "on_close", mode="no_update"), stream_reader()), b=None)
     path = containers_host.write(document, {}, io=True)
     driver = containers_host.start(path)
     until(lambda: " first\n" in (path.parent / "trace").read_text(), path)
     driver.send_signal(signal.SIGKILL)
     containers_host.finish(driver, path)
-    assert len(containers_host.containers()) == 2
+    assert len(containers_host.containers()) == 1
     wait_for(lambda: containers_host.left_by_us() == [], "the end of what was ours", 10)

@@ -47,6 +47,12 @@ def scattered(*steps: str, hints: list[Document], script: str = "sleep 0.5;") ->
     return workflow({"parts": "int[]"}, bodies, {name: f"{name}/out" for name in steps})
 
 
+def box(work: Path) -> Document:
+    """A container that has the working directory of the driver's node, too."""
+    config = {"image": DEBIAN, "volume": [f"{work}:/shared"]}
+    return {"box": {"type": "docker", "config": config, "workdir": "/shared"}}
+
+
 def records(docker: Containers, event: str) -> list[Document]:
     return [record for record in docker.telemetry() if record["event"] == event]
 
@@ -66,31 +72,32 @@ def test_containers_of_a_node_share_what_it_has(docker: Containers, what: str) -
     document = contained(scattered("a", "b", "c", hints=hints, script=TOGETHER), c=None)
     _, ours = docker.run_both(document, {"parts": [1, 2]}, config=config)
     assert at_once(ours) == 3
-    check_admitted(docker, "disk" if what == "storage" else None)
+    check_admitted(docker, "disk" if what == "storage" else None, 6)
     assert "not applied" not in ours.log
 
 
 def test_containers_of_an_ssh_host_share_what_it_has(containers_host: Containers) -> None:
-    """A storage of the host, for the containers of two steps and for a step beside them."""
+    """A storage of the host, for the container of a step and for a step beside it."""
     storages = [disk(containers_host, deployment="here", scope="node")]
-    document = contained(scattered("a", "b", "c", hints=[IO_TASK, bandwidth(30)], script=TOGETHER), c=None)
+    document = contained(scattered("a", "b", hints=[IO_TASK, bandwidth(30)], script=TOGETHER), b=None)
     _, ours = containers_host.run_both(document, {"parts": [1, 2]}, config={"storages": storages})
     assert at_once(ours) == 3
-    check_admitted(containers_host, "disk", f"here/{ADDRESSES[0]}")
+    check_admitted(containers_host, "disk", 4, f"here/{ADDRESSES[0]}")
     assert "not applied" not in ours.log
 
 
+@pytest.mark.long
 def test_jobs_that_take_cores_share_the_storage_of_a_node(docker: Containers) -> None:
     document = contained(scattered("a", "b", "c", hints=[bandwidth(60)]), c=None)
     _, ours = docker.run_both(document, {"parts": [1, 2]}, config={"storages": [disk(docker, scope="node")]})
     assert at_once(ours) == 1
-    check_admitted(docker, "disk")
+    check_admitted(docker, "disk", 6)
 
 
-def check_admitted(docker: Containers, storage: str | None, node: str = "the driver's node") -> None:
-    """Six jobs, all on one node."""
+def check_admitted(docker: Containers, storage: str | None, jobs: int, node: str = "the driver's node") -> None:
+    """So many jobs, all on one node."""
     admitted = records(docker, "admitted")
-    assert [record.get("storage") for record in admitted] == [storage] * 6
+    assert [record.get("storage") for record in admitted] == [storage] * jobs
     assert {record["location"] for record in (*admitted, *records(docker, "started"))} == {node}
 
 
@@ -125,8 +132,9 @@ def test_files_are_observed_in_containers(docker: Containers) -> None:
     for name, source in zip("bcd", "abc", strict=True):
         read = tool(f"cat $file > {name}.txt", {"file": "File"}, {"out": found(f"{name}.txt")})
         steps[name] = {"run": read, "in": {"file": f"{source}/out"}}
-    document = contained(workflow({}, steps, {name: f"{name}/out" for name in "abcd"}), c=None)
-    docker.run_both(document, config={"observe": True})
+    document = workflow({}, steps, {name: f"{name}/out" for name in "abcd"})
+    docker.deployments, docker.bound = box, {"/a": "box", "/d": "box"}
+    docker.run_both(contained(document, a=None, c=None, d=None), config={"observe": True})
     sources = {record["step"]: (record["source"], record["path"]) for record in records(docker, "input")}
     assert sources == {
         "/b": ("/a/0", "made.txt"),
@@ -139,7 +147,7 @@ def test_files_are_observed_in_containers(docker: Containers) -> None:
 
 def test_jobs_that_stream_are_measured_in_containers(docker: Containers) -> None:
     document = pair(producer(WRITE, "on_close", mode="no_update"), stream_reader())
-    _, ours = docker.run_both(contained(document), config={"observe": True})
+    _, ours = docker.run_both(contained(document, b=None), config={"observe": True})
     assert ours.time("first") < ours.time("end")
     assert {record["step"]: record["path"] for record in records(docker, "output")} == {
         "/a": "out.txt",
@@ -152,11 +160,6 @@ def test_jobs_that_stream_are_measured_in_containers(docker: Containers) -> None
 
 def test_a_deployment_of_containers_may_have_a_storage_of_its_own(docker: Containers) -> None:
     """Its path is that in the container, and counts before that of the host."""
-
-    def box(work: Path) -> Document:
-        config = {"image": DEBIAN, "volume": [f"{work}:/shared"]}
-        return {"box": {"type": "docker", "config": config, "workdir": "/shared"}}
-
     docker.deployments, docker.bound = box, {"/a": "box"}
     inside = {"name": "inside", "deployment": "box", "path": "/shared", "write": 100}
     steps = {

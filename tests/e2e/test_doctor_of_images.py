@@ -48,7 +48,7 @@ def of_workflow(**docker: Any) -> Document:
     return {"workflows": {"main": {"type": "cwl", "config": config}}}
 
 
-@pytest.mark.parametrize("image", [DEBIAN, BUSYBOX])
+@pytest.mark.parametrize("image", [pytest.param(DEBIAN, marks=pytest.mark.long), BUSYBOX])
 def test_an_image_where_all_works(containers_laboratory: Laboratory, tmp_path: Path, image: str) -> None:
     environment = docker_environment(containers_laboratory)
     code, found = doctor(tmp_path, environment, image)

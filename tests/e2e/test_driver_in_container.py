@@ -16,16 +16,13 @@ import pytest
 
 from laboratories.deployments import docker_environment
 from laboratories.laboratory import REPOSITORY, Laboratory
-from tests.cwl import STREAMFLOW, Bench, Document, streamable, tool
+from tests.cwl import STREAMFLOW, Bench, Document, Run, streamable, tool
 from tests.e2e.container_support import DEBIAN
 from tests.e2e.test_containers import LONG, SCAN, WRITE, check_streamed, gate, stream, stream_reader
 from tests.forked import Driver
 from tests.gate_support import BY_LIST, BY_NAME, FILES, assert_early, lister, pair, producer, reader
 from tests.node_support import wait_for
-from tests.once import once
 
-#: Has the programs of this machine, and a directory for what they are that other users may enter.
-IMAGE = "sfio-driver:latest"
 USER = 1234
 TMPDIR = "/scratch"
 #: For `--read-only`; what is made in memory is as docker makes it by default: noexec.
@@ -75,7 +72,7 @@ class Enclosed(Bench):
             *(f"--volume={name}:{name}:ro" for name in programs),
             f"--volume={self.directory}:{self.directory}",
             *(f"--env={name}={value}" for name, value in (variables | environment).items()),
-            *(IMAGE, str(STREAMFLOW), *self._arguments(path)),
+            *(DEBIAN, str(STREAMFLOW), *self._arguments(path)),
         ]
         return subprocess.Popen(
             words,
@@ -107,18 +104,11 @@ class Enclosed(Bench):
 
 
 @pytest.fixture
-def bench(containers_laboratory: Laboratory, tmp_path: Path, common: Path) -> Iterator[Enclosed]:
+def bench(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Enclosed]:
     bench = Enclosed(tmp_path, environment=docker_environment(containers_laboratory), laboratory=containers_laboratory)
-    once(common / "image of drivers", lambda: make_image(bench))
     yield bench
     names = [f"{tmp_path.name}-run{number + 1}" for number in range(bench.count)]
     subprocess.run(["docker", "rm", "-f", *names], env={**os.environ, **bench.environment}, capture_output=True)
-
-
-def make_image(bench: Enclosed) -> None:
-    bench.docker("run", "--name=sfio-driver", DEBIAN, "chmod", "755", "/root")
-    bench.docker("commit", "sfio-driver", IMAGE)
-    bench.docker("rm", "sfio-driver")
 
 
 def commit() -> Document:
@@ -151,8 +141,7 @@ WAYS: dict[str, tuple[Sequence[str], int]] = {
 }
 
 
-def check_same(bench: Enclosed, document: Callable[[], Document]) -> None:
-    _, ours = bench.run_both(document())
+def check_early(ours: Run, document: Callable[[], Document]) -> None:
     assert_early(ours, EARLY[document])
     assert [line for line in ours.log.splitlines() if "WARNING" in line] == []
     if document is stream:
@@ -160,8 +149,14 @@ def check_same(bench: Enclosed, document: Callable[[], Document]) -> None:
 
 
 def test_a_stream_where_little_is_allowed(bench: Enclosed) -> None:
+    """With the results of plain StreamFlow outside: :func:`test_results_are_the_same` has both in containers."""
+    plain = Bench(bench.directory / "plain").run(stream(), io=False)
     bench.options, bench.user = WAYS["all of it"]
-    check_same(bench, stream)
+    ours = bench.run(stream())
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert bench.leftovers() == []
+    check_early(ours, stream)
 
 
 @LONG
@@ -169,7 +164,8 @@ def test_a_stream_where_little_is_allowed(bench: Enclosed) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_results_are_the_same(bench: Enclosed, document: Callable[[], Document], way: str) -> None:
     bench.options, bench.user = WAYS[way]
-    check_same(bench, document)
+    _, ours = bench.run_both(document())
+    check_early(ours, document)
 
 
 @LONG

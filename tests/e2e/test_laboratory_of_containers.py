@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from laboratories.containers import BUSYBOX
 from laboratories.deployments import docker_environment, podman_environment, singularity_environment
+from laboratories.images import IMAGES
 from laboratories.keeper import CGROUPS
 from laboratories.laboratory import Laboratory, LaboratoryError, keep_containers, podman_obstacle, start_containers
 from tests.e2e.conftest import require_containers
@@ -33,8 +35,10 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("image", ["sfio-test", "sfio-busybox"])
-@pytest.mark.parametrize("engine", ["docker", "podman", "singularity"])
+@pytest.mark.parametrize(
+    ("engine", "image"),
+    [(engine, image) for engine in ("docker", "singularity") for image in IMAGES] + [("podman", BUSYBOX)],
+)
 def test_every_engine_runs_what_it_is_told(
     containers_laboratory: Laboratory, file: Path, engine: str, image: str
 ) -> None:
@@ -67,35 +71,30 @@ def test_every_engine_runs_what_it_is_told(
         subprocess.run(stop.split(), env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
-def test_nothing_is_left_although_a_container_runs() -> None:
+def test_dockerd_is_started_again_and_nothing_is_left_although_containers_run() -> None:
     links = network_links()
-    with start_containers() as running:
+    with start_containers([BUSYBOX]) as running:
         start_container(running)
         assert cgroups(running)
-    assert not running.directory.exists()
-    check_removed(running)
-    assert network_links() == links
-
-
-def test_it_lasts_as_long_as_a_process() -> None:
-    process = subprocess.Popen(["sleep", "100"])
-    try:
-        running = keep_containers(process.pid)
-        start_container(running)
-    finally:
-        process.kill()
-        process.wait()
-    check_removed(running)
-
-
-def test_dockerd_is_started_again() -> None:
-    with start_containers() as running:
-        start_container(running)
         (first,) = daemons(running)
         os.kill(first, signal.SIGKILL)
         wait_for(lambda: daemons(running) not in ([], [first]), "another dockerd")
         wait_for(lambda: docker(running, "version").returncode == 0, "its answer", 20)
         start_container(running)
+    assert not running.directory.exists()
+    check_removed(running)
+    assert network_links() == links
+
+
+@pytest.mark.long
+def test_it_lasts_as_long_as_a_process() -> None:
+    process = subprocess.Popen(["sleep", "100"])
+    try:
+        running = keep_containers(process.pid, [BUSYBOX])
+        start_container(running)
+    finally:
+        process.kill()
+        process.wait()
     check_removed(running)
 
 
@@ -113,7 +112,7 @@ def docker(running: Laboratory, *words: str) -> subprocess.CompletedProcess[byte
 
 
 def start_container(running: Laboratory) -> None:
-    started = docker(running, "run", "-d", "-i", "--init", "--network", "none", "sfio-busybox")
+    started = docker(running, "run", "-d", "-i", "--init", "--network", "none", BUSYBOX)
     assert started.returncode == 0, started.stderr
 
 

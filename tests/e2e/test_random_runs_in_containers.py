@@ -13,9 +13,9 @@ from tests.random_workflows.containers import contain, run_contained
 from tests.random_workflows.generate import generate
 
 SEED = 1
-STEPS = 4
-#: Those that plain StreamFlow can run, each other containers: mixed with local steps, inherited, one of a deployment.
-NUMBERS = (0, 1)
+STEPS = 3
+#: Those that plain StreamFlow can run, each other containers: all inherited; of a deployment, and of another user.
+NUMBERS = (pytest.param(0, marks=pytest.mark.long), 1)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
