@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ class Run:
 
     :ivar outputs: the output object, without what differs from run to run
     :ivar files: the content of every file below the output directory
-    :ivar trace: what the tools noted: (time, what), in the order of time
+    :ivar trace: what the tools noted: (time, what), in the order of time; at the same time, in that in which they did
     """
 
     code: int
@@ -267,7 +268,7 @@ class Bench:
             (place / "stderr").read_text() + stdout,
             _without_places(json.loads(text)) if process.returncode == 0 and text.startswith("{") else None,
             files,
-            sorted((float(time), what) for time, what in noted),
+            sorted(((float(time), what) for time, what in noted), key=itemgetter(0)),
         )
 
     def run(

@@ -8,7 +8,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ class Containers(Bench):
 
     def run_directories(self) -> list[Path]:
         """Those of node runtimes."""
-        return [path for place in self._places() for path in place.rglob(".streamflow-io-*/streamflow-io-*")]
+        return [path for place in self._places() for path in run_directories(place)]
 
     def _places(self) -> list[Path]:
         return [self.directory, *([] if self.workdir is None else [self.workdir])]
@@ -174,6 +174,13 @@ class Containers(Bench):
             check=check,
             text=True,
         ).stdout
+
+
+def run_directories(place: Path) -> Iterator[Path]:
+    """Those of node runtimes below a directory; what is being removed while one looks is no error."""
+    for directory, names, _ in os.walk(place):
+        if Path(directory).name.startswith(".streamflow-io-"):
+            yield from (Path(directory, name) for name in names if name.startswith("streamflow-io-"))
 
 
 def docker_bench(laboratory: Laboratory, directory: Path, **options: Any) -> Containers:

@@ -15,7 +15,7 @@ from typing import Any
 from laboratories.deployments import kubernetes_config
 from laboratories.laboratory import Laboratory
 from tests.cwl import Bench, Document
-from tests.e2e.container_support import UPTIME
+from tests.e2e.container_support import UPTIME, run_directories
 
 BUSYBOX = "sfio-busybox"
 WORKDIR = "/data"
@@ -143,7 +143,7 @@ class Pods(Bench):
     def run_directories(self) -> list[Path]:
         """Those of node runtimes in claims; what a pod has alone ends with it."""
         claims = [self.laboratory.directory / "claims" / namespace for namespace in self.namespaces]
-        return [path for place in claims for path in place.rglob(".streamflow-io-*/streamflow-io-*")]
+        return [path for place in claims for path in run_directories(place)]
 
     def left_by_us(self) -> list[str]:
         """What is left, but for pods in which nothing runs."""

@@ -73,6 +73,7 @@ def test_streams_between_containers(tmp_path: Path, name: str) -> None:
     assert streaming.sample.window < plain.sample.window
 
 
+@pytest.mark.long
 def test_how_soon_the_node_runtime_is_ready_in_a_container(
     containers_laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

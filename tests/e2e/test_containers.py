@@ -193,6 +193,7 @@ def test_elements_of_a_scatter_go_to_the_next(docker: Containers) -> None:
     check_nothing_fell_back(ours)
 
 
+@LONG
 def test_there_and_back(docker: Containers) -> None:
     """From the driver's node into a container, and back."""
     middle = tool(

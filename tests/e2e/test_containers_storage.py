@@ -76,6 +76,7 @@ def test_containers_of_a_node_share_what_it_has(docker: Containers, what: str) -
     assert "not applied" not in ours.log
 
 
+@pytest.mark.long
 def test_containers_of_an_ssh_host_share_what_it_has(containers_host: Containers) -> None:
     """A storage of the host, for the container of a step and for a step beside it."""
     storages = [disk(containers_host, deployment="here", scope="node")]

@@ -18,10 +18,12 @@ from tests.e2e.pod_support import BUSYBOX, Pods, claim, claimed, container, pod,
 from tests.e2e.test_containers import (
     LONG,
     WRITE,
+    check_both_early,
     check_nothing_fell_back,
     check_streamed,
     gate,
     stream,
+    stream_and_gate,
     stream_reader,
 )
 from tests.e2e.test_containers_damage import MINUTE, check_failed
@@ -39,7 +41,8 @@ def pods(pods_laboratory: Laboratory, tmp_path: Path) -> Iterator[Pods]:
     bench.remove_pods()
 
 
-@pytest.mark.parametrize("document", [stream, pytest.param(gate, marks=LONG)])
+@LONG
+@pytest.mark.parametrize("document", [stream, gate])
 def test_two_containers_of_a_pod(pods: Pods, document: Callable[[], Document]) -> None:
     pods.manifests, pods.bound = {"pods": [pod("pod", container("one"), container("two"))]}, BOTH
     _, ours = pods.run_both(document())
@@ -65,12 +68,10 @@ def two_pods(volume: Document | None, **second: Any) -> list[Document]:
     return [claim("work"), pod("first", one, volume=volume), pod("second", two, volume=volume, **second)]
 
 
-@pytest.mark.parametrize("document", [stream, gate])
-def test_two_pods_that_share_a_claim(pods: Pods, document: Callable[[], Document]) -> None:
+def test_two_pods_that_share_a_claim(pods: Pods) -> None:
     pods.manifests, pods.bound = {"pods": two_pods(claimed("work"))}, BOTH
-    _, ours = pods.run_both(document())
-    assert_early(ours, "first" if document is stream else "done")
-    check_nothing_fell_back(ours)
+    _, ours = pods.run_both(stream_and_gate())
+    check_both_early(ours)
 
 
 @pytest.mark.parametrize("tls", [pytest.param(True, marks=LONG), False])
@@ -109,7 +110,7 @@ def test_from_the_drivers_node_into_a_pod_and_back(pods: Pods) -> None:
 
 
 @pytest.mark.parametrize("user", [0, pytest.param(1234, marks=LONG)])
-def test_a_container_that_may_write_to_its_volume_only(pods: Pods, user: int) -> None:
+def test_containers_of_a_pod_that_may_write_to_its_volume_only(pods: Pods, user: int) -> None:
     """The user of Kubernetes, as he is by default, or another; nothing is written to the image."""
     little = {"securityContext": {"readOnlyRootFilesystem": True, "runAsUser": user}}
     pods.manifests = {"pods": [pod("pod", container("one", **little), container("two", **little))]}
@@ -170,8 +171,15 @@ def endless(end: str = MINUTE) -> Document:
     return pair(producer(WRITE.replace("exec 3>&-", end), "on_close", mode="no_update"), stream_reader())
 
 
-@pytest.mark.parametrize("volume", [claimed("work"), None], ids=["volume", "network"])
-@pytest.mark.parametrize("killed", ["first", pytest.param("second", marks=LONG)])
+@pytest.mark.parametrize(
+    ("volume", "killed"),
+    [
+        (None, "first"),
+        *(pytest.param(*others, marks=LONG) for others in ((None, "second"), (claimed("work"), "first"))),
+        pytest.param(claimed("work"), "second", marks=LONG),
+    ],
+    ids=["network-first", "network-second", "volume-first", "volume-second"],
+)
 def test_a_pod_is_killed(pods: Pods, volume: Document | None, killed: str) -> None:
     """The reader gets no end of its file, and nothing of ours is left in the other pod."""
     pods.manifests, pods.bound = {"pods": two_pods(volume)}, BOTH
@@ -181,7 +189,7 @@ def test_a_pod_is_killed(pods: Pods, volume: Document | None, killed: str) -> No
     soon_nothing(pods.left_by_us)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=LONG), signal.SIGKILL])
 def test_the_driver_ends(pods: Pods, number: signal.Signals) -> None:
     pods.manifests, pods.bound = {"pods": two_pods(claimed("work"))}, BOTH
     run = interrupted(pods, endless(), "first", lambda driver: driver.send_signal(number))

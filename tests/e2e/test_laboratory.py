@@ -38,7 +38,7 @@ def _required() -> None:
     require_laboratories()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_pytest_ends(tmp_path: Path, number: signal.Signals) -> None:
     links = network_links()
     (tmp_path / "conftest.py").touch()

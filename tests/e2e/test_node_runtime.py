@@ -59,7 +59,7 @@ def test_a_runtime_at_each_location(request: pytest.FixtureRequest, name: str) -
     assert left(place, used) == []
 
 
-@pytest.mark.parametrize("name", ["login", "hosts"])
+@pytest.mark.parametrize("name", ["login", pytest.param("hosts", marks=pytest.mark.long)])
 def test_the_driver_is_killed(request: pytest.FixtureRequest, name: str) -> None:
     place: Site = request.getfixturevalue(name)
     code, used = drive(place, "killed")
@@ -77,7 +77,7 @@ def found_by_doctor(site: Site, config: Document | None = None) -> dict[str, Any
     return {finding["name"]: finding for finding in json.loads(ended.stdout)["findings"]}
 
 
-@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("tls", [pytest.param(False, marks=pytest.mark.long), True])
 def test_doctor_at_hosts(hosts: Site, tls: bool) -> None:
     found = found_by_doctor(hosts, {"tls": True} if tls else None)
     names = [f"{name}, {host}" for host in ADDRESSES for name in ("delivery", "commit tokens", "byte streams", "gate")]

@@ -49,7 +49,7 @@ def places(site: Site) -> dict[str, str]:
     return {record["job"]: record["location"].rpartition("/")[2] for record in site.records("started")}
 
 
-@pytest.mark.parametrize("io_task", [False, True])
+@pytest.mark.parametrize("io_task", [pytest.param(False, marks=pytest.mark.long), True])
 def test_gangs_are_on_one_host_each(hosts: Site, io_task: bool) -> None:
     """StreamFlow alone fills the first host with producers, and sends their consumers to the other."""
     hints = [{"class": "sfio:IOTask"}, {"class": "sfio:StorageBandwidth", "storageBW": 10}] if io_task else []

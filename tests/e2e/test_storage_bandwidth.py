@@ -10,10 +10,13 @@ import pytest
 
 from tests.cwl import Document, found, tool, workflow
 from tests.e2e.support import Site, at_once
+from tests.e2e.test_streaming import check_gone, check_nothing_fell_back
 
 IO_TASK = {"class": "sfio:IOTask"}
 # Until four jobs have started, or for three seconds.
 TOGETHER = 'i=0; until [ $(grep -c start "$TRACE") -ge 4 ] || [ $i = 30 ]; do i=$((i+1)); sleep 0.1; done;'
+# With us two are at once, and a second later others would be there, too.
+TWO_TOGETHER = TOGETHER.replace("-ge 4", "-ge 2") + " sleep 1;"
 
 
 def bandwidth(value: float | str) -> Document:
@@ -54,7 +57,7 @@ def test_slurm_jobs_stay_within_the_storage(slurm: Site) -> None:
     results = []
     for hints, scope, others in (([IO_TASK], "shared", [plain]), ([], "node", [])):
         config = {"storages": [slurm.storage(100, scope=scope)]}
-        path = slurm.write(scattered([*hints, bandwidth(40)], TOGETHER), parts, True, config)
+        path = slurm.write(scattered([*hints, bandwidth(40)], TWO_TOGETHER), parts, True, config)
         ours, *runs = slurm.run_all([path, *others])
         assert [at_once(run) >= 4 for run in runs] == [True] * len(others)
         assert ours.ok, ours.errors
@@ -135,19 +138,22 @@ def cancel_a_run(site: Site, config: Document) -> None:
 
 
 def test_a_limit_is_learned(site: Site) -> None:
-    """Under a bandwidth of 8 and 4 executors: 4, then 2 at once."""
+    """Under a bandwidth of 8 and 4 executors: 4, then 2 at once. What jobs write is measured where they run."""
     config: Document = {"storages": [site.storage(8)]}
     if site.is_slurm:
         site.deployment["config"]["maxConcurrentJobs"] = 4  # and so many executors
     else:
         config["ioExecutors"] = 4
-    ours = site.run(
-        scattered([IO_TASK, bandwidth("auto(2,4,2)")], "sleep 0.5;"), {"parts": list(range(8))}, config=config
-    )
+    script = "head -c 300000 /dev/zero > more.bin; sleep 0.5;"
+    ours = site.run(scattered([IO_TASK, bandwidth("auto(2,4,2)")], script), {"parts": list(range(8))}, config=config)
     assert ours.ok, ours.errors
     assert at_once(ours) <= 4
     assert [(epoch["constraint"], epoch["registered"]) for epoch in site.records("epoch")] == [(2, True), (4, True)]
     assert "learned" in [choice["reason"] for choice in site.records("choice")]
+    usages = [record["usage"] for record in site.records("ended")]
+    assert [300_000 <= usage["bytesWritten"] < 310_000 for usage in usages] == [True] * 8
+    check_nothing_fell_back(ours.log)
+    check_gone(site)
     (learned,) = site.streamflow_io("learned", "list")["learned"]
     assert learned["step"] == "/a"
 

@@ -71,8 +71,12 @@ READER = (
 )
 
 
-# Where a stream goes from one node to another.
+LONG = pytest.mark.long
+# `test_placement_on_hosts.py` has streams on one host.
+SAME_HOST = pytest.param("hosts", marks=LONG)
+# Where a stream goes from one node to another; on Slurm it is a file that both have.
 BETWEEN = pytest.mark.parametrize("place", ["slurm", "apart"], indirect=True)
+BETWEEN_HOSTS = pytest.mark.parametrize("place", [pytest.param("slurm", marks=LONG), "apart"], indirect=True)
 
 
 @pytest.fixture(params=["slurm", "hosts", "apart"])
@@ -107,7 +111,7 @@ def left_on_hosts(site: Site) -> list[str]:
     return [f"{a}: {line}" for a in ADDRESSES for line in login(site.laboratory, a, look).splitlines() if line]
 
 
-@pytest.mark.parametrize("site", [pytest.param("slurm", marks=pytest.mark.long), "hosts"], indirect=True)
+@LONG
 def test_the_1000genome_template(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
     template = Template.copy("1000genome", tmp_path_factory.mktemp("template"))
     scale = {"chromosomes": 22, "records": 120, "instances": 2, "populations": "EUR", "draws": 5}
@@ -121,6 +125,7 @@ def test_the_1000genome_template(site: Site, tmp_path_factory: pytest.TempPathFa
     check_gone(site)
 
 
+@pytest.mark.parametrize("place", ["slurm", SAME_HOST, "apart"], indirect=True)
 def test_bytes_are_read_while_they_are_written(place: Site) -> None:
     ours = place.run(chain(read_while_written(), consumer(READER)))
     assert ours.ok, ours.errors
@@ -132,42 +137,55 @@ def test_bytes_are_read_while_they_are_written(place: Site) -> None:
     check_gone(place)
 
 
-@BETWEEN
-def test_a_large_stream_is_the_same(place: Site) -> None:
-    """20 MB, into standard input, over a link of 200 Mbit/s."""
+@pytest.mark.parametrize(
+    ("place", "tls"),
+    [("apart", True), *(pytest.param(place, False, marks=LONG) for place in ("apart", "slurm"))],
+    indirect=["place"],
+)
+def test_a_large_stream_is_the_same(place: Site, tls: bool) -> None:
+    """20 MB, into standard input, over a link of 200 Mbit/s; plain, or inside TLS."""
+    # Brackets, so that who looks does not find himself.
+    look = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o -e '[-]-listen --tls' | sort -u > host.txt"
     script = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); head -c 500000 /dev/zero | tr '\\0' $((i % 10)); done > out.txt"
-    second = consumer("hostname > host.txt; sha1sum > copy.txt", stdin="$(inputs.file.path)")
-    ours = place.run(chain(producer(script, {"mode": "no_update"}), second))
+    second = consumer(f"{look}; sha1sum > copy.txt", stdin="$(inputs.file.path)")
+    ours = place.run(chain(producer(script, {"mode": "no_update"}), second), config={"tls": True} if tls else {})
     assert ours.ok, ours.errors
     written = b"".join(b"%d" % (i % 10) * 500_000 for i in range(1, 41))
     assert ours.files["last.txt"].split()[0].decode() == hashlib.sha1(written).hexdigest()
+    assert ours.files["host.txt"] == (b"--listen --tls\n" if tls else b"")
     check_nothing_fell_back(ours.log)
     check_gone(place)
 
 
-@pytest.mark.parametrize(
-    ("glob", "write", "end", "copied", "told"),
-    [
-        (
-            "out.txt",
-            "exec 3> out.txt; echo header >&3; seq 1 99999 >&3",
-            "printf H 1<> out.txt; exec 3>&-",
-            "Header",
-            "starts again when what it reads is final: of job /a/0, from which it reads",
-        ),
-        (
-            "out.*",
-            "seq 1 99999 > out.tmp",
-            "mv out.tmp out.txt",
-            "1",
-            "starts again with what it reads in the end: job /a/0 has made out.txt",
-        ),
-    ],
-    ids=["changed", "renamed"],
+#: glob, what writes first and at the end, what is copied, and what is told
+CHANGED = (
+    "out.txt",
+    "exec 3> out.txt; echo header >&3; seq 1 99999 >&3",
+    "printf H 1<> out.txt; exec 3>&-",
+    "Header",
+    "starts again when what it reads is final: of job /a/0, from which it reads",
 )
-def test_who_has_read_enough_of_what_is_changed_reads_again(
-    place: Site, glob: str, write: str, end: str, copied: str, told: str
-) -> None:
+RENAMED = (
+    "out.*",
+    "seq 1 99999 > out.tmp",
+    "mv out.tmp out.txt",
+    "1",
+    "starts again with what it reads in the end: job /a/0 has made out.txt",
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [
+        ("apart", CHANGED),
+        ("apart", RENAMED),
+        *(pytest.param(place, what, marks=LONG) for place in ("slurm", "hosts") for what in (CHANGED, RENAMED)),
+    ],
+    ids=[f"{place}-{what}" for place in ("apart", "slurm", "hosts") for what in ("changed", "renamed")],
+    indirect=["place"],
+)
+def test_who_has_read_enough_of_what_is_changed_reads_again(place: Site, what: tuple[str, str, str, str, str]) -> None:
+    glob, write, end, copied, told = what
     first = producer(f"{write}; {wait_for('first')}{end}", {"mode": "no_update"})
     first["outputs"]["out"]["outputBinding"]["glob"] = glob
     script = "hostname > host.txt; { head -n 1 $file; basename $file; } > copy.txt; note read; "
@@ -179,22 +197,7 @@ def test_who_has_read_enough_of_what_is_changed_reads_again(
     check_gone(place)
 
 
-def test_a_stream_inside_tls(hosts: Site) -> None:
-    place = apart(hosts)
-    # Brackets, so that who looks does not find himself.
-    look = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o -e '[-]-listen --tls' | sort -u > host.txt"
-    second = consumer(f"{look}; sha1sum > copy.txt", stdin="$(inputs.file.path)")
-    first = producer(
-        "i=0; while [ $i -lt 20 ]; do i=$((i+1)); head -c 100000 /dev/zero; done > out.txt", {"mode": "no_update"}
-    )
-    ours = place.run(chain(first, second), config={"tls": True})
-    assert ours.ok, ours.errors
-    assert ours.files["last.txt"].split()[0].decode() == hashlib.sha1(bytes(2_000_000)).hexdigest()
-    assert ours.files["host.txt"] == b"--listen --tls\n"
-    check_nothing_fell_back(ours.log)
-    check_gone(place)
-
-
+@LONG
 def test_a_file_is_delivered_at_its_commit(site: Site) -> None:
     first = producer(f"echo early > out.txt; {wait_for('read')}note end", {"committed": "on_close"})
     second = consumer(f"note read; {mark('read')}hostname > host.txt; cat $file > copy.txt")
@@ -220,7 +223,9 @@ def test_the_gate_on_slurm(slurm: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "death"), [("slurm", "exit 3"), ("hosts", "kill -9 $$"), ("apart", "exit 3")], indirect=["place"]
+    ("place", "death"),
+    [("slurm", "exit 3"), pytest.param("hosts", "kill -9 $$", marks=LONG), ("apart", "kill -9 $$")],
+    indirect=["place"],
 )
 def test_a_failed_producer_never_looks_like_an_end_of_file(place: Site, death: str) -> None:
     ours = place.run(chain(read_while_written(death), consumer(READER)))
@@ -298,7 +303,7 @@ def test_a_job_that_slurm_has_killed_has_failed(slurm: Site) -> None:
 
 @pytest.mark.parametrize(
     ("place", "number"),
-    [("slurm", signal.SIGINT), ("hosts", signal.SIGINT), ("apart", signal.SIGKILL)],
+    [("slurm", signal.SIGINT), pytest.param("hosts", signal.SIGINT, marks=LONG), ("apart", signal.SIGKILL)],
     indirect=["place"],
 )
 def test_nothing_is_left_when_the_driver_ends(place: Site, number: signal.Signals) -> None:
@@ -349,20 +354,7 @@ def interrupted(site: Site, act: Callable[[Driver], object]) -> Run:
     return site.finish(driver, path, 60)
 
 
-def test_bytes_of_io_tasks_are_measured(site: Site) -> None:
-    """By the node runtime where they run."""
-    hints = [{"class": "sfio:IOTask"}, {"class": "sfio:StorageBandwidth", "storageBW": 10}]
-    write = tool("head -c 3000000 /dev/zero > out.bin", {}, {"out": found("out.bin")}, hints, requirements=SMALL)
-    document = workflow({}, {"a": {"run": write, "in": {}}}, {"out": "a/out"})
-    ours = site.run(document, config={"storages": [site.storage(100)]})
-    assert ours.ok, ours.errors
-    (ended,) = site.records("ended")
-    assert 3_000_000 <= ended["usage"]["bytesWritten"] < 4_000_000
-    check_nothing_fell_back(ours.log)
-    check_gone(site)
-
-
-@BETWEEN
+@BETWEEN_HOSTS
 def test_what_jobs_do_with_their_files_is_observed(place: Site) -> None:
     """Without hints; and a file that StreamFlow has copied, or made a link to, is known to be the same."""
     first = tool("echo first > out.txt", {}, {"out": found("out.txt")}, requirements=SMALL)
