@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol, cast
@@ -74,7 +75,6 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
-        # Whether it is virtual is decided once: what was said has to be said again.
         self._split: DeclaredSplit | None = None
 
     async def run(self) -> None:
@@ -180,10 +180,14 @@ class Execution:
             # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
             command = await prepare_work_dir(command, self._job, expression_context(self._step, self._job))
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
-        if self._split is None:
-            self._split = await declared_split(self._step, self._job, self._inputs, self._run.verdicts)
-        split = self._split
+        split = await declared_split(self._step, self._job, self._inputs, self._run.verdicts)
+        if split is not None and self._split is not None:
+            # Decided once: what was said has to be said again.
+            split = replace(split, is_virtual=self._split.is_virtual)
+        self._split = split
         cut = split.command(runtime) if split is not None and split.is_virtual else None
+        if cut is not None:
+            logger.info(f"Job {self._job.name} writes nothing: instead of its program, sfio-node says where it cuts")
         spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         self._deliverer.begin(attempt, globs)

@@ -240,3 +240,19 @@ def test_several_jobs_that_split(bench: Bench, tmp_path: Path) -> None:
     assert 1 <= first.log.count("is verified") <= 3, first.errors
     again(bench, document, {"files": files}, plain)
     assert written(bench) == []
+
+
+def test_a_real_split_that_is_tried_again(bench: Bench, tmp_path: Path) -> None:
+    """Its input is put into the output directory, which is another one for each attempt."""
+    once = tmp_path / "once"
+    script = f"""test -e {once} || {{ touch {once}; split -l 2 $1 chunk-; exit 3; }}
+    split -l 6 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-"""
+    staged = {"class": "InitialWorkDirRequirement", "listing": ["$(inputs.reads)"]}
+    run = split(script, requirements=[{"class": "InlineJavascriptRequirement"}, staged])
+    document, values = scattered(run), {"reads": job(tmp_path)["reads"]}
+    retries = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+    first = bench.run(document, values, **retries)
+    assert "is verified: 7 parts" in first.log, first.errors
+    again(bench, document, values, first)
+    assert written(bench) == []
+    assert bench.run_both(document, values)[0].results == first.results

@@ -163,6 +163,11 @@ class Blueprint:
     box: str = ""
     engine: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether cuts of a split are declared, which are served from the second run on."""
+        return any("records" in dict(output.hint) for step in self.steps for output in step.outputs)
+
     def type_of(self, source: str) -> Type:
         return self.given[source].type if source in self.given else self.types[source]
 

@@ -41,7 +41,7 @@ def _given(value: Any, directory: Path) -> Any:
         return value
     path = directory / value["name"]
     if "files" in value:
-        path.mkdir()
+        path.mkdir(exist_ok=True)
         for file in value["files"]:
             _given(file, path)
         return {"class": "Directory", "path": str(path)}

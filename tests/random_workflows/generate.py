@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from .blueprint import Blueprint, Given, Link, Merge, Method, Output, Step, Type, Wrap
-from .programs import JSON, PARTS, READERS, SPLIT, WRITERS
+from .programs import CUTS, DECLARED, JSON, PARTS, READERS, SPLIT, WRITERS
 
 T = TypeVar("T")
 _FILE: Final = Type("File")
@@ -42,6 +42,7 @@ class _Draft:
     random: Random
     #: One of its own, so that the others go on as they are.
     splitting: Random
+    declaring: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class _Draft:
 
 def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     """The workflow of a number."""
-    draft = _Draft(Random(f"{seed}:{number}"), Random(f"{seed}:{number}:split"))
+    draft = _Draft(*(Random(f"{seed}:{number}{purpose}") for purpose in ("", ":split", ":declared")))
     _give(draft)
     for index in range(draft.random.randint(2, most_steps)):
         (_add_expression if draft.chance(0.06) else _add_step)(draft, f"s{index}")
@@ -225,7 +226,9 @@ def _extras(
 def _outputs(draft: _Draft, wide: bool) -> tuple[Output, ...]:
     count = draft.choose((1, 1, 1, 2, 3))
     # Where there are many jobs, lists of lists of lists would follow.
-    writers = [name for name in WRITERS if name not in (JSON, SPLIT) and not (wide and WRITERS[name].type.depth)]
+    writers = [
+        name for name in WRITERS if name not in (JSON, SPLIT, DECLARED) and not (wide and WRITERS[name].type.depth)
+    ]
     chosen = [draft.choose(writers) for _ in range(count)]
     if count == 1 and draft.chance(0.05):
         chosen = [JSON]
@@ -247,7 +250,11 @@ def _with_split(draft: _Draft, step: Step) -> Step:
     *others, last = step.outputs
     if last.writer == JSON or draft.splitting.random() > 0.3:
         return step
-    hint = (("of", "i"),) if draft.splitting.random() < 0.9 else ()
+    hint: tuple[tuple[str, Any], ...] = (("of", "i"),) if draft.splitting.random() < 0.9 else ()
+    if not step.named and "name" not in step.extras and draft.declaring.random() < 0.5:
+        # Each job of the step has the same names then.
+        hint = (*CUTS.items(), ("names", f"{step.name}-{last.port}-b%d"))
+        return replace(step, outputs=(*others, Output(last.port, DECLARED, hint=hint)))
     return replace(step, outputs=(*others, Output(last.port, SPLIT, hint=hint)))
 
 

@@ -99,6 +99,8 @@ _SAY = """printf '{"path": "%s-%s.cut", "extents": [[%s, %s]]}\\n' "$(printf %s 
 _CUT = f"""cat > /dev/null; N="${{N#./}}"; S=$(wc -c < "$1"); for k in 2 1 3; do O=$((S / 3 * (k - 1)))
 L=$((S / 3)); [ $k = 3 ] && L=$((S - O)); if [ "$SFIO_PARTS" ]; then {_SAY} $k $O $L >> "$SFIO_PARTS"
 else tail -c +$((O + 1)) "$1" > .tail; head -c $L .tail > "./$N-$k.cut"; fi; sleep 0.03; done"""
+_BYTES = f"""cat > /dev/null; S=$(wc -c < "$1"); for k in 1 2 3; do O=$((S * (k - 1) / {PARTS}))
+tail -c +$((O + 1)) "$1" > .tail; head -c $((S * k / {PARTS} - O)) .tail > "$N-b$k"; done"""
 _LEAF = 'cp .leaf "$N.d/leaf $k"; sleep 0.03'
 _GROW = f'mkdir "$N.d" "$N.d/sub"; cat > .leaf; for k in 1 2 3; do {_LEAF}; done; cp .leaf "$N.d/sub/x"'
 _PATCH = 'cat > "$N.bin"; sleep 0.03; printf X | dd of="$N.bin" conv=notrunc status=none'
@@ -134,6 +136,7 @@ WRITERS: Final[Mapping[str, Writer]] = {
     "linked": Writer('cat > "$N.real"; ln -s "$PWD/$N.real" "$N.link"', "{n}.link"),
     "list": Writer(_SPLIT, "{n}-*.part", (_DEFAULT, _CLOSE, _ALL_PARTS, _GATE, _CLOSE_GATE), _MANY),
     "cut": Writer(_CUT, "{n}-*.cut", (), _MANY),
+    "bytes": Writer(_BYTES, "{n}-b*", (), _MANY),
     "nothing": Writer("cat > /dev/null", "{n}-*.nothing", (_DEFAULT, _CLOSE, _GATE), _MANY),
     "tree": Writer(
         _GROW, "{n}.d", (_DEFAULT, _GATE, _CLOSE_GATE, _ALL_LEAVES, {**_ALL_LEAVES, "start": "producer"}),
@@ -149,6 +152,10 @@ WRITERS: Final[Mapping[str, Writer]] = {
 JSON: Final = "named"
 #: This one writes parts of the input `i`, a file that it may read several times, or says them.
 SPLIT: Final = "cut"
+#: This one writes them, and cannot say them.
+DECLARED: Final = "bytes"
+#: What is true of it, but for the names of the parts.
+CUTS: Final[Rule] = {"of": "i", "records": "bytes", "parts": PARTS}
 
 
 @dataclass(frozen=True)
