@@ -45,7 +45,10 @@ pub fn run(of: &Path, rule: &str, compare: Option<&Path>) -> i32 {
 fn show(compared: Compared) -> Result<i32, String> {
     let mut output = BufWriter::new(io::stdout().lock());
     let (written, code) = match compared {
-        Compared::Same(parts) => (parts.into_iter().try_for_each(|part| write(&mut output, part)), DONE),
+        Compared::Same(parts, records) => {
+            let written = parts.into_iter().try_for_each(|part| write(&mut output, part));
+            (written.and_then(|()| write_records(&mut output, records)), DONE)
+        }
         Compared::Different(difference) => (writeln!(output, "{difference}"), DIFFERENT),
     };
     written.and_then(|()| output.flush()).map(|()| code).map_err(cannot_say)
@@ -63,7 +66,7 @@ fn say(of: &Path, rule: &Rule) -> Result<(), String> {
     };
     let mut output = BufWriter::new(output);
     let mut written = Ok(());
-    walk(&open(of)?, of, rule, &mut |part| match part {
+    let records = walk(&open(of)?, of, rule, &mut |part| match part {
         Some(part) => {
             written = write(&mut output, part);
             written.is_ok()
@@ -74,7 +77,13 @@ fn say(of: &Path, rule: &Rule) -> Result<(), String> {
             written.is_ok()
         }
     })?;
-    written.and_then(|()| output.flush()).map_err(cannot_say)
+    written.and_then(|()| output.flush()).map_err(cannot_say)?;
+    // Not among the parts, which others read.
+    write_records(&mut io::stdout().lock(), records).map_err(cannot_say)
+}
+
+fn write_records(output: &mut impl Write, records: Option<u64>) -> io::Result<()> {
+    records.map_or(Ok(()), |records| writeln!(output, "{{\"records\":{records}}}"))
 }
 
 fn write(output: &mut impl Write, part: Found) -> io::Result<()> {

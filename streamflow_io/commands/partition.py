@@ -156,7 +156,7 @@ class _Command:
             said, code = _cut(path, rule)
             if code != _SAME:
                 raise _UnknownError(said)
-            parts = [json.loads(line) for line in said.splitlines()]
+            parts = [part for part in map(json.loads, said.splitlines()) if "path" in part]
             outcome = self._compare(split, path, rule)
         except (_UnknownError, ToolError, InconclusiveError, LearnedLimitsError, NodeRuntimeError) as error:
             return Split(found.job, found.port, found.real, path, parts, None, str(error))
@@ -177,7 +177,8 @@ class _Command:
             outputs = run_tool(self._plan.file, split.partition.step, split.inputs, Path(directory))
             said, code = _cut(path, rule, "--compare", directory)
             files = outputs.get(split.partition.port or "") or []
-            outcome = _outcome(said, code) or compared(rule, said, split.globs, files, directory)
+            count = outputs.get(split.declaration.rule.count or "")
+            outcome = _outcome(said, code) or compared(rule, said, split.globs, files, directory, count)
         asyncio.run(self._remember(split, outcome))
         return outcome
 

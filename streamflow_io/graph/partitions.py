@@ -114,7 +114,7 @@ def _declared_obstacle(
     if isinstance(rule.records, str) and rule.records.startswith("bgzf:"):
         return f"`records: {rule.records}` is not served yet: decompress {rule.of}"
     for step, port in routes:
-        if step == output.step and port != output.port:
+        if step == output.step and port not in (output.port, rule.count):
             return f"{port_path(step, port)} is used, too: its program alone makes it"
     name = name_of_part(rule)
     if not any(matches(glob, name) for glob in output.globs):

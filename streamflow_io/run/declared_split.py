@@ -18,7 +18,7 @@ from streamflow_io.learned.verdicts import RememberedVerdicts, Verdict, VerdictK
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 
 from .outputs import EarlyOutput
-from .split_key import InconclusiveError, NoRuleError, compared, rule_of, verdict_key
+from .split_key import InconclusiveError, NoRuleError, compared, records_of, rule_of, verdict_key
 from .steps import StreamingExecuteStep
 from .tokens import file_tokens
 
@@ -58,13 +58,26 @@ class DeclaredSplit:
         """What is run instead of the program."""
         return [str(runtime.binary), "cut", "--of", self.file, "--rule", self.rule, *options]
 
+    def values(self, said: object) -> dict[str, int | None]:
+        """The outputs that the program makes beside the parts, by name, as far as they are known without it.
+
+        :param said: what was printed instead of what the program prints
+        """
+        count = None if self.output.declared is None else self.output.declared.rule.count
+        return {} if count is None else {count: records_of(str(said))}
+
     async def compare(
-        self, runtime: NodeRuntime, job: Job, files: Token | None, globs: Sequence[str], verdicts: RememberedVerdicts
+        self,
+        runtime: NodeRuntime,
+        job: Job,
+        outputs: Mapping[str, Token],
+        globs: Sequence[str],
+        verdicts: RememberedVerdicts,
     ) -> None:
         """Compare what the program has written with the cuts, and remember the verdict. Never fails.
 
-        :param files: the output
-        :param globs: where it is found
+        :param outputs: of the job
+        :param globs: where that is found which holds the parts
         """
         if not verdicts.begin(self.key):
             return
@@ -75,7 +88,7 @@ class DeclaredSplit:
             if self.stamp is None or await stamp_of(self.file) != self.stamp:
                 self._tell_unknown(f"{self.file} was changed meanwhile")
             elif code == _SAME:
-                await self._judge(job, said, files, globs, verdicts)
+                await self._judge(job, said, outputs, globs, verdicts)
             elif code == _DIFFERENT:
                 await self._remember(verdicts, 0, said)
             else:
@@ -86,11 +99,18 @@ class DeclaredSplit:
             verdicts.end(self.key)
 
     async def _judge(
-        self, job: Job, said: str, files: Token | None, globs: Sequence[str], verdicts: RememberedVerdicts
+        self,
+        job: Job,
+        said: str,
+        outputs: Mapping[str, Token],
+        globs: Sequence[str],
+        verdicts: RememberedVerdicts,
     ) -> None:
-        written = list(map(get_token_value, file_tokens(files)))
+        written = list(map(get_token_value, file_tokens(outputs.get(self.output.port))))
+        counted = next((get_token_value(outputs[port]) for port in self.values("") if port in outputs), None)
         try:
-            await self._remember(verdicts, *compared(self.rule, said, globs, written, job.output_directory))
+            outcome = compared(self.rule, said, globs, written, job.output_directory, counted)
+            await self._remember(verdicts, *outcome)
         except InconclusiveError as error:
             logger.info(f"The rule of `sfio:ReadSession` for {self.name} is not verified: {error}")
 

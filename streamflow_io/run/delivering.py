@@ -126,15 +126,15 @@ class Deliverer:
         """
         await self._handle("failed")
 
-    async def collect(self, output: CommandOutput, only_parts: bool = False) -> dict[str, Token]:
+    async def collect(self, output: CommandOutput, made: Mapping[str, Any] | None = None) -> dict[str, Token]:
         """The outputs of the attempt, which has succeeded, as StreamFlow makes them.
 
-        :param only_parts: its program has not run: nobody uses its other outputs
+        :param made: if its program has not run: outputs that others use beside those that are parts
         """
         unchanged: dict[str, Token] = {}
-        if only_parts:
+        if made is not None:
             others = [port for port in self._step.output_processors if port not in self._outputs]
-            unchanged = {port: Token(None, tag=self._tag) for port in others if not is_early_port(port)}
+            unchanged = {port: Token(made.get(port), tag=self._tag) for port in others if not is_early_port(port)}
         for source in [] if isinstance(output, CWLOutputJSONCommandOutput) else self._delivery.unchanged():
             token = self._tokens.get(source)
             if token is not None and await self._is_unchanged(source, token):

@@ -210,14 +210,14 @@ class Execution:
                 raise ProducerRestartError
             await check_read(attempt, producers)
             with blaming(node_job):
-                tokens = await self._deliverer.collect(output, only_parts=cut is not None)
+                made = split.values(output.value) if split is not None and split.is_virtual else None
+                tokens = await self._deliverer.collect(output, made)
             for partition in spec.partitions or ():
                 self._tell_written(partition.port, tokens.get(partition.port))
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
             if split is not None and not split.is_virtual:
-                port = split.output.port
-                await split.compare(runtime, self._job, tokens.get(port), globs[port], self._run.verdicts)
+                await split.compare(runtime, self._job, tokens, globs[split.output.port], self._run.verdicts)
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:

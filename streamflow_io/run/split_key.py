@@ -55,7 +55,9 @@ def rule_of(rule: SessionRule, inputs: Values) -> str:
     :param inputs: those of the job, as in CWL
     :raises NoRuleError: if the input that says how many parts there are does not
     """
-    told = {name: value for name, value in told_of(rule).items() if name not in ("of", "port")}
+    told = {name: value for name, value in told_of(rule).items() if name not in ("of", "port", "count")}
+    if rule.count is not None:
+        told["count"] = True
     if isinstance(rule.parts, str):
         count = inputs.get(rule.parts)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
@@ -66,7 +68,7 @@ def rule_of(rule: SessionRule, inputs: Values) -> str:
 
 def told_of(rule: SessionRule) -> dict[str, Any]:
     """What a rule says of the cuts, and of which files, in JSON."""
-    told = {"of", "port", "records", "parts", "every", "chunk", "names", "first"}
+    told = {"of", "port", "records", "parts", "every", "chunk", "names", "first", "count"}
     return rule.model_dump(mode="json", by_alias=True, exclude_none=True, include=told)
 
 
@@ -90,9 +92,9 @@ def verdict_key(declaration: Declaration, inputs: Values) -> VerdictKey:
     :param inputs: those of the job, as in CWL; files have a `checksum`
     :raises NoRuleError: if the rule says nothing about it, or that cannot be told
     """
-    of = {"of": declaration.rule.of, "port": declaration.rule.port}
-    rule = json.dumps(of | json.loads(rule_of(declaration.rule, inputs)), sort_keys=True)
-    return VerdictKey(declaration.tool, rule, inputs_digest(declaration, inputs))
+    parts = json.loads(rule_of(declaration.rule, inputs)).get("parts")
+    told = told_of(declaration.rule) | ({} if parts is None else {"parts": parts})
+    return VerdictKey(declaration.tool, json.dumps(told, sort_keys=True), inputs_digest(declaration, inputs))
 
 
 def _content(name: str, value: Any) -> Any:
@@ -114,7 +116,16 @@ class InconclusiveError(ValueError):
     """Why a comparison proves nothing, though there is no difference."""
 
 
-def compared(rule: str, said: str, globs: Sequence[str], written: Sequence[Values], directory: str) -> Compared:
+def records_of(said: str) -> int | None:
+    """How many records there are, as `sfio-node cut` says it at the end; None: it does not."""
+    lines = said.splitlines()
+    records: int | None = json.loads(lines[-1]).get("records") if lines else None
+    return records
+
+
+def compared(
+    rule: str, said: str, globs: Sequence[str], written: Sequence[Values], directory: str, count: Any = None
+) -> Compared:
     """The outcome of a comparison, whose bytes are the same.
 
     :param rule: as `sfio-node cut` reads it
@@ -122,13 +133,16 @@ def compared(rule: str, said: str, globs: Sequence[str], written: Sequence[Value
     :param globs: where the output is found
     :param written: its files, as in CWL
     :param directory: where they are to be
+    :param count: of the records, as the program has it
     :raises InconclusiveError: if any rule would give the same
     """
-    parts = [json.loads(line) for line in said.splitlines()]
+    parts = [part for part in map(json.loads, said.splitlines()) if "path" in part]
     names = in_order(globs, [part["path"] for part in parts])
     difference = _difference_of_lists(names, written)
     if difference is None and (away := next((f for f in written if posixpath.dirname(f["path"]) != directory), None)):
         difference = f"{away['path']} is not in the output directory of the job"
+    if difference is None and (records := records_of(said)) is not None and records != count:
+        difference = f"the program counts {json.dumps(count, default=str)} records, the rule gives {records}"
     filled = sum(any(length for _, length in part["extents"]) for part in parts)
     if difference is None and filled < 2 and json.loads(rule).get("parts") != 1:
         raise InconclusiveError("there is only one part" if filled else "there is no part with a byte")

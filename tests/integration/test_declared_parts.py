@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, Run, found, workflow
+from tests.cwl import Bench, Document, Run, found, tool, workflow
 from tests.split_support import LINES, count, fifo, job, stdin, written
 
 RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 6, "names": "chunk-%02d.txt"}
@@ -256,3 +256,25 @@ def test_a_real_split_that_is_tried_again(bench: Bench, tmp_path: Path) -> None:
     again(bench, document, values, first)
     assert written(bench) == []
     assert bench.run_both(document, values)[0].results == first.results
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_the_number_of_records(bench: Bench, tmp_path: Path, wrong: int) -> None:
+    """Another step uses it; without hints its program has counted them."""
+    script = "split -l 6 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-; wc -l < $1 > number"
+    run = split(script, {**RULE, "count": "records"})
+    evaluated = {"glob": "number", "loadContents": True, "outputEval": f"$(parseInt(self[0].contents) + {wrong})"}
+    run["outputs"]["records"] = {"type": "int", "outputBinding": evaluated}
+    use = tool("echo $records", {"records": "int"}, {"used": "stdout"}, stdout="used.txt")
+    document, values = scattered(run), {"reads": job(tmp_path)["reads"]}
+    document["steps"]["use"] = {"run": use, "in": {"records": "split/records", "trace": "trace"}, "out": ["used"]}
+    document["outputs"] |= {
+        "used": {"type": "File", "outputSource": "use/used"},
+        "records": {"type": "int", "outputSource": "split/records"},
+    }
+    plain, first = bench.run_both(document, values)
+    why = "the program counts 41 records, the rule gives 40"
+    assert ("is verified: 7 parts" in first.log) is not bool(wrong), first.errors
+    assert (why in first.log) is bool(wrong)
+    again(bench, document, values, plain)
+    assert bool(written(bench)) is bool(wrong)

@@ -152,3 +152,22 @@ def test_it_is_a_split_that_says_its_parts(runtime: Node) -> None:
         assert extents[0][0] == 0
         assert all(one[0] + one[1] == other[0] for one, other in itertools.pairwise(extents))
         assert sum(length for _, length in extents) == of.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("content", "rule", "count"),
+    [
+        (b"a\nb\nc", {"records": "lines", "every": 2}, 3),
+        (b"h\na\nb\n", {"records": "csv", "chunk": 1}, 2),
+        (b"", {"records": "fastq", "every": 2}, 0),
+        (b">a\nb\n>c\n", {"records": "fasta", "parts": 2}, 2),
+        (b"12345", {"records": {"record": {"bytes": 2}}, "every": 2}, 3),
+        (b"a\n" * 3_000_000, {"records": "lines", "parts": 2}, 3_000_000),
+    ],
+)
+def test_how_many_records_there_are(tmp_path: Path, content: bytes, rule: Event, count: int) -> None:
+    of = tmp_path / "of"
+    of.write_bytes(content)
+    said = cut(of, {**rule, "names": "p%d", "count": True}).stdout.splitlines()
+    assert said[-1] == f'{{"records":{count}}}'
+    assert said[:-1] == cut(of, {**rule, "names": "p%d"}).stdout.splitlines()

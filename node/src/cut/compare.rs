@@ -13,7 +13,8 @@ use crate::part::{size, Piece};
 const BLOCK: u64 = 1 << 20;
 
 pub enum Compared {
-    Same(Vec<Found>),
+    /// And how many records there are, if the rule wants to know it.
+    Same(Vec<Found>, Option<u64>),
     Different(String),
 }
 
@@ -34,7 +35,7 @@ impl Comparison {
     /// The parts, of which names, sizes and bytes are the same, or the first difference.
     pub fn run(&self, rule: &Rule) -> Result<Compared, String> {
         let (mut parts, mut outcome) = (Vec::new(), Ok(None));
-        walk(&self.file, &self.of, rule, &mut |part| {
+        let records = walk(&self.file, &self.of, rule, &mut |part| {
             if let Some(part) = part {
                 outcome = self.difference(&part);
                 parts.push(part);
@@ -45,7 +46,7 @@ impl Comparison {
             None => self.surplus(rule, &parts)?,
             found => found,
         };
-        Ok(difference.map_or(Compared::Same(parts), Compared::Different))
+        Ok(difference.map_or(Compared::Same(parts, records), Compared::Different))
     }
 
     fn difference(&self, part: &Found) -> Result<Option<String>, String> {

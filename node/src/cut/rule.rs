@@ -49,6 +49,8 @@ pub struct Rule {
     pub record: Record,
     pub cut: Cut,
     pub names: Names,
+    /// It is told how many records there are.
+    pub count: bool,
     /// Its records are in lines, which cannot be seen in what is compressed.
     pub is_text: bool,
 }
@@ -59,7 +61,7 @@ impl Rule {
     /// # Errors
     /// A message that names the field, and what is allowed.
     pub fn read(text: &[u8]) -> Result<Self, String> {
-        let Fields { records, parts, every, chunk, names, first } = json::read(text)?;
+        let Fields { records, parts, every, chunk, names, first, count } = json::read(text)?;
         let cut = match (parts, every, chunk) {
             (Some(parts), None, None) => Cut::Parts(parts),
             (None, Some(every), None) => Cut::Every(every),
@@ -83,7 +85,7 @@ impl Rule {
         }
         let is_text = !matches!(record, Record::Bytes(_)) || matches!(header, Header::Prefix(_) | Header::Lines(_));
         let names = Names::read(&names.0, first.unwrap_or(1)).map_err(|message| format!("names: {message}"))?;
-        Ok(Self { header, record, cut, names, is_text })
+        Ok(Self { header, record, cut, names, count, is_text })
     }
 }
 
@@ -98,6 +100,8 @@ struct Fields {
     chunk: Option<NonZeroU64>,
     names: ByteString<OsString>,
     first: Option<u64>,
+    #[serde(default)]
+    count: bool,
 }
 
 struct Records {

@@ -26,24 +26,25 @@ pub struct Found {
 /// What is told: a part, or, None, that it takes some time until the next one; false: no more is wanted.
 type Tell<'a> = dyn FnMut(Option<Found>) -> bool + 'a;
 
-/// Tells of all parts, in order.
+/// Tells of all parts, in order, and returns how many records there are, if the rule wants to know it.
 ///
 /// # Errors
 /// A message that names the file.
-pub fn walk(file: &File, path: &Path, rule: &Rule, tell: &mut Tell) -> Result<(), String> {
+pub fn walk(file: &File, path: &Path, rule: &Rule, tell: &mut Tell) -> Result<Option<u64>, String> {
     let at = |error: std::io::Error| format!("{}: {error}", path.display());
     let found = file.metadata().map_err(at)?;
     if !found.is_file() {
         return Err(format!("{}: is no regular file", path.display()));
     }
-    let mut walk = Walk { file, size: found.len(), rule, tell, header: 0, number: 0, ended: false };
+    let mut walk = Walk { file, size: found.len(), rule, tell, header: 0, number: 0, records: 0, ended: false };
     if rule.is_text {
         if let Some(message) = walk.compressed().map_err(at)? {
             return Err(format!("{}: {message}", path.display()));
         }
     }
     walk.header = walk.find_header().map_err(at)?;
-    walk.cut().map_err(at)
+    walk.cut().map_err(at)?;
+    Ok(rule.count.then_some(walk.records))
 }
 
 struct Walk<'a, 'b> {
@@ -55,6 +56,8 @@ struct Walk<'a, 'b> {
     header: u64,
     /// Parts that were told.
     number: u64,
+    /// That were found, where all is read.
+    records: u64,
     ended: bool,
 }
 
@@ -89,10 +92,11 @@ impl Walk<'_, '_> {
         let (cut, header, size) = (self.rule.cut, self.header, self.size);
         if let Record::Bytes(each) = self.rule.record {
             cut_bytes(each, cut, header, size, |start, end| self.found(start, end));
+            self.records = (size - header).div_ceil(each.get());
             return Ok(());
         }
         match cut {
-            Cut::Parts(parts) if (size - header) / parts.get() >= CLOSE => self.look(),
+            Cut::Parts(parts) if !self.rule.count && (size - header) / parts.get() >= CLOSE => self.look(),
             _ => self.read_all(),
         }
     }
@@ -110,13 +114,17 @@ impl Walk<'_, '_> {
         let Some(mut records) = Records::new(&self.rule.record, self.header, true) else { return Ok(()) };
         let mut cuts = Cuts::new(self.rule.cut, self.header, self.size);
         let (mut offset, mut buffer) = (self.header, vec![0; BLOCK]);
+        let mut record = |walk: &mut Self, start: u64| {
+            walk.records += 1;
+            cuts.record(start, |start, end| walk.found(start, end));
+        };
         while offset < self.size && !self.ended {
             let count = read(self.file, &mut buffer, offset, self.size)?;
-            records.block(&buffer[..count], |start| cuts.record(start, |start, end| self.found(start, end)));
+            records.block(&buffer[..count], |start| record(self, start));
             offset += count as u64;
             self.ended = self.ended || !(self.tell)(None);
         }
-        records.end(|start| cuts.record(start, |start, end| self.found(start, end)));
+        records.end(|start| record(self, start));
         cuts.end(|start, end| self.found(start, end));
         Ok(())
     }
@@ -209,8 +217,16 @@ mod tests {
                 fs::write(&path, &content).unwrap();
                 let file = File::open(&path).unwrap();
                 let size = content.len() as u64;
-                let mut walk =
-                    Walk { file: &file, size, rule: &rule, tell: &mut tell, header: 15, number: 0, ended: false };
+                let mut walk = Walk {
+                    file: &file,
+                    size,
+                    rule: &rule,
+                    tell: &mut tell,
+                    header: 15,
+                    number: 0,
+                    records: 0,
+                    ended: false,
+                };
                 walk.read_all().unwrap();
                 assert_eq!(found, told, "{text}");
             }
