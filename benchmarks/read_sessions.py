@@ -55,6 +55,9 @@ _WAYS: dict[str, JSON] = {
 }
 
 
+_DELIVERIES = {_CLOSE: ["commit"], _SESSION: ["part"]}
+
+
 def _prepare(directory: Path) -> Sequence[Variant]:
     mount = directory / "disk"
     obstacle = _obstacle()
@@ -67,10 +70,14 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         schedulers[name] = {"annotations": str(annotations)}
 
     def variant(disk: Disk, way: str) -> Variant:
-        def run(run_directory: Path) -> Outcome:
-            return _run(document, schedulers[way], disk, whole, mount, run_directory)
+        here: JSON = {"type": "local", "config": {}, "workdir": str(mount)}
+        site = Site({"here": here}, {"/": "here"})
+        streamflow = StreamFlowRun(document, schedulers[way], _DELIVERIES.get(way, ()), site=site)
 
-        return Variant(_name(disk, way), run, skipped=obstacle)
+        def run(run_directory: Path) -> Outcome:
+            return _run(streamflow, disk, whole, mount, run_directory)
+
+        return Variant(_name(disk, way), run, streamflow.verify if way in _DELIVERIES else None, obstacle)
 
     return [variant(disk, way) for disk in DISKS for way in schedulers]
 
@@ -90,17 +97,14 @@ def _obstacle() -> str | None:
             return str(error)
 
 
-def _run(
-    document: Path, scheduler: dict[str, JSON] | None, kind: Disk, whole: Path, mount: Path, directory: Path
-) -> Outcome:
+def _run(streamflow: StreamFlowRun, kind: Disk, whole: Path, mount: Path, directory: Path) -> Outcome:
     mount.mkdir(exist_ok=True)
     with limited_disk(mount, _DISK_BYTES) as disk:
         _copy_uncached(whole, mount / whole.name)
         disk.read_ahead(kind.read_ahead)
         disk.limit(kind.limits)
         before = disk.moved()
-        here: JSON = {"type": "local", "config": {}, "workdir": str(mount)}
-        outcome = StreamFlowRun(document, scheduler, site=Site({"here": here}, {"/": "here"})).run(directory)
+        outcome = streamflow.run(directory)
         # What is still in memory would be written some time.
         os.sync()
         read, written = (after - since for after, since in zip(disk.moved(), before, strict=True))
