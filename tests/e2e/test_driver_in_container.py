@@ -84,8 +84,8 @@ class Enclosed(Bench):
         )
 
     def name(self, path: Path) -> str:
-        """The name of the container of a run."""
-        return f"{self.directory.name}-{path.parent.name}"
+        """The name of the container of a run, of which each process that runs tests has its own."""
+        return f"{self.directory.parent.name}-{self.directory.name}-{path.parent.name}"
 
     def docker(self, *words: str) -> None:
         subprocess.run(
@@ -107,7 +107,7 @@ class Enclosed(Bench):
 def bench(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Enclosed]:
     bench = Enclosed(tmp_path, environment=docker_environment(containers_laboratory), laboratory=containers_laboratory)
     yield bench
-    names = [f"{tmp_path.name}-run{number + 1}" for number in range(bench.count)]
+    names = [bench.name(tmp_path / f"run{number + 1}" / "streamflow.yml") for number in range(bench.count)]
     subprocess.run(["docker", "rm", "-f", *names], env={**os.environ, **bench.environment}, capture_output=True)
 
 
