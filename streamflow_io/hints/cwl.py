@@ -296,7 +296,7 @@ def _check_positions(document: object, file: str) -> None:
 def tool_digest(tool: CWLObject) -> str:
     """SHA-256 of what a tool does: the same wherever its file lies, and with whatever hints and descriptions."""
     saved = tool.save(top=False)
-    content = json.dumps({key: _content(value) for key, value in saved.items() if key != "id"}, sort_keys=True)
+    content = json.dumps(_content({key: value for key, value in saved.items() if key != "id"}), sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 

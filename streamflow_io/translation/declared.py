@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from streamflow.core.workflow import Workflow
@@ -13,10 +14,12 @@ from streamflow.cwl.step import CWLExecuteStep
 
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.sessions import SessionRule
-from streamflow_io.learned.verdicts import Verdict
+from streamflow_io.learned.verdicts import Verdict, VerdictKey
 from streamflow_io.run.plan import NOT_VERIFIED
-from streamflow_io.run.split_key import Declaration, told_of
+from streamflow_io.run.split_key import Declaration, NoRuleError, told_of, verdict_key
 
+from .known_splits import known_inputs
+from .known_tokens import KnownTokens, is_open
 from .obstacles import expressions, looks_at_file, with_inner, with_library
 
 Declarations = Mapping[tuple[str, str], Declaration]
@@ -45,18 +48,55 @@ def declarations(
     }
 
 
-def trials(declared: Declarations, verdicts: Iterable[Verdict]) -> dict[tuple[str, str], str]:
-    """Why declared splits are not trusted, by step and output; those that are not in it are, as far as is known."""
+def known_keys(workflow: Workflow, declared: Declarations) -> dict[tuple[str, str], frozenset[VerdictKey]]:
+    """What verdicts of declared splits have to hold for, by step and output, where that is known before the run."""
+    tokens, found = KnownTokens(), {}
+    for (step, port), declaration in declared.items():
+        tool = workflow.steps.get(step)
+        tags = tokens.tags_of(tool) if isinstance(tool, CWLExecuteStep) else None
+        keys = set[VerdictKey]()
+        for tag in tags or ():
+            inputs, unknown = known_inputs(tokens, tool, tag) if not is_open(tag) else ({}, {"": ""})
+            try:
+                if unknown:
+                    raise NoRuleError
+                keys.add(verdict_key(declaration, inputs))
+            except (NoRuleError, KeyError, TypeError):
+                # Other inputs, or files of which the checksums are not there yet.
+                break
+        else:
+            if keys:
+                found[step, port] = frozenset(keys)
+    return found
+
+
+def trials(
+    declared: Declarations,
+    verdicts: Iterable[Verdict],
+    known: Mapping[tuple[str, str], frozenset[VerdictKey]] = MappingProxyType({}),
+) -> dict[tuple[str, str], str]:
+    """Why declared splits are not trusted, by step and output; those that are not in it are, as far as is known.
+
+    :param known: what verdicts have to hold for; where nothing is said, one that holds for some inputs will do
+    """
     verdicts, found = list(verdicts), {}
     for key, declaration in declared.items():
-        alike = [verdict for verdict in verdicts if _is_about(verdict, declaration)]
-        if not alike:
-            found[key] = NOT_VERIFIED
-        elif not any(verdict.is_verified for verdict in alike):
-            last = max(alike, key=lambda verdict: verdict.compared)
-            date = datetime.fromtimestamp(last.compared).astimezone().strftime("%Y-%m-%d %H:%M")
-            found[key] = f"refuted on {date}: {last.difference}"
+        wanted = known.get(key)
+        if wanted is None:
+            alike = [verdict for verdict in verdicts if _is_about(verdict, declaration)]
+            is_trusted = any(verdict.is_verified for verdict in alike)
+        else:
+            alike = [verdict for verdict in verdicts if verdict.key in wanted]
+            is_trusted = {verdict.key for verdict in alike if verdict.is_verified} == wanted
+        if not is_trusted:
+            refuted = [verdict for verdict in alike if not verdict.is_verified]
+            found[key] = _refuted(max(refuted, key=lambda verdict: verdict.compared)) if refuted else NOT_VERIFIED
     return found
+
+
+def _refuted(verdict: Verdict) -> str:
+    date = datetime.fromtimestamp(verdict.compared).astimezone().strftime("%Y-%m-%d %H:%M")
+    return f"refuted on {date}: {verdict.difference}"
 
 
 def _is_about(verdict: Verdict, declaration: Declaration) -> bool:

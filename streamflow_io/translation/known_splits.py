@@ -57,10 +57,11 @@ def known_splits(plan: Plan, step: str | None = None) -> Iterator[KnownSplit]:
             continue
         for tag in tags:
             found = plan.jobs.globs.get((*key, tag), globs.get(key, ()))
-            yield KnownSplit(*split, found, tag, *_inputs(tokens, tool, tag))
+            yield KnownSplit(*split, found, tag, *known_inputs(tokens, tool, tag))
 
 
-def _inputs(tokens: KnownTokens, tool: Step, tag: str) -> tuple[dict[str, Any], dict[str, str]]:
+def known_inputs(tokens: KnownTokens, tool: Step, tag: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The inputs of a job as far as they are known, and by input why others are not."""
     known, unknown = dict[str, Any](), dict[str, str]()
     for name, port in tool.get_input_ports().items():
         if name != "__job__":

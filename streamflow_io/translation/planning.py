@@ -32,7 +32,7 @@ from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
 
-from .declared import declarations, declared_rules, trials
+from .declared import declarations, declared_rules, known_keys, trials
 from .inspect import io_graph, standard_outputs
 from .known_jobs import known_jobs
 from .split_digests import split_digests
@@ -80,7 +80,8 @@ def make_plan(
     edges = plan_edges(graph.routes) if hinted else ()
     declared = declarations(workflow, rules, splits)
     verdicts = _verdicts(scheduler) if declared else ()
-    partitions = _partitions(graph, annotations, edges, config, trials(declared, verdicts))
+    tried = trials(declared, verdicts, known_keys(workflow, declared))
+    partitions = _partitions(graph, annotations, edges, config, tried)
     if parts := {partition.name for partition in partitions if partition.is_served}:
         edges = plan_edges(graph.routes, parts)
     delivered = (*edges, *name_edges(graph.names, edges))

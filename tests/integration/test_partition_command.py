@@ -75,6 +75,10 @@ def test_what_was_verified_is_virtual_at_once(bench: Bench, tmp_path: Path, caps
     assert split["verified"] is True
     bench.run_both(document(), values)
     assert written(bench) == []
+    assert ask(capsys, "plan", path)["workflows"]["main"]["partitions"][0]["trial"] is None
+    other = bench.write(document(), {**values, "each": 5}, io=True)
+    (partition,) = ask(capsys, "plan", other)["workflows"]["main"]["partitions"]
+    assert partition["trial"].startswith("not verified yet")
     (known,) = ask(capsys, "learned", "list")["splits"]
     assert (known["step"], known["verified"], known["parts"]) == (STEP, True, 7)
     assert known["rule"] == RULE
