@@ -31,7 +31,7 @@ from typing import Any
 if sys.flags.no_site and __name__ == "__main__":  # It needs what is installed, unlike other laboratories.
     os.execv(sys.executable, [sys.executable, "-m", "laboratories.kubernetes", *sys.argv[1:]])
 
-from aiohttp import WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from laboratories.images import write_busybox
 from laboratories.pods import BUSYBOX, IDLE, PREPARATION, Pod, PodError
@@ -135,7 +135,11 @@ class Cluster:
         return web.json_response(found)
 
     async def execute(self, request: web.Request) -> web.StreamResponse:
-        """Run a command in a container. It sees the end of its input when the other side is gone, and is not killed."""
+        """Run a command in a container. It sees the end of its input when the other side is gone, and is not killed.
+
+        The connection lasts until the other side closes it, or is gone: who writes where nobody listens any more may
+        lose what was said before.
+        """
         pod = self._pods.get((request.match_info["namespace"], request.match_info["name"]))
         container = None if pod is None else pod.containers.get(request.query.get("container", ""))
         if container is None:
@@ -155,8 +159,11 @@ class Cluster:
         feeding = asyncio.create_task(_feed(socket, process))
         await asyncio.gather(*(_pump(socket, channel, pipe) for channel, pipe in channels.items() if pipe))
         await _send(socket, ERROR, json.dumps(_status(await process.wait())).encode())
-        await socket.close()
-        feeding.cancel()
+        if process.stdin is not None and not process.stdin.is_closing():
+            process.stdin.transport.abort()  # Nobody reads what is still in there.
+        with contextlib.suppress(ConnectionError):  # The other side is gone.
+            await socket.send_frame(WSCloseCode.OK.to_bytes(2, "big"), WSMsgType.CLOSE)
+        await feeding
         return socket
 
     async def _start_pod(self, made: Document) -> None:

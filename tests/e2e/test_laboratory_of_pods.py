@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import aiohttp
@@ -20,8 +21,6 @@ from tests.e2e.pod_support import BUSYBOX, claim, claimed, container, pod, pods_
 from tests.e2e.test_laboratory import check_gone, network_links
 from tests.node_support import wait_for
 
-CORE = "/api/v1/namespaces/lab/"
-
 
 @pytest.fixture(autouse=True)
 def _required() -> None:
@@ -31,13 +30,14 @@ def _required() -> None:
 class Api:
     """A client that is not StreamFlow's."""
 
-    def __init__(self, laboratory: Laboratory) -> None:
+    def __init__(self, laboratory: Laboratory, namespace: str = "lab") -> None:
+        self.core = f"/api/v1/namespaces/{namespace}/"
         connector = aiohttp.UnixConnector(str(laboratory.directory / "api.sock"))
         self.session = aiohttp.ClientSession("http://localhost", connector=connector)
 
     async def create(self, manifest: Document) -> Document:
         kind = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims"}[manifest["kind"]]
-        async with self.session.post(CORE + kind, json=manifest) as response:
+        async with self.session.post(self.core + kind, json=manifest) as response:
             made: Document = await response.json()
             return made
 
@@ -45,14 +45,22 @@ class Api:
         pod, container = name.split(":")
         options = {"container": container, "stdin": "True", "stdout": "True", "stderr": "True"}
         query = [*options.items(), *(("command", word) for word in command)]
-        return self.session.ws_connect(f"{CORE}pods/{pod}/exec", params=query, protocols=PROTOCOLS[:1])
+        return self.session.ws_connect(f"{self.core}pods/{pod}/exec", params=query, protocols=PROTOCOLS[:1])
 
-    async def said(self, name: str, *command: str, text: bytes = b"") -> tuple[int, str, str]:
-        """The exit code of a command that gets an input, and what it prints."""
+    async def said(
+        self, name: str, *command: str, text: bytes = b"", busy: float = 0, pieces: int = 1
+    ) -> tuple[int, str, str]:
+        """The exit code of a command that gets an input, and what it prints.
+
+        :param busy: for so many seconds the client neither writes nor reads
+        :param pieces: how often it writes the input
+        """
         found = {STDOUT: b"", STDERR: b"", ERROR: b""}
         async with self.execute(name, *command) as socket:
+            time.sleep(busy)  # noqa: ASYNC251
             with contextlib.suppress(ConnectionError):  # It has ended already.
-                await socket.send_bytes(bytes((STDIN,)) + text)
+                for _ in range(pieces):
+                    await socket.send_bytes(bytes((STDIN,)) + text)
                 await socket.send_bytes(bytes((CLOSE, STDIN)))
             async for message in socket:
                 assert message.type is WSMsgType.BINARY
@@ -99,6 +107,25 @@ async def test_what_a_pod_is(pods_laboratory: Laboratory, tmp_path: Path) -> Non
         await api.session.close()
         bench.remove_pods()
     soon_nothing(lambda: [*(name for _, name in bench.pods()), *bench.processes()])
+
+
+async def test_a_client_that_still_writes_is_told_the_end_of_a_command(
+    pods_laboratory: Laboratory, tmp_path: Path
+) -> None:
+    """The command reads nothing of its input, of which there is more than fits into a pipe."""
+    api = Api(pods_laboratory, namespace := f"writing-{tmp_path.name}")
+    bench = pods_bench(pods_laboratory, tmp_path)
+    bench.namespaces.append(namespace)
+    try:
+        await api.create(pod("one", container("a")))
+        for busy, pieces in (*[(0.1, 4)] * 5, *[(0, 1)] * 20):
+            said = await api.said(
+                "one:a", "sh", "-c", "echo out; exit 3", text=bytes(100_000), busy=busy, pieces=pieces
+            )
+            assert said == (3, "out\n", "")
+    finally:
+        await api.session.close()
+        bench.remove_pods()
 
 
 def test_it_lasts_as_long_as_a_process(tmp_path: Path) -> None:
