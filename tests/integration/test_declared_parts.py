@@ -219,6 +219,20 @@ def test_what_is_compressed_is_not_cut(bench: Bench, tmp_path: Path) -> None:
     assert bench.leftovers() == []
 
 
+def test_a_program_that_reads_what_is_compressed(bench: Bench, tmp_path: Path) -> None:
+    """It is never verified, and does its work."""
+    (tmp_path / "reads.txt.gz").write_bytes(gzip.compress("".join(LINES).encode()))
+    values = {"reads": {"class": "File", "path": str(tmp_path / "reads.txt.gz")}}
+    script = "zcat $1 | split -l 6 -a 2 --numeric-suffixes=1 --additional-suffix=.txt - chunk-"
+    document = scattered(split(script))
+    plain, _ = bench.run_both(document, values)
+    second = again(bench, document, values, plain)
+    why = "reads.txt.gz: is compressed, and cannot be cut into records: decompress it"
+    assert "could not be compared with what the program writes" in second.log
+    assert why in second.log
+    assert len(written(bench)) == 7
+
+
 def test_several_jobs_that_split(bench: Bench, tmp_path: Path) -> None:
     inner = scattered(split())
     inner["steps"]["count"]["in"]["trace"] = "trace"

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.cwl import load
 from streamflow_io.hints.resolution import tool_digests
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.learned.verdicts import Verdict
+from streamflow_io.run.outputs import EarlyOutput
 from streamflow_io.run.plan import NOT_VERIFIED
 from streamflow_io.run.split_key import Declaration, verdict_key
 from streamflow_io.translation.declared import trials
@@ -154,3 +156,13 @@ def test_what_is_known_of_a_split_whose_inputs_are_known() -> None:
     assert trial() == trial(good) == trial(verdict(EVERY)) == NOT_VERIFIED
     assert trial(good, also) is None
     assert str(trial(good, replace(also, difference="another name"))).endswith(": another name")
+
+
+def test_a_step_keeps_what_is_declared() -> None:
+    """In the database of StreamFlow, for a run that goes on."""
+    records = {"header": {"prefix": "#"}, "record": {"begin": ">"}}
+    rule = SessionRule.model_validate(EVERY.model_dump(exclude_none=True) | {"records": records})
+    declared = Declaration(rule=rule, tool="t", is_bound=True)
+    output = EarlyOutput(port="chunks", kind=OutputKind.FILES, rules=(), of="reads", declared=declared)
+    kept = json.dumps(output.model_dump(mode="json", by_alias=True, exclude_unset=True))
+    assert EarlyOutput.model_validate(json.loads(kept)) == output
