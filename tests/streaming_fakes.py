@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
@@ -28,7 +28,7 @@ from streamflow_io.run.outputs import EarlyOutput
 from streamflow_io.run.reach import Reach
 from streamflow_io.run.recorder import JobRecorder
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
-from streamflow_io.runtime import NodeJob, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime import Event, NodeJob, NodeRuntime, NodeRuntimeError, PartitionedInput
 from streamflow_io.telemetry.records import Record
 
 
@@ -137,9 +137,23 @@ class FakeRun:
         self.reach = self.new_reach(runtimes)
         self.recorder = JobRecorder(self.places, cast(Any, None), annotations or {}, False, self.records.append)
         self.runner = JobRunner(self.reach, self.recorder, JobWarnings())
+        self.sessions = NoSessions()
 
     def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:
         return Reach(FakeRuntimes(runtimes), self.places, lambda *jobs: self.kept_together.append(jobs))
+
+
+class NoSessions:
+    """Nothing is read ahead."""
+
+    def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None:
+        pass
+
+    def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        return events
+
+    def split_ended(self, job_name: str) -> None:
+        pass
 
 
 class FakeRuntimes:

@@ -25,7 +25,7 @@ use crate::verify::Part;
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
-    Started { pid: i32, command_pid: i32 },
+    Started(Started),
     Opened { port: &'a str, path: ByteString<&'a Path> },
     Closed { port: &'a str, path: ByteString<&'a Path>, closes: u32, again: bool },
     Committed { port: &'a str, path: ByteString<&'a Path>, size: u64, at_end: bool },
@@ -40,6 +40,16 @@ pub enum Event<'a> {
     Used(&'a Verdict),
     Warning(Warning<'a>),
     Exit(Exit),
+}
+
+/// The command runs; or a reader has its file.
+#[derive(Debug, Serialize)]
+pub struct Started {
+    pub pid: i32,
+    pub command_pid: i32,
+    /// Of a reader: the bytes of its file that are in the page cache; None: that is not told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached: Option<u64>,
 }
 
 /// A byte stream has ended: the times of its first and its last byte, and what is still to be compared with the file.

@@ -24,7 +24,7 @@ use self::cache::{cached, drop_pages, whole_cached};
 use self::orders::{Order, Session};
 use self::ranges::Ranges;
 use self::workers::Workers;
-use crate::event::{now, Event, EventLog, Exit, Reason, Usage};
+use crate::event::{now, Event, EventLog, Exit, Reason, Started, Usage};
 use crate::exit::{CANNOT_SET_UP, UNFINISHED};
 use crate::follow::Follower;
 use crate::part::Identity;
@@ -143,7 +143,9 @@ impl<'a> Reader<'a> {
     /// A message, when it cannot go on.
     fn serve(&mut self, events: &mut EventLog) -> Result<Reason, String> {
         let pid = Pid::this().as_raw();
-        tell(events, &[Event::Started { pid, command_pid: pid }])?;
+        let whole = 0..self.session.identity.size;
+        let cached = cached(&self.file, std::slice::from_ref(&whole));
+        tell(events, &[Event::Started(Started { pid, command_pid: pid, cached })])?;
         self.compare()?;
         loop {
             if let Some(reason) = self.ending() {

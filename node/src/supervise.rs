@@ -28,7 +28,7 @@ use self::outputs::Outputs;
 use self::processes::{signal_tree, Processes};
 
 use self::state::{Action, Ended, Fact, State, ENDING_TICK};
-use crate::event::{Event, EventLog, Reason, FOREIGN};
+use crate::event::{Event, EventLog, Reason, Started, FOREIGN};
 use crate::fd_store::Client;
 use crate::feed::{Feeder, Need, PAUSE};
 use crate::gate::Launcher;
@@ -113,7 +113,7 @@ impl<'a> Supervisor<'a> {
         // Without `/proc`, or where it hides the command, nothing can be known.
         self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
         self.outputs.start(self.processes.snapshot(processes));
-        self.note(&[Event::Started { pid: Pid::this().as_raw(), command_pid: main.as_raw() }]);
+        self.note(&[Event::Started(Started { pid: Pid::this().as_raw(), command_pid: main.as_raw(), cached: None })]);
         for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
             self.outputs.exists(path);
         }

@@ -303,6 +303,9 @@ def _partitions(partitions: tuple[Partition, ...]) -> Table:
         who = declared if partition.form == "declared" else "said by the program"
         parts = f"parts of {port_path(partition.step, partition.of)}, {who}"
         split = "[green]virtual[/green]" if partition.is_virtual else "real"
+        if partition.port is None:
+            parts = f"parts of {port_path(partition.step, partition.of)}, selected by its jobs"
+            split = "[green]read ahead[/green]" if partition.is_read_ahead else "as without the rule"
         rows.append((partition.name, split, partition.real or partition.trial or parts))
     return table("Read sessions", ("of", "split", "why"), rows)
 

@@ -15,10 +15,6 @@ from .edges import LOOKS_AT
 from .io_graph import HopKind, IOGraph, Output, OutputKind, Route
 from .sites import Site, SiteKind
 
-_NOT_YET = {
-    "selected": "nothing is read ahead yet for jobs that select their own part",
-}
-
 
 @dataclass(frozen=True)
 class Partition:
@@ -26,7 +22,8 @@ class Partition:
 
     :ivar port: the output whose files are parts; None: the jobs of the step read parts themselves
     :ivar of: the input that is read in parts
-    :ivar real: why everything is as without the rule; None: its files can be parts
+    :ivar real: why everything is as without the rule; None: its files can be parts; or, where its jobs
+        read parts themselves, these are read ahead
     :ivar form: who knows where the parts begin
     :ivar trial: why the real split runs, though its files could be parts: what is declared is not trusted; None: it is,
         or the program itself is asked where it cuts
@@ -47,12 +44,17 @@ class Partition:
     @property
     def is_served(self) -> bool:
         """Whether its files are delivered as parts, if a job says them."""
-        return self.real is None
+        return self.real is None and self.port is not None
+
+    @property
+    def is_read_ahead(self) -> bool:
+        """Whether what the jobs of the step select of the file is read ahead."""
+        return self.real is None and self.port is None
 
     @property
     def is_virtual(self) -> bool:
         """Whether nobody writes its files."""
-        return self.real is None and self.trial is None
+        return self.is_served and self.trial is None
 
 
 def plan_partitions(
@@ -72,16 +74,18 @@ def plan_partitions(
     found: list[Partition] = []
     for step, of_step in rules.items():
         for rule in of_step:
-            real: str | None = _NOT_YET.get(rule.form)
-            if real is None and rule.port is not None:
-                output = outputs.get((step, rule.port))
-                real = _obstacle(step, output, rule, routes.get((step, rule.port), ()), streamed)
-                if real is None and output is not None and rule.form == "declared":
-                    real = _declared_obstacle(output, rule, routes)
+            if rule.port is None:
+                ahead = _reader_obstacle(graph, step, rule.of, streamed)
+                found.append(Partition(step, None, rule.of, ahead, rule.form))
+                continue
+            output = outputs.get((step, rule.port))
+            real = _obstacle(step, output, rule, routes.get((step, rule.port), ()), streamed)
+            if real is None and output is not None and rule.form == "declared":
+                real = _declared_obstacle(output, rule, routes)
             other = next((each for each in found if each.step == step and each.is_served), None)
             if real is None and other is not None:
                 real = f"a program says the parts of one output only, which is {other.name}"
-            trial = trials.get((step, rule.port or "")) if real is None else None
+            trial = trials.get((step, rule.port)) if real is None else None
             found.append(Partition(step, rule.port, rule.of, real, rule.form, trial))
     return tuple(_without_parts_of_parts(found, routes))
 
@@ -127,6 +131,18 @@ def name_of_part(rule: SessionRule, number: int = 0) -> str:
     return (rule.names or "%d") % ((1 if rule.first is None else rule.first) + number)
 
 
+def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Collection[tuple[str, str]]) -> str | None:
+    """Why nothing is read ahead for jobs that select their own part, if so."""
+    if step not in graph.steps:
+        return f"{step} is an ExpressionTool"
+    if (step, of) in streamed:
+        return f"{port_path(step, of)} is streamed: it is read while it is written"
+    site = graph.steps[step].site
+    if site.kind is SiteKind.LOCAL and site.unwatched is None:
+        return None
+    return f"{step} runs {site.where}: files are read ahead on the driver's node only, for jobs outside of containers"
+
+
 def _not_here(step: str, site: Site) -> str | None:
     if site.kind is SiteKind.LOCAL and site.unwatched is None:
         return None
@@ -153,7 +169,7 @@ def _without_parts_of_parts(
     """A part is there as long as the job that reads it: it is no file that others could read parts of."""
 
     def settled(partition: Partition) -> Partition:
-        sources = [other for other in partitions if partition.is_served and feeds(other, partition)]
+        sources = [other for other in partitions if partition.real is None and feeds(other, partition)]
         whole = next((other for other in sources if settled(other).is_served), None)
         reason = f"{port_path(partition.step, partition.of)} is a part itself"
         return partition if whole is None else replace(partition, real=f"{reason} ({whole.name})", trial=None)

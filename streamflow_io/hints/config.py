@@ -44,6 +44,10 @@ class StorageConfig(Model):
         description="read bandwidth: a number of MB/s above 0, up to 10^12, without a unit (one alone holds for both)",
     )
 
+    readers: Annotated[StrictInt, Field(ge=1, le=64)] | None = Field(
+        None, description="how many chunks a read session reads at the same time: a whole number, 1 to 64 (default: 4)"
+    )
+
     @field_validator("path", mode="after")
     @classmethod
     def _absolute(cls, path: str) -> str:
@@ -112,6 +116,14 @@ class SchedulerConfig(Model):
     verify: Literal["full", "samples"] = Field(
         "full",
         description="full (default): all streamed bytes are compared with the file at its commit; samples: some",
+    )
+    session_window: StrictInt | None = Field(
+        None,
+        alias="sessionWindow",
+        ge=1,
+        le=MOST,
+        description="a whole number of MB from 1, below 10^9: most that a read session has read ahead "
+        "(default: a quarter of the free memory, at most 2048, at most half of the cgroup's limit)",
     )
     retry_delay: StrictInt | None = Field(
         None,

@@ -39,6 +39,7 @@ from .job_runner import JobRunner
 from .job_warnings import JobWarnings
 from .plan import Plan
 from .reach import Reach
+from .read_sessions import ReadSessions
 from .recorder import JobRecorder
 from .requests import Requests
 from .steps import Connectors, StreamingExecuteStep
@@ -68,6 +69,7 @@ class Run:
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
     :ivar storages: keeps jobs back until their storage has room
+    :ivar sessions: reads ahead what many jobs read of one file
     :ivar gangs: lets the jobs of gangs meet
     :ivar warnings: what jobs are warned of
     :ivar failure: what is said if the run fails
@@ -112,6 +114,9 @@ class Run:
             scheduler.wake,
             self._record,
         )
+        self.sessions = ReadSessions(
+            plan, self.config, scheduler.context, self._runtimes, scheduler.job_allocations, self._record
+        )
         self._started = False
         if self.config.observe and self.config.runtime == "off":
             logger.warning("Nothing is observed in this run: `runtime: off`")
@@ -120,6 +125,7 @@ class Run:
         """Keep what was learned, end the telemetry and the node runtimes."""
         self.warnings.close()
         self.failure.closing()
+        await self.sessions.close()
         await self._remembered.close()
         await self.verdicts.close()
         self.recorder.close()
@@ -145,6 +151,7 @@ class Run:
         self.recorder.submitted(job)
         self._requests.submitted(job)
         self._deployment.submitted(job, targets)
+        self.sessions.submitted(job, targets)
 
     async def started(self, job_name: str) -> None:
         """A job has all its input and is about to run its command."""
@@ -174,6 +181,7 @@ class Run:
         finally:
             observation = self.recorder.ended(job_name, status)
         self.storages.release(job_name, observation)
+        self.sessions.ended(job_name)
         self.gangs.ended(job_name)
         if status is Status.FAILED:
             self.failure.job_failed(job_name)
@@ -181,6 +189,7 @@ class Run:
     def abandoned(self, job_name: str) -> None:
         """A job that was submitted will not start."""
         self.storages.release(job_name, None)
+        self.sessions.ended(job_name)
         self.recorder.abandoned(job_name)
 
     def _more_jobs(self, step: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
@@ -18,7 +18,16 @@ from streamflow.log_handler import logger
 from streamflow_io._streamflow import prepare_work_dir, retry_policy
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.verdicts import RememberedVerdicts
-from streamflow_io.runtime import AttemptLostError, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, readable
+from streamflow_io.runtime import (
+    AttemptLostError,
+    Event,
+    JobSpec,
+    NodeJob,
+    NodeRuntime,
+    NodeRuntimeError,
+    PartitionedInput,
+    readable,
+)
 
 from .attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
 from .barrier import Producers, RewrittenError, check_read, settled
@@ -42,6 +51,14 @@ _NOTICE_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0
 
 
+class Splits(Protocol):
+    """What reads ahead the parts that jobs say."""
+
+    def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None: ...
+    def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]: ...
+    def split_ended(self, job_name: str) -> None: ...
+
+
 class StreamingRun(Protocol):
     """What a job that streams asks of its run."""
 
@@ -52,6 +69,9 @@ class StreamingRun(Protocol):
     verdicts: RememberedVerdicts
     recorder: JobRecorder
     failure: Failure
+
+    @property
+    def sessions(self) -> Splits: ...
 
 
 class Execution:
@@ -116,6 +136,7 @@ class Execution:
             self._run.failure.explain(self._job.name, str(error))
             raise
         finally:
+            self._run.sessions.split_ended(self._job.name)
             record.close()
 
     async def _read_again(self, error: RewrittenError) -> None:
@@ -191,8 +212,9 @@ class Execution:
         spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         self._deliverer.begin(attempt, globs)
-        runner = self._run.runner
-        events = runner.events(self._job.name, node_job)
+        runner, sessions = self._run.runner, self._run.sessions
+        sessions.split(self._job.name, spec.partitions or (), runtime)
+        events = sessions.told(self._job.name, runner.events(self._job.name, node_job))
         following = asyncio.gather(
             self._deliverer.follow(attempt, events, producers, queued=runtime.wrapper == "run"),
             self._give_way(node_job, attempt, producers),

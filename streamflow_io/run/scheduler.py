@@ -119,6 +119,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             await check_room(
                 self.context, self._roomy, job, binding_config.targets, hardware_requirement, needs_no_core
             )
+            if run is not None:
+                await run.sessions.arrived(job)
             if run is not None and run.storages.concerns(job.name):
                 targets = list(binding_config.targets)
                 for binding_filter in (self._get_binding_filter(config) for config in binding_config.filters):

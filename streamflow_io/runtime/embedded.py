@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path, PurePath
 
 import aiofiles.os
@@ -19,8 +20,9 @@ from streamflow_io.files import stranger
 
 from .binary import DIRECTORY
 from .conversation import ProcessConversation, follow, ready
-from .node_runtime import ENDED, NodeJob, NodeRuntime, NodeRuntimeError
+from .node_runtime import ENDED, Made, NodeJob, NodeRuntime, NodeRuntimeError
 from .place import Place
+from .session_job import SessionJob
 
 _START_SECONDS = 10.0
 
@@ -96,7 +98,15 @@ class EmbeddedRuntime(NodeRuntime):
         runtime.place = Place()
         return runtime
 
-    def _add(self, name: str, make: Callable[[str], NodeJob]) -> NodeJob:
+    def create_session(self, name: str) -> SessionJob:
+        """A new read session.
+
+        :param name: for people who read it; need not be unique
+        :raises NodeRuntimeError: if the runtime has ended
+        """
+        return self._add(name, partial(SessionJob, self))
+
+    def _add(self, name: str, make: Callable[[str], Made]) -> Made:
         if self._conversation.has_ended:
             raise NodeRuntimeError(ENDED)
         job = super()._add(name, make)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath, PurePosixPath
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from .place import Place
 from .protocol import Event, ExitEvent, JobSpec, Link, StartedEvent, StreamPart, job_of, parse_event
@@ -27,6 +27,7 @@ _SLOWEST = 10_000_000
 _SHOWN = 1000
 
 Waiting = Callable[[], Awaitable[object]]
+Made = TypeVar("Made", bound="NodeJob")
 
 
 class NodeRuntimeError(Exception):
@@ -278,13 +279,14 @@ class NodeRuntime(ABC):
         """
         return self._add(name, partial(NodeJob, self, waiting=waiting))
 
-    def _add(self, name: str, make: Callable[[str], NodeJob]) -> NodeJob:
+    def _add(self, name: str, make: Callable[[str], Made]) -> Made:
         """A new job, by its identifier."""
         self.check()
         self._count += 1
         readable = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:80]
         identifier = f"{self._count:06d}-{readable}"
-        job = self._jobs[identifier] = make(identifier)
+        job = make(identifier)
+        self._jobs[identifier] = job
         return job
 
     async def obstacle(

@@ -208,6 +208,21 @@ class JobSpec(_Message):
         return json.dumps(self.model_dump(by_alias=True, exclude_none=True), separators=(",", ":"))
 
 
+class SessionSpec(_Message):
+    """`session.json`: the file of which `sfio-node read` shall bring chunks into the page cache.
+
+    :ivar threads: how many chunks are read at the same time
+    """
+
+    file: Path
+    identity: FileIdentity
+    threads: int
+
+    def text(self) -> str:
+        """What stands in the file. It is ASCII, also where a path is not UTF-8."""
+        return json.dumps(self.model_dump(by_alias=True, exclude_none=True), separators=(",", ":"))
+
+
 class _Told(BaseModel):
     """What `sfio-node` says; fields that are not known are ignored."""
 
@@ -248,13 +263,15 @@ class _FileEvent(_Event):
 
 
 class StartedEvent(_Event):
-    """The command runs; all watches are armed.
+    """The command runs; all watches are armed. Of a session: it has the file.
 
-    :ivar pid: of its `sfio-node exec`
+    :ivar pid: of its `sfio-node exec`, or `read`
+    :ivar cached: of a session: the bytes of the file that are in the page cache; None: that cannot be told
     """
 
     event: Literal["started"]
     pid: int
+    cached: int | None = None
 
 
 class OpenedEvent(_FileEvent):
@@ -372,6 +389,29 @@ class PlacedEvent(_Event):
     event: Literal["placed"]
 
 
+class ChunkEvent(_Event):
+    """A chunk was brought into the page cache.
+
+    :ivar cached: bytes of it that were there before; None: that cannot be told
+    :ivar resident: those that are there now
+    """
+
+    event: Literal["chunk"]
+    chunk: int
+    bytes: int
+    cached: int | None = None
+    resident: int | None = None
+    seconds: float
+    requests: int
+
+
+class EvictedEvent(_Event):
+    """So many bytes are not in the page cache any more, of what a session has brought and watches."""
+
+    event: Literal["evicted"]
+    bytes: int
+
+
 class WarningEvent(_Event):
     """Something does not work here, and what is done instead.
 
@@ -427,6 +467,8 @@ Event = Annotated[
     | StreamEvent
     | PartEvent
     | PlacedEvent
+    | ChunkEvent
+    | EvictedEvent
     | WarningEvent
     | ExitEvent,
     Field(discriminator="event"),

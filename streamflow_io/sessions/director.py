@@ -123,14 +123,14 @@ Instruction = Read | Arrived | Drop | Watch | End
 class Director:
     """One session: one file, and the jobs of one scatter that read parts of it.
 
+    :ivar size: of the file
     :ivar window: the bytes that have arrived and that somebody will need
     :ivar ended: why nothing more is read; None: it goes on
 
-    :param size: of the file
     :param chunk: bytes of a chunk
     :param window: bytes
     :param readers: how many chunks are read at the same time
-    :param consumers: how many jobs need each part
+    :param consumers: how many jobs say that they have consumed a part; 0: nobody does
     :param guess: parts are announced one by one, and those to come are likely to follow in the file
     """
 
@@ -139,7 +139,7 @@ class Director:
     ) -> None:
         self.window = Window(window)
         self.ended: Reason | None = None
-        self._size = size
+        self.size = size
         self._chunk = chunk
         self._readers = readers
         self._consumers = consumers
@@ -177,7 +177,7 @@ class Director:
                 return
             case Began(cached):
                 self._began = True
-                if cached is not None and cached >= _ENOUGH_CACHED * self._size:
+                if cached is not None and cached >= _ENOUGH_CACHED * self.size:
                     yield from self._end("cached")
             case ChunkRead():
                 yield from self._read(event)
@@ -226,7 +226,7 @@ class Director:
 
     def _drop(self, spans: Sequence[Span]) -> Iterator[Drop]:
         # A file that fits into the window may stay: others may read it, too.
-        if spans and self._size > self.window.bytes:
+        if spans and self.size > self.window.bytes:
             yield Drop(tuple(spans))
 
     def _go_on(self) -> Iterator[Instruction]:
@@ -243,7 +243,7 @@ class Director:
             return
         if not self._chunks:
             # Then pages are given back as they are consumed.
-            if not self._open or self._size <= self.window.bytes:
+            if not self._open or self.size <= self.window.bytes:
                 yield from self._end("done")
         elif not self._moves():
             yield from self._end("window")

@@ -15,20 +15,16 @@ from streamflow_io.bandwidth.phases import Rule
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.hints.models import Direction
 
+from .base_record import BaseRecord
+from .session_records import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
+
 VERSION: Literal[1] = 1
 
 
 EndStatus = Literal["completed", "failed", "cancelled", "rolled back"]
 
 
-class _Record(BaseModel):
-    # Built when first used: each run starts with importing all of them, and writes some.
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True)
-    time: float = Field(description="seconds since the epoch")
-    event: str
-
-
-class JobRecord(_Record):
+class JobRecord(BaseRecord):
     """Something happens to a job."""
 
     job: str
@@ -47,7 +43,7 @@ class Storage(BaseModel):
     deployment: str | None = None
 
 
-class RunRecord(_Record):
+class RunRecord(BaseRecord):
     """Always the first: the run starts."""
 
     event: Literal["run"] = "run"
@@ -58,7 +54,7 @@ class RunRecord(_Record):
     io_executors: int | None = Field(None, description="as configured")
 
 
-class StepRecord(_Record):
+class StepRecord(BaseRecord):
     """What the hints say of a step; one for each with IOTask or StorageBandwidth."""
 
     event: Literal["step"] = "step"
@@ -138,7 +134,7 @@ class EndedRecord(JobRecord):
     usage: Usage | None = Field(None, description="where the node runtime ran it")
 
 
-class RouteRecord(PossibleRoute, _Record):
+class RouteRecord(PossibleRoute, BaseRecord):
     """A way from an output of a step to an input of another; written at the start of a run that is observed."""
 
     event: Literal["route"] = "route"
@@ -198,7 +194,7 @@ class RequestRecord(JobRecord):
     estimate: bool = Field(False, description="`ready` or `required` are not known for certain")
 
 
-class EpochRecord(_Record):
+class EpochRecord(BaseRecord):
     """An epoch of learning has ended."""
 
     event: Literal["epoch"] = "epoch"
@@ -214,7 +210,7 @@ class EpochRecord(_Record):
     started: float
 
 
-class ChoiceRecord(_Record):
+class ChoiceRecord(BaseRecord):
     """The constraint of a step is another one from now on."""
 
     event: Literal["choice"] = "choice"
@@ -228,7 +224,7 @@ class ChoiceRecord(_Record):
     )
 
 
-class EndRecord(_Record):
+class EndRecord(BaseRecord):
     """The last one of a run that was not killed."""
 
     event: Literal["end"] = "end"
@@ -247,6 +243,11 @@ Record = Annotated[
     | RequestRecord
     | EpochRecord
     | ChoiceRecord
+    | SessionRecord
+    | ChunkRecord
+    | ArrivedRecord
+    | ConsumedRecord
+    | SessionEndRecord
     | EndRecord,
     Field(discriminator="event"),
 ]

@@ -162,6 +162,9 @@ def _partitions(
     found = plan_partitions(graph, rules, streamed, trials)
     if config.runtime == "capio":
         found = tuple(replace(each, real=each.real or "`runtime: capio`: parts are no files") for each in found)
+    if config.runtime == "off":
+        off = "`runtime: off`: nothing is read ahead"
+        found = tuple(replace(each, real=off) if each.is_read_ahead else each for each in found)
     return found
 
 

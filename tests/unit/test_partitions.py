@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streamflow_io.graph.edges import plan_edges
-from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
+from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route, Step
 from streamflow_io.graph.partitions import Partition, plan_partitions
 from streamflow_io.graph.sites import Deployment, Site, SiteKind
 from streamflow_io.hints.sessions import SessionRule
@@ -85,7 +85,30 @@ def test_the_split_itself() -> None:
     assert str(split(site=HPC)).startswith("/split runs on hpc (slurm)")
     route = Route(CHUNKS, (SCATTER,), CHUNK)
     assert decide(route, streamed=True) == "/split/reads is streamed: cuts are known of a complete file only"
-    assert "nothing is read ahead yet" in str(decide(route, rule=SessionRule(of="reads")))
+
+
+def test_jobs_that_select_their_own_part() -> None:
+    def ahead(step: Step | None, streamed: bool = False, *others: SessionRule) -> Partition:
+        graph = IOGraph({"/align": step} if step else {}, (), ())
+        rules = {"/align": [SessionRule(of="reads"), *others]}
+        return plan_partitions(graph, rules, {("/align", "reads")} if streamed else ())[0]
+
+    here = Step("/align")
+    found = ahead(here)
+    assert (found.is_read_ahead, found.is_virtual, found.name) == (True, False, "/align/reads")
+    assert ahead(None).real == "/align is an ExpressionTool"
+    assert ahead(here, True).real == "/align/reads is streamed: it is read while it is written"
+    reason = "/align runs on hpc (slurm): files are read ahead on the driver's node only"
+    assert str(ahead(replace(here, site=HPC)).real).startswith(reason)
+
+
+def test_what_is_a_part_is_not_read_ahead() -> None:
+    route = Route(CHUNKS, (SCATTER,), Input("/align", "chunk"))
+    graph = IOGraph({"/align": Step("/align")}, (CHUNKS,), (route,))
+    rules = {"/split": [RULE], "/align": [SessionRule(of="chunk")]}
+    split, align = plan_partitions(graph, rules, ())
+    assert split.is_virtual
+    assert align.real == "/align/chunk is a part itself (/split/chunks)"
 
 
 DECLARED = SessionRule(port="chunks", of="reads", records="lines", every=2, names="chunk-%02d.txt", first=0)

@@ -7,6 +7,10 @@ hints:
   - class: sfio:Streaming
     rules:
       - {port: carriers, committed: on_close, mode: no_update}
+  # All ranges are of one file: it is read once, in large requests, ahead of the jobs.
+  - class: sfio:ReadSession
+    rules:
+      - {of: vcf, part: range, records: vcf}
 baseCommand: [python3, -S, -E]
 arguments:
   - {position: 0, valueFrom: $(inputs.scripts.path)/individuals.py}

@@ -1,0 +1,160 @@
+"""Adapter: the read sessions of a run. Decides nothing: `sessions/` does, and `graph/partitions.py` for which rules."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Target
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job
+from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import JobAllocation
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.runtime import EmbeddedRuntime, Event, FilePart, NodeRuntime, NodeRuntimeError, PartitionedInput
+from streamflow_io.runtime.node_runtimes import NodeRuntimes
+from streamflow_io.runtime.protocol import PartEvent
+from streamflow_io.sessions.extents import Span
+from streamflow_io.telemetry.records import Record
+
+from .deployment_sites import Sites
+from .plan import Plan
+from .read_session import ReadSession
+from .selected_parts import Begin, SelectedParts
+from .session_starter import SessionStarter
+from .storages import Storages
+from .tokens import PartToken
+
+
+class ReadSessions:
+    """Reads ahead what jobs will read: the parts of virtual splits, and files of which jobs select their own part.
+
+    Nothing depends on it: it only fills the page cache. A job waits for its part before it gets a core, and at most as
+    long as :class:`ReadSession` says.
+
+    :param jobs: those that were scheduled, by name
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        config: SchedulerConfig,
+        context: StreamFlowContext,
+        runtimes: NodeRuntimes,
+        jobs: Mapping[str, JobAllocation],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._plan = plan
+        self._context = context
+        self._runtimes = runtimes
+        self._jobs = jobs
+        storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
+        self._starter = SessionStarter(config, storages, record)
+        self._of_splits: dict[str, ReadSession] = {}
+        self._parts: dict[FilePart, tuple[ReadSession, int]] = {}
+        # By job, the parts of virtual splits that it reads.
+        self._reads: dict[str, list[tuple[ReadSession, int]]] = {}
+        self._ahead = {(each.step, each.of) for each in plan.partitions if each.is_read_ahead}
+        # By step, of which the first job has come.
+        self._selected: dict[str, list[SelectedParts]] = {}
+
+    def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None:
+        """A job is about to say the parts of a file, which is read from its beginning on."""
+        # Another attempt of the job says the same parts again.
+        if not isinstance(runtime, EmbeddedRuntime) or job_name in self._of_splits:
+            return
+        step = get_job_step_name(job_name)
+        for partition in partitions:
+            file = self._starter.look(partition.of, self._jobs[job_name].target)
+            if file is not None:
+                consumers = self._consumers(step, partition.port)
+                session = self._starter.begin(step, file, runtime, consumers, "said")
+                if session is not None:
+                    self._of_splits[job_name] = session
+
+    async def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        """The events of a job, each part after it was announced."""
+        async for event in events:
+            if isinstance(event, PartEvent) and (session := self._of_splits.get(job_name)) is not None:
+                part = FilePart(file=event.path, identity=event.identity, pieces=event.pieces)
+                if part not in self._parts:
+                    self._parts[part] = session, session.announce(_spans(part))
+            yield event
+
+    def split_ended(self, job_name: str) -> None:
+        """A job will not say more parts."""
+        if (session := self._of_splits.pop(job_name, None)) is not None:
+            session.all_announced()
+
+    async def arrived(self, job: Job) -> None:
+        """Wait until the parts that a job needs are there, or will not be soon: before that it needs no core.
+
+        It does not wait for lists of parts, which may be larger than the window.
+        """
+        parts = [token.part for token in job.inputs.values() if isinstance(token, PartToken)]
+        if reads := [self._parts[part] for part in parts if part in self._parts]:
+            self._reads[job.name] = reads
+            for session, part in reads:
+                await session.arrived(part)
+
+    def submitted(self, job: Job, targets: Sequence[Target]) -> None:
+        """A job has all its input: what it selects of a file is read ahead, and what others of its step do."""
+        step = get_job_step_name(job.name)
+        if step in self._selected or not any(step == of_step for of_step, _ in self._ahead):
+            return
+        schedule = self._plan.workflow.steps[posixpath.join(step, "__schedule__")]
+        rules = [located.value for located in self._plan.annotations[step].sessions]
+        self._selected[step] = [
+            SelectedParts(step, schedule, rule, self._begin_at(step, targets[0]))
+            for rule in rules
+            if rule.form == "selected" and (step, rule.of) in self._ahead
+        ]
+
+    def ended(self, job_name: str) -> None:
+        """A job has ended, however, or will not start."""
+        for session, part in self._reads.pop(job_name, ()):
+            session.consume(part)
+        for parts in self._selected.get(get_job_step_name(job_name), ()):
+            parts.ended(job_name)
+
+    async def close(self) -> None:
+        """Nothing more is read ahead."""
+        selected = [parts for of_step in self._selected.values() for parts in of_step]
+        await asyncio.gather(*(parts.close() for parts in selected))
+        await asyncio.gather(*(session.close() for session in self._starter.sessions))
+
+    def _consumers(self, step: str, port: str) -> int:
+        """How many jobs read each part of an output."""
+        edges = [edge for edge in self._plan.delivered if edge.delivery is Delivery.PART and edge.route.consumer]
+        return max(1, sum((edge.route.output.step, edge.route.output.port) == (step, port) for edge in edges))
+
+    def _begin_at(self, step: str, target: Target) -> Begin:
+        async def begin(path: str, consumers: int) -> ReadSession | None:
+            if (file := self._starter.look(path, target)) is None:
+                return None
+            try:
+                runtime = await self._runtime(target)
+            except NodeRuntimeError as error:
+                logger.warning(f"Nothing is read ahead for {step}: {error}")
+                return None
+            if not isinstance(runtime, EmbeddedRuntime):
+                return None
+            return self._starter.begin(step, file, runtime, consumers, "selected")
+
+        return begin
+
+    async def _runtime(self, target: Target) -> NodeRuntime:
+        connector = self._context.deployment_manager.get_connector(target.deployment.name)
+        (available, *_) = (await connector.get_available_locations(service=target.service)).values()
+        return await self._runtimes.at(available.location, target.workdir)
+
+
+def _spans(part: FilePart) -> list[Span]:
+    """The bytes of the file that a part has."""
+    extents = [piece for piece in part.pieces if not isinstance(piece, str)]
+    return [(offset, offset + length) for offset, length in extents]

@@ -1,0 +1,109 @@
+"""Begins read sessions where they may gain something."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from streamflow.core.deployment import Target
+from streamflow.log_handler import logger
+
+from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
+from streamflow_io.runtime.protocol import FileIdentity, SessionSpec, readable
+from streamflow_io.sessions.chunks import chunk_size
+from streamflow_io.sessions.director import Director
+from streamflow_io.telemetry.records import Record
+from streamflow_io.telemetry.session_records import Form, SessionRecord
+
+from .memory import default_window
+from .read_session import ReadSession
+from .storages import Storages
+
+_READERS = 4
+_MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class WorthReading:
+    """A file that a session may read ahead.
+
+    :ivar chunk: bytes of a chunk
+    :ivar readers: how many chunks are read at the same time
+    """
+
+    path: PurePosixPath
+    identity: FileIdentity
+    chunk: int
+    readers: int
+
+
+class SessionStarter:
+    """There is no session for what is one chunk at most, or no regular file.
+
+    What is in the page cache already is left alone by the session itself, when its reader has looked.
+
+    :ivar sessions: all of the run
+
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(self, config: SchedulerConfig, storages: Storages, record: Callable[[Record], None]) -> None:
+        self.sessions: list[ReadSession] = []
+        self._record = record
+        self._config = config
+        self._storages = storages
+
+    def look(self, path: str, target: Target) -> WorthReading | None:
+        """Whether a file is worth a session.
+
+        :param path: on the driver's node
+        :param target: of the jobs that read it
+        """
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        storage = self._storages.of(None, target, os.path.dirname(path))
+        chunk = chunk_size(None if storage is None else storage.bandwidth("read"))
+        if not stat.S_ISREG(found.st_mode) or found.st_size <= chunk:
+            return None
+        readers = _READERS if storage is None or storage.readers is None else storage.readers
+        identity = FileIdentity(device=found.st_dev, inode=found.st_ino, size=found.st_size, mtime=found.st_mtime_ns)
+        return WorthReading(PurePosixPath(os.path.realpath(path)), identity, chunk, readers)
+
+    def begin(
+        self, step: str, file: WorthReading, runtime: EmbeddedRuntime, consumers: int, form: Form
+    ) -> ReadSession | None:
+        """Begin one; None: it cannot begin, and that was said.
+
+        :param consumers: how many jobs tell that they have consumed a part; 0: none does
+        :param form: who says where the parts are: a program one by one, or the jobs of a list
+        """
+        megabytes = self._config.session_window
+        window = default_window() if megabytes is None else megabytes * _MB
+        director = Director(file.identity.size, file.chunk, window, file.readers, consumers, guess=form == "said")
+        try:
+            job = runtime.create_session(f"read-{step}")
+            job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=file.readers))
+        except (NodeRuntimeError, OSError) as error:
+            logger.warning(f"{readable(str(file.path))} is not read ahead: {error}")
+            return None
+        facts = SessionRecord(
+            time=time.time(),
+            session=len(self.sessions) + 1,
+            step=step,
+            file=readable(str(file.path)),
+            size=file.identity.size,
+            form=form,
+            readers=file.readers,
+            chunk=file.chunk,
+            window=window,
+        )
+        session = ReadSession(facts, director, job, self._record)
+        self.sessions.append(session)
+        return session

@@ -1,0 +1,273 @@
+"""Read sessions in real runs: each byte is read once at most, and nothing depends on it.
+
+StreamFlow reads each file for its checksum before a job gets it. A step takes it out of the page cache again, as a file
+is that has no room there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cwl import Bench, Document, Run, found, streamable, tool, workflow
+from tests.integration.test_node_read import cached, forget
+from tests.processes import of_processes
+
+MIB = 1 << 20
+SIZE = 24 * MIB
+
+# Waits for the command that follows to be told, so that the cache is looked at when it is cold.
+FORGET = """\
+import os, sys
+
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+os.fsync(descriptor)
+os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+"""
+
+# Says N parts of equal bytes, and does not read the file.
+SPLIT = """\
+import json, os, sys
+
+path, count = sys.argv[1], int(sys.argv[2])
+size, say = os.path.getsize(path), os.environ.get("SFIO_PARTS")
+for number in range(count):
+    start, end = size * number // count, size * (number + 1) // count
+    name = f"chunk-{number:02d}.bin"
+    if say is None:
+        with open(path, "rb") as file, open(name, "wb") as part:
+            file.seek(start)
+            part.write(file.read(end - start))
+    else:
+        with open(say, "a") as parts:
+            parts.write(json.dumps({"path": name, "extents": [[start, end - start]]}) + "\\n")
+"""
+
+# Reads its part of a file: KofN.
+SELECT = """\
+import hashlib, os, sys
+
+number, count = map(int, sys.argv[2].split("of"))
+size = os.path.getsize(sys.argv[1])
+with open(sys.argv[1], "rb") as file:
+    file.seek(size * (number - 1) // count)
+    print(hashlib.sha1(file.read(size * number // count - size * (number - 1) // count)).hexdigest())
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "all.bin"
+    path.write_bytes(b"".join(bytes([number]) * MIB for number in range(SIZE // MIB)))
+    forget(path)
+    if cached(path) != 0:
+        pytest.skip("the page cache cannot be looked at, or keeps all")
+    return path
+
+
+def cold(directory: Path) -> Document:
+    program = directory / "forget.py"
+    program.write_text(FORGET)
+    return tool(f'python3 -S -E {program} "$of"; echo 1', {"of": "File"}, {"done": "stdout"}, stdout="done.txt")
+
+
+def split_run(directory: Path, reader: Document, before: str = "", more: Document | None = None) -> Document:
+    program = directory / "split.py"
+    program.write_text(SPLIT)
+    run = tool(
+        f'{before} python3 -S -E {program} "$of" "$count"',
+        {"of": "File", "count": "int", "done": "File"},
+        {"chunks": found("chunk-*.bin", "File[]")},
+        hints=[{"class": "sfio:ReadSession", "rules": [{"port": "chunks", "of": "of"}]}],
+    )
+    return workflow(
+        {"of": "File", "count": "int"},
+        {
+            "cold": {"run": cold(directory), "in": {"of": "of"}},
+            "split": {"run": run, "in": {"of": "of", "count": "count", "done": "cold/done"}},
+            "sum": {"run": reader, "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
+        },
+        {"summed": "sum/summed"},
+    )
+
+
+def summing(kind: Any = "File", script: str = "") -> Document:
+    return tool(script + ' sha1sum < "$chunk"', {"chunk": kind}, {"summed": "stdout"}, stdout="summed.txt")
+
+
+def selecting(directory: Path, before: str = "", **rule: Any) -> Document:
+    """Jobs that select their own part."""
+    program = directory / "select.py"
+    program.write_text(SELECT)
+    rule = rule or {"part": "range", "records": "bytes"}
+    run = tool(
+        f'{before} python3 -S -E {program} "$of" "$range"',
+        {"of": "File", "range": "string", "done": "File"},
+        {"summed": "stdout"},
+        stdout="summed.txt",
+        hints=[{"class": "sfio:ReadSession", "rules": [{"of": "of", **rule}]}],
+    )
+    return workflow(
+        {"of": "File", "ranges": "string[]"},
+        {
+            "cold": {"run": cold(directory), "in": {"of": "of"}},
+            "sum": {"run": run, "in": {"of": "of", "range": "ranges", "done": "cold/done"}, "scatter": "range"},
+        },
+        {"summed": "sum/summed"},
+    )
+
+
+def compare(
+    bench: Bench, document: Document, job: Document, after: Callable[[], object] | None = None, **config: Any
+) -> Run:
+    """Runs both, one after the other: each would bring the file into the cache for the other."""
+    plain = bench.run(document, job, io=False)
+    path = bench.write(document, job, io=True, config=config or None)
+    process = bench.start(path)
+    if after is not None:
+        after()
+    ours = bench.finish(process, path, 60)
+    assert plain.ok, plain.errors
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert bench.leftovers() == []
+    return ours
+
+
+def told(bench: Bench, event: str) -> list[Document]:
+    return [record for record in bench.telemetry() if record["event"] == event]
+
+
+def read_once(bench: Bench, size: int = SIZE) -> Document:
+    """The one session of a run has read each byte once at most; returns its end."""
+    assert len(told(bench, "session")) == 1
+    (end,) = told(bench, "sessionEnd")
+    assert sum(record["bytes"] for record in told(bench, "chunk")) <= size
+    assert end["storageBytes"] + end["cachedBytes"] <= size
+    return end
+
+
+def of(file: Path, count: int) -> Document:
+    return {"of": {"class": "File", "path": str(file)}, "count": count}
+
+
+def ranges(file: Path, count: int) -> Document:
+    return {"of": {"class": "File", "path": str(file)}, "ranges": [f"{k}of{count}" for k in range(1, count + 1)]}
+
+
+@pytest.mark.parametrize("kind", ["File", "stdin", streamable()], ids=["file", "stdin", "fifo"])
+def test_parts_of_a_virtual_split(bench: Bench, tmp_path: Path, file: Path, kind: Any) -> None:
+    reader = (
+        summing(kind) if kind == "File" else tool("cat", {"chunk": kind}, {"summed": "stdout"}, stdout="summed.txt")
+    )
+    if isinstance(kind, dict):
+        reader = tool('cat "$chunk"', {"chunk": kind}, {"summed": "stdout"}, stdout="summed.txt")
+    ours = compare(bench, split_run(tmp_path, reader), of(file, 8))
+    end = read_once(bench)
+    assert (end["reason"], end["parts"]) == ("done", 8)
+    assert end["storageBytes"] + end["cachedBytes"] == SIZE
+    assert sorted(record["part"] for record in told(bench, "arrived")) == list(range(8))
+    assert "WARNING" not in ours.log
+
+
+def test_jobs_that_select_their_own_part(bench: Bench, tmp_path: Path, file: Path) -> None:
+    ours = compare(bench, selecting(tmp_path), ranges(file, 10))
+    end = read_once(bench)
+    assert (end["reason"], end["parts"]) == ("done", 10)
+    assert end["storageBytes"] + end["cachedBytes"] == SIZE
+    assert "WARNING" not in ours.log
+
+
+def test_a_window_that_is_smaller_than_the_file(bench: Bench, tmp_path: Path, file: Path) -> None:
+    compare(bench, selecting(tmp_path), ranges(file, 10), sessionWindow=10, storages=_storage(tmp_path, readers=1))
+    end = read_once(bench)
+    assert end["peakWindow"] <= 10_000_000 + 8 * MIB
+    compare(bench, split_run(tmp_path, summing()), of(file, 10), sessionWindow=10)
+    end = read_once(bench)
+    assert end["peakWindow"] <= 10_000_000 + 4 * 8 * MIB
+    assert end["parts"] == 10
+    assert (told(bench, "session")[0]["window"], told(bench, "session")[0]["readers"]) == (10_000_000, 4)
+
+
+def _storage(path: Path, **more: Any) -> list[Document]:
+    return [{"name": "disk", "path": str(path), "read": 1, **more}]
+
+
+def test_jobs_that_all_read_the_whole_file(bench: Bench, tmp_path: Path, file: Path) -> None:
+    document = selecting(tmp_path)
+    document["steps"]["sum"]["run"]["hints"][0]["rules"] = [{"of": "of"}]
+    compare(bench, document, ranges(file, 3))
+    end = read_once(bench)
+    assert (end["reason"], end["parts"]) == ("done", 1)
+
+
+def test_a_file_that_is_cached_is_left_alone(bench: Bench, tmp_path: Path, file: Path) -> None:
+    document = selecting(tmp_path)
+    document["steps"]["cold"]["run"] = tool("cat $of | wc -c", {"of": "File"}, {"done": "stdout"}, stdout="done.txt")
+    compare(bench, document, ranges(file, 3))
+    assert [end["reason"] for end in told(bench, "sessionEnd")] == ["cached"]
+    assert not told(bench, "chunk")
+
+
+def test_a_small_file_has_no_session(bench: Bench, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.write_bytes(b"x" * 8 * MIB)
+    compare(bench, split_run(tmp_path, summing()), of(small, 3))
+    compare(bench, selecting(tmp_path), ranges(small, 3))
+    assert not told(bench, "session")
+
+
+def test_ranges_that_there_are_not(bench: Bench, tmp_path: Path, file: Path) -> None:
+    job = ranges(file, 3) | {"ranges": ["1of3", "5of3"]}
+    document = selecting(tmp_path)
+    ours = compare(bench, document, job)
+    assert "Step /sum: `range` says no part of of: there is no part 5 of 3: 1 to 3 are allowed" in ours.log
+
+
+def _readers() -> list[int]:
+    return [pid for pid, (words,) in of_processes("cmdline") if b"\0read\0--job\0" in words]
+
+
+def _when_it_reads(act: Callable[[int], object], before: set[int]) -> None:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if new := set(_readers()) - before:
+            for pid in new:
+                act(pid)
+            return
+        time.sleep(0.002)
+    raise AssertionError("there was no reader")
+
+
+def test_a_reader_that_is_killed(bench: Bench, tmp_path: Path, file: Path) -> None:
+    before = set(_readers())
+    kill = lambda: _when_it_reads(lambda pid: os.kill(pid, signal.SIGKILL), before)  # noqa: E731
+    # With this window it lives until the last part is consumed.
+    ours = compare(bench, split_run(tmp_path, summing()), of(file, 8), kill, sessionWindow=1)
+    assert [end["reason"] for end in told(bench, "sessionEnd")] == ["lost"]
+    assert ours.log.count("is not read ahead any more") == 1
+
+
+@pytest.mark.long
+def test_a_reader_that_hangs(bench: Bench, tmp_path: Path, file: Path) -> None:
+    before = set(_readers())
+    stop = lambda: _when_it_reads(lambda pid: os.kill(pid, signal.SIGSTOP), before)  # noqa: E731
+    ours = compare(bench, split_run(tmp_path, summing()), of(file, 8), stop)
+    (end,) = told(bench, "sessionEnd")
+    assert end["reason"] in ("stalled", "done")
+    if end["reason"] == "stalled":
+        assert ours.log.count("is not read ahead any more, its readers do it themselves: nothing has come") == 1
+
+
+def test_a_file_that_changes(bench: Bench, tmp_path: Path, file: Path) -> None:
+    """The session ends; what becomes of the jobs is as without it: these only read it."""
+    document = selecting(tmp_path, before=f"touch {file};")
+    ours = compare(bench, document, ranges(file, 10), sessionWindow=1)
+    assert [end["reason"] for end in told(bench, "sessionEnd")] == ["lost"]
+    assert ours.log.count("is not read ahead any more") == 1
