@@ -230,34 +230,31 @@ def test_ranges_that_there_are_not(bench: Bench, tmp_path: Path, file: Path) -> 
     assert "Step /sum: `range` says no part of of: there is no part 5 of 3: 1 to 3 are allowed" in ours.log
 
 
-def _readers() -> list[int]:
-    return [pid for pid, (words,) in of_processes("cmdline") if b"\0read\0--job\0" in words]
-
-
-def _when_it_reads(act: Callable[[int], object], before: set[int]) -> None:
+def _when_it_reads(bench: Bench, act: Callable[[int], object]) -> None:
+    """Does something to the reader of the session that is about to begin; to none of others."""
+    place = str(bench.directory).encode()
     end = time.monotonic() + 30
     while time.monotonic() < end:
-        if new := set(_readers()) - before:
-            for pid in new:
+        for pid, (words,) in of_processes("cmdline"):
+            if b"\0read\0--job\0" + place in words:
                 act(pid)
-            return
+                return
         time.sleep(0.002)
     raise AssertionError("there was no reader")
 
 
 def test_a_reader_that_is_killed(bench: Bench, tmp_path: Path, file: Path) -> None:
-    before = set(_readers())
-    kill = lambda: _when_it_reads(lambda pid: os.kill(pid, signal.SIGKILL), before)  # noqa: E731
+    kill = lambda: _when_it_reads(bench, lambda pid: os.kill(pid, signal.SIGKILL))  # noqa: E731
     # With this window it lives until the last part is consumed.
     ours = compare(bench, split_run(tmp_path, summing()), of(file, 8), kill, sessionWindow=1)
-    assert [end["reason"] for end in told(bench, "sessionEnd")] == ["lost"]
+    # Who is killed before he has said anything is missed after 10 s.
+    assert {end["reason"] for end in told(bench, "sessionEnd")} <= {"lost", "stalled"}
     assert ours.log.count("is not read ahead any more") == 1
 
 
 @pytest.mark.long
 def test_a_reader_that_hangs(bench: Bench, tmp_path: Path, file: Path) -> None:
-    before = set(_readers())
-    stop = lambda: _when_it_reads(lambda pid: os.kill(pid, signal.SIGSTOP), before)  # noqa: E731
+    stop = lambda: _when_it_reads(bench, lambda pid: os.kill(pid, signal.SIGSTOP))  # noqa: E731
     ours = compare(bench, split_run(tmp_path, summing()), of(file, 8), stop)
     (end,) = told(bench, "sessionEnd")
     assert end["reason"] in ("stalled", "done")
