@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import streamflow_io
+from tests import javascript
 
 _TOOL: Final = {"class": "CommandLineTool", "baseCommand": "true", "inputs": {}, "outputs": {"out": "stdout"}}
 _STEP: Final = {"run": _TOOL, "in": {}, "out": ["out"]}
@@ -49,6 +50,8 @@ for _name in (
 ):
     import_module(_name)
 _use()
-# What is never written to is shared by all that are forked.
+javascript.prepare()
+# What is never written to is shared by all that are forked. They end before there is much garbage.
 gc.collect()
 gc.freeze()
+gc.set_threshold(20_000, 50, 100)
