@@ -33,7 +33,7 @@ def test_a_killed_exec_leaves_nothing(runtime: Node, of: Path, kind: str) -> Non
     memory = runtime.run / "memory"
     assert not memory.exists() or os.listdir(memory / "c")
     job.process.kill()
-    wait_for(lambda: job.served()[-1]["event"] == "exit", "the last event")
+    wait_for(lambda: [event["event"] for event in job.served()][-1:] == ["exit"], "the last event")
     assert job.served()[-1]["reason"] == "lost"
     assert not os.path.lexists(placed(runtime))
     assert not memory.exists() or os.listdir(memory) == []
@@ -50,6 +50,7 @@ def test_a_killed_serve_leaves_nothing(tmp_path: Path) -> None:
         memory = (running.run / "memory").resolve(strict=True)
         assert memory.is_relative_to(MEMORY)
         running.server.kill()
+        running.server.wait()
         job.wait()
         wait_for(lambda: not running.run.exists(), "the end of the run directory")
         assert not memory.exists()
