@@ -1,16 +1,20 @@
-"""Real programs as producers and consumers, under each rule: equal to their native run, or as the table says."""
+"""Real programs as producers and consumers, under each rule: equal to their native run, or as the table says.
+
+By default a sample: every executable, every language, and under every rule all that the table expects.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.matrix.building import MissingError, Workshop
 from tests.matrix.data import TOOLS
-from tests.matrix.programs import Case, Program, cases
+from tests.matrix.programs import Case, Producer, Program, Walker, cases
 from tests.matrix.running import observe
 from tests.matrix.table import PROGRAMS
 
@@ -28,8 +32,30 @@ def _tested(program: Program) -> list[Case]:
     return [case for case in cases((program,)) if case.rule.tested]
 
 
+def _new_in(program: Program) -> set[object]:
+    """What a program may be the first to show: an executable, a language, data; what is expected under each rule."""
+    kind = type(program)
+    found: set[object] = {*program.needs, (kind, program.interpreter)}
+    found |= {(kind, case.rule, case.expected) for case in _tested(program)}
+    if not isinstance(program, Walker):
+        found.add((kind, program.data))
+    if isinstance(program, Producer):
+        found |= {("closes", program.closes), ("never closed", program.never_closed), ("then", program.then)}
+    return found
+
+
+def _sampled() -> Iterator[object]:
+    """All programs; those that show nothing new after those before them are long."""
+    shown: set[object] = set()
+    for program in PROGRAMS:
+        new = _new_in(program) - shown
+        shown |= new
+        name = f"{type(program).__name__} {program.name}"
+        yield pytest.param(program, id=name, marks=[] if new else pytest.mark.long)
+
+
 @pytest.mark.timeout(100)
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: f"{type(program).__name__} {program.name}")
+@pytest.mark.parametrize("program", _sampled())
 def test_program(program: Program, workshop: Workshop, tmp_path: Path) -> None:
     chosen = _tested(program)
     try:
