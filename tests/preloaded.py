@@ -10,6 +10,8 @@ from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from cwl_utils.parser import cwl_v1_2
+
 import streamflow_io
 from tests import javascript
 
@@ -49,6 +51,8 @@ for _name in (
     *(module.name for module in walk_packages(streamflow_io.__path__, "streamflow_io.")),
 ):
     import_module(_name)
+# For the types of its steps, cwl-utils copies each with all that it has been loaded with, which nobody changes.
+cwl_v1_2.LoadingOptions.__deepcopy__ = lambda self, memo: self  # type: ignore[attr-defined]
 _use()
 javascript.prepare()
 # What is never written to is shared by all that are forked. They end before there is much garbage.

@@ -226,7 +226,11 @@ def test_a_consumer_through_a_subworkflow_and_when(bench: Bench) -> None:
     ("fields", "why"),
     [
         ({"loadContents": True}, "/b/file has loadContents"),
-        ({"secondaryFiles": [{"pattern": ".idx", "required": False}]}, "/b/file has secondaryFiles"),
+        pytest.param(
+            {"secondaryFiles": [{"pattern": ".idx", "required": False}]},
+            "/b/file has secondaryFiles",
+            marks=pytest.mark.long,
+        ),
         ({"inputBinding": {"valueFrom": "$(self.size)"}}, None),
     ],
 )

@@ -39,7 +39,22 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("chosen", "outcome"), CASES, ids=[f"{c.workload}-{c.fault.name}" for c, _ in CASES])
+#: What `test_faults.py` and `test_failure_managers.py` do, too.
+DONE_ELSEWHERE = ("producer KILL", "exec KILL", "serve KILL", "driver KILL", "driver TERM")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "outcome"),
+    [
+        pytest.param(
+            chosen,
+            outcome,
+            id=f"{chosen.workload}-{chosen.fault.name}",
+            marks=[pytest.mark.long] if chosen.fault.name in DONE_ELSEWHERE else [],
+        )
+        for chosen, outcome in CASES
+    ],
+)
 def test_trial(tmp_path: Path, common: Path, chosen: Case, outcome: str) -> None:
     if chosen.fault not in possible_faults(tmp_path, [chosen.fault], None):
         pytest.skip("cannot be brought about here")

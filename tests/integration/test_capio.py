@@ -73,7 +73,7 @@ def program(
     script: str, inputs: Document | None = None, outputs: Document | None = None, *hints: Document, **fields: Any
 ) -> Document:
     """A CommandLineTool that runs Python."""
-    return {**tool("", inputs, outputs, [*hints], **fields), "baseCommand": [sys.executable, "-c", PYTHON + script]}
+    return {**tool("", inputs, outputs, [*hints], **fields), "baseCommand": [sys.executable, "-ISc", PYTHON + script]}
 
 
 def producer(script: str) -> Document:
@@ -182,7 +182,7 @@ def test_an_empty_file(bench: Bench) -> None:
     bench.run_both(pipeline(producer("open('out.txt', 'w')"), reader("b")), config=CAPIO)
 
 
-@pytest.mark.parametrize("death", ["sys.exit(3)", "os.kill(os.getpid(), 9)"])
+@pytest.mark.parametrize("death", ["sys.exit(3)", pytest.param("os.kill(os.getpid(), 9)", marks=pytest.mark.long)])
 def test_a_failed_producer_never_looks_like_an_end_of_file(bench: Bench, death: str) -> None:
     run = bench.run(pipeline(producer(lines("b") + death), reader("b")), config=CAPIO)
     assert not run.ok
@@ -242,7 +242,7 @@ if sys.orig_argv[1:2] and sys.orig_argv[1].endswith("/streamflow"):
 """
 
 
-@pytest.mark.parametrize("hung", ["a", "b"])
+@pytest.mark.parametrize("hung", ["a", pytest.param("b", marks=pytest.mark.long)])
 def test_a_program_that_hangs_is_ended_and_starts_again_without_capio(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, hung: str
 ) -> None:
@@ -281,7 +281,7 @@ def test_a_server_that_ends_at_its_start_is_started_once_more(bench: Bench, monk
     assert_served(ours, "b")
 
 
-@pytest.mark.parametrize("behaviour", ["", "deaf untidy"])
+@pytest.mark.parametrize("behaviour", [pytest.param("", marks=pytest.mark.long), "deaf untidy"])
 def test_nothing_is_left_of_a_killed_driver(bench: Bench, monkeypatch: pytest.MonkeyPatch, behaviour: str) -> None:
     monkeypatch.setenv("CAPIO_STAND_IN", behaviour)
     path = bench.write(pipeline(producer(lines("b") + "time.sleep(60)"), reader("b")), {}, True, CAPIO)

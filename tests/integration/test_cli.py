@@ -37,6 +37,8 @@ ARGUMENTS = {
     "doctor": [],
     "learned": ["list"],
 }
+#: As `plan`, they import StreamFlow.
+SLOW = ("coordination", "annotate", "partition", "doctor")
 
 
 @pytest.fixture
@@ -56,9 +58,9 @@ def test_all_commands_are_here() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        *((name, []) for name in ARGUMENTS),
+        *(pytest.param(name, [], marks=pytest.mark.long if name in SLOW else []) for name in ARGUMENTS),
         # All commands print that in one place.
-        *(pytest.param(name, ["--json"], marks=[] if name == "validate" else pytest.mark.long) for name in ARGUMENTS),
+        *(pytest.param(name, ["--json"], marks=[] if name == "trace" else pytest.mark.long) for name in ARGUMENTS),
         ("validate", ["--help"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,

@@ -161,9 +161,9 @@ def inner() -> Document:
 @pytest.mark.parametrize(
     "second",
     [
-        {"run": inner(), "in": {"file": "a/out"}},
+        pytest.param({"run": inner(), "in": {"file": "a/out"}}, marks=pytest.mark.long),
         {"run": inner(), "in": {"file": "a/out"}, "when": "$(inputs.file.basename == 'out.txt')"},
-        {"run": consumer(), "in": {"file": "a/out"}, "when": "$(true)"},
+        pytest.param({"run": consumer(), "in": {"file": "a/out"}, "when": "$(true)"}, marks=pytest.mark.long),
         {"run": consumer(), "in": {"file": {"source": "a/out", "valueFrom": "$(self)"}}},
         {
             "run": consumer(),
@@ -305,7 +305,7 @@ BYTE = "printf x | dd of=out.txt bs=1 seek=%d conv=notrunc 2>/dev/null"
             "exec 3> out.txt; echo header >&3; sleep 1; printf H 1<> out.txt; exec 3>&-",
             "was written again between byte 0",
         ),
-        (LARGE + BYTE % 7_000_001, "was written again between byte 69"),
+        pytest.param(LARGE + BYTE % 7_000_001, "was written again between byte 69", marks=pytest.mark.long),
         (LARGE + "echo new > new; mv new out.txt", "was replaced after 10000000 bytes of it were streamed"),
         (LARGE + "truncate --size=5000000 out.txt", "was cut after 10000000 bytes of it were streamed"),
     ],

@@ -286,11 +286,16 @@ def job(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("1000genome", "streamflow-io.yml"),
         ("1000genome", "streamflow-io-directories.yml"),
-        ("variant-calling", "streamflow-io-checkpoints.yml"),
         ("hmmer", "streamflow-io.yml"),
-        ("kmeans", "streamflow-io.yml"),
+        *(
+            pytest.param(name, file, marks=pytest.mark.long)
+            for name, file in (
+                ("1000genome", "streamflow-io.yml"),
+                ("variant-calling", "streamflow-io-checkpoints.yml"),
+                ("kmeans", "streamflow-io.yml"),
+            )
+        ),
     ],
 )
 def test_the_official_parser_reads_those_of_the_templates(job: Path, name: str, file: str) -> None:

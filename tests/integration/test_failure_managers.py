@@ -34,8 +34,18 @@ def test_without_retries_one_failure_is_the_end(bench: Bench, manager: Document)
     assert "FAILED Job /a/0 with error:" in run.errors
 
 
-@pytest.mark.parametrize("name", ["default", "rollback"])
-@pytest.mark.parametrize(("allowed", "failures"), [(2, 1), (4, 3), (None, 4)])
+@pytest.mark.parametrize(
+    ("name", "allowed", "failures"),
+    [
+        ("default", 4, 3),
+        ("default", None, 4),
+        ("rollback", 4, 3),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (("default", 2, 1), ("rollback", 2, 1), ("rollback", None, 4))
+        ),
+    ],
+)
 def test_a_gang_is_retried_as_often_as_allowed(bench: Bench, name: str, allowed: int | None, failures: int) -> None:
     """`max_retries` counts attempts, as StreamFlow does; without it there is no end."""
     run = bench.run(failing(failures), **retrying(name, **({} if allowed is None else {"max_retries": allowed})))
@@ -97,8 +107,15 @@ def test_elements_are_delivered_once_whatever_is_retried(bench: Bench, name: str
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize("victim", ["a", "b"])
-@pytest.mark.parametrize("name", ["default", "rollback"])
+@pytest.mark.parametrize(
+    ("name", "victim"),
+    [
+        ("default", "a"),
+        ("rollback", "b"),
+        pytest.param("default", "b", marks=pytest.mark.long),
+        pytest.param("rollback", "a", marks=pytest.mark.long),
+    ],
+)
 def test_a_job_whose_exec_was_killed_is_retried(bench: Bench, name: str, victim: str) -> None:
     path = bench.write(pipeline(f"note start; {LINES}"), {}, True, **retrying(name, max_retries=3))
     process = bench.start(path)

@@ -29,7 +29,12 @@ for path in sorted(entries):
 
 @pytest.mark.parametrize(
     ("committed", "fields"),
-    [("on_n_files", {"nFiles": 3}), ("on_close", {}), ("on_close:1", {}), ("on_close", {"files": ["[0-9]"]})],
+    [
+        ("on_n_files", {"nFiles": 3}),
+        ("on_close", {"files": ["[0-9]"]}),
+        pytest.param("on_close", {}, marks=pytest.mark.long),
+        pytest.param("on_close:1", {}, marks=pytest.mark.long),
+    ],
 )
 def test_files_of_a_directory_are_read_by_name_as_they_are_committed(
     bench: Bench, committed: str, fields: Document
@@ -72,7 +77,7 @@ def test_a_listing_of_what_is_never_closed_waits_for_the_end(bench: Bench, commi
 def test_a_listing_under_no_update_has_entries_as_they_are_committed(bench: Bench) -> None:
     script = "meet read; mkdir out; for i in 1 2 3; do echo file $i > out/$i; meet got $i; done"
     first = producer(script, "on_close", "Directory", mode="no_update")
-    scan = f"note read; {shlex.quote(sys.executable)} -c {shlex.quote(SCAN)}"
+    scan = f"note read; {shlex.quote(sys.executable)} -ISc {shlex.quote(SCAN)}"
     _, ours = bench.run_both(pair(first, lister(scan, streamable("Directory"))))
     assert_early(ours, "got 3")
     assert ours.files["read.txt"] == b"file 1\nfile 2\nfile 3\n"

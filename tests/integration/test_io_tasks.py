@@ -154,8 +154,15 @@ def test_io_executors_limit_io_tasks(bench: Bench) -> None:
     assert at_once(ours) == 2
 
 
-@pytest.mark.parametrize("scope", ["shared", "node"])
-@pytest.mark.parametrize("hints", [[IO_TASK], []])
+@pytest.mark.parametrize(
+    ("scope", "hints"),
+    [
+        ("node", [IO_TASK]),
+        ("shared", []),
+        pytest.param("shared", [IO_TASK], marks=pytest.mark.long),
+        pytest.param("node", [], marks=pytest.mark.long),
+    ],
+)
 def test_a_storage_bandwidth_limits_jobs(bench: Bench, scope: str, hints: list[Document]) -> None:
     cores = 0.01 if hints else 0
     run = scattered(writer([*hints, bandwidth(40)], cores=cores))

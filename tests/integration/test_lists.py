@@ -108,7 +108,7 @@ def test_a_list_goes_on_in_its_order(bench: Bench, edge: Document) -> None:
     bench.run_both(workflow({"numbers": "int[]"}, steps, outputs), {"numbers": [5, 6, 7]})
 
 
-@pytest.mark.parametrize("rule", EDGES)
+@pytest.mark.parametrize("rule", [pytest.param(EDGES[0], marks=pytest.mark.long), EDGES[1]])
 def test_each_element_goes_to_a_scatter_once(bench: Bench, rule: Document) -> None:
     """Lists of two levels, and those that were made of two."""
 
@@ -138,7 +138,7 @@ def test_each_element_goes_to_a_scatter_once(bench: Bench, rule: Document) -> No
     assert sorted(what for _, what in ours.trace) == sorted(what for _, what in plain.trace)
 
 
-@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("edge", [EDGES[0], pytest.param(EDGES[1], marks=pytest.mark.long)])
 def test_empty_lists(bench: Bench, edge: Document) -> None:
     nothing = tool("true", {}, {"out": found("*.txt", "File[]")}, [streaming({"port": "out", **edge})])
     steps = {

@@ -337,7 +337,7 @@ def test_io_uring_is_refused(runtime_with_gate: Node) -> None:
         "assert libc.syscall(425, 4, parameters) == -1\n"
         "print(errno.errorcode[ctypes.get_errno()])"
     )
-    job = runtime.start("c", [sys.executable, "-c", script], gates=[gate(runtime, "f")], stdout=subprocess.PIPE)
+    job = runtime.start("c", [sys.executable, "-ISc", script], gates=[gate(runtime, "f")], stdout=subprocess.PIPE)
     assert job.process.communicate(timeout=TIMEOUT)[0] == b"ENOSYS\n"
     assert producer.end() == 0
 

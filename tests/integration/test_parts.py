@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ from rich.console import Console
 
 from streamflow_io.commands.coordination import plan_to_json
 from streamflow_io.commands.plan import plan_file
+from tests import split_support
 from tests.cwl import Bench, Document, found, tool, workflow
-from tests.split_support import LINES, count, fifo, job, stdin, written
+from tests.split_support import LINES, count, fifo, stdin, written
+
+#: A small input has three parts.
+job = partial(split_support.job, each=14)
 
 # Says parts if it is asked, else writes them: `each` lines in each.
 SPLIT = """\
@@ -94,7 +99,7 @@ def scattered(directory: Path, run: Document, reader: Document | None = None) ->
 def test_nothing_is_written(bench: Bench, tmp_path: Path) -> None:
     _, ours = bench.run_both(scattered(tmp_path, split(tmp_path)), job(tmp_path))
     assert written(bench) == []
-    assert len(ours.times("count l")) == 7, "links to files in memory"
+    assert len(ours.times("count l")) == 3, "links to files in memory"
     assert " WARNING " not in ours.log, ours.errors
 
 
@@ -106,7 +111,7 @@ def test_nothing_is_written(bench: Bench, tmp_path: Path) -> None:
 def test_readers(bench: Bench, tmp_path: Path, reader: Document, noted: str) -> None:
     _, ours = bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))
     assert written(bench) == []
-    assert len(ours.times(noted)) == 7
+    assert len(ours.times(noted)) == 3
 
 
 @pytest.mark.parametrize("mode", ["backwards", "json"])
@@ -118,7 +123,7 @@ def test_the_order_is_that_of_the_list(bench: Bench, tmp_path: Path, mode: str) 
 
 @pytest.mark.parametrize(("each", "text"), [(1, ""), (100, "one line\n"), (3, "no newline\nat the end")])
 def test_odd_files(bench: Bench, tmp_path: Path, each: int, text: str) -> None:
-    bench.run_both(then_joined(tmp_path, split(tmp_path)), job(tmp_path, each, text))
+    bench.run_both(then_joined(tmp_path, split(tmp_path)), job(tmp_path, each=each, text=text))
     assert written(bench) == []
 
 
@@ -163,7 +168,7 @@ def test_pairs_with_another_list(bench: Bench, tmp_path: Path) -> None:
     document["inputs"]["numbers"] = "int[]"
     document["steps"]["count"] |= {"scatter": ["chunk", "number"], "scatterMethod": "dotproduct"}
     document["steps"]["count"]["in"]["number"] = "numbers"
-    bench.run_both(document, {**job(tmp_path), "numbers": list(range(7))})
+    bench.run_both(document, {**job(tmp_path), "numbers": list(range(3))})
     assert written(bench) == []
 
 
@@ -204,7 +209,7 @@ def test_nested_scatters(bench: Bench, tmp_path: Path) -> None:
             }
         },
     }
-    bench.run_both(document, {"files": files, "each": 4})
+    bench.run_both(document, {"files": files, "each": 12})
     assert written(bench) == []
 
 
@@ -219,7 +224,7 @@ def test_the_file_of_another_step(bench: Bench, tmp_path: Path) -> None:
 
 def test_a_program_that_does_not_know_it(bench: Bench, tmp_path: Path) -> None:
     _, ours = bench.run_both(then_joined(tmp_path, split(tmp_path, "writes")), job(tmp_path))
-    assert len(written(bench)) == 7
+    assert len(written(bench)) == 3
     assert ours.log.count("Step /split has written the files of `chunks`") == 1
 
 
@@ -239,7 +244,7 @@ def test_readers_that_need_more_than_a_part(bench: Bench, tmp_path: Path, expres
         )
     _, ours = bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))
     assert reason in ours.errors
-    assert len(set(written(bench))) == 7
+    assert len(set(written(bench))) == 3
 
 
 def test_the_size_of_a_part_is_known(bench: Bench, tmp_path: Path) -> None:
@@ -261,9 +266,12 @@ def test_other_reasons_for_the_real_split(bench: Bench, tmp_path: Path) -> None:
         "/split/chunks is a workflow output: its files have to be written": output,
     }
     for reason, document in cases.items():
-        _, ours = bench.run_both(document, job(tmp_path, 20))
-        assert f"for /split/chunks does nothing: {reason}" in ours.log
-        assert len(written(bench)) == 2, reason
+        plan = plan_file(bench.write(document, job(tmp_path, each=20), io=True)).plans["main"]
+        assert any(f"for /split/chunks does nothing: {reason}" in warning for warning in plan.warnings), reason
+        assert not any(partition.is_virtual for partition in plan.partitions)
+    _, ours = bench.run_both(output, job(tmp_path, each=20))
+    assert "for /split/chunks does nothing: /split/chunks is a workflow output" in ours.log
+    assert len(written(bench)) == 2
 
 
 @pytest.mark.parametrize(
@@ -278,7 +286,7 @@ def test_other_reasons_for_the_real_split(bench: Bench, tmp_path: Path) -> None:
 )
 def test_wrong_lines(bench: Bench, tmp_path: Path, line: str, message: str) -> None:
     run = split(tmp_path, after=f"""sleep 0.7; printf '%s\\n' '{line}' >> "$SFIO_PARTS"; sleep 5""")
-    ours = bench.run(scattered(tmp_path, run), job(tmp_path, 20))
+    ours = bench.run(scattered(tmp_path, run), job(tmp_path, each=20))
     assert not ours.ok
     assert "FAILED Job /split/0" in ours.errors
     assert message in ours.errors, ours.errors
@@ -296,14 +304,14 @@ def test_a_split_that_fails_in_the_middle_is_tried_again(bench: Bench, tmp_path:
     plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRIED) for io in (False, True))
     assert ours.ok, ours.errors
     assert ours.results == plain.results
-    assert len(ours.times("count l")) == 7, "each reader ran once"
+    assert len(ours.times("count l")) == 3, "each reader ran once"
     assert bench.leftovers() == []
 
 
 def test_a_split_that_cuts_elsewhere_when_it_is_tried_again(bench: Bench, tmp_path: Path) -> None:
     run = split(tmp_path, after='test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }')
     script = run["baseCommand"][2]
-    run["baseCommand"][2] = script.replace("note split;", 'note split; test ! -e "$TRACE.once" || each=5;')
+    run["baseCommand"][2] = script.replace("note split;", 'note split; test ! -e "$TRACE.once" || each=13;')
     ours = bench.run(scattered(tmp_path, run), job(tmp_path), **RETRIED)
     assert not ours.ok
     assert "Job /split/0: the part chunk-00.txt is another one than before: " in ours.errors, ours.errors
@@ -326,7 +334,7 @@ def test_a_split_that_does_not_say_a_part_again(bench: Bench, tmp_path: Path) ->
 def test_a_reader_that_fails_is_tried_again_alone(bench: Bench, tmp_path: Path) -> None:
     reader = count()
     reader["baseCommand"][2] = (
-        'case $(basename "$chunk") in chunk-03.txt) test -e "$TRACE.once" || { touch "$TRACE.once"; exit 3; };; esac; '
+        'case $(basename "$chunk") in chunk-01.txt) test -e "$TRACE.once" || { touch "$TRACE.once"; exit 3; };; esac; '
         + reader["baseCommand"][2]
     )
     document = then_joined(tmp_path, split(tmp_path), reader)
@@ -358,7 +366,7 @@ def test_without_a_node_runtime_files_are_written(bench: Bench, tmp_path: Path, 
     path = bench.write(document, job(tmp_path), io=config is not None, config=config)
     ours = bench.finish(bench.start(path), path)
     assert ours.ok, ours.errors
-    assert len(written(bench)) == 7
+    assert len(written(bench)) == 3
 
 
 def test_an_output_that_is_a_link_to_a_part(bench: Bench, tmp_path: Path) -> None:
@@ -377,7 +385,7 @@ def test_a_split_of_a_part_is_real(bench: Bench, tmp_path: Path) -> None:
     }
     document["inputs"]["less"] = "int"
     document["outputs"]["counted"]["type"] = {"type": "array", "items": {"type": "array", "items": "File"}}
-    _, ours = bench.run_both(document, {**job(tmp_path, 20), "less": 10})
+    _, ours = bench.run_both(document, {**job(tmp_path, each=20), "less": 10})
     assert "for /count/split/chunks does nothing: /count/split/reads is a part itself (/split/chunks)" in ours.log
     assert len(written(bench)) == 4
 

@@ -175,7 +175,7 @@ def test_coordination_says_where_steps_run(bench: Bench, capsys: pytest.CaptureF
     [
         ({"type": "none", "config": {}}, Delivery.STREAM, None),
         ({"type": "docker", "config": {}}, Delivery.STREAM, None),
-        ({"type": "singularity", "config": {}}, Delivery.STREAM, None),
+        pytest.param({"type": "singularity", "config": {}}, Delivery.STREAM, None, marks=pytest.mark.long),
         (
             {"type": "kubernetes", "config": {}},
             Delivery.COMMIT,
@@ -225,8 +225,19 @@ def in_containers(where: str) -> Document:
     return inner
 
 
-@pytest.mark.parametrize("subworkflow", [False, True])
-@pytest.mark.parametrize("where", ["tools", "requirement of the workflow", "hint of the workflow", "a step"])
+@pytest.mark.parametrize(
+    ("where", "subworkflow"),
+    [
+        ("tools", False),
+        ("requirement of the workflow", True),
+        ("hint of the workflow", False),
+        ("a step", True),
+        pytest.param("tools", True, marks=pytest.mark.long),
+        pytest.param("requirement of the workflow", False, marks=pytest.mark.long),
+        pytest.param("hint of the workflow", True, marks=pytest.mark.long),
+        pytest.param("a step", False, marks=pytest.mark.long),
+    ],
+)
 def test_wherever_a_docker_requirement_stands(
     bench: Bench, capsys: pytest.CaptureFixture[str], where: str, subworkflow: bool
 ) -> None:
@@ -234,10 +245,10 @@ def test_wherever_a_docker_requirement_stands(
     if subworkflow:
         contained = workflow({}, {"sub": {"run": contained, "in": {}}}, {})
     path = bench.write(contained, {}, True)
-    (edge,) = plan_file(path).plans["main"].edges
-    assert (edge.delivery, edge.fallback) == (Delivery.STREAM, None)
     assert main_program(["plan", str(path), "--json"]) == 0
-    steps = json.loads(capsys.readouterr().out)["workflows"]["main"]["steps"]
+    planned = json.loads(capsys.readouterr().out)["workflows"]["main"]
+    (edge,), steps = planned["edges"], planned["steps"]
+    assert (edge["delivery"], edge["fallback"]) == ("stream", None)
     assert {name[-1]: (step["site"], step["deployments"]) for name, step in steps.items()} == {
         "a": ("containers", ["debian"]),
         "b": ("containers", ["debian" if where == "hint of the workflow" else "busybox"]),

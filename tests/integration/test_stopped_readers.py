@@ -39,7 +39,11 @@ def chain(made: Document, read: Document, kind: Any = "File") -> Document:
 
 @pytest.mark.parametrize(
     "script",
-    [HEADER, "seq 1 9 > out.txt; sleep 0.6; echo 2 > new; mv new out.txt", "echo 1 > out.txt; sleep 0.6; : > out.txt"],
+    [
+        pytest.param(HEADER, marks=pytest.mark.long),
+        "seq 1 9 > out.txt; sleep 0.6; echo 2 > new; mv new out.txt",
+        "echo 1 > out.txt; sleep 0.6; : > out.txt",
+    ],
     ids=["header", "replaced", "cut"],
 )
 def test_what_is_changed_after_a_reader_had_enough_is_read_again(bench: Bench, script: str) -> None:

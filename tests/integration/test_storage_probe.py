@@ -23,7 +23,7 @@ from ruamel.yaml import YAML
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.storage import measuring
-from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, measure
+from streamflow_io.storage.measuring import LEAST_BYTES, measure
 from tests import forked
 
 COMMAND = [sys.executable, "-m", "streamflow_io.cli", "storage", "probe"]
@@ -42,6 +42,12 @@ def storage() -> Iterator[Path]:
     remains, writers = list(directory.iterdir()), files_below(directory)
     shutil.rmtree(directory)
     assert (remains, writers) == ([], {})
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure with one writer and with two."""
+    monkeypatch.setattr(measuring, "LEVELS", (1, 2))
 
 
 def probe(path: object, *options: str) -> subprocess.CompletedProcess[str]:
@@ -81,23 +87,6 @@ def state(process: int) -> str:
         return "Z"
 
 
-def test_json(storage: Path) -> None:
-    ended = probe(storage, *QUICK, "--json")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    result = json.loads(ended.stdout)
-    assert result["ok"] is True
-    entry = StorageConfig.model_validate(result["entry"])
-    assert entry.path == str(storage)
-    assert [level["writers"] for level in result["levels"]] == [1, 2, 4, 8]
-    for direction in ("write", "read"):
-        samples = [level[direction] for level in result["levels"]]
-        assert 0 < entry.bandwidth(direction) <= max(sample["bandwidth"] for sample in samples)
-        for level, sample in zip(result["levels"], samples, strict=True):
-            assert len(sample["perWriter"]) == level["writers"]
-            assert 0 < sample["bytes"] == sum(each["bytes"] for each in sample["perWriter"]) <= LIMIT
-            assert sample["bandwidth"] == pytest.approx(sample["bytes"] / 1e6 / sample["seconds"])
-
-
 def test_text_has_an_entry_to_paste(storage: Path) -> None:
     ended = probe(os.path.relpath(storage), *QUICK)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -108,7 +97,7 @@ def test_text_has_an_entry_to_paste(storage: Path) -> None:
     assert "per writer" in ended.stdout
 
 
-def test_progress_goes_to_the_terminal_only(storage: Path) -> None:
+def test_json_and_progress_which_goes_to_the_terminal_only(storage: Path) -> None:
     master, terminal = pty.openpty()
     try:
         ended = subprocess.run(
@@ -123,10 +112,22 @@ def test_progress_goes_to_the_terminal_only(storage: Path) -> None:
     finally:
         os.close(master)
         os.close(terminal)
-    assert json.loads(ended.stdout)["ok"] is True
     assert "writers" in shown
+    result = json.loads(ended.stdout)
+    assert result["ok"] is True
+    entry = StorageConfig.model_validate(result["entry"])
+    assert entry.path == str(storage)
+    assert [level["writers"] for level in result["levels"]] == [1, 2, 4, 8]
+    for direction in ("write", "read"):
+        samples = [level[direction] for level in result["levels"]]
+        assert 0 < entry.bandwidth(direction) <= max(sample["bandwidth"] for sample in samples)
+        for level, sample in zip(result["levels"], samples, strict=True):
+            assert len(sample["perWriter"]) == level["writers"]
+            assert 0 < sample["bytes"] == sum(each["bytes"] for each in sample["perWriter"]) <= LIMIT
+            assert sample["bandwidth"] == pytest.approx(sample["bytes"] / 1e6 / sample["seconds"])
 
 
+@pytest.mark.usefixtures("few")
 def test_time_is_a_bound(storage: Path) -> None:
     """With 0.1 s for each sample, no disk moves 1 GiB."""
     measured = measure(str(storage), 2**30, 0.1)
@@ -136,6 +137,7 @@ def test_time_is_a_bound(storage: Path) -> None:
             assert each.seconds >= 0.1 or each.bytes == 2**30 // level.writers
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("call", ["open", "pwrite"])
 def test_without_direct_io(storage: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """Some file systems refuse to open a file for direct I/O, some refuse to write."""
@@ -152,7 +154,7 @@ def test_without_direct_io(storage: Path, monkeypatch: pytest.MonkeyPatch, call:
     monkeypatch.setattr(os, call, refuse_open if call == "open" else refuse_write)
     measured = measure(str(storage), LEAST_BYTES, 2)
     assert measured.access == "buffered"
-    assert [level.writers for level in measured.levels] == list(LEVELS)
+    assert [level.writers for level in measured.levels] == [1, 2]
     assert all(level.read.bytes == level.write.bytes > 0 for level in measured.levels)
 
 
@@ -234,21 +236,23 @@ def test_a_writer_that_fails(storage: Path) -> None:
     assert f"{storage} cannot be measured: File too large" in ended.stdout
 
 
+@pytest.mark.usefixtures("few")
 def test_a_storage_that_hangs(storage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "_PATIENCE_SECONDS", 3.0)
 
     def hang(writers: int, task: str) -> None:
-        if (writers, task) == (4, "read"):
+        if (writers, task) == (2, "read"):
             assert stop(next(iter(files_below(storage))))
 
     with pytest.raises(HintErrors, match="hangs: a writer did not answer"):
         measure(str(storage), LEAST_BYTES, 0.5, hang)
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("ended", [False, True], ids=["while it is told to write", "before it is told to write"])
 def test_a_writer_that_is_killed(storage: Path, ended: bool) -> None:
     def kill(writers: int, task: str) -> None:
-        if (writers, task) == (8, "write"):
+        if (writers, task) == (2, "write"):
             writer = next(iter(files_below(storage)))
             os.kill(writer, signal.SIGKILL)
             if ended:
@@ -258,7 +262,9 @@ def test_a_writer_that_is_killed(storage: Path, ended: bool) -> None:
         measure(str(storage), LEAST_BYTES, 2, kill)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_nothing_remains_after_a_signal(storage: Path, number: signal.Signals) -> None:
     running = subprocess.Popen(
         [*COMMAND, str(storage), "--bytes", "64MiB", "--seconds", "60"],

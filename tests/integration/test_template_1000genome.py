@@ -275,7 +275,8 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-@pytest.mark.parametrize("preset", [pytest.param("small", marks=pytest.mark.long), "real"])
+@pytest.mark.long
+@pytest.mark.parametrize("preset", ["small", "real"])
 def test_cwltool_and_streamflow_agree(tmp_path: Path, preset: str) -> None:
     work = generate(tmp_path / "template", preset)
     job = f"generated/{preset}/job.yml"
@@ -300,7 +301,7 @@ def run_streamflow(work: Path, file: str, job: str, outdir: Path) -> str:
 @pytest.mark.skipif(not (BIN / "sfio-node").exists(), reason="sfio-node is not installed")
 def test_the_whole_chain_streams_with_identical_results(tmp_path: Path) -> None:
     """Identical results alone would not show it: each reader must have started before its producer ended."""
-    work = generate(tmp_path / "template", "demo", "--records", "20000", "--draws", "50")
+    work = generate(tmp_path / "template", "demo", "--records", "6000", "--draws", "50")
     run_streamflow(work, "streamflow.yml", "generated/demo/job.yml", tmp_path / "plain")
     log = run_streamflow(work, "streamflow-io.yml", "generated/demo/job.yml", tmp_path / "streaming")
     assert "WARNING" not in log

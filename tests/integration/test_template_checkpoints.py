@@ -176,6 +176,7 @@ def test_there_are_five_checkpoints_of_each_sample(plain: Path) -> None:
     assert header.split("\t")[9:] == list(SAMPLES)
 
 
+@pytest.mark.long
 @needs_tools
 def test_cwltool_gives_the_results_of_plain_streamflow(template: Template, plain: Path) -> None:
     results = template.cwltool("checkpoints.cwl", "generated/samples/job.yml")

@@ -251,6 +251,7 @@ def test_the_job_files_fit_the_workflow_and_the_prepared_input(template: Path, j
     assert all((template / path).is_file() for path in files)
 
 
+@pytest.mark.long
 @needs_tools
 def test_cwltool_gives_the_results_of_plain_streamflow(plain: PlainRun) -> None:
     results = plain.template.parent / "cwltool"
