@@ -38,6 +38,7 @@ class Plan:
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
     :ivar partitions: what is made of each rule of a read session
+    :ivar read_first: files of read sessions that are known before the run, with a step that reads them
     :ivar declared: where splits are declared to cut, by step and output
     :ivar verdicts: of declared splits, as they are remembered
     :ivar delivered: those of files and of names, as they are served
@@ -60,6 +61,7 @@ class Plan:
     tools: Mapping[str, str] = field(default_factory=dict)
     edges: tuple[StreamEdge, ...] = ()
     partitions: tuple[Partition, ...] = ()
+    read_first: Mapping[str, str] = field(default_factory=dict)
     declared: Mapping[tuple[str, str], Declaration] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     delivered: tuple[StreamEdge, ...] = ()

@@ -33,6 +33,9 @@ from .tokens import PartToken
 class ReadSessions:
     """Reads ahead what jobs will read: the parts of virtual splits, and files of which jobs select their own part.
 
+    StreamFlow reads an input of the workflow itself, for its checksum, in small pieces and before the first job: such
+    a file is read ahead of that.
+
     Nothing depends on it: it only fills the page cache. A job waits for its part before it gets a core, and at most as
     long as :class:`ReadSession` says.
 
@@ -60,6 +63,10 @@ class ReadSessions:
         # By job, the parts of virtual splits that it reads.
         self._reads: dict[str, list[tuple[ReadSession, int]]] = {}
         self._ahead = {(each.step, each.of) for each in plan.partitions if each.is_read_ahead}
+        # A node runtime that serves containers, too, is started where their first job runs.
+        is_here = config.runtime == "embedded" and plan.unavailable is None and "" not in plan.mixed_hosts
+        self._read_first: Mapping[str, str] = plan.read_first if is_here else {}
+        self._first: asyncio.Task[None] | None = None
         # By step, of which the first job has come.
         self._selected: dict[str, list[SelectedParts]] = {}
 
@@ -104,6 +111,8 @@ class ReadSessions:
 
     def submitted(self, job: Job, targets: Sequence[Target]) -> None:
         """A job has all its input: what it selects of a file is read ahead, and what others of its step do."""
+        if self._first is None and self._read_first:
+            self._first = asyncio.create_task(self._begin_first(targets[0]))
         step = get_job_step_name(job.name)
         if step in self._selected or not any(step == of_step for of_step, _ in self._ahead):
             return
@@ -126,6 +135,8 @@ class ReadSessions:
         """Nothing more is read ahead."""
         selected = [parts for of_step in self._selected.values() for parts in of_step]
         await asyncio.gather(*(parts.close() for parts in selected))
+        if self._first is not None:
+            await self._first
         await asyncio.gather(*(session.close() for session in self._starter.sessions))
 
     def _consumers(self, step: str, port: str) -> int:
@@ -133,25 +144,35 @@ class ReadSessions:
         edges = [edge for edge in self._plan.delivered if edge.delivery is Delivery.PART and edge.route.consumer]
         return max(1, sum((edge.route.output.step, edge.route.output.port) == (step, port) for edge in edges))
 
+    async def _begin_first(self, target: Target) -> None:
+        """Read what StreamFlow is about to read; its first jobs have this target."""
+        for path, step in self._read_first.items():
+            if (file := self._starter.look(path, target)) is not None:
+                if (runtime := await self._runtime(step, target)) is None:
+                    return
+                self._starter.begin_whole(step, file, runtime)
+
     def _begin_at(self, step: str, target: Target) -> Begin:
         async def begin(path: str, consumers: int) -> ReadSession | None:
-            if (file := self._starter.look(path, target)) is None:
-                return None
-            try:
-                runtime = await self._runtime(target)
-            except NodeRuntimeError as error:
-                logger.warning(f"Nothing is read ahead for {step}: {error}")
-                return None
-            if not isinstance(runtime, EmbeddedRuntime):
+            file = self._starter.look(path, target)
+            if file is None or (runtime := await self._runtime(step, target)) is None:
                 return None
             return self._starter.begin(step, file, runtime, consumers, "selected")
 
         return begin
 
-    async def _runtime(self, target: Target) -> NodeRuntime:
+    async def _runtime(self, step: str, target: Target) -> EmbeddedRuntime | None:
+        """The node runtime of this node, if the target is there."""
         connector = self._context.deployment_manager.get_connector(target.deployment.name)
         (available, *_) = (await connector.get_available_locations(service=target.service)).values()
-        return await self._runtimes.at(available.location, target.workdir)
+        if not available.location.local:
+            return None
+        try:
+            runtime = await self._runtimes.at(available.location, target.workdir)
+        except NodeRuntimeError as error:
+            logger.warning(f"Nothing is read ahead for {step}: {error}")
+            return None
+        return runtime if isinstance(runtime, EmbeddedRuntime) else None
 
 
 def _spans(part: FilePart) -> list[Span]:

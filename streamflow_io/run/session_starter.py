@@ -55,7 +55,8 @@ class SessionStarter:
     def __init__(self, config: SchedulerConfig, storages: Storages, record: Callable[[Record], None]) -> None:
         self.sessions: list[ReadSession] = []
         self._record = record
-        self._config = config
+        megabytes = config.session_window
+        self._window = default_window() if megabytes is None else megabytes * _MB
         self._storages = storages
 
     def look(self, path: str, target: Target) -> WorthReading | None:
@@ -76,6 +77,14 @@ class SessionStarter:
         identity = FileIdentity(device=found.st_dev, inode=found.st_ino, size=found.st_size, mtime=found.st_mtime_ns)
         return WorthReading(PurePosixPath(os.path.realpath(path)), identity, chunk, readers)
 
+    def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
+        """Read all of a file, if it has room in the window: nobody says how far it has been consumed."""
+        if file.identity.size > self._window:
+            return
+        if (session := self.begin(step, file, runtime, 0, "whole")) is not None:
+            session.announce([(0, file.identity.size)])
+            session.all_announced()
+
     def begin(
         self, step: str, file: WorthReading, runtime: EmbeddedRuntime, consumers: int, form: Form
     ) -> ReadSession | None:
@@ -84,9 +93,7 @@ class SessionStarter:
         :param consumers: how many jobs tell that they have consumed a part; 0: none does
         :param form: who says where the parts are: a program one by one, or the jobs of a list
         """
-        megabytes = self._config.session_window
-        window = default_window() if megabytes is None else megabytes * _MB
-        director = Director(file.identity.size, file.chunk, window, file.readers, consumers, guess=form == "said")
+        director = Director(file.identity.size, file.chunk, self._window, file.readers, consumers, guess=form == "said")
         try:
             job = runtime.create_session(f"read-{step}")
             job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=file.readers))
@@ -102,7 +109,7 @@ class SessionStarter:
             form=form,
             readers=file.readers,
             chunk=file.chunk,
-            window=window,
+            window=self._window,
         )
         session = ReadSession(facts, director, job, self._record)
         self.sessions.append(session)

@@ -8,8 +8,9 @@ from pydantic import Field
 
 from .base_record import BaseRecord
 
-#: Who says where the parts are: the program that splits, or each job what it reads.
-Form = Literal["said", "selected"]
+#: Who says where the parts are: the program that splits, or each job what it reads. `whole`: all of the file is read,
+#: before StreamFlow reads it for its checksum.
+Form = Literal["said", "selected", "whole"]
 
 
 class SessionRecord(BaseRecord):

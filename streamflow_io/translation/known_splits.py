@@ -66,7 +66,7 @@ def known_inputs(tokens: KnownTokens, tool: Step, tag: str) -> tuple[dict[str, A
     for name, port in tool.get_input_ports().items():
         if name != "__job__":
             try:
-                known[name] = _with_paths(tokens.value(port, tag))
+                known[name] = with_paths(tokens.value(port, tag))
             except UnknownValue:
                 unknown[name] = _AT_RUN_TIME
     return known, unknown
@@ -91,9 +91,13 @@ def with_checksums(value: Any) -> Any:
     return value
 
 
-def _with_paths(value: Any) -> Any:
+def with_paths(value: Any) -> Any:
+    """A value with a path for each file.
+
+    :raises UnknownValue: if one is nowhere on this machine
+    """
     if isinstance(value, Mapping):
-        value = {key: _with_paths(inner) for key, inner in value.items()}
+        value = {key: with_paths(inner) for key, inner in value.items()}
         if value.get("class") in ("File", "Directory"):
             path = str(value.get("path") or value.get("location") or "")
             path = file_of(path) if path.startswith("file:") else path
@@ -102,5 +106,5 @@ def _with_paths(value: Any) -> Any:
             value |= {"path": path, "basename": value.get("basename") or posixpath.basename(path)}
         return value
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_with_paths(inner) for inner in value]
+        return [with_paths(inner) for inner in value]
     return value

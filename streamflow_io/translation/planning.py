@@ -34,6 +34,7 @@ from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
 
 from .declared import declarations, declared_rules, known_keys, trials
 from .inspect import io_graph, standard_outputs
+from .known_files import known_files
 from .known_jobs import known_jobs
 from .split_digests import split_digests
 from .storage_checks import find_storages
@@ -98,6 +99,7 @@ def make_plan(
         tools=tools,
         edges=edges,
         partitions=partitions,
+        read_first=known_files(workflow, partitions),
         declared=declared,
         verdicts=verdicts,
         delivered=delivered,

@@ -140,8 +140,11 @@ def compare(
     return ours
 
 
-def told(bench: Bench, event: str) -> list[Document]:
-    return [record for record in bench.telemetry() if record["event"] == event]
+def told(bench: Bench, event: str, first: bool = False) -> list[Document]:
+    """Records of sessions that serve jobs, or of what is read before the first job."""
+    records = bench.telemetry()
+    forms = {record["session"]: record["form"] for record in records if record["event"] == "session"}
+    return [each for each in records if each["event"] == event and (forms[each["session"]] == "whole") is first]
 
 
 def read_once(bench: Bench, size: int = SIZE) -> Document:
@@ -174,6 +177,31 @@ def test_parts_of_a_virtual_split(bench: Bench, tmp_path: Path, file: Path, kind
     assert end["storageBytes"] + end["cachedBytes"] == SIZE
     assert sorted(record["part"] for record in told(bench, "arrived")) == list(range(8))
     assert "WARNING" not in ours.log
+
+
+def test_an_input_is_read_ahead_of_its_checksum(bench: Bench, tmp_path: Path) -> None:
+    # So large that StreamFlow is not done before the session begins.
+    size = 256 * MIB
+    with (large := tmp_path / "large.bin").open("wb") as opened:
+        opened.truncate(size)
+    reader = tool('wc -c < "$chunk"', {"chunk": streamable()}, {"summed": "stdout"}, stdout="summed.txt")
+    ours = bench.run(split_run(tmp_path, reader), of(large, 2))
+    (session,) = told(bench, "session", first=True)
+    (end,) = told(bench, "sessionEnd", first=True)
+    assert (session["file"], session["step"], session["size"]) == (str(large), "/split", size)
+    assert end["reason"] == "done"
+    assert 0 < end["storageBytes"] <= size
+    assert ours.ok, ours.errors
+    assert "WARNING" not in ours.log
+    assert list(ours.files.values()) == [b"%d\n" % (size // 2)] * 2
+    assert bench.leftovers() == []
+
+
+def test_an_input_that_has_no_room_in_the_window_is_not_read_ahead(bench: Bench, tmp_path: Path, file: Path) -> None:
+    """Nobody says how far StreamFlow has come with it."""
+    compare(bench, split_run(tmp_path, summing()), of(file, 2), sessionWindow=24)
+    assert not told(bench, "session", first=True)
+    assert told(bench, "session")
 
 
 def test_jobs_that_select_their_own_part(bench: Bench, tmp_path: Path, file: Path) -> None:
@@ -255,7 +283,7 @@ def test_a_reader_that_is_killed(bench: Bench, tmp_path: Path, file: Path) -> No
 @pytest.mark.long
 def test_a_reader_that_hangs(bench: Bench, tmp_path: Path, file: Path) -> None:
     stop = lambda: _when_it_reads(bench, lambda pid: os.kill(pid, signal.SIGSTOP))  # noqa: E731
-    ours = compare(bench, split_run(tmp_path, summing()), of(file, 8), stop)
+    ours = compare(bench, split_run(tmp_path, summing()), of(file, 8), stop, sessionWindow=20)
     (end,) = told(bench, "sessionEnd")
     assert end["reason"] in ("stalled", "done")
     if end["reason"] == "stalled":
