@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StreamingRule
+from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.run.attempts import Attempt, StreamingJobs
 from streamflow_io.run.execution import Execution
 from streamflow_io.run.failure import Failure
@@ -138,6 +139,7 @@ class FakeRun:
         self.recorder = JobRecorder(self.places, cast(Any, None), annotations or {}, False, self.records.append)
         self.runner = JobRunner(self.reach, self.recorder, JobWarnings())
         self.sessions = NoSessions()
+        self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
 
     def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:
         return Reach(FakeRuntimes(runtimes), self.places, lambda *jobs: self.kept_together.append(jobs))
