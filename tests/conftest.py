@@ -24,7 +24,8 @@ for number in (signal.SIGHUP, signal.SIGQUIT):
 
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+settings.register_profile("thorough", settings.get_profile("any machine"), max_examples=400)
 settings.load_profile("any machine")
 
 #: Tests of a file that share what takes long to make.

@@ -10,7 +10,7 @@ import pytest
 from tests.node_support import Event, Job, Node
 
 MEMORY = Path("/dev/shm")
-CONTENT = b"".join(b"line %08d\n" % number for number in range(300_000))
+CONTENT = b"".join(map(b"line %08d\n".__mod__, range(300_000)))
 
 
 def identity(path: Path) -> Event:

@@ -31,7 +31,7 @@ def stdin() -> Document:
     return tool("note count; cat", {"chunk": "stdin"}, {"counted": "stdout"}, stdout="counted.txt")
 
 
-def job(directory: Path, each: int = 6, text: str = "".join(LINES)) -> dict[str, Any]:
+def job(directory: Path, each: int = 14, text: str = "".join(LINES)) -> dict[str, Any]:
     (directory / "reads.txt").write_text(text)
     return {"reads": {"class": "File", "path": str(directory / "reads.txt")}, "each": each}
 

@@ -43,7 +43,9 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "read", ["cat $file > /dev/null; ", "head -n 1 $file > /dev/null; ", ""], ids=["all", "part", "not"]
+    "read",
+    ["cat $file > /dev/null; ", pytest.param("head -n 1 $file > /dev/null; ", marks=pytest.mark.long), ""],
+    ids=["all", "part", "not"],
 )
 def test_an_output_that_is_a_link_to_the_input(bench: Bench, read: str) -> None:
     link = tool(f"{read}ln -s $file link.txt", {"file": streamable()}, {"out": found("link.txt")})

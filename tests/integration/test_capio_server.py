@@ -90,7 +90,10 @@ def test_capio_is_found_on_the_path(tmp_path: Path, place: str) -> None:
         find_capio({"PATH": str(tmp_path)})
 
 
-@pytest.mark.parametrize("behaviour", ["", "slow", "deaf", "untidy", "deaf untidy"])
+@pytest.mark.parametrize(
+    "behaviour",
+    ["", "slow", *(pytest.param(each, marks=pytest.mark.long) for each in ("deaf", "untidy")), "deaf untidy"],
+)
 def test_a_server_that_starts_works_and_leaves_nothing(
     home: Path, behave: Callable[[str], None], temporary: Path, behaviour: str
 ) -> None:

@@ -37,8 +37,8 @@ ARGUMENTS = {
     "doctor": [],
     "learned": ["list"],
 }
-#: As `plan`, they import StreamFlow.
-SLOW = ("coordination", "annotate", "partition", "doctor")
+#: As `plan`, they import StreamFlow or cwltool.
+SLOW = ("validate", "coordination", "annotate", "partition", "doctor")
 
 
 @pytest.fixture

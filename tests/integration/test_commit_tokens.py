@@ -32,7 +32,11 @@ def assert_late(run: Run) -> None:
     [
         (WRITE_EARLY, {"committed": "on_close"}),
         ("echo a > out.txt; echo b >> out.txt; sleep 2; note end", {"committed": "on_close:2"}),
-        ("echo a > temporary; mv temporary out.txt; sleep 2; note end", {"committed": "on_close"}),
+        pytest.param(
+            "echo a > temporary; mv temporary out.txt; sleep 2; note end",
+            {"committed": "on_close"},
+            marks=pytest.mark.long,
+        ),
         (
             "echo a > out.txt; sleep 0.2; touch done; sleep 2; note end",
             {"committed": "on_file", "fileDeps": ["done*"]},
@@ -124,7 +128,7 @@ def test_an_empty_list(bench: Bench) -> None:
     assert ours.outputs["list"] == []
 
 
-@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
+@pytest.mark.parametrize("committed", [pytest.param("on_termination", marks=pytest.mark.long), "on_close"])
 def test_a_scatter_feeds_the_next_without_waiting_for_the_gather(bench: Bench, committed: str) -> None:
     made = tool(
         "note make $n; echo $n > $n.txt; sleep $n; note made $n",
@@ -164,7 +168,9 @@ def inner() -> Document:
         pytest.param({"run": inner(), "in": {"file": "a/out"}}, marks=pytest.mark.long),
         {"run": inner(), "in": {"file": "a/out"}, "when": "$(inputs.file.basename == 'out.txt')"},
         pytest.param({"run": consumer(), "in": {"file": "a/out"}, "when": "$(true)"}, marks=pytest.mark.long),
-        {"run": consumer(), "in": {"file": {"source": "a/out", "valueFrom": "$(self)"}}},
+        pytest.param(
+            {"run": consumer(), "in": {"file": {"source": "a/out", "valueFrom": "$(self)"}}}, marks=pytest.mark.long
+        ),
         {
             "run": consumer(),
             "in": {"file": {"source": ["a/out"], "linkMerge": "merge_flattened", "valueFrom": "$(self[0])"}},
@@ -323,7 +329,10 @@ def test_what_was_changed_after_it_was_streamed_is_read_again(bench: Bench, scri
 
 @pytest.mark.parametrize(
     ("act", "warning"),
-    [("echo a > out.txt", "and written again with the same content"), (": >> out.txt", "and closed again afterwards")],
+    [
+        ("echo a > out.txt", "and written again with the same content"),
+        pytest.param(": >> out.txt", "and closed again afterwards", marks=pytest.mark.long),
+    ],
 )
 def test_a_file_that_is_written_again_as_it_was_is_worth_a_warning(bench: Bench, act: str, warning: str) -> None:
     producer = tool(f"echo a > out.txt; sleep 1; {act}; sleep 0.2", {}, {"out": found("out.txt")}, EARLY)
@@ -331,7 +340,7 @@ def test_a_file_that_is_written_again_as_it_was_is_worth_a_warning(bench: Bench,
     assert f"out.txt of the output `out` was committed by `on_close`, {warning}" in ours.log
 
 
-@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
+@pytest.mark.parametrize("committed", [pytest.param("on_termination", marks=pytest.mark.long), "on_close"])
 def test_a_consumer_behind_a_gather_gets_the_list_when_all_producers_have_ended(bench: Bench, committed: str) -> None:
     made = tool(
         "echo $n > $n.txt; sleep $n; note made $n",

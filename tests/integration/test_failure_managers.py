@@ -25,7 +25,9 @@ def failing(times: int) -> Document:
     return pipeline(f"{ATTEMPT}{LINES}; [ $attempt -gt {times} ] || {{ echo 'out of luck' >&2; exit 3; }}")
 
 
-@pytest.mark.parametrize("manager", [NONE, DUMMY, DISABLED, retrying("default", max_retries=1)])
+@pytest.mark.parametrize(
+    "manager", [pytest.param(NONE, marks=pytest.mark.long), DUMMY, DISABLED, retrying("default", max_retries=1)]
+)
 def test_without_retries_one_failure_is_the_end(bench: Bench, manager: Document) -> None:
     run = bench.run(failing(1), **manager)
     assert_failed(bench, run)
@@ -56,7 +58,7 @@ def test_a_gang_is_retried_as_often_as_allowed(bench: Bench, name: str, allowed:
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize("name", ["default", "rollback"])
+@pytest.mark.parametrize("name", ["default", pytest.param("rollback", marks=pytest.mark.long)])
 def test_one_failure_too_many(bench: Bench, name: str) -> None:
     run = bench.run(failing(3), **retrying(name, max_retries=3))
     assert_failed(bench, run)
@@ -90,7 +92,7 @@ def test_only_the_failed_members_of_a_scatter_are_retried(bench: Bench) -> None:
     assert bench.leftovers() == []
 
 
-@pytest.mark.parametrize("name", ["default", "rollback"])
+@pytest.mark.parametrize("name", [pytest.param("default", marks=pytest.mark.long), "rollback"])
 def test_elements_are_delivered_once_whatever_is_retried(bench: Bench, name: str) -> None:
     script = f"{ATTEMPT}for i in 1 2 3; do echo $i > part$i; sleep 0.3; done; [ $attempt -ge 2 ] || exit 3"
     made = tool(script, {}, {"out": found("part*", "File[]")}, [streaming({"port": "out", "committed": "on_close"})])

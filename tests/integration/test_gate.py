@@ -8,7 +8,7 @@ from tests.cwl import Bench, found, streamable, streaming, tool, workflow
 from tests.gate_support import ATTEMPT, BY_LIST, FILES, RETRY, assert_early, lister, pair, producer, reader
 
 
-@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
+@pytest.mark.parametrize("committed", ["on_termination", pytest.param("on_close", marks=pytest.mark.long)])
 def test_a_consumer_starts_before_its_file_exists(bench: Bench, committed: str) -> None:
     script = "meet read; exec 3> out.txt; echo one >&3; sleep 1; echo two >&3; exec 3>&-; sleep 1"
     _, ours = bench.run_both(pair(producer(script, committed), reader()))
@@ -38,7 +38,9 @@ def test_a_file_as_standard_input(bench: Bench) -> None:
     assert ours.files["read.txt"] == b"one\n"
 
 
-@pytest.mark.parametrize(("kind", "glob"), [("File?", "out.txt"), ("File", "o*.txt")])
+@pytest.mark.parametrize(
+    ("kind", "glob"), [("File?", "out.txt"), pytest.param("File", "o*.txt", marks=pytest.mark.long)]
+)
 def test_a_file_that_is_not_certain_is_there_when_it_is_opened(bench: Bench, kind: str, glob: str) -> None:
     script = "sleep 0.5; exec 3> out.txt; note opened; echo one >&3; meet read; echo two >&3"
     document = pair(producer(script, "on_termination", kind, glob), reader())
@@ -187,7 +189,7 @@ def test_what_needs_the_value_starts_at_the_commit(bench: Bench) -> None:
     assert_early(ours, "read 5")
 
 
-@pytest.mark.parametrize("kind", ["File", "Directory"])
+@pytest.mark.parametrize("kind", [pytest.param("File", marks=pytest.mark.long), "Directory"])
 def test_without_the_gate_a_consumer_waits_for_all_of_it(bench: Bench, kind: str) -> None:
     if kind == "File":
         document = pair(producer("echo data > out.txt; sleep 1", "on_termination"), reader())

@@ -65,7 +65,7 @@ def test_old_runs_are_removed_when_a_run_begins(bench: Bench) -> None:
 
 
 @pytest.mark.skipif(CORES < 2, reason="two jobs need a core each")
-@pytest.mark.parametrize("io_task", [True, False])
+@pytest.mark.parametrize("io_task", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_targets_on_the_same_host_with_different_storages(bench: Bench, io_task: bool) -> None:
     """A job holds the bandwidth of the storage where it writes."""
     places = [bench.directory / name for name in ("one", "other")]

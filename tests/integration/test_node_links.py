@@ -429,8 +429,8 @@ HEARD = hello()
     ("words", "origin"),
     [
         (b"", "127.0.0.1"),
-        (HEARD[:1], "127.0.0.1"),
-        (b"GET / HTTP/1.1\r\n\r\n", "127.0.0.1"),
+        pytest.param(HEARD[:1], "127.0.0.1", marks=pytest.mark.long),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", "127.0.0.1", marks=pytest.mark.long),
         (hello(OTHER_KEY), "127.0.0.1"),
         (HEARD, "127.0.0.1"),
         (HEARD[:1], "127.0.0.2"),

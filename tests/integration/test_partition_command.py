@@ -12,7 +12,7 @@ from streamflow_io.cli import main
 from tests.cwl import Bench, Document, found, workflow
 from tests.split_support import LINES, count, job, written
 
-RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 6, "names": "chunk-%02d.txt"}
+RULE: Document = {"port": "chunks", "of": "reads", "records": "lines", "every": 14, "names": "chunk-%02d.txt"}
 STEP = "/split"
 
 
@@ -58,14 +58,14 @@ def test_parts_are_listed(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFi
     assert (split["job"], split["port"], split["real"]) == ("/split/0", "/split/chunks", None)
     assert split["of"] == str(tmp_path / "reads.txt")
     text, parts = "".join(LINES), split["parts"]
-    assert [part["name"] for part in parts] == [f"chunk-{number:02}.txt" for number in range(1, 8)]
+    assert [part["name"] for part in parts] == [f"chunk-{number:02}.txt" for number in range(1, 4)]
     assert "".join(text[offset : offset + length] for p in parts for offset, length in p["extents"]) == text
     assert sum(part["size"] for part in parts) == len(text)
     assert split["verified"] is None
     assert main(["partition", str(path)]) == 0
     shown = capsys.readouterr().out
-    assert "/split/0: /split/chunks: 7 parts of " in shown
-    assert "chunk-07.txt" in shown
+    assert "/split/0: /split/chunks: 3 parts of " in shown
+    assert "chunk-03.txt" in shown
 
 
 def test_what_was_verified_is_virtual_at_once(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,26 +76,26 @@ def test_what_was_verified_is_virtual_at_once(bench: Bench, tmp_path: Path, caps
     bench.run_both(document(), values)
     assert written(bench) == []
     assert ask(capsys, "plan", path)["workflows"]["main"]["partitions"][0]["trial"] is None
-    other = bench.write(document(), {**values, "each": 5}, io=True)
+    other = bench.write(document(), {**values, "each": 13}, io=True)
     (partition,) = ask(capsys, "plan", other)["workflows"]["main"]["partitions"]
     assert partition["trial"].startswith("not verified yet")
     (known,) = ask(capsys, "learned", "list")["splits"]
-    assert (known["step"], known["verified"], known["parts"]) == (STEP, True, 7)
+    assert (known["step"], known["verified"], known["parts"]) == (STEP, True, 3)
     assert known["rule"] == RULE
     assert ask(capsys, "learned", "show", known["key"][:7])["key"] == known["key"]
-    for arguments, text in [(["list"], "verified: 7 parts"), (["show", known["key"]], "other inputs:")]:
+    for arguments, text in [(["list"], "verified: 3 parts"), (["show", known["key"]], "other inputs:")]:
         assert main(["learned", *arguments]) == 0
         assert text in capsys.readouterr().out
     (forgotten,) = ask(capsys, "learned", "forget", "--step", STEP)["forgotten"]
     assert forgotten == known
     bench.run_both(document(), values)
-    assert len(written(bench)) == 7
+    assert len(written(bench)) == 3
 
 
 def test_what_is_refuted(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = bench.write(document(), job(tmp_path, each=5), io=True)
+    path = bench.write(document(), job(tmp_path, each=13), io=True)
     (split,) = ask(capsys, "partition", path, "--verify", code=1)["splits"]
-    assert split["difference"] == "chunk-01.txt: the split has written 50 bytes, the rule gives 63"
+    assert split["difference"] == "chunk-01.txt: the split has written 143 bytes, the rule gives 158"
     assert ask(capsys, "learned", "list")["splits"][0]["difference"] == split["difference"]
     assert main(["partition", str(path), "--verify"]) == 1
     assert f"Refuted: {split['difference']}" in capsys.readouterr().out
@@ -108,12 +108,12 @@ def test_against_a_directory(bench: Bench, tmp_path: Path, capsys: pytest.Captur
     path = bench.write(document(), job(tmp_path), io=True)
     parts = tmp_path / "parts"
     parts.mkdir()
-    for number in range(7):
-        (parts / f"chunk-{number + 1:02}.txt").write_text("".join(LINES[6 * number : 6 * number + 6]))
+    for number in range(3):
+        (parts / f"chunk-{number + 1:02}.txt").write_text("".join(LINES[14 * number : 14 * number + 14]))
     assert ask(capsys, "partition", path, "--against", parts)["splits"][0]["verified"] is True
-    (parts / "chunk-08.txt").touch()
+    (parts / "chunk-04.txt").touch()
     (split,) = ask(capsys, "partition", path, "--against", parts, code=1)["splits"]
-    assert split["difference"] == "chunk-08.txt: the rule does not give it"
+    assert split["difference"] == "chunk-04.txt: the rule does not give it"
     assert ask(capsys, "learned", "list")["splits"] == []
 
 

@@ -20,7 +20,7 @@ PROGRAM = WORKFLOWS / "tools" / "partition.py"
 FASTA = "".join(f">s{number}\n{'MK' * (number % 5)}\nA\n" for number in range(9))
 FASTQ = "".join(f"@r{number}\n{'A' * number}\n+\n{'@' * number}\n" for number in range(9))
 VCF = "##a\n#b\n" + "".join(f"{number}\t{'x' * (number % 4)}\n" for number in range(9))
-BIG = "".join(f"{number}\n" for number in range(400_000))
+BIG = "\n".join(map(str, range(400_000))) + "\n"
 
 
 def run(directory: Path, text: str, *arguments: object, said: bool) -> tuple[list[bytes], int, str]:

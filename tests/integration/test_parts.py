@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,8 @@ from rich.console import Console
 
 from streamflow_io.commands.coordination import plan_to_json
 from streamflow_io.commands.plan import plan_file
-from tests import split_support
 from tests.cwl import Bench, Document, found, tool, workflow
-from tests.split_support import LINES, count, fifo, stdin, written
-
-#: A small input has three parts.
-job = partial(split_support.job, each=14)
+from tests.split_support import LINES, count, fifo, job, stdin, written
 
 # Says parts if it is asked, else writes them: `each` lines in each.
 SPLIT = """\
@@ -114,14 +109,16 @@ def test_readers(bench: Bench, tmp_path: Path, reader: Document, noted: str) -> 
     assert len(ours.times(noted)) == 3
 
 
-@pytest.mark.parametrize("mode", ["backwards", "json"])
+@pytest.mark.parametrize("mode", ["backwards", pytest.param("json", marks=pytest.mark.long)])
 def test_the_order_is_that_of_the_list(bench: Bench, tmp_path: Path, mode: str) -> None:
     """Results are gathered in the order of the glob, or of `cwl.output.json`, in whichever order parts are said."""
     bench.run_both(then_joined(tmp_path, split(tmp_path, mode)), job(tmp_path))
     assert written(bench) == []
 
 
-@pytest.mark.parametrize(("each", "text"), [(1, ""), (100, "one line\n"), (3, "no newline\nat the end")])
+@pytest.mark.parametrize(
+    ("each", "text"), [(1, ""), pytest.param(100, "one line\n", marks=pytest.mark.long), (3, "no newline\nat the end")]
+)
 def test_odd_files(bench: Bench, tmp_path: Path, each: int, text: str) -> None:
     bench.run_both(then_joined(tmp_path, split(tmp_path)), job(tmp_path, each=each, text=text))
     assert written(bench) == []
@@ -172,6 +169,7 @@ def test_pairs_with_another_list(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == []
 
 
+@pytest.mark.long
 def test_two_splits_in_pairs(bench: Bench, tmp_path: Path) -> None:
     pair = tool('cat "$chunk" "$mate"', {"chunk": "File", "mate": "File"}, {"counted": "stdout"}, stdout="counted.txt")
     document = scattered(tmp_path, split(tmp_path, "backwards"), pair)
@@ -247,6 +245,7 @@ def test_readers_that_need_more_than_a_part(bench: Bench, tmp_path: Path, expres
     assert len(set(written(bench))) == 3
 
 
+@pytest.mark.long
 def test_the_size_of_a_part_is_known(bench: Bench, tmp_path: Path) -> None:
     reader = count()
     reader["arguments"] = ["$(inputs.chunk.size)", "$(inputs.chunk.nameroot)"]
@@ -279,9 +278,9 @@ def test_other_reasons_for_the_real_split(bench: Bench, tmp_path: Path) -> None:
     [
         ("no JSON", "line 3"),
         ('{"path": "chunk-9.txt", "extents": [[0, 100000]]}', "outside the file"),
-        ('{"path": "a/chunk-9.txt", "extents": [[0, 1]]}', "slash"),
+        pytest.param('{"path": "a/chunk-9.txt", "extents": [[0, 1]]}', "slash", marks=pytest.mark.long),
         ('{"path": "chunk-00.txt", "extents": [[0, 1]]}', "line 3"),
-        ('{"path": "chunk-00.txt", "extents": [[0, 1]], "more": 1}', "line 3"),
+        pytest.param('{"path": "chunk-00.txt", "extents": [[0, 1]], "more": 1}', "line 3", marks=pytest.mark.long),
     ],
 )
 def test_wrong_lines(bench: Bench, tmp_path: Path, line: str, message: str) -> None:

@@ -164,7 +164,9 @@ def ranges(file: Path, count: int) -> Document:
     return {"of": {"class": "File", "path": str(file)}, "ranges": [f"{k}of{count}" for k in range(1, count + 1)]}
 
 
-@pytest.mark.parametrize("kind", ["File", "stdin", streamable()], ids=["file", "stdin", "fifo"])
+@pytest.mark.parametrize(
+    "kind", ["File", pytest.param("stdin", marks=pytest.mark.long), streamable()], ids=["file", "stdin", "fifo"]
+)
 def test_parts_of_a_virtual_split(bench: Bench, tmp_path: Path, file: Path, kind: Any) -> None:
     reader = (
         summing(kind) if kind == "File" else tool("cat", {"chunk": kind}, {"summed": "stdout"}, stdout="summed.txt")

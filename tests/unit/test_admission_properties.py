@@ -406,7 +406,9 @@ def resources(demand: Demand) -> set[tuple[str, str]]:
 
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
-AdmissionMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=25, deadline=None, phases=PHASES)
-StaticAdmissionMachine.TestCase.settings = settings(AdmissionMachine.TestCase.settings, max_examples=50)
+AdmissionMachine.TestCase.settings = settings(stateful_step_count=25, phases=PHASES)
+StaticAdmissionMachine.TestCase.settings = settings(
+    AdmissionMachine.TestCase.settings, max_examples=settings().max_examples // 2
+)
 TestAdmission = AdmissionMachine.TestCase
 TestStaticAdmission = StaticAdmissionMachine.TestCase

@@ -131,7 +131,7 @@ CLOSED = StreamingRule.model_validate({"port": "tables", "committed": "on_close"
 IN_TWO_ORDERS = {"tables": (CLOSED, on_file("out/a*.tsv", "log", "index"), on_file("out/b.tsv", "index", "log"))}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=settings().max_examples // 2)
 @given(hints().filter(valid), JOBS, st.booleans())
 @example(IN_TWO_ORDERS, KnownJobs(), True)
 def test_the_configuration_is_the_same_again(
@@ -172,7 +172,7 @@ def as_asked(edge: StreamEdge) -> bool:
     return edge.delivery.joins or all(rule.mode == "update" for rule in rules)
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.filter_too_much])
 @given(hints().filter(valid), JOBS)
 def test_hints_that_are_served_as_they_ask_are_the_same_again(
     given_hints: dict[str, tuple[StreamingRule, ...]], jobs: KnownJobs

@@ -16,7 +16,7 @@ from benchmarks.simulated_work import Size
 from benchmarks.simulation import Simulation, figures
 from benchmarks.workload import Workload
 
-SMALL, EIGHT_TIMES = Size(4, 480), Size(32, 3840)
+SMALL, EIGHT_TIMES = Size(4, 240), Size(32, 1920)
 
 
 def simulated(size: Size, sampled: int = 7) -> Simulation:

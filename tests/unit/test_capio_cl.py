@@ -129,7 +129,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("capio")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 @given(configuration=configurations())
 def test_the_official_parser_reads_what_is_meant_in_1_1(directory: Path, configuration: Configuration) -> None:
     check_officially(configuration, "1.1", directory)
@@ -150,7 +150,7 @@ def check_officially(configuration: Configuration, version: Version, directory: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 @given(configuration=configurations())
 def test_what_is_written_is_read(version: Version, configuration: Configuration) -> None:
     document = json.loads(json.dumps(write_capio_cl(configuration, version)))

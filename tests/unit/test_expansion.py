@@ -76,7 +76,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("capio")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(graph=graphs())
 def test_the_official_parser_reads_what_the_graph_says(
     directory: Path, graph: tuple[list[Output], list[Route]]
@@ -90,7 +90,7 @@ def test_the_official_parser_reads_what_the_graph_says(
     assert read_capio_cl(write_capio_cl(configuration, "1.0"), "capio.json") == configuration
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(graph=graphs())
 def test_every_output_that_is_read_has_its_writers_and_readers(graph: tuple[list[Output], list[Route]]) -> None:
     outputs, routes = graph
@@ -112,7 +112,7 @@ def test_every_output_that_is_read_has_its_writers_and_readers(graph: tuple[list
                 assert any(consumer.split("-")[0] == name for consumer in file.consumers)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(graph=graphs())
 def test_nothing_is_read_earlier_than_it_is_served(graph: tuple[list[Output], list[Route]]) -> None:
     outputs, routes = graph

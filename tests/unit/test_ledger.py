@@ -63,7 +63,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert self.ledger.holds(job) == self.holds.get(job)
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+LedgerMachine.TestCase.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=40)
 TestLedger = LedgerMachine.TestCase
 
 

@@ -160,7 +160,7 @@ def test_static_tasks_wait_or_go_elsewhere_while_a_step_learns() -> None:
     constraint=st.sampled_from([UNBOUNDED, BOUNDED]),
     locations=st.integers(2, 8),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 5)
 def test_epochs_at_the_same_time_learn_the_same(disk: Disk, constraint: AutoConstraint, locations: int) -> None:
     small = StorageConfig(name="ssd", path="/ssd", scope="node", write=48)
 
@@ -186,7 +186,7 @@ def test_epochs_at_the_same_time_learn_the_same(disk: Disk, constraint: AutoCons
         assert learned == pytest.approx(max(epoch.mean_seconds or 0 for epoch in together.epochs("/checkpoint")))
 
 
-@pytest.mark.parametrize("storage", [SSD, NFS])
+@pytest.mark.parametrize("storage", [pytest.param(SSD, marks=pytest.mark.long), NFS])
 def test_many_locations_are_no_drift(storage: StorageConfig) -> None:
     outcome = simulate(admission(4), tasks(checkpoint(UNBOUNDED, storage)), lambda disk, now: PAPER)
     assert outcome.chosen("/checkpoint", "learned") == [8]
@@ -255,7 +255,7 @@ def part_of_baseline(seconds: float, constraint: StorageBW | None) -> float:
     ("seconds", "constraint", "at_most"),
     [
         # Compute and I/O take equally long: overlapping them could save 37 percent of four rounds, one of which is I/O.
-        (35, StaticConstraint(8.0), 0.66),
+        pytest.param(35, StaticConstraint(8.0), 0.66, marks=pytest.mark.long),
         (35, UNBOUNDED, 0.66),
         # The disks are what the tasks wait for, and all at once congest them. `auto` learns nothing of so few tasks
         # on so many nodes, and must not be worse than without a limit.

@@ -246,7 +246,7 @@ def test_names_are_no_html() -> None:
 
 
 def test_many_jobs_do_not_make_a_big_page() -> None:
-    count = 20_000
+    count = 6000
     records: list[Record] = [RUN, IO_STEP]
     for index in range(count):
         records += job(f"/io/{index}", index, index + 0.5, index + 1.25, 16, usage(index + 0.5, index + 1.25, 1000))
