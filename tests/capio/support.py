@@ -7,7 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,14 +26,21 @@ def install(home: Path) -> Path:
         pytest.skip("no C compiler (cc): the stand-in for libcapio_posix.so cannot be built")
     for name in ("bin", "lib"):
         (home / name).mkdir(parents=True)
-    library = home / "lib" / "libcapio_posix.so"
-    subprocess.run(
-        [compiler, "-O1", "-shared", "-fPIC", "-o", library, HERE / "library.c", "-ldl"], check=True, timeout=60
-    )
+    (home / "lib" / "libcapio_posix.so").write_bytes(_library(compiler))
     server = home / "bin" / "capio_server"
     server.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{HERE / "server.py"}" "$@"\n')
     server.chmod(0o755)
     return home
+
+
+@cache
+def _library(compiler: str) -> bytes:
+    with tempfile.TemporaryDirectory() as place:
+        library = Path(place, "libcapio_posix.so")
+        subprocess.run(
+            [compiler, "-O1", "-shared", "-fPIC", "-o", library, HERE / "library.c", "-ldl"], check=True, timeout=60
+        )
+        return library.read_bytes()
 
 
 def shared_memory_of(pid: int) -> list[str]:

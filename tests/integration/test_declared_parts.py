@@ -106,7 +106,10 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(text, id=name, marks=pytest.mark.long if name == "CRLF" else []) for name, text in ODD.items()],
+)
 def test_odd_files(bench: Bench, tmp_path: Path, text: str) -> None:
     document, values = scattered(split()), {"reads": job(tmp_path, text=text)["reads"]}
     plain, first = bench.run_both(document, values)

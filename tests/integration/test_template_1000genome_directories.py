@@ -164,6 +164,7 @@ def test_all_ways_to_run_it_agree_with_main(tmp_path: Path) -> None:
         assert contents(template.streamflow(file, job)) == results
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not (BIN / "sfio-node").exists(), reason="sfio-node is not installed")
 def test_each_step_runs_along_with_the_one_before(tmp_path: Path) -> None:

@@ -183,6 +183,7 @@ def test_cwltool_gives_the_results_of_plain_streamflow(template: Template, plain
     assert compare(template, plain, results) == (0, "identical: 11 files\n")
 
 
+@pytest.mark.long
 @needs_tools
 def test_the_plugin_gives_the_results_of_plain_streamflow(template: Template, plain: Path) -> None:
     results = template.streamflow("streamflow-io-checkpoints.yml")
