@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streamflow_io.hints.errors import HintError, HintErrors
-from streamflow_io.learned.database import LearnedLimitsError, default_path
+from streamflow_io.learned.database import LearnedLimitsError, date_of, default_path
 from streamflow_io.learned.store import LearnedLimit, LearnedLimits, size_range
 from streamflow_io.learned.verdicts import Verdict, Verdicts
 
@@ -64,14 +63,14 @@ class LimitDetails:
         return _to_json(self.limit)
 
     def show(self, console: Console) -> None:
-        limit = self.limit
+        limit, learned = self.limit, date_of(self.limit.facts.learned)
         for name, value in {
             "key": limit.key.digest,
             "step": limit.facts.step,
             "tool": limit.key.tool,
             "storage": limit.key.storage,
             "input files": f"{_size_range(limit)}, all of a job together",
-            "learned": f"{_date(limit)}, with {limit.facts.executors} I/O executors{_unfinished(limit)}",
+            "learned": f"{learned}, with {limit.facts.executors} I/O executors{_unfinished(limit)}",
             "used in": _runs(limit),
         }.items():
             say(console, f"{name + ':':13}{value}")
@@ -259,7 +258,7 @@ def _table(keys: Sequence[str], limits: Sequence[LearnedLimit]) -> Table:
     rows = []
     for key, limit in zip(keys, limits, strict=True):
         times = "\n".join(f"{entry.constraint:.4g}: {entry.seconds:.3g}" for entry in limit.registry.entries)
-        facts, learned = limit.facts, _date(limit) + _unfinished(limit)
+        facts, learned = limit.facts, date_of(limit.facts.learned) + _unfinished(limit)
         rows.append((key, facts.step, facts.storage, _size_range(limit), times, learned, _runs(limit)))
     return table("Learned limits", columns, rows, unfolded=("key",))
 
@@ -285,10 +284,6 @@ def _bytes(number: int) -> str:
     units = ("MiB", "GiB", "TiB", "PiB")
     unit = min((number.bit_length() - 21) // 10, len(units) - 1)
     return f"{number >> 20 + 10 * unit} {units[unit]}"
-
-
-def _date(limit: LearnedLimit) -> str:
-    return datetime.fromtimestamp(limit.facts.learned).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _unfinished(limit: LearnedLimit) -> str:

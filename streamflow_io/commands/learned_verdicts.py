@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from streamflow_io.learned.database import date_of
 from streamflow_io.learned.verdicts import Verdict
 
 from .console import say, table
@@ -33,7 +33,7 @@ def verdicts_table(keys: Sequence[str], verdicts: Sequence[Verdict]) -> Table:
     """:param keys: as long as it takes to tell them apart"""
     columns = ("key", "step", "rule", "verdict", "compared")
     rows = [
-        (key, verdict.step, _rule(verdict), outcome(verdict), _date(verdict))
+        (key, verdict.step, _rule(verdict), outcome(verdict), date_of(verdict.compared))
         for key, verdict in zip(keys, verdicts, strict=True)
     ]
     return table("Declared splits", columns, rows, unfolded=("key",))
@@ -48,7 +48,7 @@ def show_verdict(console: Console, verdict: Verdict) -> None:
         "rule": _rule(verdict),
         "other inputs": verdict.key.inputs,
         "verdict": outcome(verdict),
-        "compared": _date(verdict),
+        "compared": date_of(verdict.compared),
     }.items():
         say(console, f"{name + ':':14}{value}")
 
@@ -62,7 +62,3 @@ def outcome(verdict: Verdict) -> str:
 def _rule(verdict: Verdict) -> str:
     rule = json.loads(verdict.key.rule)
     return ", ".join(f"{name}: {rule[name]}" for name in ("port", "of", *sorted(rule.keys() - {"port", "of"})))
-
-
-def _date(verdict: Verdict) -> str:
-    return datetime.fromtimestamp(verdict.compared).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,18 @@ from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.learned.database import LearnedLimitsError, learned_path
 from streamflow_io.learned.verdicts import Verdict, Verdicts
 from streamflow_io.run.plan import Plan
-from streamflow_io.run.split_key import Compared, InconclusiveError, NoRuleError, compared, rule_of, verdict_key
+from streamflow_io.run.split_key import (
+    DIFFERENT,
+    SAME,
+    Compared,
+    InconclusiveError,
+    NoRuleError,
+    compared,
+    parts_of,
+    reason,
+    rule_of,
+    verdict_key,
+)
 from streamflow_io.runtime import NodeRuntimeError, find_sfio_node
 from streamflow_io.translation.known_splits import KnownSplit, known_splits, with_checksums
 
@@ -32,7 +42,6 @@ from .plan import plan_workflow
 from .run_tool import ToolError, run_tool
 
 _MOST_ROWS = 200
-_SAME, _DIFFERENT = 0, 1
 
 
 class _UnknownError(Exception):
@@ -149,24 +158,22 @@ class _Command:
         partition = split.partition
         job = f"{partition.step}/{split.tag}" if split.tag is not None else partition.step
         found = Split(job, partition.name, partition.real)
-        parts: list[dict[str, Any]] = []
-        path: str | None = None
         try:
             path, rule = _known(split)
+            found = replace(found, of=path)
             said, code = _cut(path, rule)
-            if code != _SAME:
+            if code != SAME:
                 raise _UnknownError(said)
-            parts = [part for part in map(json.loads, said.splitlines()) if "path" in part]
-            outcome = self._compare(split, path, rule)
+            found = replace(found, parts=parts_of(said))
+            return replace(found, outcome=self._compare(split, path, rule))
         except (_UnknownError, ToolError, InconclusiveError, LearnedLimitsError, NodeRuntimeError) as error:
-            return Split(found.job, found.port, found.real, path, parts, None, str(error))
-        return Split(found.job, found.port, found.real, path, parts, outcome)
+            return replace(found, problem=str(error))
 
     def _compare(self, split: KnownSplit, path: str, rule: str) -> Compared | None:
         if self._against is not None:
             directory = os.path.abspath(self._against)
             said, code = _cut(path, rule, "--compare", directory)
-            return _outcome(said, code) or Compared(len(said.splitlines()), None)
+            return _outcome(said, code) or Compared(len(parts_of(said)), None)
         if not self._verifies:
             return None
         if split.unknown:
@@ -214,14 +221,14 @@ def _cut(path: str, rule: str, *options: str) -> tuple[str, int]:
     words = [str(find_sfio_node()), "cut", "--of", path, "--rule", rule, *options]
     done = subprocess.run(words, env=environment, capture_output=True, check=False)
     said = (done.stdout or done.stderr).decode(errors="replace").strip()
-    return said.removeprefix("sfio-node: cut: "), done.returncode
+    return reason(said), done.returncode
 
 
 def _outcome(said: str, code: int) -> Compared | None:
     """The outcome if there is a difference of bytes, or nothing is known."""
-    if code not in (_SAME, _DIFFERENT):
+    if code not in (SAME, DIFFERENT):
         raise _UnknownError(said)
-    return Compared(0, said) if code == _DIFFERENT else None
+    return Compared(0, said) if code == DIFFERENT else None
 
 
 def _table(parts: Sequence[dict[str, Any]]) -> Table:

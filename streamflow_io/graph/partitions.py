@@ -137,16 +137,13 @@ def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Collection[tu
         return f"{step} is an ExpressionTool"
     if (step, of) in streamed:
         return f"{port_path(step, of)} is streamed: it is read while it is written"
-    site = graph.steps[step].site
-    if site.kind is SiteKind.LOCAL and site.unwatched is None:
-        return None
-    return f"{step} runs {site.where}: files are read ahead on the driver's node only, for jobs outside of containers"
+    return _not_here(step, graph.steps[step].site, "files are read ahead for")
 
 
-def _not_here(step: str, site: Site) -> str | None:
+def _not_here(step: str, site: Site, what: str = "parts are read by") -> str | None:
     if site.kind is SiteKind.LOCAL and site.unwatched is None:
         return None
-    return f"{step} runs {site.where}: parts are read by jobs of the driver's node only, outside of containers"
+    return f"{step} runs {site.where}: {what} jobs of the driver's node only, outside of containers"
 
 
 def _route_obstacle(route: Route) -> str | None:

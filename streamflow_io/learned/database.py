@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 
 import aiosqlite
@@ -86,6 +87,14 @@ def default_path() -> Path:
 def learned_path(config: SchedulerConfig, streamflow_file: Path) -> Path:
     """The file of a run; relative to the StreamFlow file."""
     return default_path() if config.learned is None else streamflow_file.parent / config.learned
+
+
+def date_of(seconds: float) -> str:
+    """When something was learned, for people.
+
+    :param seconds: since the epoch
+    """
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 class LearnedDatabase:
@@ -184,10 +193,15 @@ def errors(path: Path) -> Iterator[None]:
         raise LearnedLimitsError(path, f"it cannot be used: {why}") from error
 
 
-def _create(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+def check_own(path: Path) -> None:
+    """:raises LearnedLimitsError: if another user could have written the file, or could put one there"""
     if (why := stranger(path if path.exists() else path.parent)) is not None:
         raise LearnedLimitsError(path, f"it is not used, because another user could have written it: {why}")
+
+
+def _create(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_own(path)
     with suppress(FileExistsError):
         # SQLite has no say in the mode. Exclusive, because closing a file ends all locks that this process has on it.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))

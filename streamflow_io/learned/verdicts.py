@@ -12,9 +12,7 @@ from pathlib import Path
 
 from streamflow.log_handler import logger
 
-from streamflow_io.files import stranger
-
-from .database import LearnedDatabase, LearnedLimitsError, errors
+from .database import LearnedDatabase, LearnedLimitsError, check_own, errors
 
 _SELECT = "SELECT tool, rule, inputs, step, compared, parts, difference FROM verdicts ORDER BY step, compared"
 
@@ -91,8 +89,7 @@ def known_verdicts(path: Path) -> tuple[Verdict, ...]:
     """
     if not path.exists():
         return ()
-    if (why := stranger(path)) is not None:
-        raise LearnedLimitsError(path, f"it is not used, because another user could have written it: {why}")
+    check_own(path)
     with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'verdicts'").fetchone()
         return tuple(map(_verdict, connection.execute(_SELECT))) if tables[0] else ()

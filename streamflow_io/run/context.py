@@ -32,6 +32,7 @@ from streamflow_io.telemetry.writer import TelemetryWriter
 from .attempts import StreamingJobs
 from .coordination_record import CoordinationRecord
 from .deploying import GangDeployment
+from .deployment_sites import Sites
 from .execution import Execution
 from .failure import Failure
 from .gang_placement import GangPlacement
@@ -44,6 +45,7 @@ from .recorder import JobRecorder
 from .requests import Requests
 from .steps import Connectors, StreamingExecuteStep
 from .storage_admission import StorageAdmission
+from .storages import Storages
 from .tokens import streams_of
 
 
@@ -104,9 +106,11 @@ class Run:
         )
         self.runner = JobRunner(self.reach, self.recorder, self.warnings)
         self.failure = Failure(plan.workflow, scheduler.job_allocations)
+        storages = Storages(self.config.storages, Sites(scheduler.context.config.get("deployments", {})))
         self.storages = StorageAdmission(
             scheduler.context,
             self.config,
+            storages,
             plan.annotations,
             self._remembered,
             self._more_jobs,
@@ -115,7 +119,7 @@ class Run:
             self._record,
         )
         self.sessions = ReadSessions(
-            plan, self.config, scheduler.context, self._runtimes, scheduler.job_allocations, self._record
+            plan, self.config, scheduler.context, storages, self._runtimes, scheduler.job_allocations, self._record
         )
         self._started = False
         if self.config.observe and self.config.runtime == "off":

@@ -16,19 +16,23 @@ from streamflow.workflow.utils import get_token_value
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.learned.verdicts import RememberedVerdicts, Verdict, VerdictKey
 from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_runtime import seconds_to_compare
+from streamflow_io.runtime.protocol import FileIdentity
 
 from .outputs import EarlyOutput
-from .split_key import InconclusiveError, NoRuleError, compared, records_of, rule_of, verdict_key
+from .split_key import (
+    DIFFERENT,
+    SAME,
+    InconclusiveError,
+    NoRuleError,
+    compared,
+    reason,
+    records_of,
+    rule_of,
+    verdict_key,
+)
 from .steps import StreamingExecuteStep
 from .tokens import file_tokens
-
-# How long a comparison may take: to begin, and in bytes per second.
-_SECONDS = 600.0
-_SLOWEST = 10_000_000
-
-_SAME, _DIFFERENT = 0, 1
-
-Stamp = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class DeclaredSplit:
     :ivar file: that is split
     :ivar rule: as `sfio-node cut` reads it
     :ivar is_virtual: its program is not run: `sfio-node cut` says the parts
-    :ivar stamp: of the file, before the job
+    :ivar identity: of the file, before the job; None: it was not there
     """
 
     step: str
@@ -48,7 +52,7 @@ class DeclaredSplit:
     rule: str
     key: VerdictKey
     is_virtual: bool
-    stamp: Stamp | None
+    identity: FileIdentity | None
 
     @property
     def name(self) -> str:
@@ -83,16 +87,16 @@ class DeclaredSplit:
             return
         try:
             words = self.command(runtime, "--compare", job.output_directory)
-            size = 0 if self.stamp is None else self.stamp[2]
-            said, code = await runtime.run(words, _SECONDS + size / _SLOWEST)
-            if self.stamp is None or await stamp_of(self.file) != self.stamp:
+            size = 0 if self.identity is None else self.identity.size
+            said, code = await runtime.run(words, seconds_to_compare(size))
+            if self.identity is None or await _identity_of(self.file) != self.identity:
                 self._tell_unknown(f"{self.file} was changed meanwhile")
-            elif code == _SAME:
+            elif code == SAME:
                 await self._judge(job, said, outputs, globs, verdicts)
-            elif code == _DIFFERENT:
+            elif code == DIFFERENT:
                 await self._remember(verdicts, 0, said)
             else:
-                self._tell_unknown(said.removeprefix("sfio-node: cut: "))
+                self._tell_unknown(reason(said))
         except NodeRuntimeError as error:
             self._tell_unknown(str(error))
         finally:
@@ -151,13 +155,12 @@ async def declared_split(
     verdict = verdicts.of(key)
     path = str(file.value["path"])
     is_virtual = verdict is not None and verdict.is_verified
-    return DeclaredSplit(step.name, output, path, rule, key, is_virtual, await stamp_of(path))
+    return DeclaredSplit(step.name, output, path, rule, key, is_virtual, await _identity_of(path))
 
 
-async def stamp_of(path: str) -> Stamp | None:
-    """What changes when a file does; None: it is not there."""
+async def _identity_of(path: str) -> FileIdentity | None:
+    """None: it is not there."""
     try:
-        found = await asyncio.to_thread(os.stat, path)
+        return FileIdentity.of(await asyncio.to_thread(os.stat, path))
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

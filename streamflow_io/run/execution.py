@@ -206,7 +206,8 @@ class Execution:
             # Decided once: what was said has to be said again.
             split = replace(split, is_virtual=self._split.is_virtual)
         self._split = split
-        cut = split.command(runtime) if split is not None and split.is_virtual else None
+        virtual = self._virtual
+        cut = None if virtual is None else virtual.command(runtime)
         if cut is not None:
             logger.info(f"Job {self._job.name} writes nothing: instead of its program, sfio-node says where it cuts")
         spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs)
@@ -232,13 +233,13 @@ class Execution:
                 raise ProducerRestartError
             await check_read(attempt, producers)
             with blaming(node_job):
-                made = split.values(output.value) if split is not None and split.is_virtual else None
+                made = None if virtual is None else virtual.values(output.value)
                 tokens = await self._deliverer.collect(output, made)
             for partition in spec.partitions or ():
                 self._tell_written(partition.port, tokens.get(partition.port))
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
-            if split is not None and not split.is_virtual:
+            if split is not None and virtual is None:
                 await split.compare(runtime, self._job, tokens, globs[split.output.port], self._run.verdicts)
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
@@ -287,11 +288,16 @@ class Execution:
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
             }
         )
-        is_virtual = self._split is not None and self._split.is_virtual
+        is_virtual = self._virtual is not None
         spec = partitioned(spec, outputs, self._job.inputs, node_job.directory / "parts.jsonl", is_virtual)
         if is_virtual:
             spec = spec.model_copy(update={"success_codes": (0,)})
         return self._run.recorder.told(spec, self._step, self._job, runtime.place)
+
+    @property
+    def _virtual(self) -> DeclaredSplit | None:
+        """Its split, if that is virtual."""
+        return self._split if self._split is not None and self._split.is_virtual else None
 
     def _tell_written(self, port: str, token: Token | None) -> None:
         """Say it if a program that was asked where it cuts has written all files itself."""

@@ -14,6 +14,7 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.runtime import EmbeddedRuntime, Event, FilePart, NodeRuntime, NodeRuntimeError, PartitionedInput
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
@@ -21,7 +22,6 @@ from streamflow_io.runtime.protocol import PartEvent
 from streamflow_io.sessions.extents import Span
 from streamflow_io.telemetry.records import Record
 
-from .deployment_sites import Sites
 from .plan import Plan
 from .read_session import ReadSession
 from .selected_parts import Begin, SelectedParts
@@ -39,6 +39,7 @@ class ReadSessions:
     Nothing depends on it: it only fills the page cache. A job waits for its part before it gets a core, and at most as
     long as :class:`ReadSession` says.
 
+    :param storages: where the files are
     :param jobs: those that were scheduled, by name
     :param record: keeps a record for telemetry
     """
@@ -48,6 +49,7 @@ class ReadSessions:
         plan: Plan,
         config: SchedulerConfig,
         context: StreamFlowContext,
+        storages: Storages,
         runtimes: NodeRuntimes,
         jobs: Mapping[str, JobAllocation],
         record: Callable[[Record], None],
@@ -56,13 +58,13 @@ class ReadSessions:
         self._context = context
         self._runtimes = runtimes
         self._jobs = jobs
-        storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
         self._starter = SessionStarter(config, storages, record)
         self._of_splits: dict[str, ReadSession] = {}
         self._parts: dict[FilePart, tuple[ReadSession, int]] = {}
         # By job, the parts of virtual splits that it reads.
         self._reads: dict[str, list[tuple[ReadSession, int]]] = {}
-        self._ahead = {(each.step, each.of) for each in plan.partitions if each.is_read_ahead}
+        # By step, the inputs of which its jobs read parts.
+        self._ahead = grouped((each for each in plan.partitions if each.is_read_ahead), lambda each: each.step)
         # A node runtime that serves containers, too, is started where their first job runs.
         is_here = config.runtime == "embedded" and plan.unavailable is None and "" not in plan.mixed_hosts
         self._read_first: Mapping[str, str] = plan.read_first if is_here else {}
@@ -114,14 +116,14 @@ class ReadSessions:
         if self._first is None and self._read_first:
             self._first = asyncio.create_task(self._begin_first(targets[0]))
         step = get_job_step_name(job.name)
-        if step in self._selected or not any(step == of_step for of_step, _ in self._ahead):
+        if step in self._selected or step not in self._ahead:
             return
         schedule = self._plan.workflow.steps[posixpath.join(step, "__schedule__")]
         rules = [located.value for located in self._plan.annotations[step].sessions]
         self._selected[step] = [
             SelectedParts(step, schedule, rule, self._begin_at(step, targets[0]))
             for rule in rules
-            if rule.form == "selected" and (step, rule.of) in self._ahead
+            if rule.form == "selected" and any(rule.of == each.of for each in self._ahead[step])
         ]
 
     def ended(self, job_name: str) -> None:

@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from streamflow.core.deployment import Target
@@ -55,9 +56,13 @@ class SessionStarter:
     def __init__(self, config: SchedulerConfig, storages: Storages, record: Callable[[Record], None]) -> None:
         self.sessions: list[ReadSession] = []
         self._record = record
-        megabytes = config.session_window
-        self._window = default_window() if megabytes is None else megabytes * _MB
+        self._megabytes = config.session_window
         self._storages = storages
+
+    @cached_property
+    def _window(self) -> int:
+        """Bytes that may have arrived and not be consumed, in each session."""
+        return default_window() if self._megabytes is None else self._megabytes * _MB
 
     def look(self, path: str, target: Target) -> WorthReading | None:
         """Whether a file is worth a session.
@@ -74,8 +79,7 @@ class SessionStarter:
         if not stat.S_ISREG(found.st_mode) or found.st_size <= chunk:
             return None
         readers = _READERS if storage is None or storage.readers is None else storage.readers
-        identity = FileIdentity(device=found.st_dev, inode=found.st_ino, size=found.st_size, mtime=found.st_mtime_ns)
-        return WorthReading(PurePosixPath(os.path.realpath(path)), identity, chunk, readers)
+        return WorthReading(PurePosixPath(os.path.realpath(path)), FileIdentity.of(found), chunk, readers)
 
     def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
         """Read all of a file, if it has room in the window: nobody says how far it has been consumed."""

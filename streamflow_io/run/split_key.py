@@ -55,14 +55,9 @@ def rule_of(rule: SessionRule, inputs: Values) -> str:
     :param inputs: those of the job, as in CWL
     :raises NoRuleError: if the input that says how many parts there are does not
     """
-    told = {name: value for name, value in told_of(rule).items() if name not in ("of", "port", "count")}
+    told = {name: value for name, value in _told_to(rule, inputs).items() if name not in ("of", "port", "count")}
     if rule.count is not None:
         told["count"] = True
-    if isinstance(rule.parts, str):
-        count = inputs.get(rule.parts)
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise NoRuleError(f"its input `{rule.parts}`, the number of parts, is {json.dumps(count, default=str)}")
-        told["parts"] = count
     return json.dumps(told, sort_keys=True)
 
 
@@ -70,6 +65,17 @@ def told_of(rule: SessionRule) -> dict[str, Any]:
     """What a rule says of the cuts, and of which files, in JSON."""
     told = {"of", "port", "records", "parts", "every", "chunk", "names", "first", "count"}
     return rule.model_dump(mode="json", by_alias=True, exclude_none=True, include=told)
+
+
+def _told_to(rule: SessionRule, inputs: Values) -> dict[str, Any]:
+    """The same to a job, with the number of parts if an input says it."""
+    told = told_of(rule)
+    if isinstance(rule.parts, str):
+        count = inputs.get(rule.parts)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise NoRuleError(f"its input `{rule.parts}`, the number of parts, is {json.dumps(count, default=str)}")
+        told["parts"] = count
+    return told
 
 
 def inputs_digest(declaration: Declaration, inputs: Values) -> str:
@@ -92,9 +98,8 @@ def verdict_key(declaration: Declaration, inputs: Values) -> VerdictKey:
     :param inputs: those of the job, as in CWL; files have a `checksum`
     :raises NoRuleError: if the rule says nothing about it, or that cannot be told
     """
-    parts = json.loads(rule_of(declaration.rule, inputs)).get("parts")
-    told = told_of(declaration.rule) | ({} if parts is None else {"parts": parts})
-    return VerdictKey(declaration.tool, json.dumps(told, sort_keys=True), inputs_digest(declaration, inputs))
+    told = json.dumps(_told_to(declaration.rule, inputs), sort_keys=True)
+    return VerdictKey(declaration.tool, told, inputs_digest(declaration, inputs))
 
 
 def _content(name: str, value: Any) -> Any:
@@ -112,8 +117,22 @@ def _content(name: str, value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
+#: The exit codes of `sfio-node cut --compare`; other ones: it cannot be told.
+SAME, DIFFERENT = 0, 1
+
+
 class InconclusiveError(ValueError):
     """Why a comparison proves nothing, though there is no difference."""
+
+
+def reason(said: str) -> str:
+    """Why `sfio-node cut` fails, without its name."""
+    return said.removeprefix("sfio-node: cut: ")
+
+
+def parts_of(said: str) -> list[dict[str, Any]]:
+    """The parts, as `sfio-node cut` says them."""
+    return [part for part in map(json.loads, said.splitlines()) if "path" in part]
 
 
 def records_of(said: str) -> int | None:
@@ -136,7 +155,7 @@ def compared(
     :param count: of the records, as the program has it
     :raises InconclusiveError: if any rule would give the same
     """
-    parts = [part for part in map(json.loads, said.splitlines()) if "path" in part]
+    parts = parts_of(said)
     names = in_order(globs, [part["path"] for part in parts])
     difference = _difference_of_lists(names, written)
     if difference is None and (away := next((f for f in written if posixpath.dirname(f["path"]) != directory), None)):

@@ -29,7 +29,6 @@ from streamflow_io.runtime.locations import innermost, node_name
 from streamflow_io.telemetry.records import Record
 
 from .admission_log import AdmissionLog
-from .deployment_sites import Sites
 from .storages import Storages
 from .tokens import streams_of
 
@@ -37,6 +36,7 @@ from .tokens import streams_of
 class StorageAdmission:
     """The jobs of annotated steps on their way to StreamFlow's scheduler.
 
+    :param storages: that the config has
     :param annotations: by step path
     :param remembered: the limits of earlier runs
     :param more_jobs: whether a step may get further jobs
@@ -49,6 +49,7 @@ class StorageAdmission:
         self,
         context: StreamFlowContext,
         config: SchedulerConfig,
+        storages: Storages,
         annotations: Mapping[str, StepAnnotations],
         remembered: RememberedLimits,
         more_jobs: Callable[[str], bool],
@@ -57,7 +58,7 @@ class StorageAdmission:
         record: Callable[[Record], None],
     ) -> None:
         self._context = context
-        self._storages = Storages(config.storages, Sites(context.config.get("deployments", {})))
+        self._storages = storages
         self._annotations = annotations
         self._remembered = remembered
         self._more_jobs = more_jobs

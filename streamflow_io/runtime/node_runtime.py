@@ -20,7 +20,7 @@ logger = logging.getLogger("streamflow")
 
 ENDED = "sfio-node serve has ended"
 _REACH_SECONDS = 60.0
-# How long it may take to compare a part of a file: to begin, and in bytes per second.
+# How long a comparison may take: to begin, and in bytes per second.
 _COMPARE_SECONDS = 600.0
 _SLOWEST = 10_000_000
 # Bytes of a line that a message shows.
@@ -55,6 +55,11 @@ class SharedFile:
     named: str | None
     events: str
     lock: Literal[True] | None
+
+
+def seconds_to_compare(size: int) -> float:
+    """How long a command may take that compares so many bytes."""
+    return _COMPARE_SECONDS + size / _SLOWEST
 
 
 class NodeJob:
@@ -387,7 +392,7 @@ class NodeRuntime(ABC):
         """
         text = part.model_dump_json(exclude={"path"})
         words = [self.binary, "compare", "--file", part.path, "--part", text]
-        said, code = await self.run(words, _COMPARE_SECONDS + part.bytes / _SLOWEST)
+        said, code = await self.run(words, seconds_to_compare(part.bytes))
         if code not in (0, 1):
             raise NodeRuntimeError(
                 f"{part.path} at {self.location} cannot be compared with what was read of it: {said}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from os import stat_result
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, model_validator
@@ -114,6 +115,11 @@ class FileIdentity(_Message):
     size: int
     mtime: int
 
+    @classmethod
+    def of(cls, found: stat_result) -> Self:
+        """What a file on this node is."""
+        return cls(device=found.st_dev, inode=found.st_ino, size=found.st_size, mtime=found.st_mtime_ns)
+
 
 #: Bytes of a file, as offset and length; or bytes themselves, in base64.
 Piece = tuple[int, int] | str
@@ -183,7 +189,13 @@ class ObservedInput(_Message):
     path: Path
 
 
-class JobSpec(_Message):
+class _Spec(_Message):
+    def text(self) -> str:
+        """What stands in the file. It is ASCII, also where a path is not UTF-8."""
+        return json.dumps(self.model_dump(by_alias=True, exclude_none=True), separators=(",", ":"))
+
+
+class JobSpec(_Spec):
     """`job.json`: what `sfio-node exec` shall do.
 
     :ivar partitions: at most one; None: as an empty list
@@ -203,12 +215,8 @@ class JobSpec(_Message):
     measure: bool = False
     observed: tuple[ObservedInput, ...] | None = None
 
-    def text(self) -> str:
-        """What stands in the file. It is ASCII, also where a path is not UTF-8."""
-        return json.dumps(self.model_dump(by_alias=True, exclude_none=True), separators=(",", ":"))
 
-
-class SessionSpec(_Message):
+class SessionSpec(_Spec):
     """`session.json`: the file of which `sfio-node read` shall bring chunks into the page cache.
 
     :ivar threads: how many chunks are read at the same time
@@ -217,10 +225,6 @@ class SessionSpec(_Message):
     file: Path
     identity: FileIdentity
     threads: int
-
-    def text(self) -> str:
-        """What stands in the file. It is ASCII, also where a path is not UTF-8."""
-        return json.dumps(self.model_dump(by_alias=True, exclude_none=True), separators=(",", ":"))
 
 
 class _Told(BaseModel):

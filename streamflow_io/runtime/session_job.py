@@ -7,11 +7,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from streamflow_io.sessions.extents import Span
+
 from .node_runtime import NodeJob, NodeRuntimeError
 from .protocol import SessionSpec
-
-# Bytes of a file: the first one, and the one behind the last.
-Span = tuple[int, int]
 
 
 class SessionJob(NodeJob):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Literal
 
-from streamflow_io.bandwidth.exploitation import exploitation, lifetimes, overlap, use_of_time
+from streamflow_io.bandwidth.exploitation import UseOfTime, exploitation, lifetimes, overlap, use_of_time
 from streamflow_io.bandwidth.phases import Phase, Request, direction_of, phases
 from streamflow_io.bandwidth.regions import Span, most, regions, required_spans, throughput_spans
 from streamflow_io.bandwidth.rhythm import Burst, next_burst
@@ -97,21 +97,6 @@ class StorageRequirement(Amounts):
     throughput_over_time: list[tuple[float, float]]
 
 
-class UseOfTime(Result):
-    """The time in which a job computed, or something was waited for; no second counts twice.
-
-    :ivar free: a job computed, and nothing moved
-    :ivar hidden: a job computed, something moved, and nobody waited for it
-    :ivar waits: something moved after its required end
-    :ivar exposed: an exposed request moved
-    """
-
-    free: float
-    hidden: float
-    waits: float
-    exposed: float
-
-
 class Requirements(Amounts):
     """Of a whole run.
 
@@ -145,7 +130,7 @@ def requirements(history: History) -> Requirements:
         seconds=history.seconds,
         ended=history.ended,
         overlap=overlap(computing, [(one.started, one.ended) for one in requests]),
-        use_of_time=UseOfTime(**vars(use_of_time(computing, requests))),
+        use_of_time=use_of_time(computing, requests),
         steps=[_step(history, step, of) for step, of in grouped(requests, lambda one: one.step).items()],
         storages=[_storage(history, storage, way, of) for (storage, way), of in by_storage.items()],
     )

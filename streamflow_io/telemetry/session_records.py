@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from streamflow_io.sessions.director import Reason
+
 from .base_record import BaseRecord
 
 #: Who says where the parts are: the program that splits, or each job what it reads. `whole`: all of the file is read,
@@ -60,7 +62,7 @@ class SessionEndRecord(BaseRecord):
 
     event: Literal["sessionEnd"] = "sessionEnd"
     session: int
-    reason: Literal["done", "cached", "not kept", "window", "stalled", "lost"]
+    reason: Reason
     parts: int = Field(description="how many are known")
     storage_bytes: int = Field(description="read that were not in the page cache before, as far as is known")
     cached_bytes: int = Field(description="asked for that were there before")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +13,7 @@ from streamflow.cwl.step import CWLExecuteStep
 
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.sessions import SessionRule
+from streamflow_io.learned.database import date_of
 from streamflow_io.learned.verdicts import Verdict, VerdictKey
 from streamflow_io.run.plan import NOT_VERIFIED
 from streamflow_io.run.split_key import Declaration, NoRuleError, told_of, verdict_key
@@ -95,8 +95,7 @@ def trials(
 
 
 def _refuted(verdict: Verdict) -> str:
-    date = datetime.fromtimestamp(verdict.compared).astimezone().strftime("%Y-%m-%d %H:%M")
-    return f"refuted on {date}: {verdict.difference}"
+    return f"refuted on {date_of(verdict.compared)}: {verdict.difference}"
 
 
 def _is_about(verdict: Verdict, declaration: Declaration) -> bool:

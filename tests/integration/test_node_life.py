@@ -298,6 +298,7 @@ def test_kill_of_serve(runtime: Node) -> None:
     for job in jobs:
         job.wait_for("started")
     runtime.server.kill()
+    runtime.server.wait(10)
     assert [job.wait() for job in jobs] == [-signal.SIGTERM] * 3
     assert not fifo.exists()
     assert not runtime.run.exists(), "the last job removes the run directory"

@@ -55,12 +55,12 @@ def file(tmp_path: Path) -> Iterator[Path]:
 class Session(Job):
     """A session, whose reader serve starts."""
 
-    def __init__(self, node: Node, name: str, file: Path, **more: object) -> None:
-        found = file.stat()
+    def __init__(self, node: Node, name: str, known: Path, /, **more: object) -> None:
+        found = known.stat()
         identity = {"inode": found.st_ino, "size": found.st_size, "mtime": found.st_mtime_ns, "device": found.st_dev}
         self.directory, self.name, self.node = node.run / "jobs" / name, name, node
         self.directory.mkdir()
-        text = json.dumps({"file": str(file), "identity": identity, **more})
+        text = json.dumps({"file": str(known), "identity": identity, **more})
         (self.directory / "session.part").write_text(text)
         (self.directory / "session.part").rename(self.directory / "session.json")
 
@@ -166,10 +166,7 @@ def test_another_file(runtime: Node, file: Path) -> None:
     session.order(read=[1, [[0, 1]]])
     assert "has another size than when it was cut into parts" in str(session.ended()["message"])
     assert "outside" not in str(session.ended()["message"])
-    missing = runtime.base / "none"
-    missing.touch()
-    session = Session(runtime, "m", missing)
-    missing.unlink()
+    session = Session(runtime, "m", file, file=str(runtime.base / "none"))
     assert not session.ended()["success"]
 
 

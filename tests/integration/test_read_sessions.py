@@ -182,7 +182,6 @@ def test_parts_of_a_virtual_split(bench: Bench, tmp_path: Path, file: Path, kind
 
 
 def test_an_input_is_read_ahead_of_its_checksum(bench: Bench, tmp_path: Path) -> None:
-    # So large that StreamFlow is not done before the session begins.
     size = 256 * MIB
     with (large := tmp_path / "large.bin").open("wb") as opened:
         opened.truncate(size)
@@ -191,8 +190,9 @@ def test_an_input_is_read_ahead_of_its_checksum(bench: Bench, tmp_path: Path) ->
     (session,) = told(bench, "session", first=True)
     (end,) = told(bench, "sessionEnd", first=True)
     assert (session["file"], session["step"], session["size"]) == (str(large), "/split", size)
-    assert end["reason"] == "done"
-    assert 0 < end["storageBytes"] <= size
+    # Which of the two comes first is a race; the session skips what StreamFlow has read.
+    assert (session["session"], end["reason"]) == (1, "done")
+    assert end["storageBytes"] + end["cachedBytes"] == size
     assert ours.ok, ours.errors
     assert "WARNING" not in ours.log
     assert list(ours.files.values()) == [b"%d\n" % (size // 2)] * 2

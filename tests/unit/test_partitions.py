@@ -98,7 +98,7 @@ def test_jobs_that_select_their_own_part() -> None:
     assert (found.is_read_ahead, found.is_virtual, found.name) == (True, False, "/align/reads")
     assert ahead(None).real == "/align is an ExpressionTool"
     assert ahead(here, True).real == "/align/reads is streamed: it is read while it is written"
-    reason = "/align runs on hpc (slurm): files are read ahead on the driver's node only"
+    reason = "/align runs on hpc (slurm): files are read ahead for jobs of the driver's node only"
     assert str(ahead(replace(here, site=HPC)).real).startswith(reason)
 
 

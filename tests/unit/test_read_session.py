@@ -14,8 +14,9 @@ from streamflow_io.run import memory, read_session
 from streamflow_io.run.read_session import ReadSession
 from streamflow_io.runtime import Event, ExitEvent, NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, StartedEvent
-from streamflow_io.runtime.session_job import SessionJob, Span
+from streamflow_io.runtime.session_job import SessionJob
 from streamflow_io.sessions.director import Director
+from streamflow_io.sessions.extents import Span
 from streamflow_io.sessions.selected import selected
 from streamflow_io.telemetry.records import Record
 from streamflow_io.telemetry.session_records import SessionEndRecord, SessionRecord

@@ -16,7 +16,9 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.storage_admission import StorageAdmission
+from streamflow_io.run.storages import Storages
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime import ExitEvent
 from streamflow_io.runtime.protocol import Usage
@@ -130,6 +132,7 @@ async def test_what_is_learned_of_readers_is_their_time_in_io(
     admission = StorageAdmission(
         cluster.context,
         config,
+        Storages(config.storages, Sites({})),
         ANNOTATIONS,
         remembered,
         more_jobs=lambda _: False,
