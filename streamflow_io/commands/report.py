@@ -9,14 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.page import STEP_HEADER, megabytes, notes, number, render, step_row
+from streamflow_io.telemetry.page import (
+    SESSION_HEADER,
+    STEP_HEADER,
+    megabytes,
+    notes,
+    number,
+    render,
+    session_row,
+    step_row,
+)
 from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.results import RunResult, run_results
 from streamflow_io.telemetry.runs import find_run, run_label
+from streamflow_io.telemetry.session_results import SessionResult
 
 from .console import say, table
 from .output import write_output
@@ -24,6 +35,9 @@ from .output import write_output
 DEFAULT_OUTPUT = "io-report.html"
 # A terminal has no room for the others.
 _COLUMNS = tuple(map(STEP_HEADER.index, ("step", "kind", "storageBW", "jobs", "mean time (s)", "mean wait (s)")))
+_SESSION_COLUMNS = tuple(
+    map(SESSION_HEADER.index, ("step", "file", "end", "from storage (MB)", "cached (MB)", "reading (s)", "overlap"))
+)
 
 
 @dataclass(frozen=True)
@@ -50,10 +64,18 @@ class Report:
             say(console, f"{run.run}: {what}")
             rows = ([row[index] for index in _COLUMNS] for row in map(step_row, run.steps))
             console.print(table(None, [STEP_HEADER[index] for index in _COLUMNS], rows, numbers=STEP_HEADER[3:]))
+            if run.sessions:
+                console.print(_session_table(run.sessions))
             for note in notes(run):
                 say(console, note, "yellow")
         if self.file is not None:
             say(console, f"Figures: {self.file.absolute()}")
+
+
+def _session_table(sessions: Sequence[SessionResult]) -> Table:
+    rows = ([row[index] for index in _SESSION_COLUMNS] for row in map(session_row, sessions))
+    columns = [SESSION_HEADER[index] for index in _SESSION_COLUMNS]
+    return table("Read sessions", columns, rows, numbers=SESSION_HEADER[4:])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -95,8 +95,9 @@ class ReadSession:
 
     def consume(self, part: int) -> None:
         """A job has ended that needed a part."""
-        self._record(ConsumedRecord(time=time.time(), session=self._facts.session, part=part))
         self._handle(Consumed(part))
+        held = self._director.window.held.bytes
+        self._record(ConsumedRecord(time=time.time(), session=self._facts.session, part=part, held=held))
 
     async def arrived(self, part: int) -> None:
         """Wait until a job that needs a part may start."""

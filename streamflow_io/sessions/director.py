@@ -24,7 +24,7 @@ from .extents import Extents, Span, length
 from .window import Window
 
 # Of a file, to leave it alone.
-_ENOUGH_CACHED = 0.95
+ENOUGH_CACHED = 0.95
 # Of a chunk that was read, or its file system keeps nothing.
 _ENOUGH_KEPT = 0.5
 
@@ -177,7 +177,7 @@ class Director:
                 return
             case Began(cached):
                 self._began = True
-                if cached is not None and cached >= _ENOUGH_CACHED * self.size:
+                if cached is not None and cached >= ENOUGH_CACHED * self.size:
                     yield from self._end("cached")
             case ChunkRead():
                 yield from self._read(event)
@@ -208,12 +208,14 @@ class Director:
 
     def _consume(self, part: int) -> Iterator[Drop]:
         self._consumed[part] = self._consumed.get(part, 0) + 1
-        if self._consumed[part] != self._consumers or self.ended is not None:
+        if self._consumed[part] != self._consumers:
             return
         self._open.pop(part, None)
         alone = [rest for span in self._parts[part] for rest in self._shared.missing(span)]
         self._chunks.forget(alone)
-        yield from self._drop(self.window.consume(alone))
+        gone = self.window.consume(alone)
+        if self.ended is None:
+            yield from self._drop(gone)
 
     def _read(self, event: ChunkRead) -> Iterator[Instruction]:
         if (spans := self._reading.pop(event.chunk, None)) is None:

@@ -9,6 +9,7 @@ from streamflow_io.grouping import grouped
 from .drawing import COLOURS, FAILED, SYMBOLS, Figure, Plot, amount_axis, limit, line, plain, short, time_axis
 from .requirement_figures import requirement_figures
 from .results import AdmittedBandwidth, EpochResult, Learning, RunResult, TimelineJob
+from .session_figures import session_figures
 
 _WAITING = "#BBBBBB"
 _HATCHED: Plot = {"shape": "/", "size": 6, "fillmode": "overlay", "fgcolor": "#FFFFFF"}
@@ -30,7 +31,7 @@ def draw(runs: Sequence[RunResult]) -> list[Figure]:
         if run.jobs:
             figures += [_timeline(run, of_run), _activity(run, of_run)]
         figures += [_admitted(run, admitted, of_run) for admitted in _busiest(run.admitted)]
-    return figures + requirement_figures(runs)
+    return figures + session_figures(runs) + requirement_figures(runs)
 
 
 def _total_time(runs: Sequence[RunResult]) -> Figure:

@@ -26,6 +26,7 @@ from .records import (
     SubmittedRecord,
     Usage,
 )
+from .session_records import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 
 Interval = tuple[float, float]
 
@@ -54,6 +55,21 @@ class Job:
     inputs: list[InputRecord] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Session:
+    """A read session.
+
+    :ivar arrived: the numbers of parts
+    :ivar progress: chunks that have arrived and parts that were consumed, in this order
+    :ivar end: none: it has not ended, as far as was recorded
+    """
+
+    facts: SessionRecord
+    arrived: set[int] = field(default_factory=set)
+    progress: list[ChunkRecord | ConsumedRecord] = field(default_factory=list)
+    end: SessionEndRecord | None = None
+
+
 @dataclass
 class History:
     """A run. Times are seconds since its start, but for those inside of records.
@@ -63,6 +79,7 @@ class History:
     :ivar ended: whether the end was recorded: if not, the run was killed or goes on
     :ivar routes: what reaches what, if the run was observed
     :ivar requests: what I/O tasks have moved
+    :ivar sessions: read sessions, by their numbers
     """
 
     label: str
@@ -75,6 +92,7 @@ class History:
     choices: list[ChoiceRecord] = field(default_factory=list)
     routes: list[RouteRecord] = field(default_factory=list)
     requests: list[RequestRecord] = field(default_factory=list)
+    sessions: dict[int, Session] = field(default_factory=dict)
 
     def since_start(self, time: float) -> float:
         """A time of a record, in seconds since the start of the run."""
@@ -133,11 +151,28 @@ def read_history(label: str, records: Iterable[Record]) -> History:
             history.routes.append(record)
         elif isinstance(record, RequestRecord):
             history.requests.append(record)
+        elif isinstance(record, SessionRecord):
+            history.sessions[record.session] = Session(record)
+        elif isinstance(record, ChunkRecord | ArrivedRecord | ConsumedRecord | SessionEndRecord):
+            _follow_session(history.sessions.get(record.session), record)
         elif isinstance(record, EndRecord):
             history.ended = True
         elif isinstance(record, JobRecord):
             _follow(history, open_jobs, record, time)
     return history
+
+
+def _follow_session(
+    session: Session | None, record: ChunkRecord | ArrivedRecord | ConsumedRecord | SessionEndRecord
+) -> None:
+    if session is None:
+        return
+    if isinstance(record, ArrivedRecord):
+        session.arrived.add(record.part)
+    elif isinstance(record, SessionEndRecord):
+        session.end = record
+    else:
+        session.progress.append(record)
 
 
 def _follow(history: History, open_jobs: dict[str, Job], record: JobRecord, time: float) -> None:

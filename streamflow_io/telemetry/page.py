@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from streamflow_io.sessions.director import Reason
+
 from .drawing import Figure, Plot
+from .numbers import MB
 from .results import RunResult, StepResult
+from .session_records import Form
+from .session_results import SessionResult
 
 _LAYOUT = {
     "font": {"family": "system-ui, sans-serif", "size": 13},
@@ -30,6 +36,39 @@ STEP_HEADER = (
     "written (MB)",
     "MB/s of a job",
 )
+SESSION_HEADER = (
+    "step",
+    "file",
+    "form",
+    "end",
+    "size (MB)",
+    "readers",
+    "chunk (MB)",
+    "window (MB)",
+    "from storage (MB)",
+    "cached (MB)",
+    "read / size",
+    "peak of window (MB)",
+    "reading (s)",
+    "overlap",
+    "parts",
+    "arrived",
+    "consumed",
+)
+_FORMS: dict[Form, str] = {
+    "said": "parts of a virtual split",
+    "selected": "parts that jobs select",
+    "whole": "whole file, ahead of its checksum",
+}
+_REASONS: dict[Reason | None, str] = {
+    "done": "all was read",
+    "cached": "it was in the page cache before",
+    "not kept": "its file system keeps nothing in the page cache",
+    "window": "the window was full, and no job would make room",
+    "stalled": "nothing came for 10 s: jobs read it themselves",
+    "lost": "broken off: the reader or the run ended",
+    None: "not recorded",
+}
 
 
 def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str) -> str:
@@ -42,15 +81,26 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters |= {"run_row": _run_row, "step_row": step_row, "notes": notes, "drawing": _drawing}
+    environment.filters |= {
+        "run_row": _run_row,
+        "step_row": step_row,
+        "session_row": session_row,
+        "notes": notes,
+        "drawing": _drawing,
+    }
     return environment.get_template("report.html").render(
-        runs=runs, figures=figures, plotly_js=plotly_js, run_header=_RUN_HEADER, step_header=STEP_HEADER
+        runs=runs,
+        figures=figures,
+        plotly_js=plotly_js,
+        run_header=_RUN_HEADER,
+        step_header=STEP_HEADER,
+        session_header=SESSION_HEADER,
     )
 
 
 def _drawing(figure: Figure) -> Plot:
     """What plotly.js draws: the figure in the style of the page."""
-    axes = {axis: _AXIS | figure.layout[axis] for axis in ("xaxis", "yaxis")}
+    axes = {axis: _AXIS | figure.layout[axis] for axis in ("xaxis", "yaxis", "yaxis2") if axis in figure.layout}
     return {"traces": figure.traces, "layout": {**_LAYOUT, **figure.layout, **axes}}
 
 
@@ -70,6 +120,10 @@ def notes(run: RunResult) -> list[str]:
         result.append(f"{run.run}: no step is an I/O task (hint sfio:IOTask).")
     elif run.throughput is None:
         result.append(f"{run.run}: no I/O task was measured, hence no I/O throughput.")
+    if run.sessions and all(session.nothing_to_gain for session in run.sessions):
+        result.append(
+            f"{run.run}: what its read sessions were to read was in the page cache before: there was nothing to gain."
+        )
     return result
 
 
@@ -86,6 +140,29 @@ def step_row(step: StepResult) -> tuple[str, ...]:
         megabytes(step.bytes_read),
         megabytes(step.bytes_written),
         number(step.throughput),
+    )
+
+
+def session_row(session: SessionResult) -> tuple[str, ...]:
+    """A row of the table of read sessions."""
+    return (
+        session.step,
+        PurePath(session.file).name,
+        _FORMS[session.form],
+        _REASONS[session.reason],
+        megabytes(session.size),
+        f"{session.readers:,}",
+        megabytes(session.chunk),
+        megabytes(session.window),
+        number(session.storage_bytes / MB),
+        number(session.cached_bytes / MB),
+        f"{session.read_ratio:.2f}",
+        number(session.peak_window / MB),
+        number(session.read_seconds),
+        "" if session.overlap is None else f"{session.overlap:.0%}",
+        f"{session.parts:,}",
+        f"{session.arrived:,}",
+        f"{session.consumed:,}",
     )
 
 

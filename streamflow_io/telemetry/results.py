@@ -18,6 +18,7 @@ from .history import History, Interval, Job
 from .numbers import MB, POINTS, Result
 from .records import EpochRecord
 from .requirements import Requirements, requirements
+from .session_results import SessionResult, session_results
 
 BINS = 200
 TIMELINE_JOBS = 500
@@ -143,6 +144,7 @@ class RunResult(Result):
     admitted: list[AdmittedBandwidth]
     timeline: list[TimelineJob]
     requirements: Requirements | None
+    sessions: list[SessionResult]
 
 
 def run_results(histories: Sequence[History]) -> list[RunResult]:
@@ -169,6 +171,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         admitted=_admitted(history),
         timeline=_timeline(history),
         requirements=requirements(history) if history.requests else None,
+        sessions=session_results(history),
     )
 
 

@@ -55,6 +55,7 @@ class ConsumedRecord(BaseRecord):
     event: Literal["consumed"] = "consumed"
     session: int
     part: int
+    held: int | None = Field(None, description="bytes that have arrived and are not consumed, now")
 
 
 class SessionEndRecord(BaseRecord):

@@ -1,0 +1,185 @@
+"""What the report says of read sessions."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from plotly import graph_objects
+
+from streamflow_io.sessions.director import Reason
+from streamflow_io.telemetry.figures import draw
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.numbers import POINTS
+from streamflow_io.telemetry.page import SESSION_HEADER, notes, render, session_row
+from streamflow_io.telemetry.records import RECORD, EndRecord, Record, RunRecord, StepRecord
+from streamflow_io.telemetry.results import RunResult, run_results
+from streamflow_io.telemetry.session_records import (
+    ArrivedRecord,
+    ChunkRecord,
+    ConsumedRecord,
+    Form,
+    SessionEndRecord,
+    SessionRecord,
+)
+from tests.telemetry import BEGIN, job
+
+MB = 1_000_000
+RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
+
+
+def began(form: Form = "said", session: int = 1, time: float = 1.0) -> SessionRecord:
+    return SessionRecord(
+        time=BEGIN + time, session=session, step="/split", file="/data/all <1>.fq", size=40 * MB, form=form, readers=2,
+        chunk=10 * MB, window=30 * MB,
+    )  # fmt: skip
+
+
+def chunk(time: float, seconds: float = 1.0, cached: int | None = 0, held: int = 0, session: int = 1) -> ChunkRecord:
+    return ChunkRecord(
+        time=BEGIN + time, session=session, bytes=10 * MB, cached=cached, seconds=seconds, requests=10, held=held
+    )
+
+
+def consumed(time: float, part: int, held: int | None) -> ConsumedRecord:
+    return ConsumedRecord(time=BEGIN + time, session=1, part=part, held=held)
+
+
+def ended(time: float, reason: Reason = "done", session: int = 1) -> SessionEndRecord:
+    return SessionEndRecord(
+        time=BEGIN + time, session=session, reason=reason, parts=4, storage_bytes=40 * MB, cached_bytes=0,
+        peak_window=20 * MB, read_seconds=4.0,
+    )  # fmt: skip
+
+
+def arrived(time: float, part: int) -> ArrivedRecord:
+    return ArrivedRecord(time=BEGIN + time, session=1, part=part)
+
+
+def result(*records: Record) -> RunResult:
+    return run_results([read_history("run", (RUN, *records))])[0]
+
+
+def whole() -> list[Record]:
+    """Four chunks, two at a time, and four parts; the second pair of jobs ends after the session."""
+    return [
+        began(),
+        chunk(2.0), arrived(2.0, 0),
+        chunk(2.5, 1.5, held=10 * MB), arrived(2.5, 1),
+        consumed(3.0, 0, 10 * MB),
+        chunk(3.0, held=10 * MB), arrived(3.0, 2),
+        consumed(3.5, 1, 10 * MB),
+        chunk(5.0, 2.0, held=10 * MB), arrived(5.0, 3), ended(5.0),
+        consumed(6.0, 2, 10 * MB), consumed(8.0, 3, 0),
+        EndRecord(time=BEGIN + 9),
+    ]  # fmt: skip
+
+
+def test_a_row_of_a_session() -> None:
+    # A job computes from 2 to 4; that of the split, from 1 to 5, only says parts; an I/O task computes nothing.
+    jobs = [*job("/split/0", 0, 1, 5), *job("/align/0", 0, 2, 4), *job("/io/0", 0, 1, 5)]
+    (session,) = result(StepRecord(time=BEGIN, step="/io", io_task=True), *jobs, *whole()).sessions
+    assert dict(zip(SESSION_HEADER, session_row(session), strict=True)) == {
+        "step": "/split",
+        "file": "all <1>.fq",
+        "form": "parts of a virtual split",
+        "end": "all was read",
+        "size (MB)": "40",
+        "readers": "2",
+        "chunk (MB)": "10",
+        "window (MB)": "30",
+        "from storage (MB)": "40",
+        "cached (MB)": "0",
+        "read / size": "1.00",
+        "peak of window (MB)": "20",
+        "reading (s)": "4",
+        "overlap": "50%",
+        "parts": "4",
+        "arrived": "4",
+        "consumed": "4",
+    }
+    assert not session.nothing_to_gain
+
+
+def test_what_had_arrived_and_was_consumed_over_time() -> None:
+    (session,) = result(*whole()).sessions
+    assert [(point.time, point.arrived // MB, point.consumed // MB) for point in session.over_time] == [
+        (1, 0, 0), (2, 10, 0), (2.5, 20, 0), (3, 20, 10), (3, 30, 10), (3.5, 30, 20), (5, 40, 20), (6, 40, 30),
+        (8, 40, 40),
+    ]  # fmt: skip
+    assert session.readers_over_time == [(1, 2), (2, 2), (2.5, 1), (3, 1), (5, 0)]
+
+
+def test_what_comes_after_the_end_is_not_in_the_window() -> None:
+    late = [chunk(3.0, held=10 * MB), chunk(3.5, held=10 * MB)]
+    (session,) = result(began(), chunk(2.0), ended(2.0, "not kept"), *late).sessions
+    assert [point.consumed for point in session.over_time] == [0, 0]
+    assert session.storage_bytes == 30 * MB
+
+
+def test_records_of_an_older_version_and_of_a_newer_one_are_read() -> None:
+    line = consumed(3.0, 0, None).model_dump_json(by_alias=True, exclude_none=True)
+    assert "held" not in line
+    newer = chunk(2.0).model_dump(by_alias=True) | {"admitted": 1.0}
+    (session,) = result(
+        chunk(1.0, session=7), began(), RECORD.validate_python(newer), RECORD.validate_json(line)
+    ).sessions
+    assert [point.time for point in session.over_time] == [1, 2]
+    assert session.consumed == 1
+
+
+def test_a_session_of_a_killed_run() -> None:
+    (session,) = result(began(), chunk(2.0), chunk(2.5, held=10 * MB, cached=4 * MB), arrived(2.5, 0)).sessions
+    assert (session.reason, session.parts, session.arrived, session.consumed) == (None, 1, 1, 0)
+    assert (session.storage_bytes, session.cached_bytes, session.peak_window) == (16 * MB, 4 * MB, 20 * MB)
+    assert "not recorded" in session_row(session)
+
+
+@pytest.mark.parametrize(
+    ("records", "gains"),
+    [
+        ([began(), ended(1.1, "cached")], False),
+        ([began("whole"), *(chunk(2, cached=10 * MB) for _ in range(4)), ended(2)], False),
+        ([began("whole"), chunk(2, cached=9 * MB), ended(2)], True),
+        ([began(), chunk(2, cached=None), ended(2)], True),
+        # It was looked at, and nothing came.
+        ([began(), ended(11, "stalled")], True),
+        ([began(), ended(1.1, "cached"), began(session=2), chunk(3, session=2), ended(3, session=2)], True),
+        ([], True),
+    ],
+)
+def test_it_is_said_where_nothing_was_to_gain(records: list[Record], gains: bool) -> None:
+    said = [note for note in notes(result(*records)) if "nothing to gain" in note]
+    assert len(said) == (0 if gains else 1)
+
+
+def test_nothing_is_shown_without_sessions() -> None:
+    run = result(*job("/a/0", 0, 1, 2))
+    assert run.sessions == []
+    assert "session" not in render([run], draw([run]), "").replace(".sessions", "").lower()
+
+
+def test_the_page_has_the_table_and_a_figure_for_each_session_that_read() -> None:
+    run = result(*whole(), began(session=2), ended(1.2, "cached", session=2))
+    figures = [figure for figure in draw([run, run]) if figure.title.startswith("Read session")]
+    assert [figure.title for figure in figures] == ["Read session 1: all &lt;1&gt;.fq, /split of run"] * 2
+    graph_objects.Figure(data=list(figures[0].traces), layout=figures[0].layout)
+    assert [trace["name"] for trace in figures[0].traces] == ["consumed", "arrived", "readers at work"]
+    page = render([run], draw([run]), "")
+    assert "<h2>Read sessions of run</h2>" in page
+    assert "it was in the page cache before" in page
+    assert "all <1>" not in page
+
+
+def test_many_chunks_and_sessions_do_not_make_a_big_page() -> None:
+    records: list[Record] = []
+    for session in range(1, 20):
+        records += [began(session=session, time=1), *(chunk(2 + n / 10, session=session) for n in range(5000))]
+    run = result(*records)
+    points = run.sessions[0].over_time
+    assert len(points) == POINTS
+    assert points[-1].arrived == 5000 * 10 * MB
+    assert all(one.arrived < other.arrived for one, other in pairwise(points))
+    figures = [figure for figure in draw([run]) if figure.title.startswith("Read session")]
+    assert len(figures) == 8
+    assert "8 of 19 sessions are shown" in figures[0].caption
