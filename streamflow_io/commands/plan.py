@@ -25,7 +25,7 @@ from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.hints.cwl import UnreadableError, load
+from streamflow_io.hints.cwl import CWLObject, UnreadableError, load
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.rules import check_both_ends
@@ -38,6 +38,8 @@ from streamflow_io.translation.translator import IOAwareTranslator
 
 from .console import say, table
 from .javascript import missing_engine
+from .known_values import KnownValues
+from .selected_ranges import wrong_ranges
 from .sites import site_to_json, sites_table
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
@@ -222,7 +224,7 @@ def _refusal(error: Exception, file: str, inputs_path: str | None) -> HintError:
 def _translated(
     workflow: WorkflowConfig, context: Any, path: Path, file: str, inputs_path: str | None
 ) -> tuple[Plan, tuple[str, ...]]:
-    definition = cwl_utils.parser.load_document_by_uri(file) if "://" in file else load(file)
+    definition = _load(file)
     inputs: dict[str, Any] = {}
     if inputs_path is not None:
         inputs = cwl_utils.parser.utils.load_inputfile_by_uri(
@@ -239,7 +241,18 @@ def _translated(
     )
     scripts = missing_engine(definition)  # Before StreamFlow changes the document.
     plan = translator.plan(evaluate_globs=True)
-    return plan, _warnings(plan, scripts)
+    return plan, (*_warnings(plan, scripts), *_ranges(plan, file, inputs_path))
+
+
+def _ranges(plan: Plan, file: str, inputs_path: str | None) -> list[str]:
+    if not any(step.sessions for step in plan.annotations.values()):
+        return []
+    # Anew: StreamFlow has changed the document.
+    return list(map(str, wrong_ranges(plan.annotations, KnownValues(_load(file), inputs_path))))
+
+
+def _load(file: str) -> CWLObject:
+    return cwl_utils.parser.load_document_by_uri(file) if "://" in file else load(file)
 
 
 def _warnings(plan: Plan, scripts: list[HintError]) -> tuple[str, ...]:

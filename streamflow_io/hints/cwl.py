@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ class Walk:
     :ivar tools: the tools, the same
     :ivar errors: the hints that could not be read
     :ivar expressive: the tools and steps that may use JavaScript, with their step paths
+    :ivar sources: by step path, where something in this tool or workflow is written, as in `("inputs", "reads")`
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -50,6 +51,7 @@ class Walk:
     tools: dict[str, CWLObject] = field(default_factory=dict)
     errors: list[HintError] = field(default_factory=list)
     expressive: list[tuple[str, CWLObject]] = field(default_factory=list)
+    sources: dict[str, Callable[..., Source]] = field(default_factory=dict)
 
 
 class Fetcher(DefaultFetcher):
@@ -161,6 +163,7 @@ class _Walker:
         :param ahead: the files and processes that it is a part of
         """
         features |= _classes(process)
+        self.found.sources[path] = lambda *way: self.source(position.below(*way))
         if not hasattr(process, "steps"):
             if _JAVASCRIPT in features:
                 self.found.expressive.append((path, process))

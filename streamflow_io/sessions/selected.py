@@ -26,7 +26,8 @@ def selected(value: object, parts: object, size: int) -> Span:
     else:
         raise ValueError(f"{value!r} of {parts!r} are not two whole numbers")
     if not 1 <= number <= count:
-        raise ValueError(f"there is no part {number} of {count}: 1 to {count} are allowed")
+        allowed = f"1 to {count} are allowed" if count >= 1 else "there is at least one part"
+        raise ValueError(f"there is no part {number} of {count}: {allowed}")
     return size * (number - 1) // count, size * number // count
 
 

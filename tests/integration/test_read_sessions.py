@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.commands.validate import validate
 from tests.cwl import Bench, Document, Run, found, streamable, tool, workflow
 from tests.integration.test_node_read import cached, forget
 from tests.processes import of_processes
@@ -258,6 +260,12 @@ def test_ranges_that_there_are_not(bench: Bench, tmp_path: Path, file: Path) -> 
     document = selecting(tmp_path)
     ours = compare(bench, document, job)
     assert "Step /sum: `range` says no part of of: there is no part 5 of 3: 1 to 3 are allowed" in ours.log
+    message = "`range` of /sum says no part of of: there is no part 5 of 3: 1 to 3 are allowed"
+    path = bench.write(document, job, io=True)
+    cwl, inputs = path.with_name("main.cwl"), path.with_name("job.json")
+    (before,) = validate(str(cwl), str(inputs)).warnings
+    assert (before.file, before.field, before.message) == (str(inputs), "ranges[1]", message)
+    assert plan_file(path).warnings["main"] == (str(before),)
 
 
 def _when_it_reads(bench: Bench, act: Callable[[int], object]) -> None:

@@ -19,7 +19,7 @@ from streamflow_io.sessions.director import Director
 from streamflow_io.sessions.extents import Span
 from streamflow_io.sessions.selected import selected
 from streamflow_io.telemetry.records import Record
-from streamflow_io.telemetry.session_records import SessionEndRecord, SessionRecord
+from streamflow_io.telemetry.session_records import ConsumedRecord, SessionEndRecord, SessionRecord
 
 CHUNK = 100
 
@@ -86,8 +86,13 @@ async def test_parts_arrive(caplog: pytest.LogCaptureFixture) -> None:
     found.all_announced()
     await asyncio.wait_for(asyncio.gather(*map(found.arrived, parts)), 5)
     assert reader.told == ["read"] * 4 + ["end"]
+    for part in parts:
+        found.consume(part)
     await found.close()
     assert ends(records) == ["done"]
+    # It fits into the window: the session has ended before, and what is consumed is known all the same.
+    assert [record.held for record in records if isinstance(record, ConsumedRecord)] == [300, 200, 100, 0]
+    assert reader.told[-1] == "end"
     assert not caplog.records
 
 
@@ -154,7 +159,7 @@ def test_what_jobs_select(value: object, parts: object, expected: Span) -> None:
         (3, None, "3 is not KofN"),
         ("1of3", 3, "'1of3' of 3 are not two whole numbers"),
         (True, 3, "True of 3"),
-        (1, 0, "there is no part 1 of 0"),
+        (1, 0, "there is no part 1 of 0: there is at least one part"),
     ],
 )
 def test_what_there_is_not(value: object, parts: object, message: str) -> None:

@@ -138,6 +138,7 @@ class World:
             case Arrived(part):
                 self.arrived.append(part)
             case Drop(spans):
+                assert self.ended is None
                 gone = bytes_of(spans)
                 needed = {b for n, p in enumerate(self.parts[: self.announced]) if n not in self.consumed
                           for b in bytes_of(p)}  # fmt: skip

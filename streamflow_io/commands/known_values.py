@@ -1,0 +1,115 @@
+"""The values of inputs that are known before the run: from the job order, or a default. Edge: reads the job order."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamflow_io.hints.cwl import CWLObject, name_of, read_steps
+from streamflow_io.hints.errors import HintError, HintErrors, Loc, Source, field_name
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
+
+
+@dataclass(frozen=True)
+class KnownValue:
+    """A value, and where it is written.
+
+    :ivar source: of the piece of a file that it is in, where it is at `loc`
+    :ivar name: the field of the piece
+    """
+
+    value: object
+    source: Source
+    name: str = ""
+    loc: Loc = ()
+
+    def element(self, index: int, value: object) -> KnownValue:
+        return KnownValue(value, self.source, self.name, (*self.loc, index))
+
+    def error(self, message: str, allowed: str) -> HintError:
+        """A mistake in this value."""
+        field = field_name(self.name, self.loc)
+        return HintError(self.source.file, self.source.line(*self.loc), field, message, allowed)
+
+
+class KnownValues:
+    """What is known of the inputs of the tools of a document.
+
+    :param document: as for :func:`read_steps`; it is read when this is made
+    :param job: the path of the job order, of which nothing is known if it cannot be read; None: there is none yet
+    """
+
+    def __init__(self, document: CWLObject, job: str | None) -> None:
+        walk = read_steps(document)
+        self._processes: Mapping[str, CWLObject] = {**walk.workflows, **walk.tools}
+        self._sources = walk.sources
+        self._steps = {
+            port_path(path, name_of(step)): (path, workflow, step)
+            for path, workflow in walk.workflows.items()
+            for step in workflow.steps
+        }
+        given = None
+        if job is not None:
+            with contextlib.suppress(HintErrors):
+                given = read_yaml(Path(job), "job")
+        self._has_job = job is not None
+        self._job = given if isinstance(given, Mapping) else None
+        self._job_source = source_of(given, str(job))
+
+    def of(self, path: str, name: str) -> list[KnownValue] | None:
+        """The values that the jobs of a tool get for an input, in the order of scatters.
+
+        :param path: of the step that runs the tool, or a workflow
+        :return: None: not all of them are known before the run
+        """
+        known = self._of_job(name) if path == "/" else self._of_step(path, name)
+        parameter = next((each for each in self._processes[path].inputs if name_of(each) == name), None)
+        default = getattr(parameter, "default", None)
+        if known is None and path == "/" and default is not None and not self._has_job:
+            known = [KnownValue(None, self._job_source)]
+        return self._or_default(known, default, path, "inputs", name)
+
+    def _of_job(self, name: str) -> list[KnownValue] | None:
+        if self._job is None:
+            return None
+        return [KnownValue(plain(self._job.get(name)), self._job_source, "", (name,))]
+
+    def _of_step(self, path: str, name: str) -> list[KnownValue] | None:
+        outer, workflow, step = self._steps[path]
+        target = next((each for each in step.in_ if name_of(each) == name), None)
+        if target is None:
+            return [KnownValue(None, self._sources[path]())]
+        if getattr(step, "when", None) is not None or target.valueFrom is not None or isinstance(target.source, list):
+            return None
+        known: list[KnownValue] | None = [KnownValue(None, self._sources[outer]())]
+        if target.source is not None:
+            source = next((each for each in workflow.inputs if each.id == target.source), None)
+            known = None if source is None else self.of(outer, name_of(source))
+        known = self._or_default(known, target.default, outer, "steps", name_of(step), "in", name)
+        scattered = [step.scatter] if isinstance(step.scatter, str) else step.scatter or ()
+        return _elements(known) if target.id in scattered else known
+
+    def _or_default(
+        self, known: list[KnownValue] | None, default: object, path: str, *way: str
+    ) -> list[KnownValue] | None:
+        """What takes the place of a value that is null.
+
+        :param way: to the parameter, in the process at a path
+        """
+        if known is None or default is None:
+            return known
+        way = (*way, "default")
+        value = KnownValue(plain(default), self._sources[path](*way), ".".join(way))
+        return [value if each.value is None else each for each in known]
+
+
+def _elements(known: list[KnownValue] | None) -> list[KnownValue] | None:
+    found = []
+    for each in known or ():
+        if not isinstance(each.value, list):
+            return None
+        found += [each.element(index, value) for index, value in enumerate(each.value)]
+    return None if known is None else found

@@ -1,0 +1,41 @@
+"""Parts that jobs are to select of a file, and that there are not, as far as that is known before the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streamflow_io.hints.errors import HintError
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.sessions import SessionRule
+from streamflow_io.sessions.selected import selected
+
+from .known_values import KnownValues
+
+
+def wrong_ranges(steps: Mapping[str, StepAnnotations], values: KnownValues) -> list[HintError]:
+    """What to warn of. It is no error: the tool has to know what it does with it; it is only not read ahead.
+
+    :return: the first one for each rule
+    """
+    return [
+        error
+        for path, step in steps.items()
+        for rule in step.sessions
+        if rule.value.form == "selected" and (error := next(_wrong(path, rule.value, values), None)) is not None
+    ]
+
+
+def _wrong(path: str, rule: SessionRule, values: KnownValues) -> Iterator[HintError]:
+    known = None if rule.part is None else values.of(path, rule.part)
+    parts: object = rule.parts
+    if isinstance(rule.parts, str):
+        counts = values.of(path, rule.parts) or []
+        if len({repr(count.value) for count in counts}) != 1:
+            return
+        parts = counts[0].value
+    allowed = "KofN with K from 1 to N, as 2of16" if rule.parts is None else "a whole number from 1 to the parts"
+    for each in known or ():
+        try:
+            selected(each.value, parts, 0)
+        except ValueError as error:
+            yield each.error(f"`{rule.part}` of {path} says no part of {rule.of}: {error}", allowed)
