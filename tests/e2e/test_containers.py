@@ -236,6 +236,7 @@ def test_a_user_beside_root_where_little_is_allowed(docker: Containers, user: st
     check_both_early(ours)
 
 
+@pytest.mark.long
 def test_the_working_directory_is_in_memory(docker: Containers) -> None:
     """There StreamFlow knows of no volume, and copies."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sfio-") as place:
@@ -244,7 +245,7 @@ def test_the_working_directory_is_in_memory(docker: Containers) -> None:
     check_streamed(ours)
 
 
-@pytest.mark.parametrize("elsewhere", [True, False])
+@pytest.mark.parametrize("elsewhere", [True, pytest.param(False, marks=LONG)])
 def test_nothing_can_be_started_on_the_volume(docker: Containers, elsewhere: bool) -> None:
     """The node runtime is started elsewhere, or all is as with plain StreamFlow, and the run says so."""
     docker.workdir = Path(tempfile.mkdtemp(dir=docker.laboratory.directory / "noexec"))

@@ -95,6 +95,7 @@ def check_killed(docker: Containers, run: Run) -> None:
     assert docker.containers() == {}
 
 
+@pytest.mark.long
 def test_the_container_of_a_consumer_is_killed(docker: Containers) -> None:
     run = interrupted(docker, stream(a=None), "first", lambda _: kill_container(CONSUMER)(docker))
     check_killed(docker, run)

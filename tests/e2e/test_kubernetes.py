@@ -119,6 +119,7 @@ def test_containers_of_a_pod_that_may_write_to_its_volume_only(pods: Pods, user:
     check_streamed(ours)
 
 
+@pytest.mark.long
 def test_where_others_may_write_nothing_streams(pods: Pods) -> None:
     """A directory of a node that is open for all is not a volume of the pod: all is as with plain StreamFlow."""
     (place := pods.directory / "open").mkdir()

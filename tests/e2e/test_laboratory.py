@@ -99,6 +99,7 @@ def test_hosts_have_file_systems_of_their_own(hosts_laboratory: Laboratory, tmp_
     assert login(hosts_laboratory, other, f"ls {hosts_laboratory.directory}/shared").startswith("of all\n")
 
 
+@pytest.mark.long
 def test_links_of_hosts_are_shaped(hosts_laboratory: Laboratory) -> None:
     """10 MB take at least 0.3 s over 200 Mbit/s."""
     begin = time.monotonic()

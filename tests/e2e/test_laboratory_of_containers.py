@@ -71,6 +71,7 @@ def test_every_engine_runs_what_it_is_told(
         subprocess.run(stop.split(), env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.long
 def test_dockerd_is_started_again_and_nothing_is_left_although_containers_run() -> None:
     links = network_links()
     with start_containers([BUSYBOX]) as running:

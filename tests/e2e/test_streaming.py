@@ -178,7 +178,7 @@ RENAMED = (
     ("place", "what"),
     [
         ("apart", CHANGED),
-        ("apart", RENAMED),
+        pytest.param("apart", RENAMED, marks=LONG),
         *(pytest.param(place, what, marks=LONG) for place in ("slurm", "hosts") for what in (CHANGED, RENAMED)),
     ],
     ids=[f"{place}-{what}" for place in ("apart", "slurm", "hosts") for what in ("changed", "renamed")],
@@ -269,7 +269,7 @@ def test_a_gang_is_submitted_together_and_a_reader_that_is_first_waits(slurm: Si
     check_gone(slurm)
 
 
-@pytest.mark.parametrize("without", ["producer", "reader"])
+@pytest.mark.parametrize("without", ["producer", pytest.param("reader", marks=LONG)])
 def test_a_host_where_there_can_be_no_runtime(hosts: Site, without: str) -> None:
     """A producer there delivers at its end; a reader there gets its file when it is committed."""
     place = apart(hosts)
@@ -354,6 +354,7 @@ def interrupted(site: Site, act: Callable[[Driver], object]) -> Run:
     return site.finish(driver, path, 60)
 
 
+@pytest.mark.long
 @BETWEEN_HOSTS
 def test_what_jobs_do_with_their_files_is_observed(place: Site) -> None:
     """Without hints; and a file that StreamFlow has copied, or made a link to, is known to be the same."""

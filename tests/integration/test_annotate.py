@@ -55,10 +55,8 @@ def annotations(plan: Plan, document: Document, place: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param("genomes", marks=pytest.mark.long), pytest.param("directories", marks=pytest.mark.long), "variants"],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["genomes", "directories", "variants"])
 def test_what_we_generate_leads_back(name: str, tmp_path: Path) -> None:
     plan = plan_workflow(streamflow_file(name, tmp_path), None)
     document = dict(write_capio_cl(plan.configuration, "1.0"))

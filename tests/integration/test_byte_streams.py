@@ -114,6 +114,7 @@ def test_seven_stages_run_as_one_on_two_cores(bench: Bench) -> None:
     assert_streamed(ours)
 
 
+@pytest.mark.long
 def test_twenty_producers_into_one_consumer(bench: Bench) -> None:
     made = tool(
         "note start $n; for i in 1 2 3; do echo $n $i; sleep 0.1; done > $n.txt",

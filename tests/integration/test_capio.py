@@ -107,6 +107,7 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     assert ours.time("b all") > ours.time("end")
 
 
+@pytest.mark.long
 def test_what_nobody_can_compare_is_not_given_to_capio(bench: Bench) -> None:
     append = 'for i in range(5):\n    with open("out.txt", "a") as out: print("line", i, file=out)\n'
     _, ours = bench.run_both(pipeline(producer(append), reader("b")), config={"runtime": "capio"})
@@ -140,6 +141,7 @@ def test_one_file_goes_to_many_and_each_goes_on(bench: Bench) -> None:
     assert_served(ours, "b", "c", "d")
 
 
+@pytest.mark.long
 def test_instances_of_a_scatter_have_directories_of_their_own(bench: Bench) -> None:
     script = """
 word = os.environ["word"]
@@ -178,6 +180,7 @@ def test_what_is_written_past_capio_is_delivered_at_the_end(bench: Bench) -> Non
     assert ours.time("b line 1") > ours.time("end")
 
 
+@pytest.mark.long
 def test_an_empty_file(bench: Bench) -> None:
     bench.run_both(pipeline(producer("open('out.txt', 'w')"), reader("b")), config=CAPIO)
 
@@ -261,7 +264,7 @@ def test_a_program_that_hangs_is_ended_and_starts_again_without_capio(
     assert bench.leftovers() == left_in_shared_memory() == []
 
 
-@pytest.mark.parametrize("behaviour", ["late-error", "dies={}"])
+@pytest.mark.parametrize("behaviour", [pytest.param("late-error", marks=pytest.mark.long), "dies={}"])
 def test_when_the_server_ends_at_its_start_all_is_done_without_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, behaviour: str
 ) -> None:
@@ -275,6 +278,7 @@ def test_when_the_server_ends_at_its_start_all_is_done_without_it(
     assert left_in_shared_memory() == []
 
 
+@pytest.mark.long
 def test_a_server_that_ends_at_its_start_is_started_once_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPIO_STAND_IN", f"once={bench.directory / 'started'}")
     _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)
@@ -302,6 +306,7 @@ def test_where_capio_is_missing_one_warning_says_so(bench: Bench, capio_home: Pa
     assert ours.time("b line 1") < ours.time("end")
 
 
+@pytest.mark.long
 def test_where_capio_does_not_work_one_warning_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPIO_STAND_IN", "error")
     _, ours = bench.run_both(pipeline(producer(lines("b")), reader("b")), config=CAPIO)

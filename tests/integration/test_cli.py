@@ -38,7 +38,7 @@ ARGUMENTS = {
     "learned": ["list"],
 }
 #: As `plan`, they import StreamFlow or cwltool.
-SLOW = ("validate", "coordination", "annotate", "partition", "doctor")
+SLOW = ("plan", "validate", "coordination", "annotate", "partition", "doctor")
 
 
 @pytest.fixture

@@ -313,7 +313,11 @@ BYTE = "printf x | dd of=out.txt bs=1 seek=%d conv=notrunc 2>/dev/null"
         ),
         pytest.param(LARGE + BYTE % 7_000_001, "was written again between byte 69", marks=pytest.mark.long),
         (LARGE + "echo new > new; mv new out.txt", "was replaced after 10000000 bytes of it were streamed"),
-        (LARGE + "truncate --size=5000000 out.txt", "was cut after 10000000 bytes of it were streamed"),
+        pytest.param(
+            LARGE + "truncate --size=5000000 out.txt",
+            "was cut after 10000000 bytes of it were streamed",
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["header", "byte", "replaced", "cut"],
 )

@@ -58,7 +58,9 @@ def found(plan: Plan, document: Document, place: Path) -> list[tuple[str, str, s
     return [(finding.severity, finding.kind, finding.subject) for finding in findings]
 
 
-@pytest.mark.parametrize(("name", "document"), [("genomes", genomes()), ("variants", variants())])
+@pytest.mark.parametrize(
+    ("name", "document"), [pytest.param("genomes", genomes(), marks=pytest.mark.long), ("variants", variants())]
+)
 def test_a_file_that_is_right(plans: Plans, name: str, document: Document, tmp_path: Path) -> None:
     assert found(plans[name], document, tmp_path) == []
 

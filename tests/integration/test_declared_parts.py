@@ -106,6 +106,7 @@ ODD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [pytest.param(text, id=name, marks=pytest.mark.long if name == "CRLF" else []) for name, text in ODD.items()],
@@ -152,6 +153,7 @@ def test_a_tool_or_a_value_that_changes(bench: Bench, tmp_path: Path) -> None:
     assert len(written(bench)) == 3
 
 
+@pytest.mark.long
 def test_parts_of_the_same_file_only(bench: Bench, tmp_path: Path) -> None:
     """How many there are an input says, and where they begin each program says in its own way."""
     rule = {"port": "chunks", "of": "reads", "records": "bytes", "parts": "n", "names": "chunk-%02d.txt", "first": 0}
@@ -203,6 +205,7 @@ def test_a_glob_that_does_not_find_the_names(bench: Bench, tmp_path: Path) -> No
     assert "does nothing: the glob of /split/chunks does not find part-01.txt, as `names` has it" in ours.log
 
 
+@pytest.mark.long
 def test_what_else_is_among_the_files(bench: Bench, tmp_path: Path) -> None:
     script = "split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-; cp $1 chunk-all.txt"
     document, values = scattered(split(script)), {"reads": job(tmp_path)["reads"]}
@@ -236,6 +239,7 @@ def test_a_program_that_reads_what_is_compressed(bench: Bench, tmp_path: Path) -
     assert len(written(bench)) == 3
 
 
+@pytest.mark.long
 def test_several_jobs_that_split(bench: Bench, tmp_path: Path) -> None:
     inner = scattered(split())
     inner["steps"]["count"]["in"]["trace"] = "trace"
@@ -259,6 +263,7 @@ def test_several_jobs_that_split(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == []
 
 
+@pytest.mark.long
 def test_a_real_split_that_is_tried_again(bench: Bench, tmp_path: Path) -> None:
     """Its input is put into the output directory, which is another one for each attempt."""
     once = tmp_path / "once"
@@ -275,7 +280,7 @@ def test_a_real_split_that_is_tried_again(bench: Bench, tmp_path: Path) -> None:
     assert bench.run_both(document, values)[0].results == first.results
 
 
-@pytest.mark.parametrize("wrong", [0, 1])
+@pytest.mark.parametrize("wrong", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_the_number_of_records(bench: Bench, tmp_path: Path, wrong: int) -> None:
     """Another step uses it; without hints its program has counted them."""
     script = "split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-; wc -l < $1 > number"

@@ -27,6 +27,7 @@ def test_memory_of_many_files(runtime: Node, kind: str, rule: dict[str, object])
     files(runtime, 10_000, kind, **rule).check()
 
 
+@pytest.mark.long
 def test_memory_of_a_serve_that_lags_behind_and_of_a_consumer_that_comes_late(runtime: Node) -> None:
     """Neither a busy machine nor a driver that does not listen makes it read all that has happened at once.
 

@@ -135,6 +135,7 @@ def test_what_is_not_known(bench: Bench, tmp_path: Path, capsys: pytest.CaptureF
     assert "/split" in error["allowed"]
 
 
+@pytest.mark.long
 def test_a_tool_that_fails(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = bench.write(document(), job(tmp_path, each=-1), io=True)
     (split,) = ask(capsys, "partition", path, "--verify", code=1)["splits"]

@@ -116,6 +116,7 @@ def test_the_order_is_that_of_the_list(bench: Bench, tmp_path: Path, mode: str) 
     assert written(bench) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("each", "text"), [(1, ""), pytest.param(100, "one line\n", marks=pytest.mark.long), (3, "no newline\nat the end")]
 )
@@ -180,6 +181,7 @@ def test_two_splits_in_pairs(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == []
 
 
+@pytest.mark.long
 def test_nested_scatters(bench: Bench, tmp_path: Path) -> None:
     inner = scattered(tmp_path, split(tmp_path))
     for step in inner["steps"].values():
@@ -211,6 +213,7 @@ def test_nested_scatters(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == []
 
 
+@pytest.mark.long
 def test_the_file_of_another_step(bench: Bench, tmp_path: Path) -> None:
     make = tool("cat $reads $reads", {"reads": "File"}, {"made": "stdout"}, stdout="made.txt")
     document = scattered(tmp_path, split(tmp_path))
@@ -254,6 +257,7 @@ def test_the_size_of_a_part_is_known(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == []
 
 
+@pytest.mark.long
 def test_other_reasons_for_the_real_split(bench: Bench, tmp_path: Path) -> None:
     contents = count({"type": "File", "loadContents": True})
     beside = count({"type": "File", "secondaryFiles": [{"pattern": ".idx", "required": False}]})
@@ -368,6 +372,7 @@ def test_without_a_node_runtime_files_are_written(bench: Bench, tmp_path: Path, 
     assert len(written(bench)) == 3
 
 
+@pytest.mark.long
 def test_an_output_that_is_a_link_to_a_part(bench: Bench, tmp_path: Path) -> None:
     reader = tool('ln -s "$chunk" counted.txt', {"chunk": "File"}, {"counted": found("counted.txt")})
     bench.run_both(scattered(tmp_path, split(tmp_path), reader), job(tmp_path))

@@ -11,7 +11,7 @@ from tests.random_workflows.trial import run_trial
 
 SEED = 60
 STEPS = 5
-QUICK = 4
+QUICK = 3
 
 
 @pytest.mark.parametrize(

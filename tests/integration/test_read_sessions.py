@@ -201,6 +201,7 @@ def test_an_input_is_read_ahead_of_its_checksum(bench: Bench, tmp_path: Path) ->
     assert bench.leftovers() == []
 
 
+@pytest.mark.long
 def test_an_input_that_has_no_room_in_the_window_is_not_read_ahead(bench: Bench, tmp_path: Path, file: Path) -> None:
     """Nobody says how far StreamFlow has come with it."""
     compare(bench, split_run(tmp_path, summing()), of(file, 2), sessionWindow=24)
@@ -220,6 +221,10 @@ def test_a_window_that_is_smaller_than_the_file(bench: Bench, tmp_path: Path, fi
     compare(bench, selecting(tmp_path), ranges(file, 10), sessionWindow=10, storages=_storage(tmp_path, readers=1))
     end = read_once(bench)
     assert end["peakWindow"] <= 10_000_000 + 8 * MIB
+
+
+@pytest.mark.long
+def test_a_window_that_is_smaller_than_the_file_of_a_split(bench: Bench, tmp_path: Path, file: Path) -> None:
     compare(bench, split_run(tmp_path, summing()), of(file, 10), sessionWindow=10)
     end = read_once(bench)
     assert end["peakWindow"] <= 10_000_000 + 4 * 8 * MIB
@@ -247,6 +252,7 @@ def test_a_file_that_is_cached_is_left_alone(bench: Bench, tmp_path: Path, file:
     assert not told(bench, "chunk")
 
 
+@pytest.mark.long
 def test_a_small_file_has_no_session(bench: Bench, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.write_bytes(b"x" * 8 * MIB)

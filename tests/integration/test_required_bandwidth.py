@@ -144,6 +144,7 @@ def test_files_that_are_saved_as_they_are_committed(bench: Bench) -> None:
     assert told[2]["required"] == at(bench, "ended", "/produce/0")
 
 
+@pytest.mark.long
 def test_nothing_is_measured_without_node_runtime(bench: Bench) -> None:
     run = bench.run(looped(), config={"runtime": "off"})
     assert run.ok, run.errors

@@ -42,7 +42,7 @@ def chain(made: Document, read: Document, kind: Any = "File") -> Document:
     [
         pytest.param(HEADER, marks=pytest.mark.long),
         "seq 1 9 > out.txt; sleep 0.6; echo 2 > new; mv new out.txt",
-        "echo 1 > out.txt; sleep 0.6; : > out.txt",
+        pytest.param("echo 1 > out.txt; sleep 0.6; : > out.txt", marks=pytest.mark.long),
     ],
     ids=["header", "replaced", "cut"],
 )
@@ -57,7 +57,7 @@ def test_with_samples_too(bench: Bench) -> None:
     assert AGAIN in ours.log
 
 
-@pytest.mark.parametrize("committed", ["on_termination", "on_close"])
+@pytest.mark.parametrize("committed", [pytest.param("on_termination", marks=pytest.mark.long), "on_close"])
 def test_what_is_not_changed_is_read_once(bench: Bench, committed: str) -> None:
     script = "exec 3> out.txt; echo 1 >&3; sleep 0.4; seq 2 300000 >&3; exec 3>&-; sleep 0.3"
     _, ours = bench.run_both(chain(producer(script, committed), head()))

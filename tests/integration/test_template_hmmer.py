@@ -207,6 +207,7 @@ def test_checkpoints_have_one_size_and_hold_fragment_and_hits(template: Template
     assert hits == len((plain / "hits.tsv").read_text().splitlines()) - 1 > 0
 
 
+@pytest.mark.long
 @needs_hmmer
 def test_cwltool_gives_the_results_of_plain_streamflow(template: Template, plain: Path) -> None:
     assert contents(template.cwltool("main.cwl", "generated/job.yml")) == contents(plain)

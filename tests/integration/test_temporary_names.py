@@ -30,7 +30,7 @@ def edge(made: Document, read: Document, **step: Any) -> Document:
     return workflow({}, steps, {"read": "b/out", "made": "a/out"})
 
 
-@pytest.mark.parametrize("script", [RENAMED, REMOVED], ids=["renamed", "removed"])
+@pytest.mark.parametrize("script", [RENAMED, pytest.param(REMOVED, marks=pytest.mark.long)], ids=["renamed", "removed"])
 def test_who_reads_a_temporary_file_reads_again(bench: Bench, script: str) -> None:
     """All of it, a part of it, or nothing but its name."""
     scripts = {"b": "cat $file; basename $file", "c": "head -n 1 $file", "d": "basename $file"}

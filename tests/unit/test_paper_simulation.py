@@ -56,6 +56,7 @@ def best_static() -> float:
     return min(run(StaticConstraint(2.0**power)).seconds for power in range(1, 7))
 
 
+@pytest.mark.long
 def test_the_disk_congests() -> None:
     seconds = {power: run(StaticConstraint(2.0**power)).seconds for power in range(1, 7)}
     assert min(seconds, key=lambda power: seconds[power]) == 3
@@ -134,6 +135,7 @@ def test_two_steps_learn_on_one_location_one_after_the_other() -> None:
     assert len(outcome.ended) == 2 * TASKS
 
 
+@pytest.mark.long
 def test_static_tasks_wait_or_go_elsewhere_while_a_step_learns() -> None:
     learning, static = checkpoint(UNBOUNDED), checkpoint(StaticConstraint(8), step="/static")
     outcome = simulate(admission(3), [*tasks(static, 600), *tasks(learning)], lambda disk, now: PAPER)
