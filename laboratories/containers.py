@@ -32,6 +32,7 @@ ADDRESSES = ("127.0.0.1", "127.0.0.2")
 DOCKER_OPTIONS = ("--userland-proxy=false", "--shutdown-timeout=2", "--log-level=warn")
 #: Has next to nothing in it.
 BUSYBOX = "sfio-busybox"
+SYSTEM = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MEMORY = "mount -t tmpfs -o mode=755 tmpfs"
 PREPARATION = f"""\
 ip link set lo up
@@ -132,7 +133,8 @@ def start_sshd(directory: Path) -> None:
     users = Path("/etc/passwd").read_text() + f"{LOGIN}:*:{LOGIN_ID}:{LOGIN_ID}::/:/bin/sh\n"
     (directory / "passwd").write_text(users)
     call(f"mount --bind {directory}/passwd /etc/passwd")
-    variables = f"SetEnv=DOCKER_HOST={os.environ['DOCKER_HOST']}"
+    path = f"{install_for_hosts(directory)}:{SYSTEM}"
+    variables = f"SetEnv=DOCKER_HOST={os.environ['DOCKER_HOST']} PATH={path}"
     words = ["/usr/sbin/sshd", "-D", "-e", "-f", str(SSHD_CONFIGURATION), "-o", variables]
     with (directory / "sshd.log").open("w") as log:
         subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -150,6 +152,15 @@ def install(directory: Path, engine: str, command: str) -> list[str]:
     path.write_text(ENTRANCE.format(directory=directory, script=script))
     path.chmod(0o755)
     return ["sh", str(script), str(directory)]
+
+
+def install_for_hosts(directory: Path) -> Path:
+    """Make the command of Singularity for who is logged in; return where it is."""
+    path = directory / "host" / "singularity"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\nexec sh -eu '{HERE}/singularity.sh' '{directory}' \"$@\"\n")
+    path.chmod(0o755)
+    return path.parent
 
 
 def install_compose(directory: Path) -> None:

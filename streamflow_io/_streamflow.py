@@ -33,6 +33,7 @@ from streamflow.cwl.translator import CWLTranslator
 from streamflow.deployment.connector.container import ContainerConnector
 from streamflow.deployment.connector.kubernetes import STREAM_CLOSE, KubernetesBaseConnector, KubernetesShell
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
+from streamflow.deployment.connector.ssh import SSHConnector
 from streamflow.deployment.future import FutureConnector
 from streamflow.deployment.stream import BaseStreamWrapper
 from streamflow.recovery.failure_manager import RollbackFailureManager
@@ -116,6 +117,47 @@ async def remove_jobs(connector: Connector) -> None:
     jobs, connector._scheduled_jobs = connector._scheduled_jobs, {}
     for location in {location.name: location for location in jobs.values()}.values():
         await connector._remove_jobs(location, [job for job, other in jobs.items() if other.name == location.name])
+
+
+_run, _copy_there, _copy_here = SSHConnector.run, SSHConnector.copy_local_to_remote, SSHConnector.copy_remote_to_local
+
+
+def mend_containers_on_ssh_hosts() -> None:
+    """Let an SSH host, from now on in this process, take the location of a container on it for its own.
+
+    StreamFlow 0.2.0rc3 hands it such a location, which it does not know (`KeyError`): each time that Singularity is
+    deployed there, and when files of a volume are copied where the user of a container is that of the login.
+    """
+    SSHConnector.run = _run_on_host
+    SSHConnector.copy_local_to_remote = _copy_to_host
+    SSHConnector.copy_remote_to_local = _copy_from_host
+
+
+async def _run_on_host(
+    self: SSHConnector, location: ExecutionLocation, *words: Any, **options: Any
+) -> tuple[str, int] | None:
+    result: tuple[str, int] | None = await _run(self, _own_location(self, location), *words, **options)
+    return result
+
+
+async def _copy_to_host(
+    self: SSHConnector, src: str, dst: str, locations: Sequence[ExecutionLocation], read_only: bool = False
+) -> None:
+    own = {location.name: location for location in (_own_location(self, location) for location in locations)}
+    await _copy_there(self, src, dst, [*own.values()], read_only)
+
+
+async def _copy_from_host(
+    self: SSHConnector, src: str, dst: str, location: ExecutionLocation, read_only: bool = False
+) -> None:
+    await _copy_here(self, src, dst, _own_location(self, location), read_only)
+
+
+def _own_location(host: SSHConnector, location: ExecutionLocation) -> ExecutionLocation:
+    own: ExecutionLocation | None = location
+    while own is not None and own.deployment != host.deployment_name:
+        own = own.wraps
+    return own or location
 
 
 def container_command(connector: Connector, location: ExecutionLocation, words: Sequence[str]) -> list[str]:

@@ -318,11 +318,16 @@ class Bench:
         return left
 
     def _processes(self) -> Iterator[tuple[int, str]]:
-        """Processes whose environment or command line names our directory."""
-        place = str(self.directory).encode()
+        """Processes whose environment or command line names a directory of ours."""
+        places = [str(place).encode() for place in self._places()]
         for pid, (command, environment) in of_processes("cmdline", "environ"):
-            if (place in environment or place in command) and pid != os.getpid() and not is_dead(pid):
+            ours = any(place in environment or place in command for place in places)
+            if ours and pid != os.getpid() and not is_dead(pid):
                 yield pid, command.replace(b"\0", b" ").decode(errors="replace")
+
+    def _places(self) -> list[Path]:
+        """The directories of our runs."""
+        return [self.directory]
 
 
 def kill_group(process: forked.Driver) -> None:

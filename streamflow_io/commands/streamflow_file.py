@@ -17,6 +17,7 @@ from streamflow.ext.utils import load_extensions
 from streamflow.log_handler import logger
 from streamflow.main import build_context
 
+from streamflow_io._streamflow import mend_containers_on_ssh_hosts
 from streamflow_io.hints.errors import HintError, HintErrors, field_name
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
 
@@ -41,6 +42,7 @@ def forgetful_context(config: Mapping[str, Any], path: Path) -> StreamFlowContex
 
     :param config: what is in the file
     """
+    mend_containers_on_ssh_hosts()  # as under the scheduler `io-aware`
     database = {"type": "default", "config": {"connection": ":memory:"}}
     return build_context({**config, "path": str(path.resolve()), "database": database})
 

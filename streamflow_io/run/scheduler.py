@@ -24,6 +24,8 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import DefaultScheduler, JobContext
 from typing_extensions import Self
 
+from streamflow_io._streamflow import mend_containers_on_ssh_hosts
+
 from .locked_database import explain_locked_database
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # Mistakes in it end the run before anything starts; where nothing is written there are none.
         super().__init__(context, self.config.retry_delay if config else None)
         explain_locked_database(context.config)
+        mend_containers_on_ssh_hosts()
         self.run: Run | None = None
         self._without_cores: dict[str, float] = {}
         self._waking: asyncio.Task[None] | None = None

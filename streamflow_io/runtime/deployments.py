@@ -42,13 +42,11 @@ class Manner:
     :ivar shared: jobs run on other nodes than `serve`, which share the work directory with it
     :ivar listen: jobs at other locations read streams from here, and jobs here from there
     :ivar address: where it listens; empty: where SSH has reached the host
-    :ivar user: one who may own directories that its own is in, as root may
     """
 
     shared: bool = False
     listen: bool = False
     address: str = ""
-    user: int = 0
 
 
 class Deployments:
@@ -120,9 +118,23 @@ class Deployments:
                 raise NodeRuntimeError(f"maxConcurrentSessions of {inner.deployment} is less than {_LEAST_SESSIONS}")
         # That of a container is its own; without a network it has none.
         address = location.hostname or "" if is_contained else ""
-        # Who the driver is where he is says nothing of users of a cluster.
-        user = os.getuid() if isinstance(connector, ContainerConnector) else 0
-        return Manner(is_queue_manager, is_host or bool(address), address, user)
+        return Manner(is_queue_manager, is_host or bool(address), address)
+
+    async def owner(self, location: ExecutionLocation) -> int:
+        """The user for whom its containers run, who may own directories that volumes are in, as root may.
+
+        That of the driver, or who is logged in on an SSH host; root, where that says nothing of others.
+
+        :raises NodeRuntimeError: if it cannot be told
+        """
+        if (host := location.wraps) is None or not isinstance(self._connector(location), ContainerConnector):
+            return 0
+        if host.local:
+            return os.getuid()
+        said, code = await self.access(host).run("id -u")
+        if code != 0 or not said.strip().isdecimal():
+            raise NodeRuntimeError(f"{host} does not say who is logged in: {said.strip()}")
+        return int(said)
 
     def workdir(self, location: ExecutionLocation) -> str:
         """The work directory of its deployment.

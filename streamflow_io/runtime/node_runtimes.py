@@ -84,7 +84,8 @@ class NodeRuntimes:
         certificate = self._certificate if self._tls and manner.listen else None
         links = Links(self._key, manner.address, certificate) if manner.listen else None
         if (place := await self.deployments.place(location)) is not None:
-            return await ContainerRuntime.start(access, directory, binary, place, links, manner.user)
+            owner = await self.deployments.owner(location)
+            return await ContainerRuntime.start(access, directory, binary, place, links, owner)
         place = Place(location_node(location)) if location.deployment in self._mixed else None
         return await RemoteRuntime.start(access, workdir or directory, binary, manner.shared, links, place)
 

@@ -22,7 +22,7 @@ from laboratories.laboratory import (
     start_hosts,
     start_slurm,
 )
-from tests.e2e.container_support import Containers, docker_bench, ssh_bench
+from tests.e2e.container_support import Containers, docker_bench, ssh_bench, ssh_bench_of_one_user
 from tests.e2e.support import Site, hosts_site, login_site, slurm_site
 from tests.once import once
 
@@ -101,6 +101,16 @@ def docker(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Contai
 def containers_host(containers_laboratory: Laboratory, tmp_path: Path) -> Iterator[Containers]:
     """An SSH host with an engine of containers."""
     bench = ssh_bench(containers_laboratory, tmp_path)
+    yield bench
+    bench.remove_containers()
+
+
+@pytest.fixture(params=["singularity", pytest.param("docker", marks=pytest.mark.long)])
+def one_user_host(
+    containers_laboratory: Laboratory, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Containers]:
+    """The same, for each engine; one logs in as the user whom its containers have."""
+    bench = ssh_bench_of_one_user(containers_laboratory, tmp_path, request.param)
     yield bench
     bench.remove_containers()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -13,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from laboratories.containers import ADDRESSES, LOGIN
+from laboratories.containers import ADDRESSES, LOGIN, LOGIN_ID
 from laboratories.deployments import docker_environment, ssh_deployment
 from laboratories.laboratory import Laboratory
 from tests.cwl import Bench, Document
+from tests.processes import of_processes
 from tests.template_support import NO_CONTAINERS
 
 #: Everything that StreamFlow needs, and Python; and a static busybox, without a C library.
@@ -29,6 +31,7 @@ REMOVED_SECONDS = 5.0
 USER = "sfio-user:latest"
 #: What a container runs that nobody uses: process 1 of the engine, and the shell that StreamFlow has started it with.
 IDLE = ("/sbin/docker-init -- /bin/sh", "/dev/init -- /bin/sh", "/run/podman-init -- /bin/sh", "/bin/sh")
+IDLE_INSTANCE = ("sh -c while :; do sleep 3600; done", "sleep 3600")
 
 
 def contained(document: Document, **images: str | None) -> Document:
@@ -57,6 +60,7 @@ class Containers(Bench):
     :ivar options: its options for it
     :ivar workdir: below it are the working directories of the driver's node; none: they are in TMPDIR, as by default
     :ivar is_for_others: whether other users than the driver's may use them, too
+    :ivar owner: whose they are
     :ivar deployments: further ones of a run, of its working directory
     :ivar bound: the deployments of steps, by their paths; of one with services `DEPLOYMENT/SERVICE`
     """
@@ -66,6 +70,7 @@ class Containers(Bench):
     options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     workdir: Path | None = field(default=None, kw_only=True)
     is_for_others: bool = field(default=False, kw_only=True)
+    owner: int = field(default=0, kw_only=True)
     deployments: Callable[[Path], Document] = field(default=lambda _: {}, kw_only=True)
     bound: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
@@ -82,6 +87,7 @@ class Containers(Bench):
         work = place / "tmp" / "streamflow" if self.workdir is None else self.workdir / place.name
         work.mkdir(parents=True)
         (work / "trace").touch()
+        os.chown(work, self.owner, self.owner)
         if self.is_for_others:
             work.chmod(0o1777)
             (work / "trace").chmod(0o666)
@@ -161,7 +167,7 @@ class Containers(Bench):
         return [path for place in self._places() for path in run_directories(place)]
 
     def _places(self) -> list[Path]:
-        return [self.directory, *([] if self.workdir is None else [self.workdir])]
+        return [*super()._places(), *([] if self.workdir is None else [self.workdir])]
 
     def _docker(self, *words: str, check: bool) -> str:
         environment = os.environ | dict(self.environment)
@@ -175,6 +181,42 @@ class Containers(Bench):
             check=check,
             text=True,
         ).stdout
+
+
+@dataclass
+class Instances(Containers):
+    """Those of our stand-in for Singularity: each has a keeper, whose command line ends with image, instance, binds."""
+
+    def containers(self) -> dict[str, str]:
+        return {instance: image for _, image, instance in self._keepers()}
+
+    def processes(self, container: str) -> list[str]:
+        inside = {
+            os.readlink(f"/proc/{pid}/ns/pid_for_children") for pid, _, name in self._keepers() if name == container
+        }
+        running = []
+        for pid, (command,) in of_processes("cmdline"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/ns/pid") in inside:
+                    running.append(command.replace(b"\0", b" ").decode().strip())
+        return [command for command in running if command not in IDLE_INSTANCE]
+
+    def remove_containers(self) -> None:
+        for instance in self.containers():
+            command = self.laboratory.directory / "singularity" / "singularity"
+            subprocess.run([command, "instance", "stop", instance], stdin=subprocess.DEVNULL, check=True)
+
+    def _processes(self) -> Iterator[tuple[int, str]]:
+        keepers = {pid for pid, _, _ in self._keepers()}
+        return ((pid, command) for pid, command in super()._processes() if pid not in keepers)
+
+    def _keepers(self) -> Iterator[tuple[int, str, str]]:
+        """Process, image and instance."""
+        for pid, (command,) in of_processes("cmdline"):
+            words = command.decode(errors="replace").split("\0")
+            images = [number for number, word in enumerate(words) if "/singularity/images/" in word]
+            if words[0] == "unshare" and images and any(word.startswith(f"{self.workdir}/") for word in words):
+                yield pid, *(Path(word).name for word in words[images[0] :][:2])
 
 
 def run_directories(place: Path) -> Iterator[Path]:
@@ -191,6 +233,18 @@ def docker_bench(laboratory: Laboratory, directory: Path, **options: Any) -> Con
 
 def ssh_bench(laboratory: Laboratory, directory: Path) -> Containers:
     """Workflows in containers on a host where one logs in by SSH, as another user than theirs; it has two names."""
+    return _ssh_bench(Containers, laboratory, directory, LOGIN, is_for_others=True, owner=LOGIN_ID)
+
+
+def ssh_bench_of_one_user(laboratory: Laboratory, directory: Path, engine: str) -> Containers:
+    """The same; who is logged in is the user of the containers."""
+    bench = Instances if engine == "singularity" else Containers
+    return _ssh_bench(bench, laboratory, directory, "root", engine=engine)
+
+
+def _ssh_bench(
+    bench: type[Containers], laboratory: Laboratory, directory: Path, login: str, **options: Any
+) -> Containers:
     (parent := laboratory.directory / "ssh").mkdir(exist_ok=True)
     # The directories of tests in several processes may have one name.
     workdir = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=parent))
@@ -198,12 +252,18 @@ def ssh_bench(laboratory: Laboratory, directory: Path) -> Containers:
 
     def hosts(work: Path) -> Document:
         return {
-            name: {**ssh_deployment(laboratory, address, user=LOGIN), "workdir": str(work)}
+            name: {**ssh_deployment(laboratory, address, user=login), "workdir": str(work)}
             for name, address in zip(("here", "other"), ADDRESSES, strict=True)
         }
 
-    return docker_bench(
-        laboratory, directory, network=laboratory.network, workdir=workdir, is_for_others=True, deployments=hosts
+    return bench(
+        directory,
+        environment=docker_environment(laboratory),
+        laboratory=laboratory,
+        network=laboratory.network,
+        workdir=workdir,
+        deployments=hosts,
+        **options,
     )
 
 

@@ -6,6 +6,7 @@ import json
 import signal
 import uuid
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,10 @@ def test_services_that_share_nothing(compose: Containers) -> None:
     assert "they share no directory of one host" in told[0]
 
 
-def boxes(work: Path) -> Document:
-    """Two containers on the network that docker has by default."""
-    config = {"image": DEBIAN, "volume": [f"{work}:/shared"]}
-    return {name: {"type": "docker", "config": config, "workdir": "/tmp/own"} for name in ("one", "two")}
+def boxes(work: Path, workdir: str = "/tmp/own", **options: Any) -> Document:
+    """Two containers, by default on the network that docker has by default."""
+    config = {"image": DEBIAN, "volume": [f"{work}:/shared"], **options}
+    return {name: {"type": "docker", "config": config, "workdir": workdir} for name in ("one", "two")}
 
 
 @pytest.mark.parametrize("tls", [True, pytest.param(False, marks=LONG)])
@@ -88,13 +89,8 @@ def test_containers_that_share_a_network_only(docker: Containers, tls: bool) -> 
 
 def test_containers_of_ssh_hosts(containers_host: Containers) -> None:
     """b is in another container of the host of a, c on that host itself, as another user; d is on another host."""
-    document = stream_and_gate()
-    readers = {name: {"run": stream_reader(name), "in": {"file": "a/out", "trace": "trace"}} for name in "cd"}
-    document["steps"] |= {name: {**step, "out": ["out"]} for name, step in readers.items()}
-    document["outputs"] |= {name: {"type": "File", "outputSource": f"{name}/out"} for name in "cd"}
-    say(document, "a", "meet first", "meet first b; meet first c")
+    document = read_by_more("c", "d")
     say(document, "a", "meet done", "meet done; meet first d")
-    say(document, "b", "note $line", "note $line b")
     containers_host.bound = {"/d": "other"}
     _, ours = containers_host.run_both(contained(document, c=None))
     for what in ("first b", "first c", "done", "first d"):
@@ -105,6 +101,25 @@ def test_containers_of_ssh_hosts(containers_host: Containers) -> None:
     assert len(told) == 1, ours.errors
     assert "is delivered at commit: /a runs in a container of sfio-test:latest (docker, on here), /d in one" in told[0]
     assert "streams between containers need one host" in told[0]
+
+
+@LONG
+def test_containers_with_the_network_of_their_host(docker: Containers) -> None:
+    """They have no address, and need none where they share a directory."""
+    docker.deployments, docker.bound = partial(boxes, workdir="/shared", network=["host"]), {"/a": "one", "/b": "two"}
+    _, ours = docker.run_both(stream_and_gate())
+    check_both_early(ours)
+
+
+def read_by_more(*names: str) -> Document:
+    """The stream is read by b, and by steps of these names; the writer waits for b and c."""
+    document = stream_and_gate()
+    readers = {name: {"run": stream_reader(name), "in": {"file": "a/out", "trace": "trace"}} for name in names}
+    document["steps"] |= {name: {**step, "out": ["out"]} for name, step in readers.items()}
+    document["outputs"] |= {name: {"type": "File", "outputSource": f"{name}/out"} for name in names}
+    say(document, "a", "meet first", "meet first b; meet first c")
+    say(document, "b", "note $line", "note $line b")
+    return document
 
 
 def say(document: Document, step: str, words: str, instead: str) -> None:
@@ -120,13 +135,44 @@ def test_a_step_of_an_ssh_host_and_a_container(containers_host: Containers) -> N
     check_both_early(ours)
 
 
+def test_containers_of_an_ssh_host_as_who_is_logged_in(one_user_host: Containers) -> None:
+    """a and b are in two, c is beside them; what they make is copied by SSH."""
+    _, ours = one_user_host.run_both(contained(read_by_more("c"), c=None))
+    for what in ("first b", "first c", "done"):
+        assert_early(ours, what)
+    assert ours.files["read.txt"] == b"first\nsecond\nlate\n"
+    check_nothing_fell_back(ours)
+
+
+@LONG
+def test_a_job_fails_in_a_container_of_an_ssh_host(one_user_host: Containers) -> None:
+    script = WRITE.replace("exec 3>&-", "exit 3")
+    document = contained(pair(producer(script, "on_close", mode="no_update"), stream_reader()))
+    run = one_user_host.run(document)
+    assert not run.ok
+    assert run.times("first")
+    assert run.times("all") == []
+    assert one_user_host.leftovers() == []
+
+
 def test_nothing_is_left_on_an_ssh_host_when_the_driver_is_killed(containers_host: Containers) -> None:
+    check_driver_killed(containers_host)
+
+
+@LONG
+def test_nothing_is_left_of_who_is_logged_in_when_the_driver_is_killed(one_user_host: Containers) -> None:
+    check_driver_killed(one_user_host)
+
+
+def check_driver_killed(bench: Containers) -> None:
     script = WRITE.replace("exec 3>&-", "sleep 60")
     document = contained(pair(producer(script, "on_close", mode="no_update"), stream_reader()), b=None)
-    path = containers_host.write(document, {}, io=True)
-    driver = containers_host.start(path)
+    path = bench.write(document, {}, io=True)
+    driver = bench.start(path)
     until(lambda: " first\n" in (path.parent / "trace").read_text(), path)
+    (container,) = bench.containers()
+    assert any("sfio-node" in command for command in bench.processes(container))
     driver.send_signal(signal.SIGKILL)
-    containers_host.finish(driver, path)
-    assert len(containers_host.containers()) == 1
-    wait_for(lambda: containers_host.left_by_us() == [], "the end of what was ours", 10)
+    bench.finish(driver, path)
+    wait_for(lambda: bench.left_by_us() == [], "the end of what was ours", 10)
+    assert list(bench.containers()) == [container]

@@ -18,7 +18,7 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.cwl.transformer import DefaultRetagTransformer
 from streamflow.cwl.translator import CWLTranslator
 from streamflow.deployment.connector.base import BaseConnector, SubprocessShell
-from streamflow.deployment.connector.container import DockerBaseConnector, SingularityConnector
+from streamflow.deployment.connector.container import ContainerConnector, DockerBaseConnector, SingularityConnector
 from streamflow.deployment.connector.kubernetes import (
     KubernetesBaseConnector,
     KubernetesResponseWriterWrapper,
@@ -211,6 +211,14 @@ def test_the_seam() -> None:
     assert "get_inner_location(location)" in inspect.getsource(QueueManagerConnector.undeploy)
     assert "self._connector = connector" in inspect.getsource(FutureConnector.deploy)
     assert "if not self.deploying" in inspect.getsource(FutureConnector.get_available_locations)
+    # An SSH host is handed locations that are not its own. Once it is not, `mend_containers_on_ssh_hosts` can go.
+    deployed = "".join(inspect.getsource(SingularityConnector._populate_instance).split())
+    assert 'self.connector.run(location=location,command=["singularity","buildcfg"' in deployed
+    for copy, handed in (("local_to_remote", "locations=locations"), ("remote_to_local", "location=location")):
+        copied = inspect.getsource(getattr(ContainerConnector, f"copy_{copy}"))
+        assert f"{handed}, read_only" in copied[copied.index(f"self.connector.copy_{copy}(") :]
+        asked = ["self", "src", "dst", handed.partition("=")[0], "read_only"]
+        assert parameters(getattr(BaseConnector, f"copy_{copy}")) == asked
     for engine in (DockerBaseConnector, SingularityConnector):
         assert parameters(engine._get_run_command) == ["self", "command", "location", "interactive"]
         assert "shlex.quote(command)" in inspect.getsource(engine._get_run_command)
