@@ -8,6 +8,9 @@ from streamflow_io.hints.bandwidth import StorageBW
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 
+#: The step of which the chunks of all read sessions are the jobs. (The path of a step begins with a slash.)
+READ_SESSIONS = "read sessions"
+
 
 @dataclass(frozen=True)
 class Placement:

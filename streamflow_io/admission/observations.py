@@ -16,10 +16,12 @@ class Observation:
     """A job that succeeded.
 
     :ivar bytes: what it moved in the direction of its constraint; none: not measured. Less than 1 MB does not count
+    :ivar is_io_only: the seconds are those of its I/O, without the start of a process
     """
 
     seconds: float
     bytes: float | None = None
+    is_io_only: bool = False
 
 
 class Group:
@@ -52,14 +54,15 @@ class Group:
         return bool(sizes) and max(sizes) > _UNEVEN * min(sizes)
 
     def seconds(self, job_bytes: float | None) -> float | None:
-        """The mean time of a job, at least 0.25 s; where bytes were measured, that of a job of so many bytes.
+        """The mean time of a job; where bytes were measured, that of a job of so many bytes.
 
-        None of an empty group.
+        At least 0.25 s, if processes were started. None of an empty group.
         """
         if not self._observations:
             return None
         mean = sum(observation.seconds for observation in self._observations) / len(self._observations)
-        mean = max(mean, _LEAST_SECONDS)
+        if not all(observation.is_io_only for observation in self._observations):
+            mean = max(mean, _LEAST_SECONDS)
         mine = self.job_bytes
         return mean * job_bytes / mine if job_bytes and mine else mean
 

@@ -22,7 +22,23 @@ from .commit import MOST
 from .fields import Model, Text, mistake
 from .models import Direction
 
+
+def _one_mistake(allowed: str) -> WrapValidator:
+    """Of a union, of which pydantic tells why it is none of its members, each by itself."""
+
+    def validated(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise mistake(f"{value!r} is not allowed", allowed) from None
+
+    return WrapValidator(validated)
+
+
 BandwidthOf = Annotated[float, Field(strict=True, gt=0, le=HIGHEST, allow_inf_nan=False)]
+ReadersOf = Annotated[
+    Literal["auto"] | Annotated[StrictInt, Field(ge=1, le=64)], _one_mistake("a whole number, 1 to 64; or auto")
+]
 
 
 class StorageConfig(Model):
@@ -44,8 +60,10 @@ class StorageConfig(Model):
         description="read bandwidth: a number of MB/s above 0, up to 10^12, without a unit (one alone holds for both)",
     )
 
-    readers: Annotated[StrictInt, Field(ge=1, le=64)] | None = Field(
-        None, description="how many chunks a read session reads at the same time: a whole number, 1 to 64 (default: 4)"
+    readers: ReadersOf | None = Field(
+        None,
+        description="how many chunks read sessions read at the same time: a whole number, 1 to 64; or auto: learned "
+        "(default: auto with `read`, else 4)",
     )
 
     @field_validator("path", mode="after")
@@ -71,15 +89,7 @@ class StorageConfig(Model):
 _ANNOTATIONS = "the path of an annotations file, relative to the StreamFlow file; or one for each workflow, by its name"
 
 
-def _one_mistake(value: object, validate: ValidatorFunctionWrapHandler) -> object:
-    """Of a union, of which pydantic tells why it is none of its members, each by itself."""
-    try:
-        return validate(value)
-    except ValidationError:
-        raise mistake(f"{value!r} is not allowed", _ANNOTATIONS) from None
-
-
-AnnotationsOf = Annotated[Text | Annotated[dict[str, Text], Field(min_length=1)], WrapValidator(_one_mistake)]
+AnnotationsOf = Annotated[Text | Annotated[dict[str, Text], Field(min_length=1)], _one_mistake(_ANNOTATIONS)]
 
 
 class SchedulerConfig(Model):

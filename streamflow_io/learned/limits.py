@@ -60,11 +60,26 @@ class RememberedLimits:
         :return: the demand, with the name of the tool: steps with the same tool, and jobs of about the same size, have
             one name
         """
-        if not isinstance(constraint := demand.constraint, AutoConstraint):
+        if not isinstance(demand.constraint, AutoConstraint):
             return demand
         tool = self._tools[demand.step]
-        size_class = self._size_class(demand.step, tool, job)
+        demand, _ = await self.load_tool(demand, tool, self._size_class(demand.step, tool, job))
+        return demand
+
+    async def load_tool(
+        self, demand: Demand, tool: str, size_class: int
+    ) -> tuple[Demand, Mapping[str, ConstraintRegistry]]:
+        """Read what is known of a tool.
+
+        :param demand: with an auto constraint
+        :param tool: its digest
+        :param size_class: of the jobs
+        :return: the demand, with the name of the tool; and what is known, by the name of the storage
+        """
+        constraint = demand.constraint
+        assert isinstance(constraint, AutoConstraint)
         demand = replace(demand, tool=f"{tool} {size_class}")
+        found = {}
         async with self._lock:
             for storage in dict.fromkeys(placement.storage for placement in demand.placements):
                 if storage is not None:
@@ -72,7 +87,9 @@ class RememberedLimits:
                     if subject not in self._known:
                         key = LearnedKey(tool, _identity(subject), size_class)
                         self._known[subject] = _Known(key, await self._read(key))
-        return demand
+                    if (registry := self._known[subject].registry) is not None:
+                        found[storage.name] = registry
+        return demand, found
 
     def _size_class(self, step: str, tool: str, job: Job) -> int:
         """That of the first job of a step, or of another step with the same tool if it is about the same."""

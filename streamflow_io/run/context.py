@@ -41,6 +41,7 @@ from .job_warnings import JobWarnings
 from .plan import Plan
 from .reach import Reach
 from .read_sessions import ReadSessions
+from .reader_tasks import ReaderTaskMaker
 from .recorder import JobRecorder
 from .requests import Requests
 from .steps import Connectors, StreamingExecuteStep
@@ -119,7 +120,14 @@ class Run:
             self._record,
         )
         self.sessions = ReadSessions(
-            plan, self.config, scheduler.context, storages, self._runtimes, scheduler.job_allocations, self._record
+            plan,
+            self.config,
+            scheduler.context,
+            storages,
+            self._runtimes,
+            ReaderTaskMaker(self.storages, self._remembered),
+            scheduler.job_allocations,
+            self._record,
         )
         self._started = False
         if self.config.observe and self.config.runtime == "off":
@@ -130,6 +138,8 @@ class Run:
         self.warnings.close()
         self.failure.closing()
         await self.sessions.close()
+        # What has been learned of their last chunks, too.
+        self.storages.decide()
         await self._remembered.close()
         await self.verdicts.close()
         self.recorder.close()

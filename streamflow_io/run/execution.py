@@ -54,7 +54,7 @@ _PATIENCE_SECONDS = 60.0
 class Splits(Protocol):
     """What reads ahead the parts that jobs say."""
 
-    def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None: ...
+    async def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None: ...
     def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]: ...
     def split_ended(self, job_name: str) -> None: ...
 
@@ -214,7 +214,7 @@ class Execution:
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         self._deliverer.begin(attempt, globs)
         runner, sessions = self._run.runner, self._run.sessions
-        sessions.split(self._job.name, spec.partitions or (), runtime)
+        await sessions.split(self._job.name, spec.partitions or (), runtime)
         events = sessions.told(self._job.name, runner.events(self._job.name, node_job))
         following = asyncio.gather(
             self._deliverer.follow(attempt, events, producers, queued=runtime.wrapper == "run"),

@@ -27,10 +27,13 @@ from streamflow_io.sessions.director import (
     End,
     Event,
     Evicted,
+    Granted,
     Instruction,
     Read,
     Reason,
+    Submit,
     Watch,
+    Withdraw,
 )
 from streamflow_io.sessions.extents import Span
 from streamflow_io.telemetry.records import Record
@@ -42,6 +45,8 @@ from streamflow_io.telemetry.session_records import (
     SessionRecord,
 )
 
+from .reader_tasks import ReaderTasks
+
 PATIENCE_SECONDS = 10.0
 
 
@@ -50,15 +55,22 @@ class ReadSession:
 
     :param facts: what it is
     :param director: decides
+    :param readers: tell when a chunk may be read
     :param job: reads; it has begun
     :param record: keeps a record for telemetry
     """
 
     def __init__(
-        self, facts: SessionRecord, director: Director, job: SessionJob, record: Callable[[Record], None]
+        self,
+        facts: SessionRecord,
+        director: Director,
+        readers: ReaderTasks,
+        job: SessionJob,
+        record: Callable[[Record], None],
     ) -> None:
         self._facts = facts
         self._director = director
+        self._readers = readers
         self._job = job
         self._record = record
         self._storage_bytes = self._cached_bytes = 0
@@ -126,6 +138,7 @@ class ReadSession:
                         self._handle(Began(event.cached))
                     case ChunkEvent():
                         self._count(event)
+                        self._readers.arrived(event.chunk, event.bytes, event.cached or 0)
                         self._handle(ChunkRead(event.chunk, event.resident))
                     case EvictedEvent():
                         self._handle(Evicted(event.bytes))
@@ -134,6 +147,11 @@ class ReadSession:
         except NodeRuntimeError as error:
             why = str(error)
         self._lose(why)
+
+    def _granted(self, chunk: int) -> None:
+        # While nothing was granted, the reader had nothing to say.
+        self._last_sign = asyncio.get_running_loop().time()
+        self._handle(Granted(chunk))
 
     def _lose(self, why: str) -> None:
         if self.ended is None and not self._is_closing:
@@ -156,6 +174,10 @@ class ReadSession:
                 self._record(ArrivedRecord(time=time.time(), session=self._facts.session, part=part))
                 if (waiting := self._waiting.pop(part, None)) is not None:
                     waiting.set()
+            case Submit(chunk):
+                self._readers.submit(chunk, self._granted)
+            case Withdraw(chunk):
+                self._readers.withdraw(chunk)
             case Read(chunk, spans):
                 self._job.read(chunk, spans)
             case Drop(spans):
@@ -166,6 +188,7 @@ class ReadSession:
                 self._end(reason)
 
     def _end(self, reason: Reason) -> None:
+        self._readers.close()
         self._record(
             SessionEndRecord(
                 time=time.time(),
@@ -189,6 +212,7 @@ class ReadSession:
         self._cached_bytes += cached
         self._storage_bytes += max(0, event.bytes - cached)
         self._last_chunk = time.time()
+        admitted = self._readers.admitted(event.chunk)
         self._record(
             ChunkRecord(
                 time=self._last_chunk,
@@ -198,5 +222,6 @@ class ReadSession:
                 seconds=event.seconds,
                 requests=event.requests,
                 held=self._director.window.held.bytes,
+                **({} if admitted is None else vars(admitted)),
             )
         )

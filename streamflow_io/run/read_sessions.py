@@ -24,6 +24,7 @@ from streamflow_io.telemetry.records import Record
 
 from .plan import Plan
 from .read_session import ReadSession
+from .reader_tasks import ReaderTaskMaker
 from .selected_parts import Begin, SelectedParts
 from .session_starter import SessionStarter
 from .storages import Storages
@@ -40,6 +41,7 @@ class ReadSessions:
     long as :class:`ReadSession` says.
 
     :param storages: where the files are
+    :param readers: let chunks be read
     :param jobs: those that were scheduled, by name
     :param record: keeps a record for telemetry
     """
@@ -51,6 +53,7 @@ class ReadSessions:
         context: StreamFlowContext,
         storages: Storages,
         runtimes: NodeRuntimes,
+        readers: ReaderTaskMaker,
         jobs: Mapping[str, JobAllocation],
         record: Callable[[Record], None],
     ) -> None:
@@ -58,7 +61,7 @@ class ReadSessions:
         self._context = context
         self._runtimes = runtimes
         self._jobs = jobs
-        self._starter = SessionStarter(config, storages, record)
+        self._starter = SessionStarter(config, storages, readers, record)
         self._of_splits: dict[str, ReadSession] = {}
         self._parts: dict[FilePart, tuple[ReadSession, int]] = {}
         # By job, the parts of virtual splits that it reads.
@@ -72,7 +75,7 @@ class ReadSessions:
         # By step, of which the first job has come.
         self._selected: dict[str, list[SelectedParts]] = {}
 
-    def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None:
+    async def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None:
         """A job is about to say the parts of a file, which is read from its beginning on."""
         # Another attempt of the job says the same parts again.
         if not isinstance(runtime, EmbeddedRuntime) or job_name in self._of_splits:
@@ -82,7 +85,7 @@ class ReadSessions:
             file = self._starter.look(partition.of, self._jobs[job_name].target)
             if file is not None:
                 consumers = self._consumers(step, partition.port)
-                session = self._starter.begin(step, file, runtime, consumers, "said")
+                session = await self._starter.begin(step, file, runtime, consumers, "said")
                 if session is not None:
                     self._of_splits[job_name] = session
 
@@ -152,14 +155,14 @@ class ReadSessions:
             if (file := self._starter.look(path, target)) is not None:
                 if (runtime := await self._runtime(step, target)) is None:
                     return
-                self._starter.begin_whole(step, file, runtime)
+                await self._starter.begin_whole(step, file, runtime)
 
     def _begin_at(self, step: str, target: Target) -> Begin:
         async def begin(path: str, consumers: int) -> ReadSession | None:
             file = self._starter.look(path, target)
             if file is None or (runtime := await self._runtime(step, target)) is None:
                 return None
-            return self._starter.begin(step, file, runtime, consumers, "selected")
+            return await self._starter.begin(step, file, runtime, consumers, "selected")
 
         return begin
 

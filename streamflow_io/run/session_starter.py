@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from streamflow.core.deployment import Target
 from streamflow.log_handler import logger
 
-from streamflow_io.hints.config import SchedulerConfig
+from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
 from streamflow_io.runtime.protocol import FileIdentity, SessionSpec, readable
 from streamflow_io.sessions.chunks import chunk_size
@@ -23,9 +23,9 @@ from streamflow_io.telemetry.session_records import Form, SessionRecord
 
 from .memory import default_window
 from .read_session import ReadSession
+from .reader_tasks import ReaderTaskMaker
 from .storages import Storages
 
-_READERS = 4
 _MB = 1_000_000
 
 
@@ -33,14 +33,16 @@ _MB = 1_000_000
 class WorthReading:
     """A file that a session may read ahead.
 
+    :ivar storage: that holds it
     :ivar chunk: bytes of a chunk
-    :ivar readers: how many chunks are read at the same time
+    :ivar target: of the jobs that read it
     """
 
     path: PurePosixPath
     identity: FileIdentity
+    storage: StorageConfig | None
     chunk: int
-    readers: int
+    target: Target
 
 
 class SessionStarter:
@@ -50,11 +52,16 @@ class SessionStarter:
 
     :ivar sessions: all of the run
 
+    :param readers: let chunks be read
     :param record: keeps a record for telemetry
     """
 
-    def __init__(self, config: SchedulerConfig, storages: Storages, record: Callable[[Record], None]) -> None:
+    def __init__(
+        self, config: SchedulerConfig, storages: Storages, readers: ReaderTaskMaker, record: Callable[[Record], None]
+    ) -> None:
         self.sessions: list[ReadSession] = []
+        self._readers = readers
+        self._count = 0
         self._record = record
         self._megabytes = config.session_window
         self._storages = storages
@@ -78,18 +85,18 @@ class SessionStarter:
         chunk = chunk_size(None if storage is None else storage.bandwidth("read"))
         if not stat.S_ISREG(found.st_mode) or found.st_size <= chunk:
             return None
-        readers = _READERS if storage is None or storage.readers is None else storage.readers
-        return WorthReading(PurePosixPath(os.path.realpath(path)), FileIdentity.of(found), chunk, readers)
+        real = PurePosixPath(os.path.realpath(path))
+        return WorthReading(real, FileIdentity.of(found), storage, chunk, target)
 
-    def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
+    async def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
         """Read all of a file, if it has room in the window: nobody says how far it has been consumed."""
         if file.identity.size > self._window:
             return
-        if (session := self.begin(step, file, runtime, 0, "whole")) is not None:
+        if (session := await self.begin(step, file, runtime, 0, "whole")) is not None:
             session.announce([(0, file.identity.size)])
             session.all_announced()
 
-    def begin(
+    async def begin(
         self, step: str, file: WorthReading, runtime: EmbeddedRuntime, consumers: int, form: Form
     ) -> ReadSession | None:
         """Begin one; None: it cannot begin, and that was said.
@@ -97,24 +104,29 @@ class SessionStarter:
         :param consumers: how many jobs tell that they have consumed a part; 0: none does
         :param form: who says where the parts are: a program one by one, or the jobs of a list
         """
-        director = Director(file.identity.size, file.chunk, self._window, file.readers, consumers, guess=form == "said")
+        self._count += 1
+        number, size = self._count, file.identity.size
+        tasks = await self._readers.make(number, file.target, file.storage, size, file.chunk, self._window)
+        readers = tasks.readers
+        director = Director(size, file.chunk, self._window, readers.most, consumers, guess=form == "said")
         try:
             job = runtime.create_session(f"read-{step}")
-            job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=file.readers))
+            job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=readers.most))
         except (NodeRuntimeError, OSError) as error:
             logger.warning(f"{readable(str(file.path))} is not read ahead: {error}")
             return None
         facts = SessionRecord(
             time=time.time(),
-            session=len(self.sessions) + 1,
+            session=number,
             step=step,
             file=readable(str(file.path)),
-            size=file.identity.size,
+            size=size,
             form=form,
-            readers=file.readers,
+            readers=readers.most,
+            constraint=None if readers.constraint is None else str(readers.constraint),
             chunk=file.chunk,
             window=self._window,
         )
-        session = ReadSession(facts, director, job, self._record)
+        session = ReadSession(facts, director, tasks, job, self._record)
         self.sessions.append(session)
         return session

@@ -76,6 +76,11 @@ class StorageAdmission:
         self._waiting: dict[str, asyncio.Future[None]] = {}
         # What I/O tasks were granted, until StreamFlow has a place for them.
         self._granted: dict[str, Grant] = {}
+        # Jobs that lacked bandwidth where StreamFlow has a place for them.
+        self._lacking: set[str] = set()
+        # Of chunks of read sessions, who is told when they may be read.
+        self._readers: dict[str, Callable[[Grant], None]] = {}
+        self._deciding = False
 
     def concerns(self, job_name: str) -> bool:
         """Whether the hints of a job's step say something about storage."""
@@ -91,11 +96,10 @@ class StorageAdmission:
 
         :return: where it may run, first where it was granted to
         """
-        pools = {_pool(target): (target, await self._available(target)) for target in targets}
-        for target, available in pools.values():
-            self._set_locations(target, available)
+        for target in {_pool(target): target for target in targets}.values():
+            await self.locate(target)
         demand = self._demand(job, targets)
-        preferred = await self._preferred(job) if sum(len(available) for _, available in pools.values()) > 1 else ()
+        preferred = await self._preferred(job) if self._has_choice(targets) else ()
         demand = await self._remembered.load(demand, job)
         self._jobs[job.name] = demand
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
@@ -118,7 +122,10 @@ class StorageAdmission:
             return False
         if job_name in self._granted:
             return self._is_granted(job_name, target, location)
-        return self._admission.could_start(job_name, node_name(location), self._placement(job_name, target))
+        could = self._admission.could_start(job_name, node_name(location), self._placement(job_name, target))
+        if not could:
+            self._lacking.add(job_name)
+        return could
 
     def stand_down(self, job_name: str, target: Target, location: AvailableLocation) -> None:
         """StreamFlow has no place for a job on a location: what it holds there is for others."""
@@ -137,6 +144,7 @@ class StorageAdmission:
     def start(self, job_name: str, target: Target, locations: Iterable[AvailableLocation]) -> None:
         """StreamFlow has given a job its locations."""
         now = time.time()
+        self._lacking.discard(job_name)
         if (grant := self._granted.pop(job_name, None)) is None:
             nodes = list(dict.fromkeys(map(node_name, locations)))
             grant = self._admission.start(job_name, nodes, now, self._placement(job_name, target))
@@ -150,21 +158,58 @@ class StorageAdmission:
         """
         if self._jobs.pop(job_name, None) is not None:
             self._granted.pop(job_name, None)
+            self._lacking.discard(job_name)
             step = get_job_step_name(job_name)
             no_more = not self._more_jobs(step)
             self._admission.release(job_name, time.time(), observation, no_more, self._ready(step))
             self.decide()
 
+    def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None:
+        """Let a chunk of a read session wait for its turn: an I/O task that needs no place of StreamFlow.
+
+        Must be followed by :meth:`end_reader` at some time. Its placement has been located (:meth:`locate`).
+
+        :param granted: called when it may be read, and not before this returns
+        """
+        self._readers[request.job] = granted
+        self._admission.submit(request, time.time())
+        self._decide_soon()
+
+    def end_reader(self, job: str, observation: Observation | None) -> None:
+        """A chunk has arrived, or is not to be read.
+
+        :param observation: none if nothing is to be learned of it
+        """
+        if self._readers.pop(job, None) is not None:
+            self._admission.release(job, time.time(), observation)
+            self._decide_soon()
+            if self._lacking:
+                # No job of StreamFlow has ended, so that nobody else tells them.
+                self._wake()
+
     def decide(self) -> None:
         """Wake those who may start."""
         now = time.time()
         for grant in self._admission.decide(now):
-            self._granted[grant.job] = grant
-            # It is missing if the job was cancelled just now: it will be released.
-            if (future := self._waiting.get(grant.job)) is not None and not future.done():
-                future.set_result(None)
+            if grant.job in self._jobs:
+                self._granted[grant.job] = grant
+                # It is missing if the job was cancelled just now: it will be released.
+                if (future := self._waiting.get(grant.job)) is not None and not future.done():
+                    future.set_result(None)
+            elif (granted := self._readers.get(grant.job)) is not None:
+                granted(grant)
         for event in self._admission.drain():
             self._log.told(event, now)
+
+    def _decide_soon(self) -> None:
+        """When all that is submitted now is there: a learner sees then how many there are."""
+        if not self._deciding:
+            self._deciding = True
+            asyncio.get_running_loop().call_soon(self._decide_now)
+
+    def _decide_now(self) -> None:
+        self._deciding = False
+        self.decide()
 
     def _is_granted(self, job_name: str, target: Target, location: AvailableLocation) -> bool:
         """Whether a location is one where an I/O task was granted to start."""
@@ -208,16 +253,17 @@ class StorageAdmission:
             )
         return storage
 
-    async def _available(self, target: Target) -> Mapping[str, AvailableLocation]:
+    async def locate(self, target: Target) -> str:
+        """Make the locations of a target known.
+
+        :return: the pool that they are
+        """
         connector = self._context.deployment_manager.get_connector(target.deployment.name)
         available: Mapping[str, AvailableLocation] = await connector.get_available_locations(service=target.service)
-        return available
-
-    def _set_locations(self, target: Target, available: Mapping[str, AvailableLocation]) -> None:
         pool = _pool(target)
         # They are asked for with each job; of thousands only the names are looked at, unless there are others.
         if self._names.get(pool) == (names := tuple(available)):
-            return
+            return pool
         self._names[pool] = names
         # For the admission the containers of a node are one location: they have its cores and storages together.
         nodes = {node_name(location): innermost(location) for location in available.values()}
@@ -225,6 +271,10 @@ class StorageAdmission:
         slots = {name: node.slots or 1 for name, node in nodes.items() if node.hardware is None}
         self._admission.set_locations(pool, cores, slots)
         self._most_nodes[pool] = len(nodes) if len(nodes) < len(available) else sys.maxsize
+        return pool
+
+    def _has_choice(self, targets: Sequence[Target]) -> bool:
+        return sum(len(self._names[pool]) for pool in set(map(_pool, targets))) > 1
 
     async def _preferred(self, job: Job) -> tuple[str, ...]:
         """The locations of those that a job streams with, then those that hold most of its input."""

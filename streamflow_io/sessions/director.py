@@ -2,14 +2,16 @@
 
 **Events** are what jobs and the split do (:class:`Announced`, :data:`Moment`, :class:`Consumed`) and what the reader
 says (:class:`Began`, :class:`ChunkRead`, :class:`Evicted`). **Instructions** are for the reader (:class:`Read`,
-:class:`Drop`, :class:`Watch`, :class:`End`) and for the jobs that wait (:class:`Arrived`).
+:class:`Drop`, :class:`Watch`, :class:`End`) and for the jobs that wait (:class:`Arrived`). How many chunks are read at
+the same time is decided elsewhere: each is submitted (:class:`Submit`), and read when it is granted (:class:`Granted`).
 
 Guarantees, in whatever order events come:
 
 - Each byte is in one chunk at most. What is in a part is read before a byte of a later one, but for what is guessed.
-- Bytes that have arrived and were not consumed are never more than the window and one chunk for each reader.
+- Bytes that have arrived and were not consumed, or have been submitted, are never more than the window and one chunk.
 - Each part arrives once, in order. None waits for ever as long as jobs consume what has arrived, and ``stalled`` comes
-  where nothing happens: then all parts have arrived, as far as their jobs are concerned, who read for themselves.
+  where nothing happens: then all parts have arrived, as far as their jobs are concerned, who read for themselves. A
+  session that waits for a grant goes on all the same; what those jobs have read meanwhile is not read again.
 - After :class:`End` nothing is read, and every part arrives at once.
 """
 
@@ -51,6 +53,13 @@ class Announced:
 
 
 @dataclass(frozen=True)
+class Granted:
+    """A chunk that was submitted may be read now."""
+
+    chunk: int
+
+
+@dataclass(frozen=True)
 class ChunkRead:
     """A chunk is in the page cache.
 
@@ -78,6 +87,20 @@ class Evicted:
 #: `all announced`: no more parts come. `stalled`: nothing has come for long, and a job waits. `lost`: the reader is
 #: gone.
 Moment = Literal["all announced", "stalled", "lost"]
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Let a chunk be read as soon as it may; chunks are submitted in the order in which they are needed."""
+
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    """Nobody needs a chunk any more that was submitted and not granted."""
+
+    chunk: int
 
 
 @dataclass(frozen=True)
@@ -116,8 +139,8 @@ class End:
     reason: Reason
 
 
-Event = Began | Announced | ChunkRead | Consumed | Evicted | Moment
-Instruction = Read | Arrived | Drop | Watch | End
+Event = Began | Announced | Granted | ChunkRead | Consumed | Evicted | Moment
+Instruction = Submit | Withdraw | Read | Arrived | Drop | Watch | End
 
 
 class Director:
@@ -129,7 +152,7 @@ class Director:
 
     :param chunk: bytes of a chunk
     :param window: bytes
-    :param readers: how many chunks are read at the same time
+    :param readers: how many chunks are read at the same time, at most
     :param consumers: how many jobs say that they have consumed a part; 0: nobody does
     :param guess: parts are announced one by one, and those to come are likely to follow in the file
     """
@@ -147,6 +170,7 @@ class Director:
         self._chunks = Chunks(size, chunk, readers * chunk)
         self._began = False
         self._all_announced = False
+        self._submitted: dict[int, tuple[Span, ...]] = {}
         self._reading: dict[int, tuple[Span, ...]] = {}
         self._count = 0
         self._parts: list[tuple[Span, ...]] = []
@@ -179,6 +203,10 @@ class Director:
                 self._began = True
                 if cached is not None and cached >= ENOUGH_CACHED * self.size:
                     yield from self._end("cached")
+            case Granted(chunk):
+                if (granted := self._submitted.pop(chunk, None)) is not None:
+                    self._reading[chunk] = granted
+                    yield Read(chunk, granted)
             case ChunkRead():
                 yield from self._read(event)
             case Evicted(gone):
@@ -186,11 +214,13 @@ class Director:
             case "all announced":
                 self._all_announced = True
                 yield from self._drop(self.window.consume(list(self._chunks.guessed)))
+                yield from self._withdraw()
             case "stalled":
                 if self._reading or not self._began:
                     yield from self._end("stalled")
                 else:
-                    # The window is full, and jobs take long: the others may wait in the queue for cores.
+                    # The window is full, and jobs take long: the others may wait in the queue for cores. Or the
+                    # storage is for others now.
                     yield from self._arrive(len(self._parts))
             case "lost":
                 yield from self._end("lost")
@@ -206,7 +236,7 @@ class Director:
         if self.ended is None:
             self._chunks.need(own)
 
-    def _consume(self, part: int) -> Iterator[Drop]:
+    def _consume(self, part: int) -> Iterator[Instruction]:
         self._consumed[part] = self._consumed.get(part, 0) + 1
         if self._consumed[part] != self._consumers:
             return
@@ -216,6 +246,13 @@ class Director:
         gone = self.window.consume(alone)
         if self.ended is None:
             yield from self._drop(gone)
+            yield from self._withdraw()
+
+    def _withdraw(self) -> Iterator[Withdraw]:
+        for chunk, spans in list(self._submitted.items()):
+            if all(map(self.window.consumed.has, spans)):
+                del self._submitted[chunk]
+                yield Withdraw(chunk)
 
     def _read(self, event: ChunkRead) -> Iterator[Instruction]:
         if (spans := self._reading.pop(event.chunk, None)) is None:
@@ -236,9 +273,9 @@ class Director:
         if self.ended is None and self._began:
             yield from self._read_more()
         yield from self._arrive(self._next)
-        if self.ended is not None or not self._began or self._reading:
+        if self.ended is not None or not self._began or self._reading or self._submitted:
             return
-        # Nothing is read: who waits, waits for the window. It moves if a part that has arrived is consumed.
+        # Nothing will be read: who waits, waits for the window. It moves if a part that has arrived is consumed.
         while self._next < len(self._parts) and not self._moves():
             yield from self._arrive(self._next + 1)
         if not self._all_announced or self._next < len(self._parts):
@@ -250,18 +287,22 @@ class Director:
         elif not self._moves():
             yield from self._end("window")
 
-    def _read_more(self) -> Iterator[Read]:
-        while len(self._reading) < self._readers and not self.window.is_full(self._bytes_on_the_way):
+    def _read_more(self) -> Iterator[Submit]:
+        while self._on_the_way < self._readers and not self.window.is_full(self._bytes_on_the_way):
             guess = self._guess and not self._all_announced
             if not (spans := self._chunks.next(guess)):
                 return
-            self._reading[self._count] = spans
-            yield Read(self._count, spans)
+            self._submitted[self._count] = spans
+            yield Submit(self._count)
             self._count += 1
 
     @property
+    def _on_the_way(self) -> int:
+        return len(self._submitted) + len(self._reading)
+
+    @property
     def _bytes_on_the_way(self) -> int:
-        return sum(map(length, self._reading.values()))
+        return sum(map(length, (*self._submitted.values(), *self._reading.values())))
 
     def _moves(self) -> bool:
         """Whether a part is yet to be consumed that has arrived, and holds bytes in the window for itself."""

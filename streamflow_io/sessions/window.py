@@ -13,6 +13,7 @@ class Window:
     :ivar bytes: how many there may be
     :ivar held: what has arrived, and was not consumed
     :ivar arrived: all that has ever arrived
+    :ivar consumed: what nobody needs any more, whether it has arrived or not
     :ivar peak: the most bytes that were held at once
     """
 
@@ -20,8 +21,8 @@ class Window:
         self.bytes = most
         self.held = Extents()
         self.arrived = Extents()
+        self.consumed = Extents()
         self.peak = 0
-        self._consumed = Extents()
 
     def is_full(self, more: int = 0) -> bool:
         """Whether nothing more is to be read.
@@ -38,9 +39,9 @@ class Window:
         late: list[Span] = []
         for span in spans:
             self.arrived.add(span)
-            for needed in self._consumed.missing(span):
+            for needed in self.consumed.missing(span):
                 self.held.add(needed)
-            late += self._consumed.within(span)
+            late += self.consumed.within(span)
         self.peak = max(self.peak, self.held.bytes)
         return late
 
@@ -53,7 +54,7 @@ class Window:
         for span in spans:
             gone += self.held.within(span)
             self.held.remove(span)
-            self._consumed.add(span)
+            self.consumed.add(span)
         return gone
 
     def shrink(self, bytes_gone: int, least: int) -> None:

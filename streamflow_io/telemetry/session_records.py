@@ -24,7 +24,10 @@ class SessionRecord(BaseRecord):
     file: str
     size: int = Field(description="of the file")
     form: Form
-    readers: int = Field(description="how many chunks are read at the same time")
+    readers: int = Field(description="how many chunks may be read at the same time")
+    constraint: str | None = Field(
+        None, description="storageBW of a chunk: a number, or auto(min,max,2) where it is learned; none: it has none"
+    )
     chunk: int = Field(description="bytes of a chunk, at most")
     window: int = Field(description="bytes that may have arrived and not be consumed")
 
@@ -39,6 +42,9 @@ class ChunkRecord(BaseRecord):
     seconds: float
     requests: int
     held: int = Field(description="bytes that had arrived before, and were not consumed")
+    waited: float | None = Field(None, description="seconds, until it was admitted")
+    readers: int | None = Field(None, description="chunks of the session that were read then, with this one")
+    constraint: float | None = Field(None, description="its storageBW; none: it took nothing of a bandwidth")
 
 
 class ArrivedRecord(BaseRecord):

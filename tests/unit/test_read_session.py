@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import cast
 
 import pytest
 
+from streamflow_io.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
+from streamflow_io.admission.observations import Observation
 from streamflow_io.run import memory, read_session
 from streamflow_io.run.read_session import ReadSession
+from streamflow_io.run.reader_tasks import ReaderTasks
 from streamflow_io.runtime import Event, ExitEvent, NodeRuntimeError
 from streamflow_io.runtime.protocol import ChunkEvent, StartedEvent
 from streamflow_io.runtime.session_job import SessionJob
 from streamflow_io.sessions.director import Director
 from streamflow_io.sessions.extents import Span
+from streamflow_io.sessions.readers import Readers
 from streamflow_io.sessions.selected import selected
 from streamflow_io.telemetry.records import Record
-from streamflow_io.telemetry.session_records import ConsumedRecord, SessionEndRecord, SessionRecord
+from streamflow_io.telemetry.session_records import ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 
 CHUNK = 100
 
@@ -67,11 +71,45 @@ class Reader:
         self.told.append("cancel")
 
 
-def session(reader: Reader, records: list[Record], window: int = 1000) -> ReadSession:
+class Storage:
+    """Has room for so many chunks at once."""
+
+    def __init__(self, room: int = 1) -> None:
+        self.observations: list[Observation | None] = []
+        self._room = room
+        self._waiting: dict[str, Callable[[Grant], None]] = {}
+        self._granted: set[str] = set()
+
+    def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None:
+        self._waiting[request.job] = granted
+        asyncio.get_running_loop().call_soon(self.grant)
+
+    def end_reader(self, job: str, observation: Observation | None) -> None:
+        self._waiting.pop(job, None)
+        self._granted.discard(job)
+        self.observations.append(observation)
+        asyncio.get_running_loop().call_soon(self.grant)
+
+    def grant(self, more: int = 0) -> None:
+        self._room += more
+        while self._waiting and len(self._granted) < self._room:
+            job = next(iter(self._waiting))
+            self._granted.add(job)
+            self._waiting.pop(job)(Grant(job, READ_SESSIONS, PLACEMENT, ("here",), 10.0, None, 1))
+
+
+PLACEMENT = Placement("local", None)
+
+
+def session(
+    reader: Reader, records: list[Record], window: int = 1000, storage: Storage | None = None, readers: int = 1
+) -> ReadSession:
     facts = SessionRecord(
         time=time.time(), session=1, step="/s", file="/f", size=400, form="said", readers=1, chunk=CHUNK, window=window
     )
-    return ReadSession(facts, Director(400, CHUNK, window, 1), cast(SessionJob, reader), records.append)
+    demand = Demand(READ_SESSIONS, True, None, "read", (PLACEMENT,))
+    tasks = ReaderTasks(1, Readers(readers, None), demand, storage or Storage(readers))
+    return ReadSession(facts, Director(400, CHUNK, window, readers), tasks, cast(SessionJob, reader), records.append)
 
 
 def ends(records: list[Record]) -> list[str]:
@@ -108,6 +146,51 @@ async def test_a_reader_that_hangs(caplog: pytest.LogCaptureFixture, monkeypatch
     assert ends(records) == ["stalled"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     await asyncio.wait_for(found.arrived(found.announce([(0, 10)])), 1)
+    await found.close()
+
+
+@pytest.mark.asyncio
+async def test_a_storage_that_has_no_room(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs read for themselves; the session goes on with what they have not read, when it may."""
+    monkeypatch.setattr(read_session, "PATIENCE_SECONDS", 0.1)
+    reader, records, storage = Reader(), list[Record](), Storage(room=0)
+    found = session(reader, records, storage=storage, readers=2)
+    parts = [found.announce([(start, start + CHUNK)]) for start in range(0, 400, CHUNK)]
+    found.all_announced()
+    await asyncio.wait_for(asyncio.gather(*map(found.arrived, parts)), 5)
+    assert (reader.told, ends(records), found.ended) == ([], [], None)
+    for part in (0, 2, 3):
+        found.consume(parts[part])
+    storage.grant(more=2)
+    await asyncio.sleep(0.05)
+    assert reader.told == ["read", "end"]
+    assert ends(records) == ["done"]
+    (chunk,) = (record for record in records if isinstance(record, ChunkRecord))
+    assert (chunk.readers, chunk.constraint) == (1, 10)
+    assert chunk.waited is not None
+    assert chunk.waited >= 0.1
+    # Three of which nobody was in need, and one of which the time says something.
+    *withdrawn, read = storage.observations
+    assert withdrawn == [None] * 3
+    assert read is not None
+    assert (read.bytes, read.is_io_only) == (CHUNK, True)
+    assert 0 <= read.seconds < 1
+    assert not caplog.records
+    await found.close()
+
+
+@pytest.mark.asyncio
+async def test_a_reader_that_was_granted_nothing_for_long_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_session, "PATIENCE_SECONDS", 0.2)
+    reader, records, storage = Reader(hangs=True), list[Record](), Storage(room=0)
+    found = session(reader, records, storage=storage)
+    waiting = asyncio.create_task(found.arrived(found.announce([(0, CHUNK)])))
+    await asyncio.sleep(0.15)
+    storage.grant(more=1)
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await asyncio.wait_for(waiting, 5)
+    assert ends(records) == ["stalled"]
     await found.close()
 
 

@@ -23,9 +23,12 @@ from streamflow_io.sessions.director import (
     End,
     Event,
     Evicted,
+    Granted,
     Instruction,
     Read,
+    Submit,
     Watch,
+    Withdraw,
 )
 from streamflow_io.sessions.extents import Extents, Span, length
 
@@ -105,6 +108,8 @@ class World:
     readers: int
     parts: list[list[Span]]
     cores: int = 2
+    grants: bool = True
+    submitted: set[int] = field(default_factory=set)
     reading: dict[int, tuple[Span, ...]] = field(default_factory=dict)
     read: Counter[int] = field(default_factory=Counter)
     held: set[int] = field(default_factory=set)
@@ -118,17 +123,24 @@ class World:
         return [part for part in self.arrived if part not in self.consumed][: self.cores]
 
     def handle(self, event: Event) -> None:
+        if isinstance(event, Granted):
+            self.submitted.remove(event.chunk)
         if isinstance(event, ChunkRead):
             self.held |= bytes_of(self.reading.pop(event.chunk))
         for instruction in self.director.handle(event):
             self.follow(instruction)
         on_the_way = sum(map(length, self.reading.values()))
         assert self.director.window.held.bytes + on_the_way < self.director.window.bytes + self.chunk
-        assert len(self.reading) <= self.readers
+        assert len(self.submitted) + len(self.reading) <= self.readers
         assert self.arrived == list(range(len(self.arrived)))
 
     def follow(self, instruction: Instruction) -> None:
         match instruction:
+            case Submit(chunk):
+                assert self.ended is None
+                self.submitted.add(chunk)
+            case Withdraw(chunk):
+                self.submitted.remove(chunk)
             case Read(chunk, spans):
                 assert self.ended is None
                 assert 0 < length(spans) <= self.chunk
@@ -149,9 +161,11 @@ class World:
             case End(reason):
                 assert self.ended is None
                 self.ended = reason
+                self.submitted.clear()
 
     def choices(self) -> list[Event]:
         more: list[Event] = [ChunkRead(chunk) for chunk in self.reading] if self.ended is None else []
+        more += [Granted(chunk) for chunk in sorted(self.submitted) if self.grants]
         if self.announced < len(self.parts):
             more.append(Announced(tuple(self.parts[self.announced])))
         return more + [Consumed(part) for part in self.running]
@@ -210,6 +224,23 @@ def test_a_session_that_is_lost_holds_nobody_back(world: World, choices: list[in
     assert len(world.consumed) == len(world.parts)
 
 
+@given(worlds(), orders, st.integers(0, 30))
+def test_a_session_that_is_granted_nothing_holds_nobody_back(world: World, choices: list[int], when: int) -> None:
+    world.handle(Began(None))
+    run(world, choices, until=when)
+    world.grants = False
+    for _ in range(100):
+        run(world, choices)
+        if len(world.consumed) == len(world.parts):
+            break
+        world.handle("stalled")
+    assert len(world.consumed) == len(world.parts)
+    assert world.ended in (None, "done", "window")
+    # What nobody needs is not read any more; what several parts have stays.
+    if max(Counter(byte for part in world.parts for byte in bytes_of(part)).values(), default=1) == 1:
+        assert not world.submitted
+
+
 @given(worlds(), orders, st.integers(0, 20), st.integers(0, 200))
 def test_a_window_from_which_the_kernel_takes(world: World, choices: list[int], when: int, gone: int) -> None:
     world.handle(Began(None))
@@ -222,8 +253,18 @@ def test_a_window_from_which_the_kernel_takes(world: World, choices: list[int], 
     assert world.director.window.bytes <= before
 
 
+class AtOnce(Director):
+    """What it submits is granted."""
+
+    def handle(self, event: Event) -> list[Instruction]:
+        told = super().handle(event)
+        granted = [super(AtOnce, self).handle(Granted(each.chunk)) for each in told if isinstance(each, Submit)]
+        reads = iter(granted)
+        return [one for each in told for one in (next(reads) if isinstance(each, Submit) else [each])]
+
+
 def started(parts: Sequence[Sequence[Span]], window: int = 1000, **options: bool) -> tuple[Director, list[Instruction]]:
-    director = Director(SIZE, 50, window, 2, **options)
+    director = AtOnce(SIZE, 50, window, 2, **options)
     told = [each for part in parts for each in director.handle(Announced(tuple(part)))]
     return director, [*told, *director.handle("all announced"), *director.handle(Began(0))]
 
@@ -239,7 +280,7 @@ def test_parts_arrive_in_order() -> None:
 
 
 def test_a_file_that_is_cached_is_left_alone() -> None:
-    director = Director(SIZE, 50, 1000, 2)
+    director = AtOnce(SIZE, 50, 1000, 2)
     director.handle(Announced(((0, 100),)))
     assert director.handle(Began(195)) == [End("cached"), Arrived(0)]
     assert director.handle(Announced(((100, 200),))) == [Arrived(1)]
@@ -254,7 +295,7 @@ def test_a_file_system_that_keeps_no_pages() -> None:
 def test_a_reader_that_hangs() -> None:
     director, _ = started([[(0, 50)], [(50, 200)]])
     assert director.handle("stalled") == [End("stalled"), Arrived(0), Arrived(1)]
-    hangs_from_the_beginning = Director(SIZE, 50, 1000, 2)
+    hangs_from_the_beginning = AtOnce(SIZE, 50, 1000, 2)
     hangs_from_the_beginning.handle(Announced(((0, 50),)))
     assert hangs_from_the_beginning.handle("stalled") == [End("stalled"), Arrived(0)]
 
@@ -288,7 +329,7 @@ def test_a_header_stays_as_long_as_the_session() -> None:
 
 
 def test_a_part_that_two_jobs_need() -> None:
-    director = Director(SIZE, 50, 60, 1, consumers=2)
+    director = AtOnce(SIZE, 50, 60, 1, consumers=2)
     director.handle(Announced(((0, 50),)))
     director.handle(Began(0))
     director.handle(ChunkRead(0))
@@ -297,7 +338,7 @@ def test_a_part_that_two_jobs_need() -> None:
 
 
 def test_what_follows_is_guessed_before_it_is_announced() -> None:
-    director = Director(SIZE, 50, 1000, 1, guess=True)
+    director = AtOnce(SIZE, 50, 1000, 1, guess=True)
     assert director.handle(Began(0)) == [Read(0, ((0, 50),))]
     # No more than one chunk for each reader.
     assert director.handle(ChunkRead(0)) == [Watch(((0, 50),))]
@@ -307,7 +348,21 @@ def test_what_follows_is_guessed_before_it_is_announced() -> None:
 
 
 def test_a_wrong_guess_is_given_back() -> None:
-    director = Director(SIZE, 50, 60, 1, guess=True)
+    director = AtOnce(SIZE, 50, 60, 1, guess=True)
     director.handle(Began(0))
     director.handle(ChunkRead(0))
     assert director.handle("all announced") == [Drop(((0, 50),)), End("done")]
+
+
+def test_a_session_that_waits_for_its_turn() -> None:
+    director = Director(SIZE, 50, 1000, 2)
+    told = [*director.handle(Announced(((0, 50),))), *director.handle(Announced(((50, 200),)))]
+    assert [*told, *director.handle(Began(0))] == [Submit(0), Submit(1)]
+    assert director.handle("stalled") == [Arrived(0), Arrived(1)]
+    assert director.ended is None
+    # Its job has read it for itself.
+    assert director.handle(Consumed(0)) == [Withdraw(0), Submit(2)]
+    assert director.handle(Granted(0)) == []
+    assert director.handle(Granted(1)) == [Read(1, ((50, 100),))]
+    assert director.handle("stalled") == [End("stalled")]
+    assert director.handle(Granted(2)) == []
