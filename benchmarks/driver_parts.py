@@ -109,13 +109,15 @@ def storage_admission_ms(nodes: int, jobs: int) -> float:
     return asyncio.run(measure())
 
 
-def io_task_admission(cluster: Cluster) -> StorageAdmission:
-    """Our adapter for a step of I/O tasks on a storage that each location has."""
+def io_task_admission(
+    cluster: Cluster, is_io_task: bool = True, wake: Callable[[], None] = lambda: None
+) -> StorageAdmission:
+    """Our adapter for a step of I/O tasks, or of other jobs with a storageBW, on a storage that each location has."""
     storage = StorageConfig(name="ssd", path="/", scope="node", write=1000)
     bandwidth = StorageBandwidth.model_validate({"storageBW": 10})
     annotations = StepAnnotations(
         STEP,
-        io_task=Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("step.cwl")),
+        io_task=Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("step.cwl")) if is_io_task else None,
         storage_bandwidth=Located(bandwidth, Level.TOOL, "sfio:StorageBandwidth", Source("step.cwl")),
     )
     return StorageAdmission(
@@ -126,7 +128,7 @@ def io_task_admission(cluster: Cluster) -> StorageAdmission:
         RememberedLimits(Path(), {}),
         more_jobs=lambda _: True,
         arrived=lambda _: 1,
-        wake=lambda: None,
+        wake=wake,
         record=lambda _: None,
     )
 

@@ -7,19 +7,20 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import aiofiles.os
 from rich.console import Console
-from rich.table import Table
 
 from streamflow_io.hints.errors import HintError, HintErrors
-from streamflow_io.learned.database import LearnedLimitsError, date_of, default_path
-from streamflow_io.learned.store import LearnedLimit, LearnedLimits, size_range
+from streamflow_io.learned.database import LearnedLimitsError, default_path
+from streamflow_io.learned.store import LearnedLimit, LearnedLimits
 from streamflow_io.learned.verdicts import Verdict, Verdicts
 
-from .console import say, table
+from .console import say
+from .learned_limits import is_of_readers, limit_to_json, limits_table, readers_table, show_limit, what_limit
 from .learned_verdicts import outcome, show_verdict, verdict_to_json, verdicts_table
 
 _SHORTEST_KEY = 4
@@ -39,16 +40,20 @@ class LimitList:
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        learned = [_to_json(limit) for limit in self.limits]
+        learned = [limit_to_json(limit) for limit in self.limits]
         return {"file": str(self.path), "learned": learned, "splits": list(map(verdict_to_json, self.verdicts))}
 
     def show(self, console: Console) -> None:
-        keys = _short_keys([*self.limits, *self.verdicts])
-        if self.limits:
-            console.print(_table(keys[: len(self.limits)], self.limits))
+        steps = [limit for limit in self.limits if not is_of_readers(limit)]
+        readers = [limit for limit in self.limits if is_of_readers(limit)]
+        keys = iter(_short_keys([*steps, *readers, *self.verdicts]))
+        if steps:
+            console.print(limits_table(list(islice(keys, len(steps))), steps))
+        if readers:
+            console.print(readers_table(list(islice(keys, len(readers))), readers))
         if self.verdicts:
-            console.print(verdicts_table(keys[len(self.limits) :], self.verdicts))
-        if not keys:
+            console.print(verdicts_table(list(keys), self.verdicts))
+        if not self.limits and not self.verdicts:
             say(console, f"Nothing is learned yet: {self.path}")
 
 
@@ -60,21 +65,10 @@ class LimitDetails:
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        return _to_json(self.limit)
+        return limit_to_json(self.limit)
 
     def show(self, console: Console) -> None:
-        limit, learned = self.limit, date_of(self.limit.facts.learned)
-        for name, value in {
-            "key": limit.key.digest,
-            "step": limit.facts.step,
-            "tool": limit.key.tool,
-            "storage": limit.key.storage,
-            "input files": f"{_size_range(limit)}, all of a job together",
-            "learned": f"{learned}, with {limit.facts.executors} I/O executors{_unfinished(limit)}",
-            "used in": _runs(limit),
-        }.items():
-            say(console, f"{name + ':':13}{value}")
-        console.print(_registry(limit))
+        show_limit(console, self.limit)
 
 
 @dataclass(frozen=True)
@@ -107,15 +101,12 @@ class Forgotten:
         return [entry for entry in self.entries if isinstance(entry, Verdict)]
 
     def to_json(self) -> dict[str, Any]:
-        forgotten = [*map(_to_json, self.limits), *map(verdict_to_json, self.verdicts)]
+        forgotten = [*map(limit_to_json, self.limits), *map(verdict_to_json, self.verdicts)]
         return {"forgotten": forgotten}
 
     def show(self, console: Console) -> None:
         for entry in self.entries:
-            if isinstance(entry, LearnedLimit):
-                what = f"{entry.facts.step} on {entry.facts.storage}, {_size_range(entry)}"
-            else:
-                what = f"{entry.step}, {outcome(entry)}"
+            what = what_limit(entry) if isinstance(entry, LearnedLimit) else f"{entry.step}, {outcome(entry)}"
             say(console, f"Forgotten: {entry.key.digest[:_SHORT_KEY]} {what}")
         if not self.entries:
             say(console, "There is nothing to forget")
@@ -224,71 +215,3 @@ def _short_keys(entries: Sequence[Entry]) -> list[str]:
     while len({digest[:length] for digest in digests}) < len(digests):
         length += 1
     return [digest[:length] for digest in digests]
-
-
-def _to_json(limit: LearnedLimit) -> dict[str, Any]:
-    lower, upper = size_range(limit.key.size_class)
-    return {
-        "key": limit.key.digest,
-        "step": limit.facts.step,
-        "tool": limit.key.tool,
-        "storage": limit.facts.storage,
-        "conditions": limit.key.storage,
-        "sizeClass": limit.key.size_class,
-        "inputBytes": {"from": lower, "below": upper},
-        "learned": limit.facts.learned,
-        "ioExecutors": limit.facts.executors,
-        "used": limit.used,
-        "jobBytes": limit.registry.job_bytes,
-        "complete": limit.registry.is_complete,
-        "constraints": [
-            {
-                "storageBW": entry.constraint,
-                "concurrency": entry.concurrency,
-                "seconds": entry.seconds,
-                "jobs": entry.jobs,
-            }
-            for entry in limit.registry.entries
-        ],
-    }
-
-
-def _table(keys: Sequence[str], limits: Sequence[LearnedLimit]) -> Table:
-    columns = ("key", "step", "storage", "input files", "MB/s: seconds", "learned", "used in")
-    rows = []
-    for key, limit in zip(keys, limits, strict=True):
-        times = "\n".join(f"{entry.constraint:.4g}: {entry.seconds:.3g}" for entry in limit.registry.entries)
-        facts, learned = limit.facts, date_of(limit.facts.learned) + _unfinished(limit)
-        rows.append((key, facts.step, facts.storage, _size_range(limit), times, learned, _runs(limit)))
-    return table("Learned limits", columns, rows, unfolded=("key",))
-
-
-def _registry(limit: LearnedLimit) -> Table:
-    job_bytes = limit.registry.job_bytes
-    of = "" if job_bytes is None else f", of a job that moves {job_bytes / 1e6:.4g} MB"
-    columns = ("storageBW, MB/s", "jobs at once", "mean seconds of a job", "mean of jobs")
-    rows = [
-        (f"{entry.constraint:.4g}", str(entry.concurrency), f"{entry.seconds:.4g}", str(entry.jobs))
-        for entry in limit.registry.entries
-    ]
-    return table(f"Constraint registry{of}", columns, rows, numbers=columns)
-
-
-def _size_range(limit: LearnedLimit) -> str:
-    lower, upper = size_range(limit.key.size_class)
-    return f"{_bytes(lower)} to {_bytes(upper)}" if lower else f"below {_bytes(upper)}"
-
-
-def _bytes(number: int) -> str:
-    """Of a power of two from 1 MiB."""
-    units = ("MiB", "GiB", "TiB", "PiB")
-    unit = min((number.bit_length() - 21) // 10, len(units) - 1)
-    return f"{number >> 20 + 10 * unit} {units[unit]}"
-
-
-def _unfinished(limit: LearnedLimit) -> str:
-    return "" if limit.registry.is_complete else "; not finished, the next run goes on"
-
-
-def _runs(limit: LearnedLimit) -> str:
-    return "1 run" if limit.used == 1 else f"{limit.used} runs"

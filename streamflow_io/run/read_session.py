@@ -138,7 +138,7 @@ class ReadSession:
                         self._handle(Began(event.cached))
                     case ChunkEvent():
                         self._count(event)
-                        self._readers.arrived(event.chunk, event.bytes, event.cached or 0)
+                        self._readers.arrived(event.chunk, event.bytes, event.requests)
                         self._handle(ChunkRead(event.chunk, event.resident))
                     case EvictedEvent():
                         self._handle(Evicted(event.bytes))

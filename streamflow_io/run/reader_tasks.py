@@ -14,6 +14,7 @@ from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.learned.store import size_class_of
+from streamflow_io.sessions.chunks import MIB
 from streamflow_io.sessions.readers import Readers, fixed_readers, learned_readers, reader_tool, readers_of
 
 # Of a chunk, to learn of the time that it took.
@@ -92,17 +93,18 @@ class ReaderTasks:
         """How a chunk that is being read was admitted."""
         return None if (task := self._tasks.get(chunk)) is None else task.admitted
 
-    def arrived(self, chunk: int, size: int, cached: int) -> None:
+    def arrived(self, chunk: int, size: int, requests: int) -> None:
         """A chunk has been read.
 
         :param size: bytes of it
-        :param cached: how many of these were in the page cache before
+        :param requests: how often the reader has asked for some: not for those that were cached before the session
         """
         if (task := self._tasks.pop(chunk, None)) is not None:
-            observation = None
-            if task.admitted is not None and size - cached >= _FROM_STORAGE * size:
-                # With the time until the next one could be granted: the fewer are read at once, the more that matters.
-                observation = Observation(time.time() - task.granted, size - cached, is_io_only=True)
+            # What the kernel has read ahead meanwhile counts: it is because of this session.
+            moved, observation = min(size, requests * MIB), None
+            if moved >= _FROM_STORAGE * size:
+                # Until the next one can be granted, which matters most where few are read at the same time.
+                observation = Observation(time.time() - task.granted, moved, is_io_only=True)
             self._admission.end_reader(task.job, observation)
 
     def withdraw(self, chunk: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.admission.demand import READ_SESSIONS
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.cli import main
 from streamflow_io.learned.database import default_path
@@ -70,6 +71,39 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
         ("/align", 2**28, 0),
         ("/sort", 0, 1),
     ]
+
+
+def test_how_many_readers(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words of read sessions, not of jobs and steps."""
+    monkeypatch.setenv("COLUMNS", "200")
+    key = LearnedKey("c3", "lustre: /lustre (shared), read 400 MB/s, auto(25,400,2)", 6)
+    entries = (RegisteredConstraint(25.0, 1.72, 16, 16), RegisteredConstraint(50.0, 0.829, 8, 8))
+
+    async def save() -> None:
+        limits = await LearnedLimits.open(file)
+        facts = LearnedFacts(READ_SESSIONS, "lustre", 1_700_000_000, 64)
+        await limits.save(key, ConstraintRegistry(entries, 40e6), facts)
+        await limits.close()
+
+    def told(*arguments: str) -> str:
+        capsys.readouterr()
+        assert main(["learned", *arguments]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    asyncio.run(save())
+    table = told("list")
+    assert "Readers of read sessions" in table
+    assert "Learned limits" not in table
+    for words in (key.digest[:7], "lustre", "32 MiB to 64 MiB", "16: 372.1", "8: 386"):
+        assert words in table
+    shown = told("show", key.digest[:7])
+    for words in ("none: how many chunks read sessions read at the same time", "32 MiB to 64 MiB", "372.1", "386"):
+        assert words in shown
+    assert "tool" not in shown
+    assert answer(capsys, "show", key.digest)["constraints"][1]["concurrency"] == 8
+    forgotten = f"Forgotten: {key.digest[:7]} readers of read sessions on lustre, chunks of 32 MiB to 64 MiB"
+    assert told("forget", "--step", READ_SESSIONS) == forgotten
+    assert answer(capsys, "list")["learned"] == []
 
 
 @pytest.mark.usefixtures("learned")

@@ -57,6 +57,13 @@ def test_a_rule_survives_its_json() -> None:
     assert IOTask.model_validate({"class": "sfio:IOTask"}) == IOTask()
 
 
+@pytest.mark.parametrize("readers", [None, "auto", 1, 64])
+def test_readers_of_a_storage(readers: object) -> None:
+    config = {"storages": [{"name": "s", "path": "/s", "read": 1, "readers": readers}]}
+    (storage,) = parse_scheduler_config(config, Source("streamflow.yml")).storages
+    assert storage.readers == readers
+
+
 def test_bandwidth_of_a_storage() -> None:
     both = StorageConfig(name="s", path="/s", write=450, read=470)
     one = StorageConfig(name="s", path="/s", write=450)
@@ -114,6 +121,15 @@ def test_scheduler_config() -> None:
             "storages",
             "storages '/s' and '/s/' have one path, '/s'",
             "a path, or a deployment, of its own for each storage",
+        ),
+        *(
+            (
+                {"storages": [{"name": "s", "path": "/s", "read": 1, "readers": readers}]},
+                "storages[0].readers",
+                f"{readers!r} is not allowed",
+                "a whole number, 1 to 64; or auto",
+            )
+            for readers in (0, 65, 1.5, "4", "all", True)
         ),
         ({"tls": "yes"}, "tls", "'yes' is not allowed", "true: byte streams between SSH hosts are encrypted"),
         ({"retry_delay": 10**20}, "retry_delay", f"{10**20} is not allowed", "below 10^9"),

@@ -11,6 +11,10 @@ from streamflow.core.scheduling import AvailableLocation, Hardware
 
 from benchmarks.driver_parts import STEP, Cluster, io_task_admission, job, target
 from streamflow_io.admission.admission import Admission
+from streamflow_io.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
+from streamflow_io.admission.observations import Observation
+from streamflow_io.hints.bandwidth import StaticConstraint
+from streamflow_io.hints.config import StorageConfig
 
 
 @pytest.fixture
@@ -92,3 +96,52 @@ async def test_a_job_of_two_containers_takes_of_their_host_once() -> None:
     assert not waiting.done()
     admission.release(f"{STEP}/0.0", None)
     await asyncio.wait_for(waiting, 1)
+
+
+async def test_chunks_of_read_sessions_share_executors_with_io_tasks() -> None:
+    admission = io_task_admission(Containers())
+    demand = Demand(READ_SESSIONS, True, None, "read", (Placement(await admission.locate(BESIDE), None),))
+    granted: list[str] = []
+
+    def submit(chunk: int) -> None:
+        admission.submit_reader(Request(f"{READ_SESSIONS}/1.{chunk}", demand), lambda grant: granted.append(grant.job))
+
+    for chunk in range(EXECUTORS + 2):
+        submit(chunk)
+    # When all are there: a learner sees how many there are.
+    assert granted == []
+    await asyncio.sleep(0)
+    assert granted == [f"{READ_SESSIONS}/1.{chunk}" for chunk in range(EXECUTORS)]
+    waiting = asyncio.create_task(admission.admit(job(0), [BESIDE]))
+    await asyncio.sleep(0.01)
+    admission.end_reader(granted[0], Observation(1, 1, is_io_only=True))
+    admission.end_reader(f"{READ_SESSIONS}/1.{EXECUTORS + 1}", None)
+    await asyncio.sleep(0.01)
+    assert granted[EXECUTORS:] == [f"{READ_SESSIONS}/1.{EXECUTORS}"]
+    assert not waiting.done()
+    admission.end_reader(granted[1], None)
+    await asyncio.wait_for(waiting, 1)
+    # It may have ended before: no error.
+    admission.end_reader(granted[1], None)
+
+
+async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
+    """No job of StreamFlow has ended, so that nobody else would."""
+    woken: list[bool] = []
+    cluster = Cluster(1)
+    admission = io_task_admission(cluster, is_io_task=False, wake=lambda: woken.append(True))
+    pool = await admission.locate(target())
+    storage = StorageConfig(name="ssd", path="/", scope="node", write=1000)
+    demand = Demand(READ_SESSIONS, True, StaticConstraint(1000), "write", (Placement(pool, storage),))
+    granted: list[Grant] = []
+    for chunk in range(2):
+        admission.submit_reader(Request(f"{READ_SESSIONS}/1.{chunk}", demand), granted.append)
+    await asyncio.sleep(0)
+    admission.end_reader(f"{READ_SESSIONS}/1.1", None)
+    assert (len(granted), woken) == (1, [])
+    await admission.admit(job(0), [target()])
+    (location,) = (await cluster.get_available_locations()).values()
+    assert not admission.may_start(f"{STEP}/0.0", target(), location)
+    admission.end_reader(granted[0].job, None)
+    assert woken == [True]
+    assert admission.may_start(f"{STEP}/0.0", target(), location)
