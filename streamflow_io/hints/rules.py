@@ -71,6 +71,8 @@ def check_streamable(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolE
 def check_both_ends(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolEdge]) -> list[HintError]:
     """Look for data that is `streamable` where it is made or where it is read, and not at both, without a rule.
 
+    An input that is read in parts is meant to be complete.
+
     :param edges: as for :func:`check_streamable`
     :return: what to warn of; it is no error, for it is delivered as without
     """
@@ -81,6 +83,7 @@ def check_both_ends(steps: Mapping[str, StepAnnotations], edges: Iterable[ToolEd
         read = steps[consumer].streamable_inputs.get(name)
         origin = made or read
         ruled = output in steps[step].streaming or output in steps[step].partitions
+        ruled |= any(rule.value.of == name for rule in steps[consumer].sessions)
         if (made is None) is (read is None) or origin is None or ruled:
             continue
         one, other = (writer, reader) if read is None else (reader, writer)

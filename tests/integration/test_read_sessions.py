@@ -183,6 +183,41 @@ def test_parts_of_a_virtual_split(bench: Bench, tmp_path: Path, file: Path, kind
     assert "WARNING" not in ours.log
 
 
+@pytest.mark.long
+def test_two_files_whose_parts_are_scattered_together(bench: Bench, tmp_path: Path, file: Path) -> None:
+    other = tmp_path / "other.bin"
+    other.write_bytes(file.read_bytes()[::-1])
+    reader = tool(
+        'cat "$chunk" "$second" | sha1sum',
+        {"chunk": "File", "second": "File"},
+        {"summed": "stdout"},
+        stdout="summed.txt",
+    )
+    document = split_run(tmp_path, reader)
+    document["inputs"] |= {"other": "File"}
+    steps = document["steps"]
+    split = {**steps["split"], "in": {**steps["split"]["in"], "of": "other", "done": "cold2/done"}}
+    cold2 = {**steps["cold"], "in": {**steps["cold"]["in"], "of": "other"}}
+    steps |= {"cold2": cold2, "split2": split}
+    steps["sum"] |= {"scatter": ["chunk", "second"], "scatterMethod": "dotproduct"}
+    steps["sum"]["in"] |= {"second": "split2/chunks"}
+    job = of(file, 8) | {"other": {"class": "File", "path": str(other)}}
+    # The window of each has room for three parts.
+    ours = compare(bench, document, job, sessionWindow=8)
+    assert [(end["reason"], end["parts"]) for end in told(bench, "sessionEnd")] == [("done", 8)] * 2
+    one, second = sorted({record["session"] for record in told(bench, "session")})
+    arrived = [(each["session"], each["part"]) for each in told(bench, "arrived")]
+    for session in (one, second):
+        assert [part for number, part in arrived if number == session] == list(range(8))
+    # Neither runs ahead of the other by more than its window.
+    ahead, most = {one: 0, second: 0}, 0
+    for session, part in arrived:
+        ahead[session] = part + 1
+        most = max(most, abs(ahead[one] - ahead[second]))
+    assert most <= 6
+    assert "WARNING" not in ours.log
+
+
 def test_an_input_is_read_ahead_of_its_checksum(bench: Bench, tmp_path: Path) -> None:
     size = 256 * MIB
     with (large := tmp_path / "large.bin").open("wb") as opened:

@@ -26,6 +26,8 @@ from tests.template_support import images
 TEMPLATE = Path(__file__).resolve().parents[2] / "workflows" / "variant-calling"
 BIN = Path(sys.executable).parent
 PAIRS = 4000
+# Bases of a batch of bwa as shipped; pairs of 2 x 100 bases in a chunk here, and in a batch.
+BATCH, EVERY = 10_000_000, 1000
 TOOLS = ("bwa", "samtools", "bcftools", "wgsim")
 STAGES = ["decompress_1", "decompress_2", "align", "fixmate", "sort", "markdup", "mpileup", "call", "filter"]
 
@@ -95,6 +97,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(TEMPLATE, copy, ignore=shutil.ignore_patterns("generated", "run", "__pycache__", ".*"))
     if message := prepare("--reads", PAIRS, script=copy / "prepare.py"):
         pytest.skip(message)
+    shutil.copytree(TEMPLATE.parent / "tools", copy.parent / "tools")
+    align = copy / "tools" / "align.cwl"
+    align.write_text(align.read_text().replace(f'"{BATCH}"', f'"{200 * EVERY}"'))
     return copy
 
 
@@ -207,6 +212,76 @@ def test_every_file_between_the_stages_is_streamable_at_both_ends() -> None:
                 edges.append((producer, name))
     assert len(edges) == len(STAGES) - 1
     assert [producer for producer, name in edges if name == "align"] == ["decompress_1", "decompress_2"]
+
+
+@pytest.fixture(scope="module")
+def chunks(template: Path) -> Path:
+    """The demo job for chunks.cwl."""
+    job = template / "job-chunks.yml"
+    job.write_text((template / "job-demo.yml").read_text() + f"every: {EVERY}\n")
+    for name in ("streamflow-chunks.yml", "streamflow-io-chunks.yml"):
+        file = template / name
+        file.write_text(file.read_text().replace("job-demo.yml", job.name))
+    return job
+
+
+def in_chunks(template: Path, file: str) -> tuple[Path, str]:
+    """Run chunks.cwl; return its results, and its log."""
+    results = template.parent / Path(file).stem
+    finished = forked.run("streamflow", "run", file, "--outdir", results, cwd=template)
+    assert finished.returncode == 0, finished.stderr
+    return results, finished.stdout + finished.stderr
+
+
+@needs_tools
+def test_chunks_that_nobody_writes_give_the_results_of_the_whole(plain: PlainRun, chunks: Path) -> None:
+    plans = plan_file(plain.template / "streamflow-io-chunks.yml")
+    (plan,) = plans.plans.values()
+    # Of the splits nobody is told to make them streamable.
+    assert plans.warnings["variant-calling-chunks"] == (
+        "/fixmate/fixed is `streamable`, and /cat/alignments is not: "
+        "nothing streams from /fixmate/fixed to /cat/alignments",
+    )
+    assert plan.virtual == {"/split_1/parts", "/split_2/parts"}
+    assert {edge.delivery.value for edge in plan.edges if edge.name.startswith("/split")} == {"part"}
+    results, log = in_chunks(plain.template, "streamflow-io-chunks.yml")
+    assert compare(results, plain.results) == (0, "identical: marked.bam, variants.vcf\n")
+    assert "WARNING" not in log
+    with sqlite3.connect(plain.template / "run" / "chunks.db") as database:
+        query = "SELECT cmd FROM execution JOIN step ON execution.step = step.id WHERE step.name = '/align'"
+        commands = [command for (command,) in database.execute(query)]
+    assert len(commands) == PAIRS / EVERY
+    assert all("chunk-" in command for command in commands)
+
+
+@pytest.mark.long
+@needs_tools
+def test_chunks_that_are_written_give_the_results_of_the_whole(plain: PlainRun, chunks: Path) -> None:
+    results, _ = in_chunks(plain.template, "streamflow-chunks.yml")
+    assert compare(results, plain.results) == (0, "identical: marked.bam, variants.vcf\n")
+    results = plain.template.parent / "cwltool-chunks"
+    command = ("cwltool", "--quiet", "--no-container", "--outdir", results)
+    finished = forked.run(*command, plain.template / "chunks.cwl", chunks)
+    assert finished.returncode == 0, finished.stderr
+    assert compare(results, plain.results) == (0, "identical: marked.bam, variants.vcf\n")
+
+
+def test_chunks_have_the_stages_and_inputs_of_the_whole() -> None:
+    whole, chunks = load(TEMPLATE / "variant-calling.cwl"), load(TEMPLATE / "chunks.cwl")
+    for field in ("inputs", "outputs", "steps"):
+        assert set(whole[field]) <= set(chunks[field])
+    assert set(chunks["inputs"]) - set(whole["inputs"]) == {"every"}
+    assert set(chunks["steps"]) - set(whole["steps"]) == {"split_1", "split_2", "cat"}
+    defaults = {name: kind.get("default") for name, kind in chunks["inputs"].items()}
+    assert defaults["every"] == BATCH / (2 * 100)
+    assert {"prefix": "-K", "valueFrom": str(BATCH)} in load(TEMPLATE / "tools" / "align.cwl")["arguments"]
+    assert all(whole["inputs"][name].get("default") == defaults[name] for name in whole["inputs"])
+    for name in ("streamflow", "streamflow-io"):
+        of_whole, of_chunks = load(TEMPLATE / f"{name}.yml"), load(TEMPLATE / f"{name}-chunks.yml")
+        of_whole["workflows"]["variant-calling"]["config"]["file"] = "chunks.cwl"
+        of_whole["database"]["config"]["connection"] = "run/chunks.db"
+        assert of_chunks["workflows"].pop("variant-calling-chunks") == of_whole["workflows"].pop("variant-calling")
+        assert of_chunks == of_whole
 
 
 @pytest.mark.parametrize(("suffix", "engine"), [("", "none"), ("-containers", "docker")])
