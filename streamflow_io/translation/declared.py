@@ -48,9 +48,11 @@ def declarations(
     }
 
 
-def known_keys(workflow: Workflow, declared: Declarations) -> dict[tuple[str, str], frozenset[VerdictKey]]:
+def known_keys(
+    tokens: KnownTokens, workflow: Workflow, declared: Declarations
+) -> dict[tuple[str, str], frozenset[VerdictKey]]:
     """What verdicts of declared splits have to hold for, by step and output, where that is known before the run."""
-    tokens, found = KnownTokens(), {}
+    found = {}
     for (step, port), declaration in declared.items():
         tool = workflow.steps.get(step)
         tags = tokens.tags_of(tool) if isinstance(tool, CWLExecuteStep) else None

@@ -17,9 +17,9 @@ from .known_tokens import KnownTokens, UnknownValue, is_open
 _JOBS = 16
 
 
-def known_files(workflow: Workflow, partitions: Iterable[Partition]) -> dict[str, str]:
+def known_files(tokens: KnownTokens, workflow: Workflow, partitions: Iterable[Partition]) -> dict[str, str]:
     """The files that are read in parts and not made by the workflow, with a step that reads them."""
-    tokens, found = KnownTokens(), dict[str, str]()
+    found = dict[str, str]()
     for partition in partitions:
         step = workflow.steps.get(partition.step)
         if partition.real is not None or not isinstance(step, CWLExecuteStep):

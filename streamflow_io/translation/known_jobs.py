@@ -42,12 +42,11 @@ def known_globs(step: CWLExecuteStep, processor: CWLCommandOutputProcessor | Non
     )
 
 
-def known_jobs(workflow: Workflow, outputs: Iterable[Output], evaluate_globs: bool) -> KnownJobs:
+def known_jobs(tokens: KnownTokens, workflow: Workflow, outputs: Iterable[Output], evaluate_globs: bool) -> KnownJobs:
     """What is known of the jobs of a workflow before it runs.
 
     :param evaluate_globs: also those that are expressions; with JavaScript a process is started for it
     """
-    tokens = KnownTokens()
     tags = {
         step.name: None if (found := tokens.tags_of(step)) is None or any(map(is_open, found)) else found
         for step in workflow.steps.values()

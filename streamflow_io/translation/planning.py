@@ -36,6 +36,7 @@ from .declared import declarations, declared_rules, known_keys, trials
 from .inspect import io_graph, standard_outputs
 from .known_files import known_files
 from .known_jobs import known_jobs
+from .known_tokens import KnownTokens
 from .split_digests import split_digests
 from .storage_checks import find_storages
 
@@ -74,14 +75,14 @@ def make_plan(
     tools = tool_digests(document, [path for path, hints in annotations.items() if hints.is_learned])
     rules = declared_rules(annotations)
     splits = split_digests(document, {step for step, _ in rules})
-    workflow = translate()
+    workflow, tokens = translate(), KnownTokens()
     sites = _sites(scheduler)
     graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=config.observe)
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
     edges = plan_edges(graph.routes) if hinted else ()
     declared = declarations(workflow, rules, splits)
     verdicts = _verdicts(scheduler) if declared else ()
-    tried = trials(declared, verdicts, known_keys(workflow, declared))
+    tried = trials(declared, verdicts, known_keys(tokens, workflow, declared))
     partitions = _partitions(graph, annotations, edges, config, tried)
     if parts := {partition.name for partition in partitions if partition.is_served}:
         edges = plan_edges(graph.routes, parts)
@@ -99,7 +100,7 @@ def make_plan(
         tools=tools,
         edges=edges,
         partitions=partitions,
-        read_first=known_files(workflow, partitions),
+        read_first=known_files(tokens, workflow, partitions),
         declared=declared,
         verdicts=verdicts,
         delivered=delivered,
@@ -110,7 +111,7 @@ def make_plan(
         routes=graph.routes,
         names=graph.names,
         possible=possible_routes(graph.routes, edges, standard_outputs(workflow)) if config.observe else (),
-        jobs=known_jobs(workflow, graph.outputs, evaluate_globs) if hinted or evaluate_globs else KnownJobs(),
+        jobs=known_jobs(tokens, workflow, graph.outputs, evaluate_globs) if hinted or evaluate_globs else KnownJobs(),
         storages=storages,
         impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe == "gangs" else (), here),
         apart={number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))},
