@@ -126,6 +126,7 @@ def test_a_limit_is_learned_in_containers(docker: Containers) -> None:
     assert records(docker, "choice")[0]["reason"] == "remembered"
 
 
+@pytest.mark.long
 def test_files_are_observed_in_containers(docker: Containers) -> None:
     """From one container to another and to the driver's node, and from there into a container."""
     write = tool("seq 20000 > made.txt", {}, {"out": found("made.txt")})

@@ -5,10 +5,13 @@ On a queue manager plain StreamFlow waits for nothing that is left running: what
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.support import Site
 from tests.integration.test_background_writers import every_kind
 
 
+@pytest.mark.long
 def test_a_job_ends_when_it_ends_with_plain_streamflow(hosts: Site) -> None:
     configs = [{}, {"storages": [hosts.storage(100)]}]
     plain, ours = hosts.run_all([hosts.write(every_kind(), {}, bool(config), config) for config in configs])

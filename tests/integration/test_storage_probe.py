@@ -158,6 +158,7 @@ def test_without_direct_io(storage: Path, monkeypatch: pytest.MonkeyPatch, call:
     assert all(level.read.bytes == level.write.bytes > 0 for level in measured.levels)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no tmpfs")
 def test_memory_is_measured_with_a_warning() -> None:
     result = json.loads(probe("/dev/shm", *QUICK, "--json").stdout)

@@ -156,6 +156,7 @@ def test_the_stages_are_those_of_the_workflow_without_checkpoints() -> None:
         assert steps[name]["in"] == wanted
 
 
+@pytest.mark.long
 @needs_tools
 def test_there_are_five_checkpoints_of_each_sample(plain: Path) -> None:
     checkpoints = {path.name: path for path in plain.glob("*.tar")}
@@ -190,6 +191,7 @@ def test_the_plugin_gives_the_results_of_plain_streamflow(template: Template, pl
     assert compare(template, plain, results) == (0, "identical: 11 files\n")
 
 
+@pytest.mark.long
 @needs_tools
 def test_compare_sees_every_difference(template: Template, plain: Path, tmp_path: Path) -> None:
     for stage in STAGES:

@@ -155,6 +155,7 @@ def test_a_failed_workflow_is_an_error(tmp_path: Path) -> None:
         StreamFlowRun(workflow).run(directory)
 
 
+@pytest.mark.long
 def test_a_delivery_that_is_not_as_wanted_is_an_error(tmp_path: Path) -> None:
     workflow = write_workflow(tmp_path, "true")
     (directory := tmp_path / "run").mkdir()
