@@ -122,7 +122,7 @@ def _plugin() -> Finding:
 def _runtime() -> Finding:
     name, otherwise = "node runtime", "everything is as with plain StreamFlow"
     try:
-        EmbeddedRuntime.check()
+        EmbeddedRuntime.check_this_node()
         binary = find_sfio_node()
         version = subprocess.run([binary, "--version"], check=True, capture_output=True, text=True).stdout.strip()
     except (NodeRuntimeError, OSError, subprocess.SubprocessError) as error:

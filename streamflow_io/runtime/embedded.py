@@ -60,7 +60,7 @@ class EmbeddedRuntime(NodeRuntime):
         self._following = asyncio.create_task(follow(conversation, self, "sfio-node", ENDED))
 
     @staticmethod
-    def check() -> None:
+    def check_this_node() -> None:
         """Look whether the node runtime can work here, without leaving anything behind.
 
         :raises NodeRuntimeError: if it cannot, with the reason

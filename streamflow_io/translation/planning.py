@@ -183,7 +183,7 @@ def _storages(
 def unavailable_here() -> str | None:
     """Why the node runtime cannot work here, if so."""
     try:
-        EmbeddedRuntime.check()
+        EmbeddedRuntime.check_this_node()
     except NodeRuntimeError as error:
         return str(error)
     return None

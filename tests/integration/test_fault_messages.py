@@ -96,6 +96,19 @@ async def test_a_runtime_that_is_gone_is_not_a_job_that_never_started(tmp_path: 
         await runtime.close()
 
 
+async def test_a_new_job_is_but_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every job waits for it, so nothing is started or tried for it, and it knows that the runtime is gone."""
+    runtime = await EmbeddedRuntime.start(tmp_path)
+    try:
+        monkeypatch.setenv("SFIO_NODE", str(tmp_path / "nowhere"))
+        await runtime.create_job("/a/0")
+        runtime.lose("it is gone")
+        with pytest.raises(NodeRuntimeError, match="it is gone"):
+            await runtime.create_job("/a/1")
+    finally:
+        await runtime.close()
+
+
 async def test_a_job_is_asked_for_once(tmp_path: Path) -> None:
     """StreamFlow may run the command of one job twice at once: the second time it is not measured."""
     runtime = await EmbeddedRuntime.start(tmp_path)
