@@ -50,9 +50,31 @@ class _Name:
             positions[chars] = positions.get(chars, 0) | (1 << position)
         return positions
 
+    @cached_property
+    def stars(self) -> int:
+        """The positions of stars."""
+        return self.positions.get(_STAR, 0)
+
+    @cached_property
+    def _accepting(self) -> dict[str, int]:
+        """Of characters that were asked for, the positions whose characters they are among."""
+        return {}
+
     def meeting(self, chars: _Chars) -> int:
         """The positions whose characters meet others."""
         return sum(positions for own, positions in self.positions.items() if own.meets(chars))
+
+    def matches(self, name: str) -> bool:
+        """Whether it matches a name, in as many operations as that is long."""
+        reached = 1 | (self.stars & 1) << 1
+        for char in _HIDDEN[0] + name[1:] if name.startswith(".") else name:
+            if (accepting := self._accepting.get(char)) is None:
+                accepting = sum(positions for own, positions in self.positions.items() if char in own)
+                self._accepting[char] = accepting
+            read = reached & accepting
+            reached = (read & ~self.stars) << 1 | (read & self.stars)
+            reached |= (reached & self.stars) << 1
+        return bool(reached & (1 << len(self.items)))
 
 
 # Stands for the dot at the beginning of a hidden name, which only a dot in a glob matches. No name has this character.
@@ -75,9 +97,7 @@ def matches(pattern: str, path: str) -> bool:
     if "/" not in pattern:
         path = path.rpartition("/")[2]
     globs, names = pattern.split("/"), path.split("/")
-    return len(globs) == len(names) and all(
-        _meet(_plain(name), _parse(glob)) for glob, name in zip(globs, names, strict=True)
-    )
+    return len(globs) == len(names) and all(_parse(glob).matches(name) for glob, name in zip(globs, names, strict=True))
 
 
 def overlap(one: str, other: str) -> bool:
@@ -86,10 +106,6 @@ def overlap(one: str, other: str) -> bool:
         one, other = (text.rpartition("/")[2] for text in (one, other))
     ones, others = one.split("/"), other.split("/")
     return len(ones) == len(others) and all(_meet(_parse(a), _parse(b)) for a, b in zip(ones, others, strict=True))
-
-
-def _plain(name: str) -> _Name:
-    return _Name(tuple(_one(char, position) for position, char in enumerate(name)))
 
 
 def _one(char: str, position: int) -> _Chars:
@@ -118,7 +134,7 @@ def _meet(one: _Name, other: _Name) -> bool:
 
     A walk over the product of their automata, for all positions in `other` at once.
     """
-    stars = other.positions.get(_STAR, 0)
+    stars = other.stars
     meeting: dict[_Chars, int] = {}
     reached = 1 | (stars & 1) << 1
     for chars in one.items:
