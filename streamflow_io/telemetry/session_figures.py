@@ -34,7 +34,7 @@ def _session(session: SessionResult, sessions: int, of_run: str) -> Figure:
     more = "" if sessions <= _SESSIONS else f" {_SESSIONS} of {sessions} sessions are shown."
     caption = (
         "Above: the bytes that had arrived in the page cache, and those of them whose jobs had ended. Between them is "
-        f"what the window holds, {session.window / MB:,.0f} MB and a chunk for each reader at most. Below: how many "
+        f"what the window holds, {session.window / MB:,.0f} MB and one chunk at most. Below: how many "
         f"chunks were read at a time, {session.readers} at most.{more}"
     )
     # Two panels above each other, with one axis of time.

@@ -6,9 +6,11 @@ Times are seconds since the start of the run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from streamflow_io.bandwidth.exploitation import overlap
 from streamflow_io.series import levels, thinned
+from streamflow_io.sessions.chunks import MIB
 from streamflow_io.sessions.director import ENOUGH_CACHED, Reason
 
 from .history import History, Interval, Session
@@ -28,11 +30,14 @@ class SessionResult(Result):
     """A read session.
 
     :ivar readers: how many chunks may be read at the same time
+    :ivar most_readers: how many were
+    :ivar constraint: storageBW of a chunk: a number, or auto(...) where it is learned; none: it has none
+    :ivar mean_wait: seconds, until a chunk was admitted; none: not known
     :ivar chunk: bytes of a chunk, at most
     :ivar window: bytes that may have arrived and not be consumed
-    :ivar storage_bytes: read that were not in the page cache before, as far as is known
-    :ivar cached_bytes: asked for that were there before
-    :ivar read_ratio: `storage_bytes` / size: 1 where each byte was read once
+    :ivar storage_bytes: that were not in the page cache when their chunk was read, as far as is known
+    :ivar cached_bytes: that were: before the session, or because the kernel or others have read them meanwhile
+    :ivar read_ratio: `storage_bytes` / size: 1 where the session has read each byte once
     :ivar peak_window: most bytes that had arrived and were not consumed
     :ivar read_seconds: from the beginning of the session to its last chunk
     :ivar overlap: the share of the time in which a chunk was read, in which at least one job computed; a job that only
@@ -41,7 +46,7 @@ class SessionResult(Result):
     :ivar parts: how many are known
     :ivar arrived: parts that have arrived, or that nobody waits for any more
     :ivar consumed: parts of which a job that reads them has ended
-    :ivar nothing_to_gain: what it was to read was in the page cache before
+    :ivar nothing_to_gain: what it was to read was in the page cache before it began
     :ivar over_time: of the whole session, to its last chunk, or to the last part that is consumed
     :ivar readers_over_time: chunks that are read; each number holds until the next
     """
@@ -52,6 +57,9 @@ class SessionResult(Result):
     size: int
     form: Form
     readers: int
+    most_readers: int
+    constraint: str | None
+    mean_wait: float | None
     chunk: int
     window: int
     storage_bytes: int
@@ -82,9 +90,13 @@ def _result(history: History, session: Session) -> SessionResult:
     cached = sum(chunk.cached or 0 for chunk in chunks)
     storage = sum(max(0, chunk.bytes - (chunk.cached or 0)) for chunk in chunks)
     reading = [_reading(history, chunk) for chunk in chunks]
+    waits = [chunk.waited for chunk in chunks if chunk.waited is not None]
+    readers = levels([change for since, until in reading for change in ((since, 1), (until, -1))], POINTS)
     seen = (chunk.held + chunk.bytes for chunk in chunks)
     return SessionResult(
         **facts.model_dump(exclude={"time", "event"}, include=set(SessionResult.model_fields)),
+        most_readers=int(max((count for _, count in readers), default=0)),
+        mean_wait=fmean(waits) if waits else None,
         storage_bytes=storage,
         cached_bytes=cached,
         read_ratio=storage / facts.size if facts.size else 0.0,
@@ -95,9 +107,9 @@ def _result(history: History, session: Session) -> SessionResult:
         parts=max(0 if end is None else end.parts, len(session.arrived | consumed)),
         arrived=len(session.arrived),
         consumed=len(consumed),
-        nothing_to_gain=_nothing_to_gain(None if end is None else end.reason, storage, cached),
+        nothing_to_gain=_nothing_to_gain(chunks, None if end is None else end.reason),
         over_time=thinned(_over_time(history, session), POINTS),
-        readers_over_time=levels([change for since, until in reading for change in ((since, 1), (until, -1))], POINTS),
+        readers_over_time=readers,
     )
 
 
@@ -112,8 +124,12 @@ def _computing(history: History, session: Session) -> list[Interval]:
     return list(filter(None, map(history.running, jobs)))
 
 
-def _nothing_to_gain(reason: Reason | None, storage: int, cached: int) -> bool:
-    return (reason == "cached" and not storage) or (cached > 0 and cached >= ENOUGH_CACHED * (storage + cached))
+def _nothing_to_gain(chunks: Sequence[ChunkRecord], reason: Reason | None) -> bool:
+    if not chunks:
+        return reason == "cached"
+    # What was in the page cache before the session is in a chunk, and nothing asks for it.
+    asked = sum(min(chunk.bytes, chunk.requests * MIB) for chunk in chunks)
+    return asked <= (1 - ENOUGH_CACHED) * sum(chunk.bytes for chunk in chunks)
 
 
 def _over_time(history: History, session: Session) -> Sequence[ReadAhead]:

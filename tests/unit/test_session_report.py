@@ -30,15 +30,19 @@ RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 
 def began(form: Form = "said", session: int = 1, time: float = 1.0) -> SessionRecord:
     return SessionRecord(
-        time=BEGIN + time, session=session, step="/split", file="/data/all <1>.fq", size=40 * MB, form=form, readers=2,
+        time=BEGIN + time, session=session, step="/split", file="/data/all <1>.fq", size=40 * MB, form=form, readers=4,
+        constraint="auto(10,40,2)",
         chunk=10 * MB, window=30 * MB,
     )  # fmt: skip
 
 
-def chunk(time: float, seconds: float = 1.0, cached: int | None = 0, held: int = 0, session: int = 1) -> ChunkRecord:
+def chunk(
+    time: float, seconds: float = 1.0, cached: int | None = 0, held: int = 0, session: int = 1, requests: int = 10
+) -> ChunkRecord:
     return ChunkRecord(
-        time=BEGIN + time, session=session, bytes=10 * MB, cached=cached, seconds=seconds, requests=10, held=held
-    )
+        time=BEGIN + time, session=session, bytes=10 * MB, cached=cached, seconds=seconds, requests=requests, held=held,
+        waited=seconds / 5.5, readers=1, constraint=10,
+    )  # fmt: skip
 
 
 def consumed(time: float, part: int, held: int | None) -> ConsumedRecord:
@@ -85,7 +89,9 @@ def test_a_row_of_a_session() -> None:
         "form": "parts of a virtual split",
         "end": "all was read",
         "size (MB)": "40",
-        "readers": "2",
+        "readers": "2 of 4",
+        "storageBW": "auto(10,40,2)",
+        "mean wait (s)": "0.25",
         "chunk (MB)": "10",
         "window (MB)": "30",
         "from storage (MB)": "40",
@@ -139,8 +145,10 @@ def test_a_session_of_a_killed_run() -> None:
     ("records", "gains"),
     [
         ([began(), ended(1.1, "cached")], False),
-        ([began("whole"), *(chunk(2, cached=10 * MB) for _ in range(4)), ended(2)], False),
-        ([began("whole"), chunk(2, cached=9 * MB), ended(2)], True),
+        ([began("whole"), *(chunk(2, cached=10 * MB, requests=0) for _ in range(4)), ended(2)], False),
+        # The kernel, or others, have read it while the session lasted.
+        ([began("whole"), *(chunk(2, cached=10 * MB) for _ in range(4)), ended(2)], True),
+        ([began("whole"), chunk(2, cached=9 * MB, requests=1), ended(2)], True),
         ([began(), chunk(2, cached=None), ended(2)], True),
         # It was looked at, and nothing came.
         ([began(), ended(11, "stalled")], True),
