@@ -29,6 +29,8 @@ from .window import Window
 ENOUGH_CACHED = 0.95
 # Of a chunk that was read, or its file system keeps nothing.
 _ENOUGH_KEPT = 0.5
+# Of what is held, to make the window smaller: single pages always go.
+_ENOUGH_GONE = 0.02
 
 #: Why a session ends. `done`: all is read that is needed; `cached`: it was there before; `not kept`: the pages do not
 #: stay; `window`: nobody will consume what fills it; `stalled`: the reader does not answer; `lost`: it is gone.
@@ -210,7 +212,8 @@ class Director:
             case ChunkRead():
                 yield from self._read(event)
             case Evicted(gone):
-                self.window.shrink(gone, self._chunk)
+                if gone >= _ENOUGH_GONE * self.window.held.bytes:
+                    self.window.shrink(gone, self._chunk)
             case "all announced":
                 self._all_announced = True
                 yield from self._drop(self.window.consume(list(self._chunks.guessed)))
@@ -233,6 +236,7 @@ class Director:
                 self._shared.add(shared)
             self._claimed.add(span)
         self._parts.append(own)
+        self.window.need(own)
         if self.ended is None:
             self._chunks.need(own)
 

@@ -57,6 +57,11 @@ class Window:
             self.consumed.add(span)
         return gone
 
+    def need(self, spans: Iterable[Span]) -> None:
+        """Somebody needs these, also if nobody did any more."""
+        for span in spans:
+            self.consumed.remove(span)
+
     def shrink(self, bytes_gone: int, least: int) -> None:
         """The kernel has not kept so many bytes of what is held: it has no room for as many.
 

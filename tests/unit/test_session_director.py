@@ -366,3 +366,24 @@ def test_a_session_that_waits_for_its_turn() -> None:
     assert director.handle(Granted(1)) == [Read(1, ((50, 100),))]
     assert director.handle("stalled") == [End("stalled")]
     assert director.handle(Granted(2)) == []
+
+
+def test_single_pages_that_go() -> None:
+    director, _ = started([[(0, 200)]])
+    director.handle(ChunkRead(0))
+    director.handle(ChunkRead(1))
+    assert director.handle(Evicted(1)) == []
+    assert director.window.bytes == 1000
+    director.handle(Evicted(2))
+    assert director.window.bytes == 98
+
+
+def test_what_a_later_part_needs_again() -> None:
+    director = Director(SIZE, 50, 60, 2)
+    director.handle(Announced(((0, 50),)))
+    director.handle(Began(0))
+    director.handle("stalled")
+    director.handle(Granted(0))
+    director.handle(Consumed(0))
+    director.handle(Announced(((0, 50),)))
+    assert director.handle(ChunkRead(0)) == [Watch(((0, 50),)), Arrived(1)]

@@ -59,9 +59,9 @@ impl Workers {
         let shared = Shared { file, size, request, before, desk: Mutex::default(), bell: Condvar::new(), news };
         let shared = Arc::new(shared);
         for _ in 0..threads {
-            let (shared, drain) = (Arc::clone(&shared), Drain::new(request)?);
+            let shared = Arc::clone(&shared);
             let file = opened_anew(&shared.file)?;
-            spawn("read", move || shared.work(&file, &drain))?;
+            spawn("read", move || shared.work(&file))?;
         }
         Ok(Self(shared))
     }
@@ -94,9 +94,9 @@ impl AsFd for Workers {
 }
 
 impl Shared {
-    fn work(&self, file: &File, drain: &Drain) {
+    fn work(&self, file: &File) {
         while let Some(asked) = self.next() {
-            let done = self.read(file, drain, &asked);
+            let done = self.read(file, &asked);
             let mut desk = lock(&self.desk);
             desk.busy -= 1;
             desk.done.push(done);
@@ -119,9 +119,11 @@ impl Shared {
     }
 
     /// What was cached before the session is not read. What has been read ahead since then is: it may still be on its way.
-    fn read(&self, file: &File, drain: &Drain, asked: &Asked) -> io::Result<Done> {
+    fn read(&self, file: &File, asked: &Asked) -> io::Result<Done> {
         let began = Instant::now();
         let before = cached(&self.file, &asked.ranges);
+        // For this chunk alone: large pipes are few for each user, and most threads of most sessions wait.
+        let drain = Drain::new(self.request)?;
         let mut count = 0;
         for range in asked.ranges.iter().flat_map(|range| requests(range, self.request, self.size)) {
             if self.before.within(&range) != [range.clone()] {
