@@ -31,7 +31,8 @@ class Process:
 
     @property
     def is_exec(self) -> bool:
-        return self.command[1:3] == ("exec", "--job")
+        """Whether it runs a job; the reader of a read session is one, too."""
+        return self.command[1:3] in (("exec", "--job"), ("read", "--job"))
 
 
 def of_run(directory: Path) -> list[Process]:

@@ -142,6 +142,37 @@ def gate() -> Document:
     return workflow({}, steps, {"file": "readfile/out", "tree": "readtree/out", "made": "make/tree"})
 
 
+def parts() -> Document:
+    """A split that writes nothing, and readers of its parts, as streams and as files, which are read ahead."""
+    # The file is taken out of the page cache, or there is nothing to read ahead.
+    cold = """import os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+os.fsync(file)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)"""
+    forget = f"python3 -S -E -c '{cold}' \"$file\"; echo cold"
+    say = """for i in 0 1 2 3 4 5 6 7; do
+  start=$((i * 2000000))
+  if [ -n "$SFIO_PARTS" ]; then echo "{\\"path\\": \\"part$i\\", \\"extents\\": [[$start, 2000000]]}" >> "$SFIO_PARTS"
+  else tail -c +$((start + 1)) "$file" | head -c 2000000 > part$i; fi
+  sleep 0.1
+done"""
+    split = tool(
+        _PRODUCER + _SHELL + say,
+        {"file": "File", "done": "File"},
+        {"out": found("part*", "File[]")},
+        [{"class": "sfio:ReadSession", "rules": [{"port": "out", "of": "file"}]}],
+    )
+    stream = _read("stream", _READ_PART, streamable())
+    steps: dict[str, Document] = {
+        "make": {"run": _make("seq -w 1 2000000 > made.txt", {"out": found("made.txt")}), "in": {}},
+        "forget": {"run": _read("forget", forget), "in": {"file": "make/out"}},
+        "split": {"run": split, "in": {"file": "make/out", "done": "forget/out"}},
+        "readstream": {"run": stream, "scatter": "file", "in": {"file": "split/out"}},
+        "readfile": {"run": _read("file", _READ_PART), "scatter": "file", "in": {"file": "split/out"}},
+    }
+    return workflow({}, steps, {"streams": "readstream/out", "files": "readfile/out"})
+
+
 WORKLOADS = {
     "byte-streams": byte_streams,
     "commits": commits,
@@ -149,6 +180,7 @@ WORKLOADS = {
     "directory": directory,
     "mixture": mixture,
     "gate": gate,
+    "parts": parts,
 }
 _RANDOM_STEPS = 6
 #: So many outputs of a random workload are streamed, committed or at a gate.
@@ -215,7 +247,7 @@ def plain_steps(workflow: Document) -> set[str]:
     tools = {name: _tool(step) for name, step in workflow["steps"].items()}
     sources = {name: {*_sources(step)} for name, step in workflow["steps"].items()}
     rules = [(f"{name}/{rule['port']}", rule) for name, tool in tools.items() for rule in _rules(tool)]
-    early = {source for source, rule in rules if rule.get("start") == "producer"}
+    early = {source for source, rule in rules if rule.get("start") == "producer" or "of" in rule}
     streams = {f"{name}/{port}" for name, tool in tools.items() for port in _streamable(tool["outputs"])}
     read = set().union(*sources.values())
     served = {source.partition("/")[0] for source in read & (streams | {source for source, _ in rules})}

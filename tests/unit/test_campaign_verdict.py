@@ -126,6 +126,7 @@ def test_of_its_own_jobs_streamflow_may_say_no_more_than_that_they_failed() -> N
         "directory": {"read"},
         "mixture": {"readpart", "readtree"},
         "gate": set(),
+        "parts": {"make", "forget"},
     }
 
 
