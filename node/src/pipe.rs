@@ -47,7 +47,11 @@ pub fn make_fifo(path: &Path) -> io::Result<OwnedFd> {
 /// Makes a FIFO and opens it for both directions, which never waits.
 fn hold_fifo(path: &Path) -> io::Result<OwnedFd> {
     mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?;
-    Ok(OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?.into())
+    let opened = OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    if opened.is_err() {
+        remove_fifo(path);
+    }
+    Ok(opened?.into())
 }
 
 /// Puts a FIFO that is watched in the place of `fifo`.

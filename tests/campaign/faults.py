@@ -24,6 +24,9 @@ from .hosts import Hosts
 from .processes import Process, of_run
 from .standstill import frozen, stuck
 
+#: Seconds that a workflow takes at most if it does not hang; who waits for it then says that it does.
+_LONGEST = 120.0
+
 
 @dataclass(frozen=True)
 class Place:
@@ -166,8 +169,11 @@ def _describe(process: Process) -> str:
 
 
 def _wait(condition: Callable[[], bool], driver: Driver) -> bool:
-    """Wait until something holds. False: the driver has ended before."""
+    """Wait until something holds. False: the driver has ended before, or seems to hang."""
+    end = time.monotonic() + _LONGEST
     while not condition():
+        if time.monotonic() > end:
+            return False
         with contextlib.suppress(subprocess.TimeoutExpired):
             driver.wait(0.03)
             return False

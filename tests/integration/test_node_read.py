@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -55,11 +55,16 @@ def file(tmp_path: Path) -> Iterator[Path]:
 class Session(Job):
     """A session, whose reader serve starts."""
 
-    def __init__(self, node: Node, name: str, known: Path, /, **more: object) -> None:
+    def __init__(
+        self, node: Node, name: str, known: Path, /, prepare: Callable[[Path], None] | None = None, **more: object
+    ) -> None:
+        """:param prepare: does something to its events before it begins"""
         found = known.stat()
         identity = {"inode": found.st_ino, "size": found.st_size, "mtime": found.st_mtime_ns, "device": found.st_dev}
         self.directory, self.name, self.node = node.run / "jobs" / name, name, node
         self.directory.mkdir()
+        if prepare is not None:
+            prepare(self.directory / "events.jsonl")
         text = json.dumps({"file": str(known), "identity": identity, **more})
         (self.directory / "session.part").write_text(text)
         (self.directory / "session.part").rename(self.directory / "session.json")
@@ -175,6 +180,15 @@ def test_a_session_that_is_cancelled(runtime: Node, file: Path) -> None:
     session.wait_for("started")
     session.cancel()
     assert session.ended()["reason"] == "cancelled"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_reader_that_says_nothing_is_lost(runtime: Node, file: Path, is_there: bool) -> None:
+    """As one that is killed before its first event."""
+    session = Session(runtime, "s", file, prepare=lambda events: events.symlink_to("." if is_there else "nowhere/else"))
+    wait_for(session.served, "the end of the session", 5)
+    (end,) = session.served()
+    assert (end["event"], end["success"]) == ("exit", False)
 
 
 def test_a_reader_that_is_killed_is_lost(runtime: Node, file: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
+import resource
 import subprocess
 import time
 from pathlib import Path
@@ -327,3 +329,34 @@ def test_an_input_may_be_opened_twice_before_it_is_read(runtime: Node) -> None:
         job = runtime.python(f"c{number}", script, target, inputs=[stream], stdout=subprocess.PIPE)
         assert job.process.communicate(timeout=15)[0] == b"2000\n"
         assert (producer.wait(), job.wait()) == (0, 0)
+
+
+def test_nothing_is_left_by_a_wrapper_that_gets_no_descriptor_more(runtime: Node) -> None:
+    """The fixture looks for it. What is read again after its end needs a FIFO that is watched; this one has none."""
+    base, path, target = runtime.base, runtime.base / "out" / "p", runtime.base / "in" / "f"
+    script = f"echo a > {path}; while [ ! -e {base}/go ]; do sleep 0.01; done"
+    producer = runtime.shell("p", script, outputs=[output(base / "out", "p")])
+    job = runtime.shell("c", f"cat {target} > {base}/read", inputs=[runtime.stream("p", path, target)])
+    wait_for(lambda: (base / "read").exists() and (base / "read").stat().st_size, "the first byte")
+    used = {int(descriptor.name) for descriptor in Path("/proc", str(job.process.pid), "fd").iterdir()}
+    free = next(number for number in itertools.count() if number not in used)
+    resource.prlimit(job.process.pid, resource.RLIMIT_NOFILE, (free, free))
+    (base / "go").touch()
+    assert producer.wait() == 0
+    assert job.wait() == 0
+    assert (base / "read").read_text() == "a\n"
+
+
+def test_a_command_whose_calls_nobody_can_answer_is_ended(runtime: Node) -> None:
+    """There is no memory for the thread that would, but for a job that needs none."""
+    probe = runtime.shell("probe", "sleep 60")
+    probe.wait_for("started")
+    status = Path("/proc", str(probe.process.pid), "status").read_text()
+    size = int(re.search(r"VmPeak:\s*(\d+) kB", status)[1])  # type: ignore[index]
+    probe.cancel()
+    path, target = runtime.base / "out" / "p", runtime.base / "in" / "f"
+    runtime.shell("p", f"echo a > {path}", outputs=[output(runtime.base / "out", "p")])
+    limit = ("prlimit", f"--as={(size + 100) * 1024}")
+    job = runtime.shell("c", f"cat {target}", inputs=[runtime.stream("p", path, target)], wrapper=limit)
+    assert job.wait(10) != 0
+    assert "the calls of the command cannot be answered: " in str(job.exit()["message"])

@@ -58,13 +58,17 @@ impl Handler {
         }
     }
 
-    /// Answers the calls that are told at `listener` from now on, in threads that end with this process.
-    pub fn start(self: &Arc<Self>, listener: OwnedFd) -> io::Result<()> {
+    /// Answers the calls that are told at `listener` from now on, in threads that end with this process. Returns why they may
+    /// get stuck, if so.
+    ///
+    /// # Errors
+    /// Why nobody answers them.
+    pub fn start(self: &Arc<Self>, listener: OwnedFd) -> io::Result<Option<io::Error>> {
         seccomp::wake_in_place(&listener);
         let _ = self.listener.set(listener);
         self.start_thread()?;
         let own = Arc::clone(self);
-        spawn("relief", move || own.relieve()).map(drop)
+        Ok(spawn("relief", move || own.relieve()).err())
     }
 
     fn start_thread(self: &Arc<Self>) -> io::Result<()> {

@@ -208,7 +208,9 @@ impl Jobs {
     pub fn take_notices(&mut self) {
         let (notices, lost) = self.watcher.read();
         let mut changed: Vec<OsString> = Vec::new();
-        self.readers.reap();
+        for id in self.readers.reap() {
+            self.reader_has_ended(id);
+        }
         for notice in notices {
             match (notice.token, notice.name) {
                 (Token::Jobs, Some(name)) => self.welcome(name),
@@ -267,11 +269,25 @@ impl Jobs {
             return;
         }
         if let Err(error) = self.readers.welcome(id, &self.directory.join(id)) {
-            let message = Some(format!("cannot start sfio-node read: {error}"));
-            let exit = Exit { reason: Reason::Error, message, ended: now(), ..Exit::default() };
-            self.ended.insert(id.to_owned());
-            self.output.print(&printed(id, Event::Exit(exit).line().as_bytes()));
+            self.session_fails(id, Reason::Error, Some(format!("cannot start sfio-node read: {error}")));
         }
+    }
+
+    /// Its events may say why, or nobody has begun them.
+    fn reader_has_ended(&mut self, id: OsString) {
+        if self.ended.contains(&id) {
+        } else if fresh::exists(&self.directory.join(&id).join("events.jsonl")) {
+            self.doubtful.insert(id, Instant::now());
+        } else {
+            self.session_fails(&id, Reason::Lost, None);
+        }
+    }
+
+    /// A session ends without events.
+    fn session_fails(&mut self, id: &OsStr, reason: Reason, message: Option<String>) {
+        let exit = Exit { reason, message, ended: now(), ..Exit::default() };
+        self.ended.insert(id.to_owned());
+        self.output.print(&printed(id, Event::Exit(exit).line().as_bytes()));
     }
 
     /// Whether nobody writes the events of a job any more. Of jobs on other machines that is not known.

@@ -14,7 +14,7 @@ pub const SESSION: &str = "session.json";
 #[derive(Debug, Default)]
 pub struct Readers {
     started: HashSet<OsString>,
-    running: Vec<Child>,
+    running: Vec<(OsString, Child)>,
 }
 
 impl Readers {
@@ -29,7 +29,7 @@ impl Readers {
         self.started.insert(id.to_owned());
         let mut reader = own_program();
         reader.arg("read").arg("--job").arg(directory).stdin(Stdio::null()).stdout(Stdio::null());
-        self.running.push(reader.spawn()?);
+        self.running.push((id.to_owned(), reader.spawn()?));
         Ok(())
     }
 
@@ -38,8 +38,16 @@ impl Readers {
         !self.running.is_empty()
     }
 
-    /// Waits for those that have ended.
-    pub fn reap(&mut self) {
-        self.running.retain_mut(|reader| matches!(reader.try_wait(), Ok(None)));
+    /// Waits for those that have ended, and returns their jobs.
+    pub fn reap(&mut self) -> Vec<OsString> {
+        let mut ended = Vec::new();
+        self.running.retain_mut(|(id, reader)| {
+            let runs = matches!(reader.try_wait(), Ok(None));
+            if !runs {
+                ended.push(id.clone());
+            }
+            runs
+        });
+        ended
     }
 }

@@ -73,11 +73,14 @@ impl Inputs<'_> {
     /// Hears what the launcher says.
     pub fn hear(&mut self, main: Pid) -> Option<Fact> {
         Some(match self.launcher.as_ref()?.hear(main)? {
-            Message::Listening(listener, trouble) => {
-                // Its calls have to be answered, even if they are not understood.
-                let trouble = self.gates.handler.start(listener).err().map(|error| error.to_string()).or(trouble);
-                trouble.map_or(Fact::FilterInstalled, Fact::NoFilter)
-            }
+            // Its calls have to be answered, even if they are not understood.
+            Message::Listening(listener, trouble) => match self.gates.handler.start(listener) {
+                Ok(stuck) => {
+                    let trouble = stuck.map(|error| error.to_string()).or(trouble);
+                    trouble.map_or(Fact::FilterInstalled, Fact::NoFilter)
+                }
+                Err(error) => Fact::Unanswered(format!("the calls of the command cannot be answered: {error}")),
+            },
             Message::Without(reason) => Fact::NoFilter(reason),
             Message::CannotRun(message) => Fact::CannotRun(message),
             Message::Gone => {

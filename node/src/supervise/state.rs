@@ -37,6 +37,8 @@ pub enum Fact {
     EventsFailed(String),
     /// What it says of its parts cannot be believed.
     PartsFailed(String),
+    /// Calls of the command are held, and nobody lets them go on.
+    Unanswered(String),
     /// The command could not be run.
     CannotRun(String),
     /// The calls of the command are told; it may start.
@@ -128,7 +130,9 @@ impl State {
             Fact::CancelRequested if self.reason.is_none() => self.cancel(now, Signal::SIGTERM, false),
             Fact::DriverGone if self.reason.is_none() => self.end(now, Reason::Driver, None, PATIENCE_WITHOUT_DRIVER),
             Fact::InputFailed { reason, message } => self.end(now, reason, Some(message), Duration::ZERO),
-            Fact::EventsFailed(message) | Fact::PartsFailed(message) if self.reason.is_none() => {
+            Fact::EventsFailed(message) | Fact::PartsFailed(message) | Fact::Unanswered(message)
+                if self.reason.is_none() =>
+            {
                 self.end(now, Reason::Error, Some(message), Duration::ZERO)
             }
             Fact::CannotRun(message) => {
