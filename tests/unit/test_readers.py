@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
@@ -41,6 +41,7 @@ GB = 1000 * MB
 Curve = Callable[[int], float]
 
 BANDWIDTH = 400.0
+AUTO = AutoConstraint()
 CURVES: dict[str, Curve] = {
     "one stream saturates": lambda k: BANDWIDTH,
     "60 MB/s per stream": lambda k: min(60 * k, BANDWIDTH),
@@ -59,6 +60,8 @@ def storage(**more: object) -> StorageConfig:
 class Session:
     """A file that is read from a simulated storage, under the real director, admission and learner.
 
+    :ivar tasks: I/O tasks of a step: when each arrives, and how long it takes
+    :ivar lost_at: the reader is gone when so many chunks have been granted; another session begins
     :ivar reading: by chunk, its bytes that are left, how many it has, and since when it is read
     """
 
@@ -70,6 +73,8 @@ class Session:
     remembered: ConstraintRegistry | None = None
     noise: Callable[[], float] = lambda: 1.0
     consume_seconds: float = 0.0
+    tasks: list[tuple[float, float]] = field(default_factory=list)
+    lost_at: int | None = None
     now: float = 0.0
     most: int = 0
     granted: int = 0
@@ -80,10 +85,18 @@ class Session:
 
     def __post_init__(self) -> None:
         self.chunk = chunk_size(BANDWIDTH)
-        self.director = Director(self.size, self.chunk, self.window, self.readers.most)
+        self.submitted: dict[int, str] = {}
+        self.number = 0
+        self.running: dict[str, float] = {}
+        self.task_seconds: dict[str, float] = {}
         self.admission = Admission(self.executors, self._learner)
         self.admission.set_locations("local", {"here": 2})
         self.demand = Demand(READ_SESSIONS, True, self.readers.constraint, "read", (Placement("local", storage()),))
+        self.begin()
+
+    def begin(self) -> None:
+        self.number += 1
+        self.director = Director(self.size, self.chunk, self.window, self.readers.most)
         self.ends: list[tuple[float, int]] = []
 
     def _learner(self, subject: Subject, executors: int) -> Learner:
@@ -91,23 +104,38 @@ class Session:
 
     def run(self) -> float:
         """Read all, and say how long it took."""
-        count = -(-self.size // self.chunk)
-        for part in range(count):
-            self.handle(Announced(((part * self.chunk, min(self.size, (part + 1) * self.chunk)),)))
+        self.announce()
+        while self.decide() or self.reading or self.ends or self.tasks or self.running:
+            self.advance()
+            if self.granted == self.lost_at:
+                self.lost_at = None
+                self.lose()
+        assert self.number > 1 or self.granted == -(-self.size // self.chunk)
+        assert not self.submitted
+        return self.now
+
+    def announce(self) -> None:
+        for begin in range(0, self.size, self.chunk):
+            self.handle(Announced(((begin, min(self.size, begin + self.chunk)),)))
         self.handle("all announced")
         self.handle(Began(0))
-        while self.decide() or self.reading or self.ends:
-            self.advance()
-        assert self.granted == count
-        return self.now
+
+    def lose(self) -> None:
+        self.handle("lost")
+        for job in self.submitted.values():
+            self.admission.release(job, self.now)
+        self.submitted, self.reading = {}, {}
+        self.begin()
+        self.announce()
 
     def handle(self, event: Event) -> None:
         for instruction in self.director.handle(event):
             match instruction:
                 case Submit(chunk):
-                    self.admission.submit(Request(str(chunk), self.demand), self.now)
+                    self.submitted[chunk] = f"{self.number}.{chunk}"
+                    self.admission.submit(Request(self.submitted[chunk], self.demand), self.now)
                 case Withdraw(chunk):
-                    self.admission.release(str(chunk), self.now)
+                    self.admission.release(self.submitted.pop(chunk), self.now)
                 case Read(chunk, spans):
                     size = sum(end - begin for begin, end in spans)
                     self.reading[chunk] = size * self.noise(), size, self.now
@@ -118,8 +146,11 @@ class Session:
         self.drain()
         grants = self.admission.decide(self.now)
         for grant in grants:
+            if grant.step != READ_SESSIONS:
+                self.running[grant.job] = self.now + self.task_seconds[grant.job]
+                continue
             self.granted += 1
-            self.handle(Granted(int(grant.job)))
+            self.handle(Granted(int(grant.job.split(".")[1])))
         self.most = max(self.most, len(self.reading))
         self.drain()
         return bool(grants)
@@ -134,17 +165,31 @@ class Session:
 
     def advance(self) -> None:
         rate = self.curve(len(self.reading)) * MB / len(self.reading) if self.reading else 1.0
-        steps = [left / rate for left, _, _ in self.reading.values()] + [when - self.now for when, _ in self.ends[:1]]
-        step = min(steps)
+        times = [*self.running.values(), *(when for when, _ in (*self.ends[:1], *self.tasks[:1]))]
+        step = min(
+            [left / rate for left, _, _ in self.reading.values()] + [max(0.0, when - self.now) for when in times]
+        )
         self.now += step
+        self.run_tasks()
         done = [chunk for chunk, (left, _, _) in self.reading.items() if left - step * rate < 1]
         self.reading = {chunk: (left - step * rate, *rest) for chunk, (left, *rest) in self.reading.items()}  # type: ignore[misc]
         for chunk in done:
             _, size, since = self.reading.pop(chunk)
-            self.admission.release(str(chunk), self.now, Observation(self.now - since, size, is_io_only=True))
+            observation = Observation(self.now - since, size, is_io_only=True)
+            self.admission.release(self.submitted.pop(chunk), self.now, observation)
             self.handle(ChunkRead(chunk, size))
         while self.ends and self.ends[0][0] <= self.now:
             self.handle(Consumed(self.ends.pop(0)[1]))
+
+    def run_tasks(self) -> None:
+        for job in [job for job, end in self.running.items() if end <= self.now]:
+            del self.running[job]
+            self.admission.release(job, self.now, Observation(1.0))
+        while self.tasks and self.tasks[0][0] <= self.now:
+            _, seconds = self.tasks.pop(0)
+            job = f"/save/0.{len(self.task_seconds)}"
+            self.task_seconds[job] = seconds
+            self.admission.submit(Request(job, replace(self.demand, step="/save", constraint=AUTO)), self.now)
 
     @property
     def learned(self) -> tuple[int, int]:
@@ -205,6 +250,24 @@ def test_all_is_read_whatever_the_storage_and_the_jobs_do(
     session = Session(curve, auto(room), 3 * GB, room, executors, consume_seconds=consume)
     session.run()
     assert session.most <= min(executors, session.readers.most)
+    assert session.director.ended == "done"
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 20), st.floats(0.1, 30)), max_size=20).map(sorted),
+    st.integers(1, 75),
+    st.sampled_from([2, 64]),
+    st.sampled_from([None, 1, 5]),
+)
+def test_io_tasks_beside_and_a_reader_that_is_lost(
+    tasks: list[tuple[float, float]], lost_at: int, executors: int, fixed: int | None
+) -> None:
+    """Both learn, each keeps the other away for some time, and all of them end."""
+    readers = auto() if fixed is None else fixed_readers(storage(readers=fixed))
+    assert readers is not None
+    session = Session(CURVES["congestion"], readers, 3 * GB, executors=executors, tasks=tasks, lost_at=lost_at)
+    session.run()
+    assert not session.running
     assert session.director.ended == "done"
 
 
