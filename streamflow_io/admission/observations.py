@@ -9,6 +9,8 @@ _UNEVEN = 1.1
 _LEAST_BYTES = 1_000_000
 # Shorter jobs are alike: what they take is the start of their processes, and the driver does not start them faster.
 _LEAST_SECONDS = 0.25
+# Of a storage: in less time it may be much faster or slower than it is.
+_TELLING_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,13 @@ class Group:
     def add(self, observation: Observation, concurrency: int) -> None:
         self._observations.append(observation)
         self.concurrency = max(self.concurrency, concurrency)
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether its jobs only do I/O, and have used the storage for less than a second together."""
+        seconds = sum(observation.seconds for observation in self._observations)
+        is_io_only = all(observation.is_io_only for observation in self._observations)
+        return is_io_only and seconds < _TELLING_SECONDS * self.concurrency
 
     @property
     def job_bytes(self) -> float | None:

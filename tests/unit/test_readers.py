@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -235,6 +236,17 @@ def test_chunks_that_take_more_or_less_than_others(seed: int) -> None:
     session.run()
     readers, chunks = session.learned
     assert (chunks, curve(readers) >= 0.9 * max(map(curve, range(1, 17)))) == (31, True)
+
+
+def test_what_takes_less_than_a_second_does_not_count_as_drift() -> None:
+    """Chunks of 0.02 to 0.18 s: three of them say nothing of their storage."""
+    learned_again = 0
+    for seed in range(10):
+        chance = Random(seed)
+        session = Session(CURVES["seeks"], auto(), 10 * GB, noise=partial(chance.uniform, 0.2, 1.8))
+        session.run()
+        learned_again += sum(event.reason == "drifted" for _, event in session.chosen)
+    assert learned_again <= 30
 
 
 @given(
