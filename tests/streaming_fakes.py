@@ -148,7 +148,7 @@ class FakeRun:
 class NoSessions:
     """Nothing is read ahead."""
 
-    def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None:
+    async def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None:
         pass
 
     def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
