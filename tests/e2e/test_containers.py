@@ -214,6 +214,7 @@ def test_there_and_back(docker: Containers) -> None:
     check_streamed(ours)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("volume", [pytest.param(True, marks=LONG), False])
 def test_both_in_one_container(docker: Containers, volume: bool) -> None:
     """Of a deployment that a user has named; without a volume all is on the container's own file system."""

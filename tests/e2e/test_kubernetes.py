@@ -50,6 +50,7 @@ def test_two_containers_of_a_pod(pods: Pods, document: Callable[[], Document]) -
     check_nothing_fell_back(ours)
 
 
+@pytest.mark.long
 def test_both_in_one_container(pods: Pods) -> None:
     """StreamFlow lets one job at a time run in it; a reader starts beside what it reads from."""
     pods.manifests = {"pods": [pod("pod", container("one", volume=None))]}
@@ -143,6 +144,7 @@ def with_images(document: Document, *, network: bool) -> Document:
     return document
 
 
+@pytest.mark.long
 def test_tools_with_images(pods: Pods) -> None:
     """The pods of a gang start side by side."""
     _, ours = pods.run_both(with_images(stream(), network=True))

@@ -236,7 +236,7 @@ def test_a_failed_producer_never_looks_like_an_end_of_file(place: Site, death: s
     check_gone(place)
 
 
-@BETWEEN
+@BETWEEN_HOSTS
 def test_a_gang_is_retried_as_one_in_place(place: Site) -> None:
     first = read_while_written("[ $attempt -ge 2 ] || exit 3; note end")
     first["baseCommand"][2] = first["baseCommand"][2].replace("exec >", f"{ATTEMPT}exec >")

@@ -241,6 +241,7 @@ async def test_a_program_that_uses_no_processor_and_reads_is_not_idle(tmp_path: 
         await process.wait()
 
 
+@pytest.mark.long
 async def test_a_client_that_is_not_answered_ends_itself(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "file")  # To open it waits for ever.
     script = "from streamflow_io.runtime import capio_client as c; c.PATIENCE = 1; c.main(['show', 'file'])"

@@ -65,7 +65,9 @@ def test_a_file_that_is_right(plans: Plans, name: str, document: Document, tmp_p
     assert found(plans[name], document, tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["genomes", "variants", pytest.param("directories", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name", ["variants", *(pytest.param(name, marks=pytest.mark.long) for name in ("genomes", "directories"))]
+)
 def test_what_we_generate_is_right(plans: Plans, name: str, tmp_path: Path) -> None:
     assert found(plans[name], dict(write_capio_cl(plans[name].configuration, "1.1")), tmp_path) == []
 

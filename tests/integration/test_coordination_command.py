@@ -286,7 +286,7 @@ def job(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("1000genome", "streamflow-io-directories.yml"),
+        pytest.param("1000genome", "streamflow-io-directories.yml", marks=pytest.mark.long),
         ("hmmer", "streamflow-io.yml"),
         *(
             pytest.param(name, file, marks=pytest.mark.long)

@@ -182,6 +182,7 @@ def test_headers_and_odd_names(bench: Bench, tmp_path: Path) -> None:
     assert written(bench) == []
 
 
+@pytest.mark.long
 def test_outputs_that_nobody_uses(bench: Bench, tmp_path: Path) -> None:
     """Its program makes them, which does not run; if somebody uses them, it does."""
     run = split("split -l 14 -a 2 --numeric-suffixes=1 --additional-suffix=.txt $1 chunk-; wc -l < $1; date > log")

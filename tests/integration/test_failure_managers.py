@@ -131,6 +131,7 @@ def test_a_job_whose_exec_was_killed_is_retried(bench: Bench, name: str, victim:
     assert bench.leftovers() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("manager", [pytest.param(NONE, marks=pytest.mark.long), retrying("default", max_retries=2)])
 def test_the_checkpoint_manager_does_not_mind_streams(bench: Bench, manager: dict[str, Any]) -> None:
     run = bench.run(failing(0), checkpointManager={"type": "default", "config": {}}, **manager)

@@ -108,6 +108,7 @@ def test_a_list_goes_on_in_its_order(bench: Bench, edge: Document) -> None:
     bench.run_both(workflow({"numbers": "int[]"}, steps, outputs), {"numbers": [5, 6, 7]})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [pytest.param(EDGES[0], marks=pytest.mark.long), EDGES[1]])
 def test_each_element_goes_to_a_scatter_once(bench: Bench, rule: Document) -> None:
     """Lists of two levels, and those that were made of two."""

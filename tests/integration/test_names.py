@@ -136,6 +136,7 @@ def test_formats_that_are_inherited(bench: Bench) -> None:
     assert ours.files["c.txt"].endswith(f"{text}\n{text}\n".encode())
 
 
+@pytest.mark.long
 def test_more_than_a_name_waits_for_the_file(bench: Bench) -> None:
     """What `valueFrom` computes of the size, or with the whole file, is right, and the plan says what waits for it."""
     steps = {

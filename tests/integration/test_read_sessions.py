@@ -302,6 +302,7 @@ def test_how_many_readers_is_learned_and_remembered(bench: Bench, tmp_path: Path
     assert told(bench, "session")[0]["constraint"] in ("2.5", "5")
 
 
+@pytest.mark.long
 def test_jobs_that_all_read_the_whole_file(bench: Bench, tmp_path: Path, file: Path) -> None:
     document = selecting(tmp_path)
     document["steps"]["sum"]["run"]["hints"][0]["rules"] = [{"of": "of"}]

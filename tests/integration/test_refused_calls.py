@@ -29,6 +29,7 @@ def test_a_second_opening_is_seen(runtime: Node, script: str) -> None:
         assert "opened again" in str(job.exit()["message"])
 
 
+@pytest.mark.long
 def test_results_are_the_same(bench: Bench) -> None:
     """A stream, a gate whose names are read in the memory of the caller, and a listing with entries as they come."""
     kinds = {"update": BY_NAME, "no_update": BY_LIST}

@@ -137,6 +137,7 @@ def test_hints_and_streamflow_files() -> None:
     check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io.yml")
 
 
+@pytest.mark.long
 def test_the_result_is_that_of_lloyds_algorithm(template: Template, plain: Path, tmp_path: Path) -> None:
     inputs = sorted((template.directory / "generated/small").glob("fragment-*.npy"))
     arguments = [tmp_path / "first.npy", tmp_path / "h", *inputs, "--clusters", CLUSTERS, "--seed", 1]
@@ -167,6 +168,7 @@ def test_the_result_is_that_of_lloyds_algorithm(template: Template, plain: Path,
     assert (np.concatenate(restored) == labels).all()
 
 
+@pytest.mark.long
 def test_each_iteration_writes_a_checkpoint_of_each_fragment(template: Template, plain: Path) -> None:
     jobs = template.jobs("plain.db")
     assert plain.is_dir()
@@ -178,6 +180,7 @@ def test_cwltool_gives_the_results_of_plain_streamflow(template: Template, plain
     assert contents(template.cwltool("--enable-ext", "main.cwl", JOB)) == contents(plain)
 
 
+@pytest.mark.long
 def test_the_plugin_gives_the_results_of_plain_streamflow(template: Template, plain: Path) -> None:
     assert contents(template.streamflow("streamflow-io.yml", JOB)) == contents(plain)
     assert template.jobs("io-aware.db") == template.jobs("plain.db")

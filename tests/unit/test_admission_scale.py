@@ -125,7 +125,7 @@ def test_a_decision_takes_less_than_a_millisecond(large: Cluster, decision: Call
 
 def test_a_decision_does_not_look_at_all_that_wait() -> None:
     # Jobs of as many steps wait in both.
-    assert lines_of(Cluster(waiting=10_000)) <= 1.1 * lines_of(Cluster(waiting=4000))
+    assert lines_of(Cluster(waiting=5000)) <= 1.1 * lines_of(Cluster(waiting=2000))
 
 
 def test_a_decision_does_not_look_at_all_locations(large: Cluster) -> None:
