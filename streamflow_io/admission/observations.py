@@ -47,8 +47,11 @@ class Group:
     def is_brief(self) -> bool:
         """Whether its jobs only do I/O, and have used the storage for less than a second together."""
         seconds = sum(observation.seconds for observation in self._observations)
-        is_io_only = all(observation.is_io_only for observation in self._observations)
-        return is_io_only and seconds < _TELLING_SECONDS * self.concurrency
+        return self._is_io_only and seconds < _TELLING_SECONDS * self.concurrency
+
+    @property
+    def _is_io_only(self) -> bool:
+        return all(observation.is_io_only for observation in self._observations)
 
     @property
     def job_bytes(self) -> float | None:
@@ -70,7 +73,7 @@ class Group:
         if not self._observations:
             return None
         mean = sum(observation.seconds for observation in self._observations) / len(self._observations)
-        if not all(observation.is_io_only for observation in self._observations):
+        if not self._is_io_only:
             mean = max(mean, _LEAST_SECONDS)
         mine = self.job_bytes
         return mean * job_bytes / mine if job_bytes and mine else mean

@@ -14,7 +14,7 @@ from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.learned.store import size_class_of
-from streamflow_io.sessions.chunks import MIB
+from streamflow_io.sessions.chunks import asked_bytes
 from streamflow_io.sessions.readers import Readers, fixed_readers, learned_readers, reader_tool, readers_of
 
 # Of a chunk, to learn of the time that it took.
@@ -101,7 +101,7 @@ class ReaderTasks:
         """
         if (task := self._tasks.pop(chunk, None)) is not None:
             # What the kernel has read ahead meanwhile counts: it is because of this session.
-            moved, observation = min(size, requests * MIB), None
+            moved, observation = asked_bytes(size, requests), None
             if moved >= _FROM_STORAGE * size:
                 # Until the next one can be granted, which matters most where few are read at the same time.
                 observation = Observation(time.time() - task.granted, moved, is_io_only=True)

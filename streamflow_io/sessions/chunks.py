@@ -21,6 +21,15 @@ def chunk_size(bandwidth: float | None) -> int:
     return min(LARGEST, max(SMALLEST, int(_SECONDS * (bandwidth or 0.0) * 1e6)))
 
 
+def asked_bytes(size: int, requests: int) -> int:
+    """How much of a chunk was asked for: not what was cached before the session.
+
+    :param size: bytes of the chunk
+    :param requests: of the reader, of 1 MiB at most each
+    """
+    return min(size, requests * MIB)
+
+
 class Chunks:
     """Cuts what is needed into chunks: each byte is in one chunk at most, however many parts have it.
 

@@ -18,6 +18,8 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#0
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star")
 FAILED = "#D55E00"
+#: Figures of one kind in a run: more of them would hide the others.
+MOST = 8
 _TIME = "time since the start of the run (s)"
 
 
@@ -49,6 +51,11 @@ def line(name: str, index: int, x: Sequence[float], y: Sequence[float], shape: s
             "shape": shape,
         },
     }
+
+
+def how_many_are_shown(count: int, what: str) -> str:
+    """The end of a caption, if not all of a kind have a figure."""
+    return "" if count <= MOST else f" {MOST} of {count} {what} are shown."
 
 
 def time_axis() -> Plot:

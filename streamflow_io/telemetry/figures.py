@@ -6,7 +6,21 @@ from collections.abc import Callable, Sequence
 
 from streamflow_io.grouping import grouped
 
-from .drawing import COLOURS, FAILED, SYMBOLS, Figure, Plot, amount_axis, limit, line, plain, short, time_axis
+from .drawing import (
+    COLOURS,
+    FAILED,
+    MOST,
+    SYMBOLS,
+    Figure,
+    Plot,
+    amount_axis,
+    how_many_are_shown,
+    limit,
+    line,
+    plain,
+    short,
+    time_axis,
+)
 from .requirement_figures import requirement_figures
 from .results import AdmittedBandwidth, EpochResult, Learning, RunResult, TimelineJob
 from .session_figures import session_figures
@@ -14,7 +28,6 @@ from .session_figures import session_figures
 _WAITING = "#BBBBBB"
 _HATCHED: Plot = {"shape": "/", "size": 6, "fillmode": "overlay", "fgcolor": "#FFFFFF"}
 _LEARNING_STEPS = 12
-_STORAGES = 8
 _NAMED_ROWS = 60
 
 
@@ -227,7 +240,7 @@ def _activity(run: RunResult, of_run: str) -> Figure:
 
 def _busiest(admitted: Sequence[AdmittedBandwidth]) -> list[AdmittedBandwidth]:
     """The storages with the most admissions, if there are too many of them to draw all."""
-    return sorted(admitted, key=lambda storage: -len(storage.levels))[:_STORAGES]
+    return sorted(admitted, key=lambda storage: -len(storage.levels))[:MOST]
 
 
 def _admitted(run: RunResult, admitted: AdmittedBandwidth, of_run: str) -> Figure:
@@ -237,7 +250,7 @@ def _admitted(run: RunResult, admitted: AdmittedBandwidth, of_run: str) -> Figur
     if admitted.limit is not None:
         traces.append(limit(admitted.limit, run.seconds))
     where = "" if admitted.location is None else f" on {plain(admitted.location)}"
-    more = "" if len(run.admitted) <= _STORAGES else f" {_STORAGES} of {len(run.admitted)} storages are shown."
+    more = how_many_are_shown(len(run.admitted), "storages")
     caption = f"The sum of the storageBW of the jobs that were admitted and have not ended.{more}"
     title = f"Admitted {admitted.direction} bandwidth: {plain(admitted.storage)}{where}{of_run}"
     return Figure(title, caption, traces, {"xaxis": time_axis(), "yaxis": amount_axis("admitted bandwidth (MB/s)")})

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .drawing import COLOURS, FAILED, Figure, Plot, amount_axis, limit, line, plain, short, time_axis
+from .drawing import (
+    COLOURS,
+    FAILED,
+    MOST,
+    Figure,
+    Plot,
+    amount_axis,
+    how_many_are_shown,
+    limit,
+    line,
+    plain,
+    short,
+    time_axis,
+)
 from .requirements import Requirements, StorageRequirement
 from .results import RunResult
 
-_STORAGES = 8
 _USES = (
     ("free", "compute free of I/O", COLOURS[4], ""),
     ("hidden", "compute beside I/O", COLOURS[2], "/"),
@@ -24,7 +36,7 @@ def requirement_figures(runs: Sequence[RunResult]) -> list[Figure]:
     for run, found in known:
         of_run = f" of {plain(run.run)}" if len(runs) > 1 else ""
         shown = sorted((one for one in found.storages if one.phases), key=lambda one: -one.phases)
-        figures += [_bandwidth(run, one, len(shown), of_run) for one in shown[:_STORAGES]]
+        figures += [_bandwidth(run, one, len(shown), of_run) for one in shown[:MOST]]
     return [*figures, _use_of_time(known)] if known else []
 
 
@@ -37,7 +49,7 @@ def _bandwidth(run: RunResult, storage: StorageRequirement, storages: int, of_ru
     if storage.bandwidth is not None:
         traces.append(limit(storage.bandwidth, run.seconds))
     where = "I/O tasks without a storage" if storage.storage is None else plain(storage.storage)
-    more = "" if storages <= _STORAGES else f" {_STORAGES} of {storages} storages are shown."
+    more = how_many_are_shown(storages, "storages")
     caption = (
         "What the requests of I/O tasks need together so that nobody waits, and how fast they moved. Where the "
         f"throughput is much higher, data moved faster than it had to; exposed requests are left out.{more}"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from .drawing import Figure, amount_axis, line, plain, time_axis
+from .drawing import MOST, Figure, amount_axis, how_many_are_shown, line, plain, time_axis
 from .numbers import MB
 from .results import RunResult
 from .session_results import SessionResult
 
-_SESSIONS = 8
 _WINDOW = "rgba(0, 114, 178, 0.15)"
 
 
@@ -20,7 +19,7 @@ def session_figures(runs: Sequence[RunResult]) -> list[Figure]:
     for run in runs:
         of_run = f" of {plain(run.run)}" if len(runs) > 1 else ""
         read = [session for session in run.sessions if session.storage_bytes + session.cached_bytes]
-        shown = sorted(read, key=lambda one: -(one.storage_bytes + one.cached_bytes))[:_SESSIONS]
+        shown = sorted(read, key=lambda one: -(one.storage_bytes + one.cached_bytes))[:MOST]
         figures += [_session(session, len(read), of_run) for session in sorted(shown, key=lambda one: one.session)]
     return figures
 
@@ -31,7 +30,7 @@ def _session(session: SessionResult, sessions: int, of_run: str) -> Figure:
     arrived = line("arrived", 0, times, [point.arrived / MB for point in session.over_time], shape="hv")
     changes, counts = zip(*session.readers_over_time, strict=True)
     readers = line("readers at work", 2, changes, counts, shape="hv")
-    more = "" if sessions <= _SESSIONS else f" {_SESSIONS} of {sessions} sessions are shown."
+    more = how_many_are_shown(sessions, "sessions")
     caption = (
         "Above: the bytes that had arrived in the page cache, and those of them whose jobs had ended. Between them is "
         f"what the window holds, {session.window / MB:,.0f} MB and one chunk at most. Below: how many "

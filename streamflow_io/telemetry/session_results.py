@@ -10,7 +10,7 @@ from statistics import fmean
 
 from streamflow_io.bandwidth.exploitation import overlap
 from streamflow_io.series import levels, thinned
-from streamflow_io.sessions.chunks import MIB
+from streamflow_io.sessions.chunks import asked_bytes
 from streamflow_io.sessions.director import ENOUGH_CACHED, Reason
 
 from .history import History, Interval, Session
@@ -128,7 +128,7 @@ def _nothing_to_gain(chunks: Sequence[ChunkRecord], reason: Reason | None) -> bo
     if not chunks:
         return reason == "cached"
     # What was in the page cache before the session is in a chunk, and nothing asks for it.
-    asked = sum(min(chunk.bytes, chunk.requests * MIB) for chunk in chunks)
+    asked = sum(asked_bytes(chunk.bytes, chunk.requests) for chunk in chunks)
     return asked <= (1 - ENOUGH_CACHED) * sum(chunk.bytes for chunk in chunks)
 
 

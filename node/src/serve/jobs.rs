@@ -276,7 +276,9 @@ impl Jobs {
     /// Its events may say why, or nobody has begun them.
     fn reader_has_ended(&mut self, id: OsString) {
         if self.ended.contains(&id) {
-        } else if fresh::exists(&self.directory.join(&id).join("events.jsonl")) {
+            return;
+        }
+        if fresh::exists(&self.directory.join(&id).join("events.jsonl")) {
             self.doubtful.insert(id, Instant::now());
         } else {
             self.session_fails(&id, Reason::Lost, None);
