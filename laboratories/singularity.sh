@@ -5,6 +5,9 @@ set -eu
 home=$1/data/singularity
 command=${2-}
 shift 2
+# An ordinary user has them in a user namespace, where nobody else is mapped: others are 65534 in there.
+own= enter=
+test "$(id -u)" = 0 || own="--user --map-current-user --keep-caps" enter="--user --preserve-credentials"
 
 skip_options() { # sets `binds`, and `skipped`: how many words
     binds= skipped=0
@@ -54,7 +57,7 @@ start_instance() { # IMAGE NAME BIND...
     test -d "$image" || { echo "no image $image" >&2; exit 1; }
     mkdir -p "$instance/root" "$instance/upper" "$instance/work"
     # It ends with its keeper, which is not bound to who has started it.
-    setsid unshare --mount --pid --fork --kill-child --uts --ipc sh -euc "$inside" sh "$image" "$instance" "$@" \
+    setsid unshare $own --mount --pid --fork --kill-child --uts --ipc sh -euc "$inside" sh "$image" "$instance" "$@" \
         >"$instance/log" 2>&1 </dev/null &
     keeper=$!
     echo $keeper >"$instance/keeper"
@@ -70,12 +73,14 @@ start_instance() { # IMAGE NAME BIND...
 stop_instance() { # NAME
     kill -KILL "$(cat "$home/instances/$1/keeper")"
     while kill -0 "$(cat "$home/instances/$1/pid")" 2>/dev/null; do sleep 0.02; done
+    chmod u+rwx "$home/instances/$1/work/work"
     rm -rf "$home/instances/$1"
 }
 
 case $command in
 import) # ARCHIVE NAME; of the laboratory alone
-    mkdir -p "$home/instances" "$home/images/$2"
+    mkdir -p -m 1777 "$home/instances"
+    mkdir -p "$home/images/$2"
     tar -x -f "$1" -C "$home/images/$2"
     ;;
 --version) echo "stand-in for singularity" ;;
@@ -85,7 +90,7 @@ exec)
     shift $skipped
     read -r pid <"$home/instances/${1#instance://}/pid"
     shift
-    exec nsenter --target "$pid" --mount --pid --ipc --uts --root --wd env -i HOME=/root \
+    exec nsenter $enter --target "$pid" --mount --pid --ipc --uts --root --wd env -i HOME=/root \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
     ;;
 instance)

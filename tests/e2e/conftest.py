@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from laboratories.containers import LOGIN
 from laboratories.laboratory import (
     CLUSTERS,
     DOCKER,
@@ -105,12 +106,18 @@ def containers_host(containers_laboratory: Laboratory, tmp_path: Path) -> Iterat
     bench.remove_containers()
 
 
-@pytest.fixture(params=["singularity", pytest.param("docker", marks=pytest.mark.long)])
+@pytest.fixture(
+    params=[
+        ("singularity", LOGIN),
+        *(pytest.param((engine, "root"), marks=pytest.mark.long) for engine in ("singularity", "docker")),
+    ],
+    ids="-".join,
+)
 def one_user_host(
     containers_laboratory: Laboratory, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Containers]:
     """The same, for each engine; one logs in as the user whom its containers have."""
-    bench = ssh_bench_of_one_user(containers_laboratory, tmp_path, request.param)
+    bench = ssh_bench_of_one_user(containers_laboratory, tmp_path, *request.param)
     yield bench
     bench.remove_containers()
 

@@ -87,7 +87,8 @@ class Containers(Bench):
         work = place / "tmp" / "streamflow" if self.workdir is None else self.workdir / place.name
         work.mkdir(parents=True)
         (work / "trace").touch()
-        os.chown(work, self.owner, self.owner)
+        for path_of_owner in (work, work / "trace"):
+            os.chown(path_of_owner, self.owner, self.owner)
         if self.is_for_others:
             work.chmod(0o1777)
             (work / "trace").chmod(0o666)
@@ -236,10 +237,11 @@ def ssh_bench(laboratory: Laboratory, directory: Path) -> Containers:
     return _ssh_bench(Containers, laboratory, directory, LOGIN, is_for_others=True, owner=LOGIN_ID)
 
 
-def ssh_bench_of_one_user(laboratory: Laboratory, directory: Path, engine: str) -> Containers:
+def ssh_bench_of_one_user(laboratory: Laboratory, directory: Path, engine: str, login: str) -> Containers:
     """The same; who is logged in is the user of the containers."""
     bench = Instances if engine == "singularity" else Containers
-    return _ssh_bench(bench, laboratory, directory, "root", engine=engine)
+    owner = LOGIN_ID if login == LOGIN else 0
+    return _ssh_bench(bench, laboratory, directory, login, engine=engine, owner=owner)
 
 
 def _ssh_bench(

@@ -111,6 +111,31 @@ def test_containers_with_the_network_of_their_host(docker: Containers) -> None:
     check_both_early(ours)
 
 
+def found_there(bench: Containers, wraps: Document, work: Path) -> Document:
+    """Deployments of containers that run already, with the working directory at two places."""
+    deployments: Document = {}
+    for name, workdir in (("one", "/shared"), ("two", "/data")):
+        container = bench.docker("run", "-d", "-i", "--rm", "-v", f"{work}:{workdir}", DEBIAN, "/bin/sh").strip()
+        config = {"image": DEBIAN, "containerId": container}
+        deployments[name] = {"type": "docker", "external": True, "config": config, "workdir": workdir, **wraps}
+    return deployments
+
+
+@LONG
+@pytest.mark.parametrize("where", ["docker", "containers_host"])
+def test_containers_that_are_there_already(request: pytest.FixtureRequest, where: str) -> None:
+    """What they share is seen when they run, and they are left as they were found."""
+    bench: Containers = request.getfixturevalue(where)
+    hosts, wraps = bench.deployments, {"wraps": "here"} if where == "containers_host" else {}
+    bench.deployments = lambda work: {**hosts(work), **found_there(bench, wraps, work)}
+    bench.bound = {"/a": "one", "/b": "two"}
+    ours = bench.run(stream_and_gate())
+    assert ours.ok, ours.errors
+    check_both_early(ours)
+    assert bench.left_by_us() == []
+    assert len(bench.containers()) == 2
+
+
 def read_by_more(*names: str) -> Document:
     """The stream is read by b, and by steps of these names; the writer waits for b and c."""
     document = stream_and_gate()
