@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
+import sys
 import tempfile
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from laboratories.containers import LOGIN_ID
 from laboratories.deployments import podman_environment, singularity_environment
 from laboratories.laboratory import podman_obstacle
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
@@ -235,6 +241,41 @@ def test_a_user_beside_root_where_little_is_allowed(docker: Containers, user: st
     docker.options = {"readOnly": True, "capDrop": ["ALL"]}
     _, ours = docker.run_both(contained(stream_and_gate(), a=user))
     check_both_early(ours)
+
+
+@dataclass
+class OfUser(Containers):
+    """A bench of a user who may talk with the engine, and is not root."""
+
+    def write(
+        self,
+        document: Document,
+        job: Mapping[str, Any],
+        io: bool,
+        config: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Path:
+        path = super().write(document, job, io, config, **settings)
+        for written in (self.directory, *self.directory.rglob("*")):
+            os.chown(written, LOGIN_ID, LOGIN_ID, follow_symlinks=False)
+        return path
+
+
+@LONG
+@pytest.mark.parametrize("local", ["a", "b", ""])
+def test_a_driver_who_is_not_root(docker: Containers, local: str) -> None:
+    """What is in containers belongs to root, and what is beside them to the user."""
+    become = ("setpriv", f"--reuid={LOGIN_ID}", f"--regid={LOGIN_ID}", "--clear-groups")
+    if subprocess.run([*become, sys.executable, "-c", ""], stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("another user may not run this Python")
+    with tempfile.TemporaryDirectory(dir=docker.laboratory.directory) as place:
+        os.chmod(place, 0o755)
+        environment = {**docker.environment, "HOME": place}
+        bench = OfUser(Path(place), laboratory=docker.laboratory, environment=environment, prefix=become)
+        ours = bench.run(contained(stream_and_gate(), **{local: None} if local else {}))
+        assert ours.ok, ours.errors
+        check_both_early(ours)
+        assert bench.leftovers() == []
 
 
 @pytest.mark.long

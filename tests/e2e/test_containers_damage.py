@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -126,7 +127,9 @@ def test_a_process_of_ours_is_killed_in_a_container(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=LONG), signal.SIGKILL])
 def test_the_driver_ends(docker: Containers, number: signal.Signals) -> None:
-    run = interrupted(docker, stream(), "first", lambda driver: driver.send_signal(number))
+    """Ctrl-C in a terminal is for all of its group: also for the clients of the engine."""
+    kill = os.killpg if number is signal.SIGINT else os.kill
+    run = interrupted(docker, stream(), "first", lambda driver: kill(driver.pid, number))
     ended = time.monotonic()
     check_failed(run)
     check_nothing_of_ours(docker)
