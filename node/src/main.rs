@@ -13,6 +13,7 @@ mod follow;
 mod fresh;
 mod gate;
 mod hold;
+mod identity;
 mod io_time;
 mod job;
 mod json;
@@ -138,6 +139,15 @@ enum Command {
         #[arg(long, value_name = "DIRECTORY")]
         compare: Option<PathBuf>,
     },
+    /// Say the real path of a file, and what tells it from others: exit code 1 if it is not there, or not the one that is asked for
+    Identity {
+        /// The file
+        #[arg(long, value_name = "PATH")]
+        of: PathBuf,
+        /// What it is to be
+        #[arg(long, value_name = "JSON")]
+        is: Option<String>,
+    },
     /// Say which system calls are refused here, as in many containers: one name in a line
     Refused,
     /// Run a command as a job, and end as it ends
@@ -201,6 +211,7 @@ fn main() -> ExitCode {
         }
         Command::Compare { file, part } => verify::compare(&file, &part),
         Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),
+        Command::Identity { of, is } => identity::run(&of, is.as_deref()),
         Command::Refused => refused::run(),
         Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace), spent),
         Command::Read { job } => read::run(&job),

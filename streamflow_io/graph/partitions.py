@@ -13,7 +13,7 @@ from streamflow_io.hints.sessions import Form, SessionRule
 
 from .edges import LOOKS_AT
 from .io_graph import HopKind, IOGraph, Output, OutputKind, Route
-from .sites import Site, SiteKind
+from .part_sites import are_here, parts_condition, parts_obstacle
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Partition:
     :ivar real: why everything is as without the rule; None: its files can be parts; or, where its jobs
         read parts themselves, these are read ahead
     :ivar form: who knows where the parts begin
+    :ivar condition: what must be found for its files to be parts when it runs, else the real split runs; None: nothing
     :ivar trial: why the real split runs, though its files could be parts: what is declared is not trusted; None: it is,
         or the program itself is asked where it cuts
     """
@@ -35,6 +36,7 @@ class Partition:
     real: str | None = None
     form: Form = "said"
     trial: str | None = None
+    condition: str | None = None
 
     @property
     def name(self) -> str:
@@ -62,12 +64,14 @@ def plan_partitions(
     rules: Mapping[str, Iterable[SessionRule]],
     streamed: Collection[tuple[str, str]],
     trials: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    shared: Collection[str | None] = (),
 ) -> tuple[Partition, ...]:
     """Decide which splits are virtual.
 
     :param rules: by step path
     :param streamed: inputs, as step and port, that are read while they are written
     :param trials: by step and output, why a declared rule is not trusted; those that are not in it are
+    :param shared: the deployments that have a storage of which the user says that others see it, too; None: all have
     """
     routes = grouped((*graph.routes, *graph.names), lambda route: (route.output.step, route.output.port))
     outputs = {(output.step, output.port): output for output in graph.outputs}
@@ -79,14 +83,16 @@ def plan_partitions(
                 found.append(Partition(step, None, rule.of, ahead, rule.form))
                 continue
             output = outputs.get((step, rule.port))
-            real = _obstacle(step, output, rule, routes.get((step, rule.port), ()), streamed)
+            readers = routes.get((step, rule.port), ())
+            real = _obstacle(step, output, rule, readers, streamed, shared)
             if real is None and output is not None and rule.form == "declared":
                 real = _declared_obstacle(output, rule, routes)
             other = next((each for each in found if each.step == step and each.is_served), None)
             if real is None and other is not None:
                 real = f"a program says the parts of one output only, which is {other.name}"
             trial = trials.get((step, rule.port)) if real is None else None
-            found.append(Partition(step, rule.port, rule.of, real, rule.form, trial))
+            condition = _condition(readers) if real is None else None
+            found.append(Partition(step, rule.port, rule.of, real, rule.form, trial, condition))
     return tuple(_without_parts_of_parts(found, routes))
 
 
@@ -96,19 +102,31 @@ def _obstacle(
     rule: SessionRule,
     routes: Collection[Route],
     streamed: Collection[tuple[str, str]],
+    shared: Collection[str | None],
 ) -> str | None:
     """Why the real split runs, if so; one sentence for the user."""
     if output is None:
         return f"{step} is an ExpressionTool"
     if output.kind is not OutputKind.FILES:
         return f"{output.name} is a {output.kind.value}"
-    if (reason := _not_here(step, output.site) or output.part_obstacle) is not None:
+    at_split = step, output.site
+    if (reason := parts_obstacle(at_split, at_split, {None}) or output.part_obstacle) is not None:
         return reason
     if (step, rule.of) in streamed:
         return f"{port_path(step, rule.of)} is streamed: cuts are known of a complete file only"
     if not routes:
         return f"nobody reads {output.name}"
-    return next((reason for route in routes if (reason := _route_obstacle(route)) is not None), None)
+    return next((reason for route in routes if (reason := _route_obstacle(route, shared)) is not None), None)
+
+
+def _condition(routes: Iterable[Route]) -> str | None:
+    """What must be found where the readers of parts run."""
+    readers = [(route.output.site, route.consumer.site) for route in routes if _needs_bytes(route) and route.consumer]
+    return next((found for pair in readers if (found := parts_condition(*pair)) is not None), None)
+
+
+def _needs_bytes(route: Route) -> bool:
+    return not any(hop.by_name for hop in route.hops)
 
 
 def _declared_obstacle(
@@ -137,16 +155,13 @@ def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Collection[tu
         return f"{step} is an ExpressionTool"
     if (step, of) in streamed:
         return f"{port_path(step, of)} is streamed: it is read while it is written"
-    return _not_here(step, graph.steps[step].site, "files are read ahead for")
-
-
-def _not_here(step: str, site: Site, what: str = "parts are read by") -> str | None:
-    if site.kind is SiteKind.LOCAL and site.unwatched is None:
+    site = graph.steps[step].site
+    if are_here(site) and site.unwatched is None:
         return None
-    return f"{step} runs {site.where}: {what} jobs of the driver's node only, outside of containers"
+    return f"{step} runs {site.where}: files are read ahead for jobs of the driver's node only, outside of containers"
 
 
-def _route_obstacle(route: Route) -> str | None:
+def _route_obstacle(route: Route, shared: Collection[str | None]) -> str | None:
     for hop in route.hops:
         if hop.by_name:
             return None
@@ -157,7 +172,8 @@ def _route_obstacle(route: Route) -> str | None:
             return hop.obstacle
     if route.consumer is None:
         return f"{route.output.name} is a workflow output: its files have to be written"
-    return _not_here(route.consumer.step, route.consumer.site) or route.consumer.part_obstacle
+    readers = route.consumer.step, route.consumer.site
+    return parts_obstacle((route.output.step, route.output.site), readers, shared) or route.consumer.part_obstacle
 
 
 def _without_parts_of_parts(
@@ -168,8 +184,10 @@ def _without_parts_of_parts(
     def settled(partition: Partition) -> Partition:
         sources = [other for other in partitions if partition.real is None and feeds(other, partition)]
         whole = next((other for other in sources if settled(other).is_served), None)
-        reason = f"{port_path(partition.step, partition.of)} is a part itself"
-        return partition if whole is None else replace(partition, real=f"{reason} ({whole.name})", trial=None)
+        if whole is None:
+            return partition
+        real = f"{port_path(partition.step, partition.of)} is a part itself ({whole.name})"
+        return replace(partition, real=real, trial=None, condition=None)
 
     def feeds(source: Partition, partition: Partition) -> bool:
         read = (partition.step, partition.of)

@@ -38,6 +38,7 @@ from .failure import Failure
 from .gang_placement import GangPlacement
 from .job_runner import JobRunner
 from .job_warnings import JobWarnings
+from .part_ways import PartWays
 from .plan import Plan
 from .reach import Reach
 from .read_sessions import ReadSessions
@@ -72,6 +73,7 @@ class Run:
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
     :ivar storages: keeps jobs back until their storage has room
+    :ivar part_ways: how those that read parts of a file find it
     :ivar sessions: reads ahead what many jobs read of one file
     :ivar gangs: lets the jobs of gangs meet
     :ivar warnings: what jobs are warned of
@@ -119,6 +121,7 @@ class Run:
             scheduler.wake,
             self._record,
         )
+        self.part_ways = PartWays(plan, scheduler.context, self._runtimes, storages, scheduler.job_allocations)
         self.sessions = ReadSessions(
             plan,
             self.config,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,7 +87,7 @@ class DeclaredSplit:
             words = self.command(runtime, "--compare", job.output_directory)
             size = 0 if self.identity is None else self.identity.size
             said, code = await runtime.run(words, seconds_to_compare(size))
-            if self.identity is None or await _identity_of(self.file) != self.identity:
+            if self.identity is None or await _identity_of(self.file, runtime) != self.identity:
                 self._tell_unknown(f"{self.file} was changed meanwhile")
             elif code == SAME:
                 await self._judge(job, said, outputs, globs, verdicts)
@@ -135,11 +133,16 @@ class DeclaredSplit:
 
 
 async def declared_split(
-    step: StreamingExecuteStep, job: Job, inputs: Mapping[str, Token], verdicts: RememberedVerdicts
+    step: StreamingExecuteStep,
+    job: Job,
+    inputs: Mapping[str, Token],
+    verdicts: RememberedVerdicts,
+    runtime: NodeRuntime,
 ) -> DeclaredSplit | None:
     """How a job splits whose cuts are declared; None: they are not, or the rule says nothing about it.
 
     :param inputs: of the job, before an InitialWorkDirRequirement has changed them
+    :param runtime: where the job runs
     """
     output = next((output for output in step.early_outputs if output.declared is not None), None)
     if output is None or output.declared is None or output.of is None:
@@ -155,12 +158,12 @@ async def declared_split(
     verdict = verdicts.of(key)
     path = str(file.value["path"])
     is_virtual = verdict is not None and verdict.is_verified
-    return DeclaredSplit(step.name, output, path, rule, key, is_virtual, await _identity_of(path))
+    return DeclaredSplit(step.name, output, path, rule, key, is_virtual, await _identity_of(path, runtime))
 
 
-async def _identity_of(path: str) -> FileIdentity | None:
+async def _identity_of(path: str, runtime: NodeRuntime) -> FileIdentity | None:
     """None: it is not there."""
     try:
-        return FileIdentity.of(await asyncio.to_thread(os.stat, path))
-    except OSError:
+        return (await runtime.find(path)).identity
+    except NodeRuntimeError:
         return None

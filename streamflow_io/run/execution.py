@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol, cast
@@ -31,20 +30,21 @@ from streamflow_io.runtime import (
 
 from .attempts import Attempt, ProducerFailedError, StreamingJob, StreamingJobs
 from .barrier import Producers, RewrittenError, check_read, settled
-from .declared_split import DeclaredSplit, declared_split
 from .delivering import Deliverer
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
 from .failure import Failure
 from .inputs import byte_streams, gated_input, held, held_now, input_stream, part_inputs, place_inputs
 from .job_runner import JobRunner
-from .job_spec import job_spec, partitioned
+from .job_spec import job_spec
 from .output_globs import expression_context, output_globs
+from .part_ways import PartWays
 from .paths import job_path
 from .reach import Reach
 from .recorder import JobRecorder
 from .replacing import ReplacedError, check_replaced, with_replacements
+from .splitting import Split, Splitting
 from .steps import Connectors, StreamingExecuteStep
-from .tokens import StreamToken, file_tokens, part_tokens, streams_of, with_own_value
+from .tokens import StreamToken, parts_of, streams_of, with_own_value
 
 _NOTICE_SECONDS = 2.0
 # How long a job of a queue manager may hold its node while one that it reads from is still in the queue.
@@ -71,6 +71,8 @@ class StreamingRun(Protocol):
     failure: Failure
 
     @property
+    def part_ways(self) -> PartWays: ...
+    @property
     def sessions(self) -> Splits: ...
 
 
@@ -95,7 +97,7 @@ class Execution:
         self._command = cast(CWLCommand, step.command)
         self._reads_what_is_final = False
         self._lost_a_producer = False
-        self._split: DeclaredSplit | None = None
+        self._splitting = Splitting(run, step, job)
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
@@ -176,6 +178,12 @@ class Execution:
 
     async def _run_without(self, record: StreamingJob) -> None:
         """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
+        if parts := parts_of(self._inputs):
+            names = ", ".join(sorted({token.value["basename"] for _, token in parts}))
+            raise UnrecoverableWorkflowException(
+                f"FAILED Job {self._job.name}: nobody has written {names}, and there is no node runtime where it runs, "
+                "which would give it the bytes"
+            )
         self._take(self._inputs)
         attempt = record.begin(PurePosixPath(self._job.output_directory))
         self._deliverer.begin(attempt, {})
@@ -201,28 +209,20 @@ class Execution:
             # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
             command = await prepare_work_dir(command, self._job, expression_context(self._step, self._job))
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
-        split = await declared_split(self._step, self._job, self._inputs, self._run.verdicts)
-        if split is not None and self._split is not None:
-            # Decided once: what was said has to be said again.
-            split = replace(split, is_virtual=self._split.is_virtual)
-        self._split = split
-        virtual = self._virtual
-        cut = None if virtual is None else virtual.command(runtime)
-        if cut is not None:
-            logger.info(f"Job {self._job.name} writes nothing: instead of its program, sfio-node says where it cuts")
-        spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs)
+        split = await self._splitting.begin(runtime, node_job, self._inputs)
+        spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs, split)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         self._deliverer.begin(attempt, globs)
         runner, sessions = self._run.runner, self._run.sessions
-        await sessions.split(self._job.name, spec.partitions or (), runtime)
-        events = sessions.told(self._job.name, runner.events(self._job.name, node_job))
+        await sessions.split(self._job.name, split.partitions, runtime)
+        events = sessions.told(self._job.name, split.told(runner.events(self._job.name, node_job)))
         following = asyncio.gather(
             self._deliverer.follow(attempt, events, producers, queued=runtime.wrapper == "run"),
             self._give_way(node_job, attempt, producers),
             *(self._end_with(node_job, *producer) for producer in producers),
         )
         try:
-            with runner.running(self._job.name, node_job, spec, cut):
+            with runner.running(self._job.name, node_job, spec, split.command(runtime)):
                 output = await command.execute(self._job)
             with blaming(node_job):
                 exit_event = await exit_of(self._job, runner.exit(self._job.name, node_job), output, producers)
@@ -233,14 +233,11 @@ class Execution:
                 raise ProducerRestartError
             await check_read(attempt, producers)
             with blaming(node_job):
-                made = None if virtual is None else virtual.values(output.value)
-                tokens = await self._deliverer.collect(output, made)
-            for partition in spec.partitions or ():
-                self._tell_written(partition.port, tokens.get(partition.port))
+                tokens = await self._deliverer.collect(output, split.made(output))
+            self._splitting.ended(split, tokens)
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
-            if split is not None and virtual is None:
-                await split.compare(runtime, self._job, tokens, globs[split.output.port], self._run.verdicts)
+            await self._splitting.compare(split, runtime, tokens, globs)
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
@@ -275,7 +272,9 @@ class Execution:
             location=context.scheduler.get_locations(self._job.name)[0], path=str(path), relpath=str(path)
         )
 
-    def _spec(self, node_job: NodeJob, producers: Producers, globs: Mapping[str, tuple[str, ...]]) -> JobSpec:
+    def _spec(
+        self, node_job: NodeJob, producers: Producers, globs: Mapping[str, tuple[str, ...]], split: Split
+    ) -> JobSpec:
         runtime, outputs = node_job.runtime, self._step.early_outputs
         watched = (output for output in outputs if output.of is None)
         streams = (
@@ -288,24 +287,7 @@ class Execution:
                 "gates": tuple(gated_input(*read, runtime) for read in producers if read[0].source.gate is not None),
             }
         )
-        is_virtual = self._virtual is not None
-        spec = partitioned(spec, outputs, self._job.inputs, node_job.directory / "parts.jsonl", is_virtual)
-        if is_virtual:
-            spec = spec.model_copy(update={"success_codes": (0,)})
-        return self._run.recorder.told(spec, self._step, self._job, runtime.place)
-
-    @property
-    def _virtual(self) -> DeclaredSplit | None:
-        """Its split, if that is virtual."""
-        return self._split if self._split is not None and self._split.is_virtual else None
-
-    def _tell_written(self, port: str, token: Token | None) -> None:
-        """Say it if a program that was asked where it cuts has written all files itself."""
-        if any(True for _ in file_tokens(token)) and not any(True for _ in part_tokens(token)):
-            self._step.warn_once(
-                f"Step {self._step.name} has written the files of `{port}`, as without its rule of `sfio:ReadSession`: "
-                "its program does not say to the file that SFIO_PARTS names where it cuts"
-            )
+        return self._run.recorder.told(split.asked(spec), self._step, self._job, runtime.place)
 
     def _take(self, inputs: Mapping[str, Token]) -> None:
         """The inputs of an attempt: what an InitialWorkDirRequirement changes of them is as it was for the next one."""

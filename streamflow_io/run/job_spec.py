@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableSequence
-from pathlib import PurePath
 from typing import Any, cast
 
 from streamflow.core.workflow import Job, Token
@@ -14,7 +13,7 @@ from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.graph.io_graph import OutputKind
 from streamflow_io.hints.models import StreamingRule
-from streamflow_io.runtime import JobSpec, PartitionedInput
+from streamflow_io.runtime import JobSpec
 from streamflow_io.runtime.protocol import ObservedInput, WatchedOutput
 
 from .output_globs import file_processor, kind_of, output_globs
@@ -29,24 +28,22 @@ def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
     return JobSpec(name=job.name, success_codes=tuple(sorted(codes)))
 
 
-def partitioned(
-    spec: JobSpec, outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token], file: PurePath, is_virtual: bool
-) -> JobSpec:
-    """The same job, whose command is asked where it cuts the input that it splits.
+def to_partition(
+    outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token], is_virtual: bool
+) -> tuple[str, str] | None:
+    """The output of which the command of a job is asked where it cuts the input that it splits, and the path of this.
 
     It is not where its program writes the parts, nor where that is no file, as an optional input may be, or one that is
     not there as a whole.
 
-    :param file: where the command says it
     :param is_virtual: whether it says it, too, where the cuts are declared
     """
     for output in outputs:
         is_asked = output.of is not None and (output.declared is None or is_virtual)
         token = inputs.get(output.of or "") if is_asked else None
         if token is not None and _is_whole_file(token):
-            partition = PartitionedInput(port=output.port, of=token.value["path"], file=str(file))
-            return spec.model_copy(update={"partitions": (partition,)})
-    return spec
+            return output.port, str(token.value["path"])
+    return None
 
 
 def observed(spec: JobSpec, step: CWLExecuteStep, job: Job) -> JobSpec:

@@ -14,7 +14,7 @@ from streamflow_io.capio_cl.applications import KnownJobs
 from streamflow_io.capio_cl.configuration import Configuration
 from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
 from streamflow_io.graph.gangs import Gang
-from streamflow_io.graph.io_graph import Output, Route, Step, StreamEdge
+from streamflow_io.graph.io_graph import Delivery, Input, Output, Route, Step, StreamEdge
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
@@ -117,6 +117,12 @@ class Plan:
     def virtual(self) -> frozenset[str]:
         """The outputs that nobody writes, by name: their files are parts of another."""
         return frozenset(partition.name for partition in self.partitions if partition.is_virtual)
+
+    def part_readers(self, step: str, port: str) -> list[Input]:
+        """The inputs that read the parts of an output."""
+        edges = (edge for edge in self.delivered if edge.delivery is Delivery.PART and not edge.route.by_name)
+        found = (edge.route for edge in edges if (edge.route.output.step, edge.route.output.port) == (step, port))
+        return [route.consumer for route in found if route.consumer is not None]
 
     def configure(self, jobs: KnownJobs) -> Configuration:
         """The coordination configuration, with what is known of the jobs. What nobody writes is not in it."""

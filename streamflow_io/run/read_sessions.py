@@ -13,7 +13,7 @@ from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
-from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.graph.part_sites import share_cache
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.runtime import EmbeddedRuntime, Event, FilePart, NodeRuntime, NodeRuntimeError, PartitionedInput
@@ -82,9 +82,12 @@ class ReadSessions:
             return
         step = get_job_step_name(job_name)
         for partition in partitions:
+            readers = self._plan.part_readers(step, partition.port)
+            if not all(share_cache(reader.site) for reader in readers):
+                continue
             file = self._starter.look(partition.of, self._jobs[job_name].target)
             if file is not None:
-                consumers = self._consumers(step, partition.port)
+                consumers = max(1, len(readers))
                 session = await self._starter.begin(step, file, runtime, consumers, "said")
                 if session is not None:
                     self._of_splits[job_name] = session
@@ -143,11 +146,6 @@ class ReadSessions:
         if self._first is not None:
             await self._first
         await asyncio.gather(*(session.close() for session in self._starter.sessions))
-
-    def _consumers(self, step: str, port: str) -> int:
-        """How many jobs read each part of an output."""
-        edges = [edge for edge in self._plan.delivered if edge.delivery is Delivery.PART and edge.route.consumer]
-        return max(1, sum((edge.route.output.step, edge.route.output.port) == (step, port) for edge in edges))
 
     async def _begin_first(self, target: Target) -> None:
         """Read what StreamFlow is about to read; its first jobs have this target."""

@@ -22,6 +22,7 @@ from .binary import DIRECTORY
 from .conversation import ProcessConversation, follow, ready
 from .node_runtime import ENDED, Made, NodeJob, NodeRuntime, NodeRuntimeError
 from .place import Place
+from .protocol import FileIdentity, FoundFile
 from .session_job import SessionJob
 
 _START_SECONDS = 10.0
@@ -136,6 +137,16 @@ class EmbeddedRuntime(NodeRuntime):
             if job.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(job.pid, signal.SIGTERM)
+
+    async def find(self, path: PurePath | str) -> FoundFile:
+        # Without a process: each declared split asks for it.
+        def look() -> FoundFile:
+            return FoundFile(path=os.path.realpath(path), identity=FileIdentity.of(os.stat(path)))
+
+        try:
+            return await asyncio.to_thread(look)
+        except OSError as error:
+            raise NodeRuntimeError(f"{path}: {error.strerror}") from error
 
     async def run(self, words: list[str], seconds: float) -> tuple[str, int]:
         output = asyncio.subprocess.PIPE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from abc import ABC, abstractmethod
@@ -14,7 +15,7 @@ from pathlib import PurePath, PurePosixPath
 from typing import Literal, TypeVar, cast
 
 from .place import Place
-from .protocol import Event, ExitEvent, JobSpec, Link, StartedEvent, StreamPart, job_of, parse_event
+from .protocol import Event, ExitEvent, FoundFile, JobSpec, Link, StartedEvent, StreamPart, job_of, parse_event
 
 logger = logging.getLogger("streamflow")
 
@@ -398,6 +399,28 @@ class NodeRuntime(ABC):
                 f"{part.path} at {self.location} cannot be compared with what was read of it: {said}"
             )
         return code == 0
+
+    async def find(self, path: PurePath | str) -> FoundFile:
+        """Which file a path is.
+
+        :raises NodeRuntimeError: if it cannot be read there, or that cannot be told
+        """
+        said, code = await self.run([self.binary, "identity", "--of", str(path)], _REACH_SECONDS)
+        if code != 0:
+            raise NodeRuntimeError(f"{self.location}: {said}")
+        try:
+            return FoundFile.model_validate(json.loads(said))
+        except ValueError:
+            raise NodeRuntimeError(f"{self.location}: of {path} is not told which file it is: {said}") from None
+
+    async def why_not(self, file: FoundFile) -> str | None:
+        """Why a file that was found elsewhere is not by the same path here; None: it is.
+
+        :raises NodeRuntimeError: if that cannot be told
+        """
+        identity = file.identity.model_copy(update={"device": None}).model_dump_json()
+        words = [self.binary, "identity", "--of", str(file.path), "--is", identity]
+        return await self._reaches(words, str(file.path))
 
     @abstractmethod
     async def run(self, words: list[str], seconds: float) -> tuple[str, int]:

@@ -137,6 +137,16 @@ class FilePart(_Message):
     pieces: tuple[Piece, ...]
 
 
+class FoundFile(_Message):
+    """A file as somebody has found it.
+
+    :ivar path: its real path
+    """
+
+    path: Path
+    identity: FileIdentity
+
+
 class PartInput(_Message):
     """A part of a file that is fed to the command, or is there as a file.
 

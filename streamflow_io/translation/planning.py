@@ -162,7 +162,10 @@ def _partitions(
     rules = {path: [rule.value for rule in hints.sessions] for path, hints in annotations.items() if hints.sessions}
     joined = (edge.route.consumer for edge in edges if edge.delivery.joins)
     streamed = {(consumer.step, consumer.port) for consumer in joined if consumer is not None}
-    found = plan_partitions(graph, rules, streamed, trials)
+    # The default of `scope` says nothing of who sees what is there.
+    told = (storage for storage in config.storages if "scope" in storage.model_fields_set)
+    shared = {storage.deployment for storage in told if storage.scope == "shared"}
+    found = plan_partitions(graph, rules, streamed, trials, shared)
     if config.runtime == "capio":
         found = tuple(replace(each, real=each.real or "`runtime: capio`: parts are no files") for each in found)
     if config.runtime == "off":

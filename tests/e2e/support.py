@@ -31,6 +31,7 @@ class Site(Bench):
     :ivar steps: those that run there
     :ivar elsewhere: of these, or further ones, those that run on one of the others
     :ivar service: of the deployment; none: its default
+    :ivar ports: where further inputs are that are not on the driver's node, as bindings
     """
 
     laboratory: Laboratory = field(kw_only=True)
@@ -41,6 +42,7 @@ class Site(Bench):
     steps: tuple[str, ...] = field(default=("/",), kw_only=True)
     elsewhere: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     service: str | None = field(default=None, kw_only=True)
+    ports: tuple[Document, ...] = field(default=(), kw_only=True)
 
     @property
     def settings(self) -> Document:
@@ -52,7 +54,8 @@ class Site(Bench):
         target = {"deployment": self.name} | ({} if self.service is None else {"service": self.service})
         others = {step: {"deployment": name} for step, name in self.elsewhere.items()}
         targets = {**dict.fromkeys(self.steps, target), **others}
-        return {**workflow, "bindings": [{"step": s, "target": target} for s, target in targets.items()]}
+        steps = [{"step": step, "target": target} for step, target in targets.items()]
+        return {**workflow, "bindings": [*steps, *self.ports]}
 
     def write(
         self,

@@ -9,7 +9,8 @@ import pytest
 from streamflow_io.graph.edges import plan_edges
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route, Step
 from streamflow_io.graph.partitions import Partition, plan_partitions
-from streamflow_io.graph.sites import Deployment, Site, SiteKind
+from streamflow_io.graph.sites import DRIVERS_NODE, LOCAL, Deployment, Site, SiteKind
+from streamflow_io.graph.volumes import Bind
 from streamflow_io.hints.sessions import SessionRule
 
 CHUNKS = Output("/split", "chunks", OutputKind.FILES)
@@ -17,6 +18,13 @@ CHUNK = Input("/align", "chunk")
 SCATTER = Hop("/align/chunk-scatter", "chunk", HopKind.SCATTER)
 RULE = SessionRule(port="chunks", of="reads")
 HPC = Site((Deployment("hpc", "slurm", SiteKind.QUEUE),))
+HOST = Site((Deployment("host", "ssh", SiteKind.HOSTS),))
+PODS = Site((Deployment("cluster", "kubernetes", SiteKind.PODS),))
+
+
+def container(name: str, *binds: str) -> Site:
+    deployment = Deployment(name, "docker", SiteKind.CONTAINERS, host=LOCAL, binds=tuple(Bind(b, b) for b in binds))
+    return Site((deployment,))
 
 
 def hop(kind: HopKind, obstacle: str | None = None, by_name: bool = False) -> Hop:
@@ -27,7 +35,7 @@ def decide(*routes: Route, output: Output = CHUNKS, rule: SessionRule = RULE, st
     """Why the real split runs, if so."""
     graph = IOGraph({}, (output,), routes)
     (found,) = plan_partitions(graph, {"/split": [rule]}, {("/split", "reads")} if streamed else ())
-    assert found == Partition("/split", rule.port, "reads", found.real, rule.form)
+    assert found == Partition("/split", rule.port, "reads", found.real, rule.form, condition=found.condition)
     assert found.is_virtual is (found.real is None)
     return found.real
 
@@ -69,9 +77,8 @@ def test_who_reads() -> None:
     assert decide(good, Route(CHUNKS, (), None)) == "/split/chunks is a workflow output: its files have to be written"
     needs = replace(CHUNK, part_obstacle="/align/chunk has loadContents")
     assert decide(good, Route(CHUNKS, (SCATTER,), needs)) == "/align/chunk has loadContents"
-    there = decide(good, Route(CHUNKS, (SCATTER,), replace(CHUNK, site=HPC)))
-    assert there is not None
-    assert there.startswith("/align runs on hpc (slurm): parts are read by jobs of the driver's node only")
+    there = decide(good, Route(CHUNKS, (SCATTER,), replace(CHUNK, site=PODS)))
+    assert there == "/align runs on cluster (kubernetes): parts are not read in pods"
     assert decide() == "nobody reads /split/chunks"
 
 
@@ -82,7 +89,7 @@ def test_the_split_itself() -> None:
 
     assert split(part_obstacle="/split/chunks has loadContents") == "/split/chunks has loadContents"
     assert split(kind=OutputKind.OTHER) == "/split/chunks is a other"
-    assert str(split(site=HPC)).startswith("/split runs on hpc (slurm)")
+    assert split(site=PODS) == "/split runs on cluster (kubernetes): parts are not read in pods"
     route = Route(CHUNKS, (SCATTER,), CHUNK)
     assert decide(route, streamed=True) == "/split/reads is streamed: cuts are known of a complete file only"
 
@@ -177,3 +184,39 @@ def test_edges_of_a_virtual_split() -> None:
     assert [(edge.by_element, edge.reordered) for edge in edges] == [(True, True), (False, False), (False, False)]
     assert not any(edge.is_plain or edge.fallback for edge in edges)
     assert plan_edges([alone, pairs, whole]) == ()
+
+
+@pytest.mark.parametrize(
+    ("split", "reader", "outcome"),
+    [
+        (DRIVERS_NODE, DRIVERS_NODE, None),
+        (HPC, HPC, None),
+        (HOST, HOST, "condition"),
+        (HOST, DRIVERS_NODE, "condition"),
+        (HPC, HOST, "condition"),
+        (container("a", "/data"), container("a", "/data"), "condition"),
+        (container("a", "/data", "/x"), container("b", "/data", "/y"), "condition"),
+        (container("a", "/data"), DRIVERS_NODE, "condition"),
+        (container("a", "/x"), container("b", "/y"), "they see no directory by the same path"),
+        (DRIVERS_NODE, container("a"), "they see no directory by the same path"),
+        (DRIVERS_NODE, HPC, "name the storage that hpc shares, with `scope: shared`, among the `storages`"),
+        (replace(HOST, locations=2), HOST, "only jobs on one location"),
+    ],
+)
+def test_where_parts_are_read(split: Site, reader: Site, outcome: str | None) -> None:
+    output = replace(CHUNKS, site=split)
+    graph = IOGraph({}, (output,), (Route(output, (SCATTER,), replace(CHUNK, site=reader)),))
+    (found,) = plan_partitions(graph, {"/split": [RULE]}, ())
+    if outcome in (None, "condition"):
+        assert found.is_virtual
+        assert found.condition == (None if outcome is None else "its readers see it by the same path")
+    else:
+        assert outcome in str(found.real)
+        assert found.condition is None
+
+
+def test_a_storage_that_a_queue_manager_shares() -> None:
+    graph = IOGraph({}, (CHUNKS,), (Route(CHUNKS, (SCATTER,), replace(CHUNK, site=HPC)),))
+    for shared, is_virtual in (({"hpc"}, True), ({None}, True), ({"other"}, False)):
+        (found,) = plan_partitions(graph, {"/split": [RULE]}, (), shared=shared)
+        assert found.is_virtual is is_virtual

@@ -1,0 +1,75 @@
+"""Whether jobs of one site read parts of a file that a job of another one splits: from the file itself. Pure.
+
+Where the file is, StreamFlow decides when the split runs, which may see it by a link, or as a copy. So what is possible
+here is tried then, but for what is certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import product
+
+from .sites import LOCAL, Deployment, Site, SiteKind
+from .volumes import seen_from
+
+#: A step and its site.
+At = tuple[str, Site]
+
+
+def parts_obstacle(split: At, reader: At, shared: Collection[str | None] = ()) -> str | None:
+    """Why no job of a reader can read a file that a job of a split sees, if so; one sentence for the user.
+
+    :param shared: the deployments that have a storage of which the user says that others see it, too; None: all have
+    """
+    for step, site in (split, reader):
+        if site.unwatched is not None:
+            return f"{step} {site.unwatched}"
+        if any(deployment.kind is SiteKind.PODS for deployment in site.deployments):
+            return f"{step} runs {site.where}: parts are not read in pods"
+    (writer, source), (step, target) = split, reader
+    for there, here in product(source.deployments, target.deployments):
+        if (why := _apart(there, here, shared)) is not None:
+            return f"{writer} runs {source.where}, {step} {target.where}: {why}"
+    return None
+
+
+def parts_condition(source: Site, target: Site) -> str | None:
+    """What is tried before a split says parts, and must be found; None: nothing."""
+    pairs = product(source.deployments, target.deployments)
+    return None if all(_is_certain(there, here) for there, here in pairs) else "its readers see it by the same path"
+
+
+def _apart(there: Deployment, here: Deployment, shared: Collection[str | None]) -> str | None:
+    if here.kind is SiteKind.QUEUE and there.name != here.name and not {None, here.name} & {*shared}:
+        # Its nodes are not known before a job runs, so that what they see cannot be tried.
+        return f"name the storage that {here.name} shares, with `scope: shared`, among the `storages`"
+    if _have_nothing_in_common(there, here):
+        return "they see no directory by the same path; give both a volume at one path"
+    return None
+
+
+def _have_nothing_in_common(there: Deployment, here: Deployment) -> bool:
+    """Whether containers certainly see no file by the path by which others of their host see it."""
+    if there.name == here.name or not (there.is_contained or here.is_contained):
+        return False
+    if there.node is None or there.node != here.node or there.seen is None or here.seen is None:
+        return False
+    paths = [bind.inside for bind in (*there.seen, *here.seen)]
+    return not any(seen_from(there.seen, path, here.seen) == path for path in paths)
+
+
+def _is_certain(there: Deployment, here: Deployment) -> bool:
+    """Whether both are one machine, or nodes to which StreamFlow gives the same input by the same path."""
+    if there.kind is not here.kind:
+        return False
+    return there.kind is SiteKind.LOCAL or (there.kind is SiteKind.QUEUE and there.name == here.name)
+
+
+def are_here(site: Site) -> bool:
+    """Whether all jobs of a site are processes of the driver's node, outside of containers."""
+    return all(deployment.kind is SiteKind.LOCAL for deployment in site.deployments)
+
+
+def share_cache(site: Site) -> bool:
+    """Whether all jobs of a site read what the driver's node has in its page cache."""
+    return all(deployment.node == LOCAL for deployment in site.deployments)

@@ -1,0 +1,142 @@
+"""Whether the jobs that read parts see the file that is split. Tried before anything is said of its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import Target
+from streamflow.core.scheduling import AvailableLocation
+from streamflow.core.utils import get_job_step_name
+from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import JobAllocation
+
+from streamflow_io.graph.part_sites import are_here
+from streamflow_io.graph.sites import SiteKind
+from streamflow_io.hints.inheritance import port_path
+from streamflow_io.runtime import Event, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.node_runtimes import NodeRuntimes
+from streamflow_io.runtime.protocol import FoundFile, PartEvent
+
+from .deployment_sites import deployment_kind
+from .plan import Plan
+from .storages import Storages
+
+
+@dataclass(frozen=True)
+class CutFile:
+    """A file whose parts are read.
+
+    :ivar path: by which all of their readers find it
+    :ivar is_here: all of them are on the driver's node, as the split is
+    """
+
+    path: str
+    is_here: bool
+
+    async def events(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        """What a split says, with the file as its readers find it: elsewhere its device has another number."""
+        async for event in events:
+            if isinstance(event, PartEvent) and not self.is_here:
+                event = event.model_copy(update={"identity": event.identity.model_copy(update={"device": None})})
+            yield event
+
+
+class _UnseenError(Exception):
+    """Some reader does not see the file; says why."""
+
+
+class PartWays:
+    """Finds the path by which all jobs that read parts of a file find it, wherever they will run.
+
+    :param jobs: those that were scheduled, by name
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        context: StreamFlowContext,
+        runtimes: NodeRuntimes,
+        storages: Storages,
+        jobs: Mapping[str, JobAllocation],
+    ) -> None:
+        self._plan = plan
+        self._context = context
+        self._runtimes = runtimes
+        self._storages = storages
+        self._jobs = jobs
+        self._told: set[str] = set()
+
+    async def of(self, job_name: str, port: str, path: str, runtime: NodeRuntime) -> CutFile | None:
+        """The file that a job is about to split; None: not all that read its parts see it, which is said once.
+
+        :param port: whose elements the parts are
+        :param path: where the job finds it
+        :param runtime: where the job runs
+        """
+        step = get_job_step_name(job_name)
+        readers = self._plan.part_readers(step, port)
+        if are_here(self._plan.steps[step].site) and all(are_here(reader.site) for reader in readers):
+            return CutFile(path, is_here=True)
+        try:
+            file = await runtime.find(path)
+            steps = dict.fromkeys(reader.step for reader in readers)
+            tried = [self._try(job_name, reader, target, file) for reader in steps for target in self._targets(reader)]
+            await asyncio.gather(*tried)
+        except (_UnseenError, NodeRuntimeError) as error:
+            self._tell(port_path(step, port), str(error))
+            return None
+        return CutFile(str(file.path), is_here=False)
+
+    def _targets(self, step: str) -> Iterator[Target]:
+        yield from self._plan.workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
+
+    async def _try(self, split: str, reader: str, target: Target, file: FoundFile) -> None:
+        """
+        :raises _UnseenError: if a job of a step cannot read the file at one of the locations of a target
+        :raises NodeRuntimeError: if there is no node runtime that would give it its part
+        """
+        self._check_storage(split, target, str(file.path))
+        locations = await self._locations(target)
+        await asyncio.gather(*(self._try_at(reader, target, location, file) for location in locations))
+
+    async def _try_at(self, reader: str, target: Target, location: AvailableLocation, file: FoundFile) -> None:
+        runtime = await self._runtimes.at(location.location, target.workdir)
+        if (why := await runtime.why_not(file)) is not None:
+            where = self._runtimes.deployments.where(location.location)
+            raise _UnseenError(f"{reader}, {where}, does not see the file: {why}")
+
+    async def _locations(self, target: Target) -> list[AvailableLocation]:
+        """:raises _UnseenError: if they are not to be had"""
+        name = target.deployment.name
+        try:
+            # Its step may not have asked for it yet.
+            await self._context.deployment_manager.deploy(target.deployment)
+            self._runtimes.deployments.deploy_ahead(name)
+            connector = self._context.deployment_manager.get_connector(name)
+            found = await connector.get_available_locations(service=target.service)
+        except Exception as error:  # Each connector has its own.
+            raise _UnseenError(f"{name}: {error or type(error).__name__}") from error
+        return list(found.values())
+
+    def _check_storage(self, split: str, target: Target, path: str) -> None:
+        """Nobody can try what the nodes of a queue manager see, but they see what its other jobs see.
+
+        :raises _UnseenError: if they are not known to see the file
+        """
+        name = target.deployment.name
+        is_queue = deployment_kind(target.deployment.type) is SiteKind.QUEUE
+        if not is_queue or self._jobs[split].target.deployment.name == name:
+            return
+        storage = self._storages.of(None, target, posixpath.dirname(path))
+        is_shared = storage is not None and "scope" in storage.model_fields_set and storage.scope == "shared"
+        if not is_shared and not path.startswith(f"{target.workdir}/"):
+            raise _UnseenError(f"{path} is on no storage of {name} with `scope: shared`")
+
+    def _tell(self, split: str, why: str) -> None:
+        if split not in self._told:
+            self._told.add(split)
+            logger.warning(f"The files of {split} are written, as without its rule of `sfio:ReadSession`: {why}")

@@ -1,0 +1,172 @@
+"""Splits that write nothing on SSH hosts, on Slurm and in containers: jobs read parts of a file that they see there."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from laboratories.deployments import ssh_deployment
+from laboratories.hosts import ADDRESSES
+from tests import forked
+from tests.cwl import Document, Run, found, streamable, tool, workflow
+from tests.e2e.container_support import BUSYBOX, Containers, contained
+from tests.e2e.support import Site
+from tests.e2e.test_streaming import check_gone
+from tests.integration.test_declared_parts import scattered as declared_scattered
+from tests.integration.test_declared_parts import split as declared
+from tests.split_support import LINES, count, job
+
+LONG = pytest.mark.long
+RULE = {"class": "sfio:ReadSession", "rules": [{"port": "chunks", "of": "reads"}]}
+# Of `each` lines each; in a language that all have.
+SPLIT = """note split; LC_ALL=C awk -v each="$each" -v say="$SFIO_PARTS" '
+function end() {
+    if (lines && say != "")
+        printf "{\\"path\\": \\"%s\\", \\"extents\\": [[%d, %d]]}\\n", name, start, offset - start >> say
+    lines = 0
+}
+{
+    if (lines == 0) { start = offset; name = sprintf("chunk-%02d.txt", number++) }
+    if (say == "") print > name
+    offset += length($0) + 1
+    if (++lines == each) end()
+}
+END { end() }' "$reads"; if [ "$SFIO_PARTS" ]; then note said; fi; """
+WRITTEN = "The files of /split/chunks are written, as without its rule of `sfio:ReadSession`: "
+
+
+def scattered(reader: Document | None = None, after: str = "") -> Document:
+    """:param after: what the split does then"""
+    inputs = {"reads": "File", "each": "int"}
+    run = tool(SPLIT + after, inputs, {"chunks": found("chunk-*.txt", "File[]")}, hints=[RULE])
+    steps = {
+        "split": {"run": run, "in": {"reads": "reads", "each": "each"}},
+        "count": {"run": reader or count(), "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
+    }
+    (output,) = steps["count"]["run"]["outputs"]
+    return workflow(inputs, steps, {"counted": f"count/{output}"})
+
+
+def check_virtual(ours: Run, readers: int = 3) -> None:
+    assert ours.ok, ours.errors
+    assert (len(ours.times("said")), len(ours.times("count l"))) == (1, readers)
+    assert " WARNING " not in ours.log, ours.errors
+
+
+def one_host(hosts: Site) -> Site:
+    deployment = {**ssh_deployment(hosts.laboratory, ADDRESSES[0]), "workdir": "/scratch"}
+    return replace(hosts, deployment=deployment)
+
+
+@pytest.mark.parametrize("place", ["slurm", pytest.param("one host", marks=LONG)])
+def test_where_all_see_the_file(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    site: Site = request.getfixturevalue("slurm" if place == "slurm" else "hosts")
+    site = site if place == "slurm" else one_host(site)
+    _, ours = site.run_both(scattered(), job(tmp_path))
+    check_virtual(ours)
+    check_gone(site)
+
+
+def two_hosts(hosts: Site, *ports: Document) -> Site:
+    """The split on the first host, its readers on the second."""
+    first, second = ({**ssh_deployment(hosts.laboratory, address), "workdir": "/scratch"} for address in ADDRESSES)
+    return replace(hosts, deployment=first, others={"second": second}, elsewhere={"/count": "second"}, ports=ports)
+
+
+STREAMED = tool(
+    'note "count l"; cat "$chunk"', {"chunk": streamable()}, {"text": "stdout"}, stdout="$(inputs.chunk.nameroot).text"
+)
+
+
+def test_hosts_that_see_the_file(hosts: Site, tmp_path: Path) -> None:
+    directory = hosts.shared / tmp_path.name
+    directory.mkdir()
+    values = job(directory)
+    values["reads"]["path"] = f"{directory.name}/reads.txt"  # By its binding, in the shared directory.
+    site = two_hosts(hosts, {"port": "/reads", "target": {"deployment": "hosts", "workdir": str(hosts.shared)}})
+    ours = site.run(scattered(STREAMED), values)
+    check_virtual(ours)
+    assert b"".join(content for _, content in sorted(ours.files.items())) == "".join(LINES).encode()
+    check_gone(site)
+
+
+def test_hosts_that_do_not_see_the_file(hosts: Site, tmp_path: Path) -> None:
+    """It is a copy that StreamFlow has made on the first one: found out before anything is said."""
+    site = two_hosts(hosts)
+    _, ours = site.run_both(scattered(), job(tmp_path))
+    assert ours.times("said") == []
+    assert ours.log.count(f"{WRITTEN}/count, on second/{ADDRESSES[1]}, does not see the file: ") == 1, ours.errors
+    check_gone(site)
+
+
+@LONG
+def test_a_file_that_changes_between_cut_and_read(slurm: Site, tmp_path: Path) -> None:
+    ours = slurm.run(scattered(after="sleep 0.1; echo >> $reads; "), job(tmp_path))
+    assert not ours.ok
+    assert "reads.txt has another size than when it was cut into parts" in ours.log
+    assert ours.files == {}
+    check_gone(slurm)
+
+
+@LONG
+def test_slurm_and_the_driver(slurm: Site, tmp_path: Path) -> None:
+    """Nobody can try what its nodes see: it has to be said, and then is compared with what its login node sees."""
+    slurm.steps = ("/count",)
+    _, ours = slurm.run_both(scattered(), job(tmp_path))
+    assert ours.times("said") == []
+    assert ours.log.count("name the storage that hpc shares, with `scope: shared`, among the `storages`") == 1
+    shared = {"name": "home", "path": str(tmp_path), "scope": "shared", "read": 1000}
+    _, ours = slurm.run_both(scattered(), job(tmp_path), config={"storages": [shared]})
+    check_virtual(ours)
+    check_gone(slurm)
+
+
+@pytest.mark.parametrize("images", [{}, pytest.param({"split": BUSYBOX}, marks=LONG)], ids=["one", "two"])
+def test_containers(docker: Containers, tmp_path: Path, images: Document) -> None:
+    _, ours = docker.run_both(contained(scattered(), **images), job(tmp_path))
+    check_virtual(ours)
+
+
+@LONG
+@pytest.mark.parametrize("outside", ["split", "count"])
+def test_a_container_and_its_host(docker: Containers, tmp_path: Path, outside: str) -> None:
+    docker.workdir = tmp_path / "work"
+    docker.options = {"volume": [f"{docker.workdir}:{docker.workdir}", f"{tmp_path}:{tmp_path}:ro"]}
+    _, ours = docker.run_both(contained(scattered(), **{outside: None}), job(tmp_path))
+    check_virtual(ours)
+
+
+@LONG
+def test_declared_cuts_on_a_host(hosts: Site, tmp_path: Path) -> None:
+    """Compared there once, then virtual."""
+    run = declared()
+    site, values = one_host(hosts), job(tmp_path)
+    del values["each"]
+    plain, first = site.run_both(declared_scattered(run), values)
+    assert first.log.count("The rule of `sfio:ReadSession` for /split/chunks is verified: 3 parts") == 1, first.errors
+    second = site.run(declared_scattered(run), values)
+    assert second.ok, second.errors
+    assert second.results == plain.results
+    assert "writes nothing: instead of its program" in second.log
+    assert " WARNING " not in second.log, second.errors
+    check_gone(site)
+
+
+@LONG
+def test_provenance(slurm: Site, tmp_path: Path) -> None:
+    path = slurm.write(scattered(), job(tmp_path), io=True)
+    place = path.parent
+    for words in (
+        ("run", path, "--name", "ours", "--outdir", place / "out"),
+        ("prov", "ours", "--file", path, "--outdir", place, "--name", "crate.zip"),
+    ):
+        finished = forked.run("streamflow", *words, cwd=place, environment=slurm.environment, network=slurm.network)
+        assert finished.returncode == 0, finished.stderr
+    with zipfile.ZipFile(place / "crate.zip") as crate:
+        graph = json.loads(crate.read("ro-crate-metadata.json"))["@graph"]
+    values = [entity.get("value", "") for entity in graph if entity["@type"] == "PropertyValue"]
+    assert any("'basename': 'chunk-00.txt'" in value for value in values)
