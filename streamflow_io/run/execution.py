@@ -134,7 +134,7 @@ class Execution:
                         f"FAILED Job {self._job.name}: StreamFlow has no File with a name that is not UTF-8: "
                         f"{readable(str(error.object))}"
                     ) from None
-        except UnrecoverableWorkflowException as error:
+        except (UnrecoverableWorkflowException, NodeRuntimeError) as error:
             self._run.failure.explain(self._job.name, str(error))
             raise
         finally:

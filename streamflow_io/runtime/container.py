@@ -81,6 +81,11 @@ class ContainerRuntime(LinkedRuntime):
         runtime._listens(event)
         return runtime
 
+    @property
+    def ended(self) -> str:
+        # Nobody is left in a container that was killed to tell which it was.
+        return f"{self.location} has ended, or sfio-node serve in it"
+
     async def write_spec(self, job: NodeJob, text: str) -> None:
         self.check()
         if job.identifier in self._asked:  # StreamFlow executes a job twice at the same time, now and then.

@@ -162,19 +162,25 @@ class Deployments:
                 self._ahead.append(asyncio.create_task(self._deploy(connector)))
 
     async def release(self) -> None:
-        """Let go, and end those that StreamFlow has wanted to end meanwhile. No job of theirs is left in a queue."""
+        """Let go, and end those that StreamFlow has wanted to end meanwhile. No job of theirs is left in a queue.
+
+        :raises Exception: any, if one cannot be ended, as a container that was killed; all others have ended then
+        """
         if self._ahead:
             await asyncio.wait(self._ahead, timeout=_REMOVE_SECONDS)
         for deployment in self._held:
             await self._remove_jobs(deployment)
         # Containers take long to stop: all at once, and before what they are in, without which they cannot be stopped.
-        graph = self._manager.dependency_graph
+        graph, failed = self._manager.dependency_graph, list[BaseException]()
         while outermost := self._held - set(map(self._wrapped_by, self._held)):
             self._held -= outermost
             for deployment in outermost & graph.keys():
                 graph[deployment].discard(_HOLDER)
             ends = [deployment for deployment in outermost if deployment in graph and not graph[deployment]]
-            await asyncio.gather(*map(self._manager.undeploy, ends))
+            ended = await asyncio.gather(*map(self._manager.undeploy, ends), return_exceptions=True)
+            failed += (error for error in ended if isinstance(error, BaseException))
+        if failed:
+            raise failed[0]
 
     def _wrapped_by(self, deployment: str) -> str | None:
         config = self._manager.config_map.get(deployment)

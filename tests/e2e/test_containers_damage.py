@@ -87,9 +87,11 @@ def check_nothing_of_ours(bench: Containers) -> None:
     assert left == []
 
 
-def check_killed(docker: Containers, run: Run) -> None:
-    """The container of a job was killed."""
+def check_killed(docker: Containers, run: Run, image: str) -> None:
+    """The container of a job was killed, and the last line says whose."""
     check_failed(run)
+    (end,) = (line for line in run.log.splitlines() if "FAILED Workflow execution" in line)
+    assert f"has failed (a container of {image} has ended, or sfio-node serve in it)" in end, run.errors
     assert "Traceback" not in run.log
     assert len(run.times("read")) == 1
     check_nothing_of_ours(docker)
@@ -99,7 +101,7 @@ def check_killed(docker: Containers, run: Run) -> None:
 @pytest.mark.long
 def test_the_container_of_a_consumer_is_killed(docker: Containers) -> None:
     run = interrupted(docker, stream(a=None), "first", lambda _: kill_container(CONSUMER)(docker))
-    check_killed(docker, run)
+    check_killed(docker, run, CONSUMER)
 
 
 @LONG
@@ -107,7 +109,7 @@ def test_the_container_of_a_consumer_is_killed(docker: Containers) -> None:
 @pytest.mark.parametrize("document", [silent_stream, gate])
 def test_a_container_is_killed(docker: Containers, document: Callable[[], Document], image: str) -> None:
     run = interrupted(docker, document(), "silent", lambda _: kill_container(image)(docker))
-    check_killed(docker, run)
+    check_killed(docker, run, image)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +154,6 @@ def test_a_consumer_of_a_killed_container_ends_at_once(docker: Containers) -> No
         moments.append(time.monotonic())
 
     run = interrupted(docker, stream(), "first", act)
-    check_killed(docker, run)
+    check_killed(docker, run, PRODUCER)
     assert run.times("all") == []
     assert moments[1] - moments[0] < 2

@@ -144,6 +144,34 @@ async def test_containers_end_before_the_host_that_jobs_run_on_beside_them(
     assert manager.deployments_map == {}
 
 
+class Killed(StoppedSlowly):
+    """One of them is gone when it is to be stopped."""
+
+    running: ClassVar[list[str]] = []
+
+    async def undeploy(self, external: bool) -> None:
+        if self.deployment_name == "killed":
+            raise ValueError("No such container")
+        await super().undeploy(external)
+
+
+async def test_a_container_that_is_gone_does_not_keep_others_from_being_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(connector_classes, "docker", Killed)
+    context: Any = SimpleNamespace(config={"path": str(tmp_path / "file"), "deployments": {}})
+    manager = context.deployment_manager = DefaultDeploymentManager(context)
+    deployments = Deployments(context)
+    for name in ("killed", "other"):
+        await manager.deploy(DeploymentConfig(name, "docker", {"image": name}, lazy=False))
+        deployments.hold(ExecutionLocation(name, name))
+    await manager.undeploy_all()
+    await asyncio.sleep(0.15)
+    with pytest.raises(ValueError, match="No such container"):
+        await deployments.release()
+    assert Killed.running == ["killed"]
+
+
 async def test_what_a_job_waits_for_when_the_run_is_interrupted_is_not_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
