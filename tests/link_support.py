@@ -20,7 +20,7 @@ from tests.node_support import TIMEOUT, Event, Job, Node, built, node, output
 from tests.stream_programs import READER, WRITER
 
 KEY = "00112233445566778899aabbccddeeff" * 2
-MAGIC = b"sfiolnk\x02"
+MAGIC = b"sfiolnk\x03"
 HELLO, CHALLENGE, PROOF, WELCOME, REFUSED, REQUEST, DATA, COMMITTED, FAILED, KEEPALIVE = range(1, 11)
 #: Bytes of the first words of a reader.
 HELLO_SIZE = 77

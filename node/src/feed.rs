@@ -130,7 +130,10 @@ impl Feeder {
                 Box::new(Source::new(&input.path, Producer::of_input(&input, events), input.verify))
             }
             Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify).map_err(at)?),
-            Access::Part(part) => Box::new(PartReader::new(part.clone())),
+            Access::Part(part) => match &input.home {
+                Some(home) => Box::new(Reader::of_part(home, &input.port, &input.path).map_err(at)?),
+                None => Box::new(PartReader::new(part.clone())),
+            },
         };
         registration.store = registration.store.filter(|store| store.keep(registration.number, &sink).is_ok());
         fifo.iter().for_each(|fifo| registration.add(fifo));

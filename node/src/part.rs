@@ -145,6 +145,15 @@ pub enum Ahead<'a> {
     Text(&'a [u8]),
 }
 
+impl Ahead<'_> {
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Extent { length, .. } => *length,
+            Self::Text(text) => text.len() as u64,
+        }
+    }
+}
+
 impl Cursor {
     /// Bytes that were taken.
     pub fn taken(&self) -> u64 {

@@ -42,6 +42,17 @@ impl PartReader {
         Self { part, file: None, cursor: Cursor::default(), failure: None, whole: None }
     }
 
+    /// One of whose bytes so many were taken before; None: there are not so many.
+    pub fn at(part: Part, offset: u64) -> Option<Self> {
+        let mut reader = Self::new(part);
+        while reader.cursor.taken() < offset {
+            let left = offset - reader.cursor.taken();
+            let next = reader.cursor.ahead(&reader.part.pieces)?.length();
+            reader.cursor.advance(&reader.part.pieces, left.min(next));
+        }
+        Some(reader)
+    }
+
     /// Bytes that were not taken yet.
     fn left(&self) -> u64 {
         self.part.size() - self.cursor.taken()
@@ -80,18 +91,21 @@ impl PartReader {
         Ok(())
     }
 
-    fn take_some(&mut self, sink: &OwnedFd) -> Result<Step, Failure> {
+    /// Takes bytes by `transfer`, which is given the file and what is next, and returns how many bytes it has moved.
+    pub fn take_by(&mut self, transfer: impl FnOnce(&File, &Ahead) -> nix::Result<usize>) -> Result<Step, Failure> {
+        let step = self.take_some(transfer);
+        self.failure = step.as_ref().err().cloned();
+        step
+    }
+
+    fn take_some(&mut self, transfer: impl FnOnce(&File, &Ahead) -> nix::Result<usize>) -> Result<Step, Failure> {
         self.begin()?;
         let Some(file) = &self.file else { return Ok(Step::Waiting) };
-        let taken = match self.cursor.ahead(&self.part.pieces) {
-            None => return self.compare().map(|()| Step::Complete),
-            Some(Ahead::Text(text)) => nix::unistd::write(sink, text),
-            Some(Ahead::Extent { offset, length }) => match move_bytes(file, &mut (offset as i64), length, sink) {
-                Ok(0) => return Err(self.rewritten("is shorter than when it was cut into parts")),
-                moved => moved,
-            },
+        let Some(ahead) = self.cursor.ahead(&self.part.pieces) else {
+            return self.compare().map(|()| Step::Complete);
         };
-        match taken {
+        match transfer(file, &ahead) {
+            Ok(0) => Err(self.rewritten("is shorter than when it was cut into parts")),
             Ok(count) => {
                 self.cursor.advance(&self.part.pieces, count as u64);
                 Ok(Step::Moved)
@@ -117,9 +131,10 @@ impl Origin for PartReader {
     }
 
     fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure> {
-        let step = self.take_some(sink);
-        self.failure = step.as_ref().err().cloned();
-        step
+        self.take_by(|file, ahead| match ahead {
+            Ahead::Text(text) => nix::unistd::write(sink, text),
+            Ahead::Extent { offset, length } => move_bytes(file, &mut (*offset as i64), *length, sink),
+        })
     }
 
     /// There is nothing to compare later: the file was final before.
@@ -150,12 +165,7 @@ impl Origin for PartReader {
 
     fn leave_file(&self, place: &Path) -> Result<(), Failure> {
         let mut reader = Self::new(self.part.clone());
-        let mut write = || {
-            let mut writer = PartWriter::create(place).map_err(Trouble::Write)?;
-            while !writer.write_some(&mut reader)? {}
-            Ok(())
-        };
-        write().map_err(|trouble: Trouble| trouble.failure(place))
+        PartWriter::write(place, &mut reader, &mut || false).map(drop).map_err(|trouble| trouble.failure(place))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Makes a part as a file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,10 +8,14 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, splice, FcntlArg, OFlag, SpliceFFlags};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::unistd::pipe2;
 
 use crate::origin::{Failure, Origin, Step};
 use crate::pipe::{widen, PIPE_SIZE};
+
+/// Milliseconds after which it is asked whether it is interrupted.
+const MOMENT: u16 = 50;
 
 /// Why a part could not be made.
 #[derive(Debug)]
@@ -29,6 +33,13 @@ impl Trouble {
             Self::Write(error) => Failure::Job(format!("cannot write {}: {error}", place.display())),
         }
     }
+}
+
+/// Until there is more, or for a moment.
+fn wait(origin: &dyn Origin) {
+    let mut arrivals: Vec<PollFd> =
+        origin.arrivals().into_iter().map(|arrivals| PollFd::new(arrivals, PollFlags::POLLIN)).collect();
+    let _ = poll(&mut arrivals, PollTimeout::from(MOMENT));
 }
 
 /// A file to which bytes go through a pipe: so the kernel reads as much at once as the pipe holds, and copies once. By
@@ -50,8 +61,33 @@ impl PartWriter {
         Ok(Self { file, pipe: pipe.into(), sink })
     }
 
+    /// Makes a whole file; false: it was interrupted. Then, and after a failure, there is none.
+    ///
+    /// # Arguments
+    /// * `interrupted` - asked now and then
+    pub fn write(path: &Path, origin: &mut dyn Origin, interrupted: &mut dyn FnMut() -> bool) -> Result<bool, Trouble> {
+        let mut writer = Self::create(path).map_err(Trouble::Write)?;
+        let written = loop {
+            if interrupted() {
+                break Ok(false);
+            }
+            let before = origin.taken();
+            match writer.write_some(origin) {
+                Ok(true) => break Ok(true),
+                Ok(false) if origin.taken() == before => wait(origin),
+                Ok(false) => {}
+                Err(trouble) => break Err(trouble),
+            }
+        };
+        if !matches!(written, Ok(true)) {
+            let _ = fs::remove_file(path);
+        }
+        written
+    }
+
     /// Writes some bytes; true: there are no more.
     pub fn write_some(&mut self, origin: &mut dyn Origin) -> Result<bool, Trouble> {
+        origin.check().map_err(Trouble::Read)?;
         let before = origin.taken();
         if origin.take(&self.sink).map_err(Trouble::Read)? == Step::Complete {
             return Ok(true);

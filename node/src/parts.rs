@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::event::{Event, PartSaid};
+use crate::event::{Event, PartSaid, Seen};
 use crate::file_id::{file_id, file_id_of};
 use crate::follow::Follower;
 use crate::job::Partition;
 use crate::json::{self, bytes};
-use crate::part::{check, check_name, size, Identity, Piece};
+use crate::part::{check, check_name, size, Identity, Part, Piece};
 
 /// Where the command finds the path of the file.
 pub const VARIABLE: &str = "SFIO_PARTS";
@@ -77,6 +77,33 @@ impl Lines {
         }
         Ok(Said { number: self.number, name, pieces })
     }
+}
+
+/// A part that a job has said, by its events; None: it has not.
+pub fn said_part(events: &Path, port: &str, number: u64) -> Option<Part> {
+    #[derive(Deserialize)]
+    struct Event {
+        port: String,
+        number: u64,
+        #[serde(with = "bytes")]
+        path: PathBuf,
+        identity: Identity,
+        pieces: Vec<Piece>,
+    }
+    let mut follower = Follower::new(events.into());
+    while let Some(lines) = follower.lines() {
+        for line in lines {
+            if Seen::parse(&line).is_none_or(|seen| seen.event != "part") {
+                continue;
+            }
+            let said: Option<Event> = json::read(&line).ok();
+            if let Some(said) = said.filter(|said| said.number == number && said.port == port) {
+                check(&said.pieces, said.identity.size).ok()?;
+                return Some(Part { file: said.path, identity: said.identity, pieces: said.pieces });
+            }
+        }
+    }
+    None
 }
 
 /// A split that runs.

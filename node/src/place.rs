@@ -12,7 +12,8 @@ use nix::errno::Errno;
 use crate::event::{Event, Placed as Told};
 use crate::file_id::file_id;
 use crate::job::{Input, Target};
-use crate::origin::Failure;
+use crate::link::Reader;
+use crate::origin::{Failure, Origin};
 use crate::part::Part;
 use crate::part_reader::PartReader;
 use crate::part_writer::{PartWriter, Trouble};
@@ -22,7 +23,7 @@ use crate::{links, memory, room};
 #[derive(Debug)]
 pub struct Placed {
     name: String,
-    part: Part,
+    bytes: u64,
     /// Where the command finds it.
     target: PathBuf,
     /// Where it is, if it is in memory.
@@ -63,17 +64,17 @@ impl Placed {
         let started = Instant::now();
         // What an earlier attempt has left.
         forgive(fs::remove_file(target))?;
-        let memory = if input.memory { place_in_memory(part, job, number, target, interrupted)? } else { None };
+        let memory = if input.memory { place_in_memory(input, part, job, number, interrupted)? } else { None };
         if memory.is_none() {
-            write(part, target, interrupted)?;
+            write(input, part, target, interrupted)?;
         }
         let seconds = started.elapsed().as_secs_f64();
-        let (name, part, target) = (input.name.clone(), part.clone(), target.clone());
-        Ok(Some(Self { name, part, target, memory, seconds, stays: false }))
+        let (name, bytes, target) = (input.name.clone(), part.size(), target.clone());
+        Ok(Some(Self { name, bytes, target, memory, seconds, stays: false }))
     }
 
     pub fn bytes(&self) -> u64 {
-        self.part.size()
+        self.bytes
     }
 
     pub fn event(&self) -> Event<'_> {
@@ -131,14 +132,15 @@ pub fn remove_memory(job: &Path) {
 
 /// Makes the file in memory, and a link to it; None: there is no room.
 fn place_in_memory(
+    input: &Input,
     part: &Part,
     job: &Path,
     number: usize,
-    target: &Path,
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Option<PathBuf>, NotPlaced> {
+    let Target::File(target) = &input.target else { return Ok(None) };
     let Ok(file) = prepare(job, number, target, part.size()) else { return Ok(None) };
-    match write(part, &file, interrupted) {
+    match write(input, part, &file, interrupted) {
         Ok(()) => {
             symlink(&file, target)?;
             Ok(Some(file))
@@ -168,23 +170,16 @@ fn is_lack_of_room(error: &io::Error) -> bool {
 }
 
 /// Writes a file, all of it or nothing.
-fn write(part: &Part, path: &Path, interrupted: &mut dyn FnMut() -> bool) -> Result<(), NotPlaced> {
-    let mut writer = PartWriter::create(path)?;
-    let mut reader = PartReader::new(part.clone());
-    let written = loop {
-        if interrupted() {
-            break Err(NotPlaced::Interrupted);
-        }
-        match writer.write_some(&mut reader) {
-            Ok(true) => break Ok(()),
-            Ok(false) => {}
-            Err(trouble) => break Err(NotPlaced::Failed(trouble)),
-        }
+fn write(input: &Input, part: &Part, path: &Path, interrupted: &mut dyn FnMut() -> bool) -> Result<(), NotPlaced> {
+    let mut origin: Box<dyn Origin> = match &input.home {
+        Some(home) => Box::new(Reader::of_part(home, &input.port, &input.path)?),
+        None => Box::new(PartReader::new(part.clone())),
     };
-    if written.is_err() {
-        let _ = fs::remove_file(path);
+    match PartWriter::write(path, &mut *origin, interrupted) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(NotPlaced::Interrupted),
+        Err(trouble) => Err(NotPlaced::Failed(trouble)),
     }
-    written
 }
 
 fn forgive(removed: io::Result<()>) -> io::Result<()> {

@@ -1,7 +1,7 @@
-"""Whether jobs of one site read parts of a file that a job of another one splits: from the file itself. Pure.
+"""Whether jobs of one site read parts of a file that a job of another one splits: from the file, or by a link. Pure.
 
-Where the file is, StreamFlow decides when the split runs, which may see it by a link, or as a copy. So what is possible
-here is tried then, but for what is certain.
+Where the file is, StreamFlow decides when the split runs, which may see it by a symbolic link, or as a copy. So what is
+possible here is tried then, but for what is certain.
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ def parts_obstacle(split: At, reader: At, shared: Collection[str | None] = ()) -
 
 def parts_condition(source: Site, target: Site) -> str | None:
     """What is tried before a split says parts, and must be found; None: nothing."""
-    pairs = product(source.deployments, target.deployments)
-    return None if all(_is_certain(there, here) for there, here in pairs) else "its readers see it by the same path"
+    uncertain = [pair for pair in product(source.deployments, target.deployments) if not _is_certain(*pair)]
+    if not uncertain:
+        return None
+    linked = all(_may_have_link(*pair) for pair in uncertain)
+    return "its readers see it by the same path" + (", or reach where it is split" if linked else "")
 
 
 def _apart(there: Deployment, here: Deployment, shared: Collection[str | None]) -> str | None:
     if here.kind is SiteKind.QUEUE and there.name != here.name and not {None, here.name} & {*shared}:
         # Its nodes are not known before a job runs, so that what they see cannot be tried.
         return f"name the storage that {here.name} shares, with `scope: shared`, among the `storages`"
-    if _have_nothing_in_common(there, here):
+    if _have_nothing_in_common(there, here) and not _may_have_link(there, here):
         return "they see no directory by the same path; give both a volume at one path"
     return None
 
@@ -56,6 +59,11 @@ def _have_nothing_in_common(there: Deployment, here: Deployment) -> bool:
         return False
     paths = [bind.inside for bind in (*there.seen, *here.seen)]
     return not any(seen_from(there.seen, path, here.seen) == path for path in paths)
+
+
+def _may_have_link(there: Deployment, here: Deployment) -> bool:
+    """Whether a job here may get parts by the network."""
+    return there.kind is here.kind is SiteKind.HOSTS or there.has_link_to(here)
 
 
 def _is_certain(there: Deployment, here: Deployment) -> bool:

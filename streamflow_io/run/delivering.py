@@ -46,7 +46,7 @@ from .paths import NoChecksumsError, checksums_below, job_path
 from .replacing import ReplacedError
 from .steps import Connectors, StreamingExecuteStep
 from .tasks import to_the_end
-from .tokens import PartToken, ScatterSize, StreamSource, StreamToken, directory_value, file_tokens, file_value
+from .tokens import PartToken, SaidBy, ScatterSize, StreamSource, StreamToken, directory_value, file_tokens, file_value
 
 
 class CommitChangedError(UnrecoverableWorkflowException):  # type: ignore[misc]
@@ -285,7 +285,7 @@ class Deliverer:
         value = file_value(f"{self._job.output_directory}/{name}") | {"size": said.size}
         value = with_format(self._step, self._job, port, value)
         part = FilePart(file=said.path, identity=said.identity, pieces=said.pieces)
-        return PartToken(value, part, port, self._tag)
+        return PartToken(value, part, port, SaidBy(self._job.name, said.job, said.number), self._tag)
 
     async def _process(self, source: Source) -> Token:
         """The token of one file, or of an output as a whole, made as StreamFlow makes it at the end of the job."""

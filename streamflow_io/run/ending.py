@@ -86,14 +86,15 @@ async def check_exit(
     :raises ReplacedError: if it has read a file that is not the output any more
     :raises UnrecoverableWorkflowException: if it would fail again, too
     """
-    if exit_event.reason == "rewritten" and any(name == exit_event.input for name, _ in parts_of(job.inputs)):
+    is_part = any(name == exit_event.input for name, _ in parts_of(job.inputs))
+    if exit_event.reason == "rewritten" and is_part:
         raise UnrecoverableWorkflowException(
             f"FAILED Job {job.name}: its input `{exit_event.input}` is a part of a file that has changed since it was "
             f"cut: {exit_event.message}"
         )
     if exit_event.reason == "rewritten":
         raise RewrittenError(exit_event.input, exit_event.message)
-    if exit_event.reason == "producer":
+    if exit_event.reason == "producer" and not is_part:
         for token, producer in producers:
             if token.source.job == exit_event.input and await asyncio.shield(producer.succeeded):
                 check_replaced(producers)

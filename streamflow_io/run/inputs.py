@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Literal
 
 from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken
 
-from streamflow_io.runtime import GatedInput, InputStream, NodeJob, NodeRuntime, PartInput
+from streamflow_io.runtime import GatedInput, InputStream, Link, NodeJob, NodeRuntime, PartInput
 
 from .attempts import Attempt
-from .tokens import StreamToken, parts_of, stream_tokens
+from .tokens import PartToken, StreamToken, parts_of, stream_tokens
 
 # What a job reads of others, each with the attempt that it reads.
 Producers = Sequence[tuple[StreamToken, Attempt]]
@@ -51,19 +51,24 @@ def input_stream(
     )
 
 
-def part_inputs(inputs: Mapping[str, Token], streamable: Collection[str]) -> tuple[PartInput, ...]:
+def part_inputs(
+    inputs: Mapping[str, Token], streamable: Collection[str], link: Callable[[PartToken], Link | None]
+) -> tuple[PartInput, ...]:
     """The inputs of a job that are parts of files.
 
     :param streamable: the names of those that are read front to back, once
+    :param link: how a part is had from elsewhere; None: the job reads the file
     """
     return tuple(
-        PartInput(
-            name=name,
-            port=token.port,
-            part=token.part,
-            target={"fifo" if name in streamable else "file": token.value["path"]},
-        )
+        _part_input(name, token, "fifo" if name in streamable else "file", link(token))
         for name, token in parts_of(inputs)
+    )
+
+
+def _part_input(name: str, token: PartToken, target: str, link: Link | None) -> PartInput:
+    number = None if link is None else token.said_by.number
+    return PartInput(
+        name=name, port=token.port, part=token.part, target={target: token.value["path"]}, link=link, number=number
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether the jobs that read parts see the file that is split. Tried before anything is said of its parts."""
+"""Which way a part takes to the jobs that read it. Tried before anything is said of the parts of a file."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow_io.graph.part_sites import are_here
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.inheritance import port_path
-from streamflow_io.runtime import Event, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime import Event, Link, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import FoundFile, PartEvent
 
 from .deployment_sites import deployment_kind
 from .plan import Plan
 from .storages import Storages
+from .tokens import PartToken
 
 
 @dataclass(frozen=True)
 class CutFile:
     """A file whose parts are read.
 
-    :ivar path: by which all of their readers find it
+    :ivar path: by which their readers find it, if they see it
     :ivar is_here: all of them are on the driver's node, as the split is
     """
 
@@ -46,11 +47,13 @@ class CutFile:
 
 
 class _UnseenError(Exception):
-    """Some reader does not see the file; says why."""
+    """Some reader cannot have the bytes of the file; says why."""
 
 
 class PartWays:
-    """Finds the path by which all jobs that read parts of a file find it, wherever they will run.
+    """Finds the path by which jobs that read parts of a file find it, wherever they will run.
+
+    Who does not see the file gets its parts by a link, from the host of the job that has said them.
 
     :param jobs: those that were scheduled, by name
     """
@@ -69,6 +72,9 @@ class PartWays:
         self._storages = storages
         self._jobs = jobs
         self._told: set[str] = set()
+        # By job that splits, where it runs; and which others get its parts by a link.
+        self._homes: dict[str, NodeRuntime] = {}
+        self._linked: set[tuple[str, NodeRuntime]] = set()
 
     async def of(self, job_name: str, port: str, path: str, runtime: NodeRuntime) -> CutFile | None:
         """The file that a job is about to split; None: not all that read its parts see it, which is said once.
@@ -81,6 +87,7 @@ class PartWays:
         readers = self._plan.part_readers(step, port)
         if are_here(self._plan.steps[step].site) and all(are_here(reader.site) for reader in readers):
             return CutFile(path, is_here=True)
+        self._homes[job_name] = runtime
         try:
             file = await runtime.find(path)
             steps = dict.fromkeys(reader.step for reader in readers)
@@ -90,6 +97,16 @@ class PartWays:
             self._tell(port_path(step, port), str(error))
             return None
         return CutFile(str(file.path), is_here=False)
+
+    def link(self, reader: NodeRuntime, token: PartToken) -> Link | None:
+        """How a job gets a part from elsewhere; None: it reads the file itself.
+
+        :param reader: where the job runs
+        """
+        said_by = token.said_by
+        if (said_by.job, reader) not in self._linked:
+            return None
+        return self._homes[said_by.job].link(said_by.node_job, reader)
 
     def _targets(self, step: str) -> Iterator[Target]:
         yield from self._plan.workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
@@ -101,13 +118,19 @@ class PartWays:
         """
         self._check_storage(split, target, str(file.path))
         locations = await self._locations(target)
-        await asyncio.gather(*(self._try_at(reader, target, location, file) for location in locations))
+        await asyncio.gather(*(self._try_at(split, reader, target, location, file) for location in locations))
 
-    async def _try_at(self, reader: str, target: Target, location: AvailableLocation, file: FoundFile) -> None:
+    async def _try_at(
+        self, split: str, reader: str, target: Target, location: AvailableLocation, file: FoundFile
+    ) -> None:
         runtime = await self._runtimes.at(location.location, target.workdir)
-        if (why := await runtime.why_not(file)) is not None:
-            where = self._runtimes.deployments.where(location.location)
-            raise _UnseenError(f"{reader}, {where}, does not see the file: {why}")
+        if (unseen := await runtime.why_not(file)) is None:
+            return
+        if (apart := await runtime.no_link(self._homes[split])) is None:
+            self._linked.add((split, runtime))
+            return
+        where = self._runtimes.deployments.where(location.location)
+        raise _UnseenError(f"{reader}, {where}, does not see the file ({unseen}), and cannot get it: {apart}")
 
     async def _locations(self, target: Target) -> list[AvailableLocation]:
         """:raises _UnseenError: if they are not to be had"""

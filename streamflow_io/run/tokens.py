@@ -89,6 +89,20 @@ class StreamToken(Token):  # type: ignore[misc]
         return StreamToken(value, self.source, tag=self.tag)
 
 
+@dataclass(frozen=True)
+class SaidBy:
+    """Who has said where a part is.
+
+    :ivar job: of the workflow
+    :ivar node_job: the identifier of its attempt, where it has run
+    :ivar number: of the part, among those of this attempt
+    """
+
+    job: str
+    node_job: str
+    number: int
+
+
 class PartToken(Token):  # type: ignore[misc]
     """A File that nobody has written: a part of another one, from where its reader gets its bytes.
 
@@ -96,13 +110,14 @@ class PartToken(Token):  # type: ignore[misc]
     is no `FileToken`: nothing must be read from its path, so the data manager does not know it.
     """
 
-    __slots__ = ("part", "port")
+    __slots__ = ("part", "port", "said_by")
 
-    def __init__(self, value: Mapping[str, Any], part: FilePart, port: str, tag: str = "0") -> None:
+    def __init__(self, value: Mapping[str, Any], part: FilePart, port: str, said_by: SaidBy, tag: str = "0") -> None:
         # Recoverable: nobody has to live for it to be read.
         super().__init__(value, tag=tag, recoverable=True)
         self.part = part
         self.port = port
+        self.said_by = said_by
 
     @classmethod
     async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
@@ -110,16 +125,18 @@ class PartToken(Token):  # type: ignore[misc]
         from streamflow_io.runtime.protocol import FilePart
 
         saved = row["value"]
-        return cls(saved["file"], FilePart.model_validate(saved["part"]), saved["port"], tag=row["tag"])
+        part, said_by = FilePart.model_validate(saved["part"]), SaidBy(**saved["said_by"])
+        return cls(saved["file"], part, saved["port"], said_by, tag=row["tag"])
 
     async def _save_value(self, database: Database) -> dict[str, Any]:
-        return {"file": self.value, "part": self.part.model_dump(mode="json"), "port": self.port}
+        part, said_by = self.part.model_dump(mode="json"), asdict(self.said_by)
+        return {"file": self.value, "part": part, "port": self.port, "said_by": said_by}
 
     def retag(self, tag: str) -> PartToken:
-        return PartToken(self.value, self.part, self.port, tag=tag)
+        return PartToken(self.value, self.part, self.port, self.said_by, tag=tag)
 
     def update(self, value: Mapping[str, Any]) -> PartToken:
-        return PartToken(value, self.part, self.port, tag=self.tag)
+        return PartToken(value, self.part, self.port, self.said_by, tag=self.tag)
 
 
 class ScatterSize(Token):  # type: ignore[misc]

@@ -110,16 +110,7 @@ class NodeJob:
 
         :raises NodeRuntimeError: if this job's runtime has no address; see :meth:`NodeRuntime.obstacle`
         """
-        if consumer.shares_files(self.runtime):
-            return None
-        if self.runtime.address is None:
-            raise NodeRuntimeError(f"sfio-node at {self.runtime.location} cannot be reached from elsewhere")
-        return Link(
-            address=self.runtime.address,
-            job=self.identifier,
-            key=str(consumer.key_path),
-            tls=True if self.runtime.tls or consumer.tls else None,
-        )
+        return None if consumer.shares_files(self.runtime) else self.runtime.link(self.identifier, consumer)
 
     def held(self, port: str, path: str) -> PurePosixPath | None:
         """Where an output is held until the job has succeeded, and then is in its output directory, too.
@@ -316,6 +307,21 @@ class NodeRuntime(ABC):
         if gate:
             return why or "files at the gate do not leave it"
         return await self._obstacle_of_link(other, why)
+
+    async def no_link(self, other: NodeRuntime) -> str | None:
+        """Why a job here has no link to those there; None: it has. Tried once, and remembered."""
+        return await self._obstacle_of_link(other, None)
+
+    def link(self, job: str, consumer: NodeRuntime) -> Link:
+        """How a job under another runtime reads of one of this.
+
+        :param job: the identifier of that
+        :raises NodeRuntimeError: if this runtime has no address
+        """
+        if self.address is None:
+            raise NodeRuntimeError(f"sfio-node at {self.location} cannot be reached from elsewhere")
+        key, tls = str(consumer.key_path), True if self.tls or consumer.tls else None
+        return Link(address=self.address, job=job, key=key, tls=tls)
 
     def shares_files(self, other: NodeRuntime) -> bool:
         """Whether jobs here have the files of jobs there, and their events; :meth:`obstacle` finds out."""

@@ -153,12 +153,16 @@ class PartInput(_Message):
     :ivar name: the input
     :ivar port: the output whose element it is
     :ivar target: `{"fifo": PATH}`, `{"stdin": True}`, or `{"file": PATH}`
+    :ivar link: how it is had from the host where it was said; None: the file is read here
+    :ivar number: that of the part there
     """
 
     name: str
     port: str
     part: FilePart
     target: dict[str, Path | bool]
+    link: Link | None = None
+    number: int | None = None
 
 
 class PartitionedInput(_Message):
@@ -383,6 +387,7 @@ class StreamEvent(_Event):
 class PartEvent(_Event):
     """The command has said where a part is of the file that it splits.
 
+    :ivar number: of the line in which it was said
     :ivar name: of the file that it would be
     :ivar size: of all pieces, bytes
     :ivar path: the file that is split
@@ -390,6 +395,7 @@ class PartEvent(_Event):
 
     event: Literal["part"]
     port: str
+    number: int = 0
     name: Path
     size: int
     path: Path

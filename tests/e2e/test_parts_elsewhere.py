@@ -94,12 +94,21 @@ def test_hosts_that_see_the_file(hosts: Site, tmp_path: Path) -> None:
     check_gone(site)
 
 
-def test_hosts_that_do_not_see_the_file(hosts: Site, tmp_path: Path) -> None:
-    """It is a copy that StreamFlow has made on the first one: found out before anything is said."""
+@pytest.mark.parametrize("reader", [count(), pytest.param(STREAMED, marks=LONG)], ids=["file", "stream"])
+def test_hosts_that_do_not_see_the_file(hosts: Site, tmp_path: Path, reader: Document) -> None:
+    """It is a copy that StreamFlow has made on the first one, which sends the parts."""
     site = two_hosts(hosts)
+    _, ours = site.run_both(scattered(reader), job(tmp_path))
+    check_virtual(ours)
+    check_gone(site)
+
+
+def test_who_neither_sees_nor_reaches_the_file(hosts: Site, tmp_path: Path) -> None:
+    """It is on the driver's node: found out before anything is said."""
+    site = replace(one_host(hosts), steps=("/count",))
     _, ours = site.run_both(scattered(), job(tmp_path))
     assert ours.times("said") == []
-    assert ours.log.count(f"{WRITTEN}/count, on second/{ADDRESSES[1]}, does not see the file: ") == 1, ours.errors
+    assert ours.log.count(f"{WRITTEN}/count, on hosts/{ADDRESSES[0]}, does not see the file (") == 1, ours.errors
     check_gone(site)
 
 

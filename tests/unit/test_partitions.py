@@ -209,7 +209,9 @@ def test_where_parts_are_read(split: Site, reader: Site, outcome: str | None) ->
     (found,) = plan_partitions(graph, {"/split": [RULE]}, ())
     if outcome in (None, "condition"):
         assert found.is_virtual
-        assert found.condition == (None if outcome is None else "its readers see it by the same path")
+        both = split.kind is reader.kind is SiteKind.HOSTS
+        more = ", or reach where it is split" if both else ""
+        assert found.condition == (None if outcome is None else f"its readers see it by the same path{more}")
     else:
         assert outcome in str(found.real)
         assert found.condition is None

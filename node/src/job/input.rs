@@ -30,6 +30,16 @@ pub struct Input {
     pub verify: Verify,
     /// A file may be made in memory.
     pub memory: bool,
+    /// A part comes from the machine where it was said; None: it is read here.
+    pub home: Option<Home>,
+}
+
+/// Where a part is read that is not seen here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    pub link: Link,
+    /// Of the part, as the job there has said it.
+    pub number: u64,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +57,7 @@ struct InputFields {
     events: Option<PathBuf>,
     link: Option<Link>,
     part: Option<Part>,
+    number: Option<u64>,
     target: Target,
     verify: Option<Verify>,
     memory: Option<bool>,
@@ -56,7 +67,7 @@ impl TryFrom<InputFields> for Input {
     type Error = &'static str;
 
     fn try_from(fields: InputFields) -> Result<Self, &'static str> {
-        let InputFields { name, port, path, named, lock, events, link, part, target, verify, memory } = fields;
+        let InputFields { name, port, path, named, lock, events, link, part, number, target, verify, memory } = fields;
         if events.is_none() && (named.is_some() || lock) {
             return Err("\"named\" and \"lock\" go with \"events\"");
         }
@@ -70,11 +81,13 @@ impl TryFrom<InputFields> for Input {
         if part.is_some() && (path.is_some() || verify.is_some()) {
             return Err("\"path\" and \"verify\" do not go with \"part\"");
         }
-        let access = match (events, link, part) {
-            (Some(events), None, None) => Access::Events(events),
-            (None, Some(link), None) => Access::Link(link),
-            (None, None, Some(part)) => Access::Part(part),
-            _ => return Err("exactly one of \"events\", \"link\" and \"part\""),
+        let (access, home) = match (events, link, part, number) {
+            (Some(events), None, None, None) => (Access::Events(events), None),
+            (None, Some(link), None, None) => (Access::Link(link), None),
+            (None, None, Some(part), None) => (Access::Part(part), None),
+            (None, Some(link), Some(part), Some(number)) => (Access::Part(part), Some(Home { link, number })),
+            (.., Some(_)) => return Err("\"number\" goes with \"link\" and \"part\""),
+            _ => return Err("exactly one of \"events\", \"link\" and \"part\"; or \"link\", \"part\" and \"number\""),
         };
         let path = match &access {
             Access::Part(part) => part.file.clone(),
@@ -82,7 +95,7 @@ impl TryFrom<InputFields> for Input {
         };
         let named = named.unwrap_or_else(|| path.clone());
         let (verify, memory) = (verify.unwrap_or_default(), memory.unwrap_or(true));
-        Ok(Self { name, port, path, named, lock, access, target, verify, memory })
+        Ok(Self { name, port, path, named, lock, access, target, verify, memory, home })
     }
 }
 

@@ -9,7 +9,7 @@ use super::error::LinkError;
 use super::secret::SIZE;
 
 /// How a connection begins; the last byte is the version of the protocol.
-pub const MAGIC: [u8; 8] = *b"sfiolnk\x02";
+pub const MAGIC: [u8; 8] = *b"sfiolnk\x03";
 /// The most bytes of one record of data.
 pub const LARGEST_DATA: u32 = 1 << 20;
 /// The most bytes of a record of text.

@@ -125,8 +125,14 @@ mod tests {
     use crate::verify::Verify;
 
     fn request() -> Request {
-        let wanted =
-            Wanted { stream: "s".into(), job: "j".into(), port: "p".into(), path: "/a".into(), verify: Verify::Full };
+        let wanted = Wanted {
+            stream: "s".into(),
+            job: "j".into(),
+            port: "p".into(),
+            path: "/a".into(),
+            verify: Verify::Full,
+            number: None,
+        };
         Request { wanted, offset: 3, part: false }
     }
 

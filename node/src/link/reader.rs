@@ -2,6 +2,7 @@
 //!
 //! As long as a connection cannot be had, the stream waits: only the producer's `serve` says how it ends.
 
+use std::env;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,8 +17,10 @@ use nix::unistd::pipe2;
 
 use super::fetcher::{End, Fetcher, Leave, Times, TIMES};
 use super::request::{Request, Wanted};
-use crate::job::Link;
+use crate::job::{Home, Link};
+use crate::links;
 use crate::origin::{cannot_place, Failure, Origin, Step};
+use crate::part_writer::PartWriter;
 use crate::pipe::widen;
 use crate::random::random;
 use crate::sys::bytes_in_pipe;
@@ -56,13 +59,22 @@ impl Reader {
     /// # Errors
     /// When there can be no pipe or no thread.
     pub fn new(link: &Link, port: &str, path: &Path, verify: Verify) -> io::Result<Self> {
-        Self::start(link, port, path, verify, TIMES)
+        Self::start(link, Asked { port, path, verify, number: None }, TIMES)
     }
 
-    fn start(link: &Link, port: &str, path: &Path, verify: Verify, times: Times) -> io::Result<Self> {
+    /// Begins to fetch a part that the job there has said; `path` is for messages.
+    ///
+    /// # Errors
+    /// When there can be no pipe or no thread.
+    pub fn of_part(home: &Home, port: &str, path: &Path) -> io::Result<Self> {
+        Self::start(&home.link, Asked { port, path, verify: Verify::Full, number: Some(home.number) }, TIMES)
+    }
+
+    fn start(link: &Link, asked: Asked, times: Times) -> io::Result<Self> {
         let name: [u8; 16] = random()?;
         let stream = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let wanted = Wanted { stream, job: link.job.clone(), port: port.into(), path: path.into(), verify };
+        let Asked { port, path, verify, number } = asked;
+        let wanted = Wanted { stream, job: link.job.clone(), port: port.into(), path: path.into(), verify, number };
         let (pipe, sink) = pipe2(OFlag::O_CLOEXEC)?;
         widen(&sink);
         let outcome = Outcome::default();
@@ -81,9 +93,21 @@ impl Reader {
     fn copy(&self, part: &Path) -> io::Result<Copy> {
         let _ = fs::remove_file(part);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(part)?;
-        let Wanted { port, path, verify, .. } = &self.wanted;
-        Ok(Copy { reader: Box::new(Self::new(&self.link, port, path, *verify)?), file: file.into() })
+        Ok(Copy { reader: Box::new(self.again()?), file: file.into() })
     }
+
+    fn again(&self) -> io::Result<Self> {
+        let Wanted { port, path, verify, number, .. } = &self.wanted;
+        Self::start(&self.link, Asked { port, path, verify: *verify, number: *number }, TIMES)
+    }
+}
+
+/// What is fetched.
+struct Asked<'a> {
+    port: &'a str,
+    path: &'a Path,
+    verify: Verify,
+    number: Option<u64>,
 }
 
 impl Origin for Reader {
@@ -156,6 +180,19 @@ impl Origin for Reader {
     fn whole_arrivals(&self) -> Option<BorrowedFd<'_>> {
         self.copy.as_ref()?.reader.arrivals()
     }
+
+    /// As of a part that is read here.
+    fn is_to_stay(&self, place: &Path) -> bool {
+        self.wanted.number.is_none() || env::current_dir().is_ok_and(|directory| links::lead_to(&directory, place))
+    }
+
+    fn leave_file(&self, place: &Path) -> Result<(), Failure> {
+        if self.wanted.number.is_none() {
+            return Ok(());
+        }
+        let mut reader = self.again().map_err(cannot_place(place))?;
+        PartWriter::write(place, &mut reader, &mut || false).map(drop).map_err(|trouble| trouble.failure(place))
+    }
 }
 
 #[cfg(test)]
@@ -198,7 +235,8 @@ mod tests {
 
         fn reader_of(&self, address: SocketAddr) -> Reader {
             let link = Link { address, job: "j".into(), key: self.key.clone(), tls: false };
-            Reader::start(&link, "p", Path::new("/a"), Verify::Full, HASTY).unwrap()
+            let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None };
+            Reader::start(&link, asked, HASTY).unwrap()
         }
 
         /// Admits a reader for each of `words`, says them, and hangs up; returns what offsets were asked for.

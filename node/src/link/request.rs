@@ -25,6 +25,9 @@ pub struct Wanted {
     #[serde(with = "bytes")]
     pub path: PathBuf,
     pub verify: Verify,
+    /// A part of a file that the job has said, instead of a file that it writes.
+    #[serde(default)]
+    pub number: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -103,7 +106,14 @@ mod tests {
     fn request(job: &[u8], path: &[u8], offset: u64) -> Request {
         let (job, path) = (OsStr::from_bytes(job).to_owned(), OsStr::from_bytes(path).into());
         Request {
-            wanted: Wanted { stream: "5f".into(), job, port: "out".into(), path, verify: Verify::Samples },
+            wanted: Wanted {
+                stream: "5f".into(),
+                job,
+                port: "out".into(),
+                path,
+                verify: Verify::Samples,
+                number: (offset > 0).then_some(offset),
+            },
             offset,
             part: offset > 0,
         }

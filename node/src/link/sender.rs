@@ -18,6 +18,9 @@ use super::notifier::{Notifier, Waker};
 use super::request::{encode_failure, encode_part, Request};
 use super::streams::Streams;
 use crate::origin::{Failure, Origin, Step};
+use crate::part::Ahead;
+use crate::part_reader::PartReader;
+use crate::parts::said_part;
 use crate::pipe;
 use crate::producer::Producer;
 use crate::source::Source;
@@ -50,6 +53,9 @@ impl Shared {
 /// Serves a request, to the end of the stream or of the connection.
 pub fn serve(shared: &Shared, channel: Channel, request: Request) {
     let wanted = &request.wanted;
+    if let Some(number) = wanted.number {
+        return serve_part(shared, channel, &request, number);
+    }
     // Another attempt may find the former connection ended.
     let Ok(known) = shared.streams.take(wanted, &channel.socket) else { return };
     let mut source = known.unwrap_or_else(|| {
@@ -71,6 +77,19 @@ pub fn serve(shared: &Shared, channel: Channel, request: Request) {
     shared.streams.give_back(wanted, (done != Ok(true)).then_some(source));
 }
 
+/// Serves a part that a job has said. Nothing has to be kept of it: the file must not change.
+fn serve_part(shared: &Shared, channel: Channel, request: &Request, number: u64) {
+    let mut sender = Sender { outlet: Outlet::new(channel), waker: None };
+    let wanted = &request.wanted;
+    let said = said_part(&shared.jobs.join(&wanted.job).join("events.jsonl"), &wanted.port, number);
+    let Some(mut part) = said.and_then(|part| PartReader::at(part, request.offset)) else {
+        let message = format!("there is no part {number} of {} with so many bytes", wanted.port);
+        let _ = sender.conclude(Kind::Failed, &encode_failure(&Failure::Producer(message)));
+        return;
+    };
+    let _ = if request.part { sender.conclude(Kind::Part, &encode_part(None)) } else { sender.send_part(&mut part) };
+}
+
 struct Sender {
     outlet: Outlet,
     waker: Option<Waker>,
@@ -89,7 +108,7 @@ impl Sender {
                 Err(failure) => return self.fail(&failure),
                 Ok(Step::Moved) => spoken = Instant::now(),
                 Ok(Step::Full) => {
-                    if self.wait(source, PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK)? {
+                    if self.wait_for(source, PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK)? {
                         return Ok(true);
                     }
                 }
@@ -106,10 +125,27 @@ impl Sender {
                         spoken = Instant::now();
                         self.outlet.keep_alive()?;
                     }
-                    if self.wait(source, PollFlags::POLLIN, TICK)? {
+                    if self.wait_for(source, PollFlags::POLLIN, TICK)? {
                         return Ok(true);
                     }
                 }
+            }
+        }
+    }
+
+    /// The same of a part.
+    fn send_part(&mut self, part: &mut PartReader) -> nix::Result<bool> {
+        loop {
+            match part.take_by(|file, ahead| self.outlet.send_piece(file, ahead)) {
+                Err(failure) => return self.fail(&failure),
+                Ok(Step::Moved) => {}
+                Ok(Step::Full) => {
+                    if self.wait(PollFlags::POLLIN | PollFlags::POLLOUT, SLOW_TICK)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(Step::Complete) => return self.conclude(Kind::Committed, &part.taken().to_be_bytes()),
+                Ok(Step::Waiting | Step::Unread) => return Err(Errno::EPIPE),
             }
         }
     }
@@ -133,15 +169,20 @@ impl Sender {
     }
 
     /// Waits for the reader, or for news of the file; true: the reader wants no more.
-    fn wait(&mut self, source: &mut Source, events: PollFlags, milliseconds: u16) -> nix::Result<bool> {
+    fn wait_for(&mut self, source: &mut Source, events: PollFlags, milliseconds: u16) -> nix::Result<bool> {
+        let done = self.wait(events, milliseconds);
+        if self.waker.as_ref().is_some_and(Waker::was_woken) {
+            source.growth_notice();
+        }
+        done
+    }
+
+    fn wait(&mut self, events: PollFlags, milliseconds: u16) -> nix::Result<bool> {
         let waker = self.waker.iter().map(|waker| PollFd::new(waker.as_fd(), PollFlags::POLLIN));
         let mut descriptors: Vec<PollFd> =
             std::iter::once(PollFd::new(self.outlet.channel.socket.as_fd(), events)).chain(waker).collect();
         let _ = poll(&mut descriptors, PollTimeout::from(milliseconds));
         let found = descriptors[0].revents().unwrap_or(PollFlags::empty());
-        if self.waker.as_ref().is_some_and(Waker::was_woken) {
-            source.growth_notice();
-        }
         if found.difference(PollFlags::POLLOUT).is_empty() || !self.outlet.channel.has_word() {
             Ok(false)
         } else if self.outlet.is_dismissed(Some(LAST_WORD)) {
@@ -204,6 +245,17 @@ impl Outlet {
             .map_err(|error| self.whose(error))?;
         self.left -= sent as u64;
         Ok(sent)
+    }
+
+    /// Sends some of what is next of a part.
+    fn send_piece(&mut self, file: &File, ahead: &Ahead) -> nix::Result<usize> {
+        match ahead {
+            Ahead::Extent { offset, length } => self.send(file, &mut (*offset as i64), *length),
+            Ahead::Text(text) => {
+                self.has_sent = true;
+                self.say(Kind::Data, text).map(|()| text.len())
+            }
+        }
     }
 
     /// A record at once, of which the channel keeps what the socket does not take.

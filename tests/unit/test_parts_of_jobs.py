@@ -1,0 +1,50 @@
+"""What a job is told of the parts that it reads, and what it means that it could not get one."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from unittest.mock import Mock
+
+import pytest
+from streamflow.core.exception import UnrecoverableWorkflowException
+from streamflow.core.workflow import CommandOutput, Job, Status
+
+from streamflow_io.run.attempts import Attempt
+from streamflow_io.run.ending import JobFailedError, check_exit
+from streamflow_io.run.inputs import part_inputs
+from streamflow_io.run.tokens import PartToken, SaidBy, file_value
+from streamflow_io.runtime import FilePart, Link
+from streamflow_io.runtime.protocol import ExitEvent, FileIdentity
+
+PART = FilePart(file="/data/all", identity=FileIdentity(inode=1, size=9, mtime=2), pieces=((0, 4), "eA=="))
+TOKEN = PartToken(file_value("/in/1.part"), PART, "chunks", SaidBy("/split/0", "000001-split", 7))
+LINK = Link(address="10.0.0.1:5000", job="000001-split", key="/run/key")
+
+
+def test_by_a_link_a_part_has_its_number() -> None:
+    (here,) = part_inputs({"chunk": TOKEN}, (), lambda _: None)
+    (there,) = part_inputs({"chunk": TOKEN}, ("chunk",), lambda _: LINK)
+    assert (here.link, here.number, here.target) == (None, None, {"file": "/in/1.part"})
+    assert (there.link, there.number, there.target) == (LINK, 7, {"fifo": "/in/1.part"})
+    assert here.part == there.part == PART
+
+
+async def test_who_has_said_it_stays_with_a_token() -> None:
+    row = {"value": await TOKEN._save_value(Mock()), "tag": "0.3"}
+    loaded = await PartToken._load(row, Mock())
+    assert (loaded.part, loaded.said_by, loaded.value) == (PART, TOKEN.said_by, TOKEN.value)
+    assert loaded.retag("0.4").update(loaded.value).said_by == TOKEN.said_by
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"), [("producer", JobFailedError), ("rewritten", UnrecoverableWorkflowException)]
+)
+async def test_a_part_that_cannot_be_had_fails_the_attempt(reason: str, error: type[Exception]) -> None:
+    """Nobody else is to start again for it: it is tried again in place, if retries are left."""
+    job = Job("/align/0", 1, {"chunk": TOKEN}, "/in", "/out", "/tmp")
+    event = ExitEvent.model_validate(
+        {"event": "exit", "job": "j", "time": 0.0, "success": False, "reason": reason, "input": "chunk", "message": "m"}
+        | {"started": 0.0, "ended": 1.0}
+    )
+    with pytest.raises(error, match=r"m$"):
+        await check_exit(job, event, CommandOutput("", Status.FAILED), Attempt(1, PurePosixPath("/out"), None), [])
