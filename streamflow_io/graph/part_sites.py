@@ -63,7 +63,7 @@ def _have_nothing_in_common(there: Deployment, here: Deployment) -> bool:
 
 def _may_have_link(there: Deployment, here: Deployment) -> bool:
     """Whether a job here may get parts by the network."""
-    return there.kind is here.kind is SiteKind.HOSTS or there.has_link_to(here)
+    return there.kind is here.kind is SiteKind.HOSTS or (there.name != here.name and there.has_link_to(here))
 
 
 def _is_certain(there: Deployment, here: Deployment) -> bool:

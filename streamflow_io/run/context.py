@@ -130,6 +130,7 @@ class Run:
             self._runtimes,
             ReaderTaskMaker(self.storages, self._remembered),
             scheduler.job_allocations,
+            self.part_ways,
             self._record,
         )
         self._started = False

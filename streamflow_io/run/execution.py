@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol, cast
@@ -24,7 +24,6 @@ from streamflow_io.runtime import (
     NodeJob,
     NodeRuntime,
     NodeRuntimeError,
-    PartitionedInput,
     readable,
 )
 
@@ -54,7 +53,7 @@ _PATIENCE_SECONDS = 60.0
 class Splits(Protocol):
     """What reads ahead the parts that jobs say."""
 
-    async def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None: ...
+    async def split(self, job_name: str, split: Split, runtime: NodeRuntime) -> None: ...
     def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]: ...
     def split_ended(self, job_name: str) -> None: ...
 
@@ -214,7 +213,7 @@ class Execution:
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         self._deliverer.begin(attempt, globs)
         runner, sessions = self._run.runner, self._run.sessions
-        await sessions.split(self._job.name, split.partitions, runtime)
+        await sessions.split(self._job.name, split, runtime)
         events = sessions.told(self._job.name, split.told(runner.events(self._job.name, node_job)))
         following = asyncio.gather(
             self._deliverer.follow(attempt, events, producers, queued=runtime.wrapper == "run"),

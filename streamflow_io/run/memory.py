@@ -14,19 +14,20 @@ _CGROUP_ROOT = Path("/sys/fs/cgroup")
 
 def default_window() -> int:
     """Bytes of a read session's window: a quarter of the free memory, half of the cgroup's limit, 2048 MB at most."""
-    available = [_MOST]
-    if (free := _free()) is not None:
-        available.append(free // 4)
-    available += [limit // 2 for limit in _limits()]
-    return min(available)
-
-
-def _free() -> int | None:
     try:
-        found = re.search(r"^MemAvailable:\s*(\d+) kB", _MEMORY_INFORMATION.read_text(), re.MULTILINE)
+        information = _MEMORY_INFORMATION.read_text()
     except OSError:
-        return None
-    return None if found is None else int(found[1]) * 1024
+        information = ""
+    return min([window_of(information), *(limit // 2 for limit in _limits())])
+
+
+def window_of(information: str) -> int:
+    """The same where nothing is known of cgroups.
+
+    :param information: what `/proc/meminfo` says, of whichever machine; empty: nothing is known
+    """
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", information, re.MULTILINE)
+    return _MOST if found is None else min(_MOST, int(found[1]) * 1024 // 4)
 
 
 def _limits() -> list[int]:

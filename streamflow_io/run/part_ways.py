@@ -33,10 +33,14 @@ class CutFile:
 
     :ivar path: by which their readers find it, if they see it
     :ivar is_here: all of them are on the driver's node, as the split is
+    :ivar found: what it is where the split runs
+    :ivar from_home: whether all of them may have their parts from there
     """
 
     path: str
     is_here: bool
+    found: FoundFile | None = None
+    from_home: bool = True
 
     async def events(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """What a split says, with the file as its readers find it: elsewhere its device has another number."""
@@ -75,6 +79,9 @@ class PartWays:
         # By job that splits, where it runs; and which others get its parts by a link.
         self._homes: dict[str, NodeRuntime] = {}
         self._linked: set[tuple[str, NodeRuntime]] = set()
+        # Who sees the file itself, and may have them so, too; and the jobs whose file is read ahead.
+        self._linkable: set[tuple[str, NodeRuntime]] = set()
+        self._read_ahead: set[str] = set()
 
     async def of(self, job_name: str, port: str, path: str, runtime: NodeRuntime) -> CutFile | None:
         """The file that a job is about to split; None: not all that read its parts see it, which is said once.
@@ -92,11 +99,15 @@ class PartWays:
             file = await runtime.find(path)
             steps = dict.fromkeys(reader.step for reader in readers)
             tried = [self._try(job_name, reader, target, file) for reader in steps for target in self._targets(reader)]
-            await asyncio.gather(*tried)
+            from_home = all(await asyncio.gather(*tried))
         except (_UnseenError, NodeRuntimeError) as error:
             self._tell(port_path(step, port), str(error))
             return None
-        return CutFile(str(file.path), is_here=False)
+        return CutFile(str(file.path), is_here=False, found=file, from_home=from_home)
+
+    def read_ahead(self, job_name: str) -> None:
+        """The file of a job is read ahead where it runs: each byte is read once, and sent from there."""
+        self._read_ahead.add(job_name)
 
     def link(self, reader: NodeRuntime, token: PartToken) -> Link | None:
         """How a job gets a part from elsewhere; None: it reads the file itself.
@@ -104,33 +115,39 @@ class PartWays:
         :param reader: where the job runs
         """
         said_by = token.said_by
-        if (said_by.job, reader) not in self._linked:
+        is_linked = (said_by.job, reader) in self._linked
+        if not is_linked and (said_by.job not in self._read_ahead or (said_by.job, reader) not in self._linkable):
             return None
         return self._homes[said_by.job].link(said_by.node_job, reader)
 
     def _targets(self, step: str) -> Iterator[Target]:
         yield from self._plan.workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
 
-    async def _try(self, split: str, reader: str, target: Target, file: FoundFile) -> None:
+    async def _try(self, split: str, reader: str, target: Target, file: FoundFile) -> bool:
         """
+        :return: whether they may have their parts from where the split runs
         :raises _UnseenError: if a job of a step cannot read the file at one of the locations of a target
         :raises NodeRuntimeError: if there is no node runtime that would give it its part
         """
         self._check_storage(split, target, str(file.path))
         locations = await self._locations(target)
-        await asyncio.gather(*(self._try_at(split, reader, target, location, file) for location in locations))
+        return all(
+            await asyncio.gather(*(self._try_at(split, reader, target, location, file) for location in locations))
+        )
 
     async def _try_at(
         self, split: str, reader: str, target: Target, location: AvailableLocation, file: FoundFile
-    ) -> None:
-        runtime = await self._runtimes.at(location.location, target.workdir)
-        if (unseen := await runtime.why_not(file)) is None:
-            return
-        if (apart := await runtime.no_link(self._homes[split])) is None:
-            self._linked.add((split, runtime))
-            return
-        where = self._runtimes.deployments.where(location.location)
-        raise _UnseenError(f"{reader}, {where}, does not see the file ({unseen}), and cannot get it: {apart}")
+    ) -> bool:
+        runtime, home = await self._runtimes.at(location.location, target.workdir), self._homes[split]
+        if runtime is home:
+            return True
+        unseen, apart = await runtime.why_not(file), await runtime.no_link(home)
+        if unseen is not None and apart is not None:
+            where = self._runtimes.deployments.where(location.location)
+            raise _UnseenError(f"{reader}, {where}, does not see the file ({unseen}), and cannot get it: {apart}")
+        if apart is None:
+            (self._linkable if unseen is None else self._linked).add((split, runtime))
+        return apart is None
 
     async def _locations(self, target: Target) -> list[AvailableLocation]:
         """:raises _UnseenError: if they are not to be had"""

@@ -16,17 +16,21 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow_io.graph.part_sites import share_cache
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.config import SchedulerConfig
-from streamflow_io.runtime import EmbeddedRuntime, Event, FilePart, NodeRuntime, NodeRuntimeError, PartitionedInput
+from streamflow_io.runtime import EmbeddedRuntime, Event, FilePart, NodeRuntime, NodeRuntimeError
+from streamflow_io.runtime.locations import node_name
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import PartEvent
+from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.sessions.extents import Span
 from streamflow_io.telemetry.records import Record
 
+from .part_ways import PartWays
 from .plan import Plan
 from .read_session import ReadSession
 from .reader_tasks import ReaderTaskMaker
 from .selected_parts import Begin, SelectedParts
-from .session_starter import SessionStarter
+from .session_starter import SessionStarter, WorthReading
+from .splitting import Split
 from .storages import Storages
 from .tokens import PartToken
 
@@ -43,6 +47,7 @@ class ReadSessions:
     :param storages: where the files are
     :param readers: let chunks be read
     :param jobs: those that were scheduled, by name
+    :param ways: are told what is read ahead
     :param record: keeps a record for telemetry
     """
 
@@ -55,12 +60,14 @@ class ReadSessions:
         runtimes: NodeRuntimes,
         readers: ReaderTaskMaker,
         jobs: Mapping[str, JobAllocation],
+        ways: PartWays,
         record: Callable[[Record], None],
     ) -> None:
         self._plan = plan
         self._context = context
         self._runtimes = runtimes
         self._jobs = jobs
+        self._ways = ways
         self._starter = SessionStarter(config, storages, readers, record)
         self._of_splits: dict[str, ReadSession] = {}
         self._parts: dict[FilePart, tuple[ReadSession, int]] = {}
@@ -75,22 +82,31 @@ class ReadSessions:
         # By step, of which the first job has come.
         self._selected: dict[str, list[SelectedParts]] = {}
 
-    async def split(self, job_name: str, partitions: Sequence[PartitionedInput], runtime: NodeRuntime) -> None:
+    async def split(self, job_name: str, split: Split, runtime: NodeRuntime) -> None:
         """A job is about to say the parts of a file, which is read from its beginning on."""
         # Another attempt of the job says the same parts again.
-        if not isinstance(runtime, EmbeddedRuntime) or job_name in self._of_splits:
+        if not isinstance(runtime, EmbeddedRuntime | RemoteRuntime) or job_name in self._of_splits:
             return
         step = get_job_step_name(job_name)
-        for partition in partitions:
+        for partition in split.partitions:
             readers = self._plan.part_readers(step, partition.port)
-            if not all(share_cache(reader.site) for reader in readers):
-                continue
-            file = self._starter.look(partition.of, self._jobs[job_name].target)
+            if isinstance(runtime, EmbeddedRuntime):
+                is_of_use = all(share_cache(reader.site) for reader in readers)
+                file = self._starter.look(partition.of, self._jobs[job_name].target) if is_of_use else None
+            else:
+                file = self._look_there(job_name, split, runtime)
             if file is not None:
-                consumers = max(1, len(readers))
-                session = await self._starter.begin(step, file, runtime, consumers, "said")
+                session = await self._starter.begin(step, file, runtime, max(1, len(readers)), "said")
                 if session is not None:
                     self._of_splits[job_name] = session
+                    self._ways.read_ahead(job_name)
+
+    def _look_there(self, job_name: str, split: Split, runtime: RemoteRuntime) -> WorthReading | None:
+        """Whether a file that a job splits on a host is worth a session: all readers of its parts get them there."""
+        if not runtime.has_sessions or split.cut is None or split.cut.found is None or not split.cut.from_home:
+            return None
+        job, found = self._jobs[job_name], split.cut.found
+        return self._starter.look_at(found, posixpath.dirname(found.path), job.target, node_name(job.locations[0]))
 
     async def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """The events of a job, each part after it was announced."""

@@ -31,7 +31,7 @@ class ReaderAdmission(Protocol):
 class LocatingAdmission(ReaderAdmission, Protocol):
     """What also has to know where they are read."""
 
-    async def locate(self, target: Target) -> str: ...
+    async def locate(self, target: Target, node: str | None = None) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -126,17 +126,25 @@ class ReaderTaskMaker:
         self._remembered = remembered
 
     async def make(
-        self, session: int, target: Target, storage: StorageConfig | None, size: int, chunk: int, window: int
+        self,
+        session: int,
+        target: Target,
+        node: str | None,
+        storage: StorageConfig | None,
+        size: int,
+        chunk: int,
+        window: int,
     ) -> ReaderTasks:
         """
         :param session: its number in the run
         :param target: of the jobs that read the file
+        :param node: where chunks are read, of the nodes of this target; None: it has one
         :param storage: that holds it
         :param size: of the file
         :param chunk: bytes of a chunk
         :param window: bytes that may be read ahead
         """
-        placement = Placement(await self._admission.locate(target), storage)
+        placement = Placement(await self._admission.locate(target, node), storage)
         demand = Demand(READ_SESSIONS, True, None, "read", (placement,))
         readers = fixed_readers(storage)
         if readers is None:

@@ -15,13 +15,14 @@ from streamflow.log_handler import logger
 
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
-from streamflow_io.runtime.protocol import FileIdentity, SessionSpec, readable
+from streamflow_io.runtime.protocol import FileIdentity, FoundFile, SessionSpec, readable
+from streamflow_io.runtime.remote import RemoteRuntime
 from streamflow_io.sessions.chunks import chunk_size
 from streamflow_io.sessions.director import Director
 from streamflow_io.telemetry.records import Record
 from streamflow_io.telemetry.session_records import Form, SessionRecord
 
-from .memory import default_window
+from .memory import default_window, window_of
 from .read_session import ReadSession
 from .reader_tasks import ReaderTaskMaker
 from .storages import Storages
@@ -36,6 +37,7 @@ class WorthReading:
     :ivar storage: that holds it
     :ivar chunk: bytes of a chunk
     :ivar target: of the jobs that read it
+    :ivar node: where it is read, of the nodes of this target; None: it has one
     """
 
     path: PurePosixPath
@@ -43,6 +45,7 @@ class WorthReading:
     storage: StorageConfig | None
     chunk: int
     target: Target
+    node: str | None = None
 
 
 class SessionStarter:
@@ -71,6 +74,11 @@ class SessionStarter:
         """Bytes that may have arrived and not be consumed, in each session."""
         return default_window() if self._megabytes is None else self._megabytes * _MB
 
+    async def _window_at(self, runtime: EmbeddedRuntime | RemoteRuntime) -> int:
+        if self._megabytes is not None or isinstance(runtime, EmbeddedRuntime):
+            return self._window
+        return window_of(await runtime.memory())
+
     def look(self, path: str, target: Target) -> WorthReading | None:
         """Whether a file is worth a session.
 
@@ -81,12 +89,22 @@ class SessionStarter:
             found = os.stat(path)
         except OSError:
             return None
-        storage = self._storages.of(None, target, os.path.dirname(path))
-        chunk = chunk_size(None if storage is None else storage.bandwidth("read"))
-        if not stat.S_ISREG(found.st_mode) or found.st_size <= chunk:
+        if not stat.S_ISREG(found.st_mode):
             return None
-        real = PurePosixPath(os.path.realpath(path))
-        return WorthReading(real, FileIdentity.of(found), storage, chunk, target)
+        file = FoundFile(path=os.path.realpath(path), identity=FileIdentity.of(found))
+        return self.look_at(file, os.path.dirname(path), target)
+
+    def look_at(self, file: FoundFile, directory: str, target: Target, node: str | None = None) -> WorthReading | None:
+        """The same of a file that was found where it is.
+
+        :param directory: in which jobs find it
+        :param node: where it is read, of the nodes of the target; None: it has one
+        """
+        storage = self._storages.of(None, target, directory)
+        chunk = chunk_size(None if storage is None else storage.bandwidth("read"))
+        if file.identity.size <= chunk:
+            return None
+        return WorthReading(PurePosixPath(file.path), file.identity, storage, chunk, target, node)
 
     async def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
         """Read all of a file, if it has room in the window: nobody says how far it has been consumed."""
@@ -97,7 +115,7 @@ class SessionStarter:
             session.all_announced()
 
     async def begin(
-        self, step: str, file: WorthReading, runtime: EmbeddedRuntime, consumers: int, form: Form
+        self, step: str, file: WorthReading, runtime: EmbeddedRuntime | RemoteRuntime, consumers: int, form: Form
     ) -> ReadSession | None:
         """Begin one; None: it cannot begin, and that was said.
 
@@ -106,12 +124,13 @@ class SessionStarter:
         """
         self._count += 1
         number, size = self._count, file.identity.size
-        tasks = await self._readers.make(number, file.target, file.storage, size, file.chunk, self._window)
-        readers = tasks.readers
-        director = Director(size, file.chunk, self._window, readers.most, consumers, guess=form == "said")
         try:
+            window = await self._window_at(runtime)
+            tasks = await self._readers.make(number, file.target, file.node, file.storage, size, file.chunk, window)
+            readers = tasks.readers
+            director = Director(size, file.chunk, window, readers.most, consumers, guess=form == "said")
             job = runtime.create_session(f"read-{step}")
-            job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=readers.most))
+            await job.begin(SessionSpec(file=str(file.path), identity=file.identity, threads=readers.most))
         except (NodeRuntimeError, OSError) as error:
             logger.warning(f"{readable(str(file.path))} is not read ahead: {error}")
             return None
@@ -125,7 +144,7 @@ class SessionStarter:
             readers=readers.most,
             constraint=None if readers.constraint is None else str(readers.constraint),
             chunk=file.chunk,
-            window=self._window,
+            window=window,
         )
         session = ReadSession(facts, director, tasks, job, self._record)
         self.sessions.append(session)

@@ -253,14 +253,18 @@ class StorageAdmission:
             )
         return storage
 
-    async def locate(self, target: Target) -> str:
+    async def locate(self, target: Target, node: str | None = None) -> str:
         """Make the locations of a target known.
 
+        :param node: only those on this node
         :return: the pool that they are
         """
         connector = self._context.deployment_manager.get_connector(target.deployment.name)
         available: Mapping[str, AvailableLocation] = await connector.get_available_locations(service=target.service)
         pool = _pool(target)
+        if node is not None:
+            pool = f"{pool}@{node}"
+            available = {name: each for name, each in available.items() if node_name(each) == node}
         # They are asked for with each job; of thousands only the names are looked at, unless there are others.
         if self._names.get(pool) == (names := tuple(available)):
             return pool

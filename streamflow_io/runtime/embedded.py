@@ -23,7 +23,7 @@ from .conversation import ProcessConversation, follow, ready
 from .node_runtime import ENDED, Made, NodeJob, NodeRuntime, NodeRuntimeError
 from .place import Place
 from .protocol import FileIdentity, FoundFile
-from .session_job import SessionJob
+from .session_job import LocalSessionJob
 
 _START_SECONDS = 10.0
 
@@ -99,13 +99,13 @@ class EmbeddedRuntime(NodeRuntime):
         runtime.place = Place()
         return runtime
 
-    def create_session(self, name: str) -> SessionJob:
+    def create_session(self, name: str) -> LocalSessionJob:
         """A new read session.
 
         :param name: for people who read it; need not be unique
         :raises NodeRuntimeError: if the runtime has ended
         """
-        return self._add(name, partial(SessionJob, self))
+        return self._add(name, partial(LocalSessionJob, self))
 
     def _add(self, name: str, make: Callable[[str], Made]) -> Made:
         if self._conversation.has_ended:

@@ -16,6 +16,7 @@ from .links import LinkedRuntime, Links
 from .node_runtime import NodeJob, NodeRuntimeError
 from .place import Place
 from .protocol import ReadyEvent
+from .session_job import RemoteSessionJob
 
 logger = logging.getLogger("streamflow")
 
@@ -107,6 +108,24 @@ class RemoteRuntime(LinkedRuntime):
             await self._access.run(script, _ANSWER_SECONDS)
         except NodeRuntimeError:
             await self._access.pour(script, b"")
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether files can be read ahead for its jobs: not where these are on other machines."""
+        return not self._shared
+
+    def create_session(self, name: str) -> RemoteSessionJob:
+        """A new read session; see :attr:`has_sessions`.
+
+        :param name: for people who read it; need not be unique
+        :raises NodeRuntimeError: if the runtime has ended
+        """
+        return self._add(name, lambda identifier: RemoteSessionJob(self, identifier, self._access))
+
+    async def memory(self) -> str:
+        """What `/proc/meminfo` says there; empty: it cannot be read."""
+        said, code = await self._access.run("cat /proc/meminfo", _ANSWER_SECONDS)
+        return said if code == 0 else ""
 
     async def close(self) -> None:
         if self._closing is None:

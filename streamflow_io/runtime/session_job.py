@@ -1,36 +1,37 @@
-"""A read session on the driver's node, as the driver sees it: orders in, events out."""
+"""A read session as the driver sees it: orders in, events out."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import shlex
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
 from streamflow_io.sessions.extents import Span
 
-from .node_runtime import NodeJob, NodeRuntimeError
+from .access import Access
+from .node_runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from .protocol import SessionSpec
+
+# Bytes of orders that go at once, but for a longer one.
+_AT_ONCE = 1 << 15
 
 
 class SessionJob(NodeJob):
     """`sfio-node read`, which brings chunks of a file into the page cache; `serve` starts it.
 
-    All orders are a line each in a file of this machine: they take microseconds, and nobody waits for an answer.
+    All orders are a line each in a file there; nobody waits for an answer.
     """
 
-    def begin(self, spec: SessionSpec) -> None:
+    @abstractmethod
+    async def begin(self, spec: SessionSpec) -> None:
         """Have it started.
 
         :raises NodeRuntimeError: if its directory cannot be written
         """
-        self._launched = True
-        try:
-            new = Path(self.directory, "session.new")
-            new.write_text(spec.text())
-            os.rename(new, self.directory / "session.json")
-        except OSError as error:
-            raise NodeRuntimeError(f"session.json cannot be written: {error}") from error
 
     def read(self, chunk: int, spans: Sequence[Span]) -> None:
         """Bring a chunk into the page cache; a :class:`~.protocol.ChunkEvent` says when it is there.
@@ -52,12 +53,69 @@ class SessionJob(NodeJob):
         self._order(end=True)
 
     def _order(self, **line: object) -> None:
-        text = json.dumps(line, separators=(",", ":")) + "\n"
+        self._send(json.dumps(line, separators=(",", ":")) + "\n")
+
+    @abstractmethod
+    def _send(self, line: str) -> None: ...
+
+
+class LocalSessionJob(SessionJob):
+    """One on the driver's node. To write an order takes microseconds."""
+
+    async def begin(self, spec: SessionSpec) -> None:
+        self._launched = True
+        try:
+            await asyncio.to_thread(self._write, spec.text())
+        except OSError as error:
+            raise NodeRuntimeError(f"session.json cannot be written: {error}") from error
+
+    def _write(self, text: str) -> None:
+        new = Path(self.directory, "session.new")
+        new.write_text(text)
+        os.rename(new, self.directory / "session.json")
+
+    def _send(self, line: str) -> None:
         try:
             with open(self.directory / "control.jsonl", "a") as control:
-                control.write(text)
+                control.write(line)
         except OSError as error:
             raise NodeRuntimeError(f"control.jsonl cannot be written: {error}") from error
+
+
+class RemoteSessionJob(SessionJob):
+    """One elsewhere. Orders go one after the other; those that come meanwhile go together.
+
+    If one cannot be told, the session is lost.
+    """
+
+    def __init__(self, runtime: NodeRuntime, identifier: str, access: Access) -> None:
+        super().__init__(runtime, identifier)
+        self._access = access
+        self._lines: list[str] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    async def begin(self, spec: SessionSpec) -> None:
+        self._launched = True
+        mode = 0o700 if self.runtime.place is None else 0o711
+        await self._access.write(self.directory / "session.json", spec.text().encode(), parent=mode)
+
+    def _send(self, line: str) -> None:
+        self._lines.append(line)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send_all())
+
+    async def _send_all(self) -> None:
+        control = shlex.quote(str(self.directory / "control.jsonl"))
+        try:
+            while self._lines:
+                text = self._lines.pop(0)
+                while self._lines and len(text) + len(self._lines[0]) <= _AT_ONCE:
+                    text += self._lines.pop(0)
+                said, code = await self._access.run(f"printf %s {shlex.quote(text)} >> {control}")
+                if code != 0 and not self.exit.done():
+                    raise NodeRuntimeError(f"control.jsonl cannot be written: {said.strip()}")
+        except NodeRuntimeError as error:
+            self.lose(error)
 
 
 def _extents(spans: Sequence[Span]) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from dataclasses import replace
@@ -15,9 +16,12 @@ from tests import forked
 from tests.cwl import Document, Run, found, streamable, tool, workflow
 from tests.e2e.container_support import BUSYBOX, Containers, contained
 from tests.e2e.support import Site
+from tests.e2e.test_laboratory import login
 from tests.e2e.test_streaming import check_gone
 from tests.integration.test_declared_parts import scattered as declared_scattered
 from tests.integration.test_declared_parts import split as declared
+from tests.integration.test_node_read import cached, forget
+from tests.integration.test_read_sessions import MIB, SIZE, read_once, summing, told
 from tests.split_support import LINES, count, job
 
 LONG = pytest.mark.long
@@ -82,11 +86,9 @@ STREAMED = tool(
 )
 
 
-def test_hosts_that_see_the_file(hosts: Site, tmp_path: Path) -> None:
-    directory = hosts.shared / tmp_path.name
-    directory.mkdir()
-    values = job(directory)
-    values["reads"]["path"] = f"{directory.name}/reads.txt"  # By its binding, in the shared directory.
+def test_hosts_that_see_the_file(hosts: Site, shared: Path) -> None:
+    values = job(shared)
+    values["reads"]["path"] = f"{shared.name}/reads.txt"  # By its binding, in the shared directory.
     site = two_hosts(hosts, {"port": "/reads", "target": {"deployment": "hosts", "workdir": str(hosts.shared)}})
     ours = site.run(scattered(STREAMED), values)
     check_virtual(ours)
@@ -110,6 +112,87 @@ def test_who_neither_sees_nor_reaches_the_file(hosts: Site, tmp_path: Path) -> N
     assert ours.times("said") == []
     assert ours.log.count(f"{WRITTEN}/count, on hosts/{ADDRESSES[0]}, does not see the file (") == 1, ours.errors
     check_gone(site)
+
+
+# Says parts of equal bytes, and does not read the file; an arithmetic expression of the shell looks as one of CWL.
+SAY = """size=`stat -L -c %s "$of"`; i=0; while [ $i -lt $count ]; do start=`expr $size \\* $i / $count`
+i=`expr $i + 1`; length=`expr $size \\* $i / $count - $start`
+echo '{"path": "chunk-'$i'.bin", "extents": [['$start', '$length']]}' >> "$SFIO_PARTS"; done; note said"""
+COLD = 'dd if="$of" iflag=nocache count=0 2> /dev/null; echo 1'
+
+
+def cold_split(directory: Path) -> tuple[Document, Document]:
+    """A file of which nothing is in memory, and the sums of its parts."""
+    path = directory / "reads.bin"
+    path.write_bytes(b"".join(bytes([number]) * MIB for number in range(SIZE // MIB)))
+    forget(path)
+    if cached(path) != 0:
+        pytest.skip("the page cache cannot be looked at, or keeps all")
+    inputs = {"of": "File", "count": "int"}
+    run = tool(SAY, {**inputs, "done": "File"}, {"chunks": found("chunk-*.bin", "File[]")})
+    run["hints"] = [{"class": "sfio:ReadSession", "rules": [{"port": "chunks", "of": "of"}]}]
+    steps = {
+        "cold": {"run": tool(COLD, {"of": "File"}, {"done": "stdout"}, stdout="done"), "in": {"of": "of"}},
+        "split": {"run": run, "in": {"of": "of", "count": "count", "done": "cold/done"}},
+        "count": {"run": summing(), "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
+    }
+    values = {"of": {"class": "File", "path": f"{directory.name}/reads.bin"}, "count": 8}
+    return workflow(inputs, steps, {"summed": "count/summed"}), values
+
+
+@pytest.fixture
+def shared(hosts: Site, tmp_path: Path) -> Path:
+    """A directory that both hosts see."""
+    directory = hosts.shared / tmp_path.name
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture(params=[pytest.param("one host", marks=LONG), pytest.param("one deployment", marks=LONG), "two hosts"])
+def reading(hosts: Site, request: pytest.FixtureRequest) -> Site:
+    """Hosts that read the input `of` in the directory that they share."""
+    port = {"port": "/of", "target": {"deployment": "hosts", "workdir": str(hosts.shared)}}
+    if request.param == "two hosts":
+        return two_hosts(hosts, port)
+    return replace(one_host(hosts) if request.param == "one host" else hosts, ports=(port,))
+
+
+def check_sums(ours: Run, shared: Path) -> None:
+    assert ours.ok, ours.errors
+    content = (shared / "reads.bin").read_bytes()
+    parts = [content[SIZE * number // 8 : SIZE * (number + 1) // 8] for number in range(8)]
+    sums = sorted(f"{hashlib.sha1(part).hexdigest()}  -\n".encode() for part in parts)
+    assert sorted(ours.files.values()) == sums
+
+
+def test_a_file_is_read_ahead_on_the_host_where_it_is_split(reading: Site, shared: Path) -> None:
+    """Each byte is read once, and goes from there to others, also to who sees the file."""
+    ours = reading.run(*cold_split(shared))
+    check_sums(ours, shared)
+    end = read_once(reading)
+    assert (end["reason"], end["parts"]) == ("done", 8)
+    assert end["storageBytes"] + end["cachedBytes"] == SIZE
+    assert sorted(record["part"] for record in told(reading, "arrived")) == list(range(8))
+    assert " WARNING " not in ours.log, ours.errors
+    check_gone(reading)
+
+
+@LONG
+@pytest.mark.parametrize("reading", ["two hosts"], indirect=True)
+def test_a_reader_that_is_killed(reading: Site, shared: Path) -> None:
+    # With this window it lives until the last part is consumed.
+    path = reading.write(*cold_split(shared), io=True, config={"sessionWindow": 1})
+    process = reading.start(path)
+    kill = (
+        "i=0; until [ $i = 300 ]; do i=$((i+1)); for p in /proc/[0-9]*; do tr '\\0' ' ' 2>&- < $p/cmdline | "
+        "grep -q -a '^[^ ]*[s]fio-node read' && kill -9 ${p#/proc/} && echo killed && exit; done; sleep 0.02; done"
+    )
+    assert "killed" in login(reading.laboratory, ADDRESSES[0], kill)
+    ours = reading.finish(process, path, 60)
+    check_sums(ours, shared)
+    assert ours.log.count("is not read ahead any more") == 1
+    assert {end["reason"] for end in told(reading, "sessionEnd")} <= {"lost", "stalled"}
+    check_gone(reading)
 
 
 @LONG

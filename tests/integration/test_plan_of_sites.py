@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from streamflow_io.cli import main as main_program
 from streamflow_io.commands.plan import plan_file
@@ -342,3 +344,31 @@ def test_what_is_said_of_storages_that_containers_do_not_write_to(bench: Bench) 
         "Storage 'gone': /nowhere/at/all does not exist on the driver's node",
         "Storage 'tape' is on deployment 'one', where no step runs (steps run on busybox, debian, the driver's node)",
     )
+
+
+@pytest.mark.parametrize(
+    ("split", "count", "outcome"),
+    [
+        ("one", "other", "if its readers see it by the same path, or reach where it is split; else real"),
+        ("here", "one", "if its readers see it by the same path; else real"),
+        ("hpc", "hpc", "parts of /split/reads, said by the program"),
+        ("mate", "mate", "if its readers see it by the same path; else real"),
+        ("pods", "pods", "/split runs on pods (kubernetes): parts are not read in pods"),
+        ("here", "hpc", "name the storage that hpc shares, with `scope: shared`, among the `storages`"),
+    ],
+)
+def test_where_parts_are_read(bench: Bench, split: str, count: str, outcome: str) -> None:
+    rule = {"class": "sfio:ReadSession", "rules": [{"port": "chunks", "of": "reads"}]}
+    run = tool("true", {"reads": "File"}, {"chunks": found("*.txt", "File[]")}, hints=[rule])
+    reader = tool("true", {"chunk": "File"}, {"counted": "stdout"}, stdout="counted.txt")
+    steps = {
+        "split": {"run": run, "in": {"reads": "reads"}},
+        "count": {"run": reader, "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
+    }
+    planned = workflow({"reads": "File"}, steps, {"counted": "count/counted"})
+    plans = plan_file(Path(bound(bench, planned, split=split, count=count)))
+    shown = io.StringIO()
+    plans.show(Console(width=300, file=shown))
+    assert outcome in shown.getvalue(), shown.getvalue()
+    (partition,) = plans.plans["main"].partitions
+    assert partition.is_virtual is (split != "pods" and (split, count) != ("here", "hpc"))

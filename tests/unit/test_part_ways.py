@@ -1,0 +1,169 @@
+"""Which way parts take to their readers, and what is tried before anything is said of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from streamflow_io.graph.io_graph import Input
+from streamflow_io.graph.sites import DRIVERS_NODE, Deployment, Site, SiteKind
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.run.part_ways import CutFile, PartWays
+from streamflow_io.run.tokens import PartToken, SaidBy, file_value
+from streamflow_io.runtime import Event, FilePart, Link, NodeRuntimeError
+from streamflow_io.runtime.protocol import FileIdentity, FoundFile, PartEvent
+
+IDENTITY = FileIdentity(device=4, inode=1, size=9, mtime=2)
+FILE = FoundFile(path="/data/all", identity=IDENTITY)
+SSH = Site((Deployment("hosts", "ssh", SiteKind.HOSTS),))
+TOKEN = PartToken(
+    file_value("/out/1"), FilePart(file="/data/all", identity=IDENTITY, pieces=()), "chunks", SaidBy("/split/0", "s", 7)
+)
+
+
+@dataclass(eq=False)
+class Runtime:
+    """Where jobs run: whether it sees the file, and who is reached from there."""
+
+    sees: bool = True
+    reaches: bool = False
+
+    async def find(self, path: str) -> FoundFile:
+        return FILE
+
+    async def why_not(self, file: FoundFile) -> str | None:
+        assert file == FILE
+        return None if self.sees else "no such file"
+
+    async def no_link(self, home: object) -> str | None:
+        return None if self.reaches else "no link"
+
+    def link(self, job: str, reader: object) -> Link:
+        return Link(address="h:1", job=job, key="/key")
+
+
+@dataclass
+class Setting:
+    """The split runs at home, its readers at some locations."""
+
+    site: Site = SSH
+    kind: str = "ssh"
+    storage: StorageConfig | None = None
+    home: Runtime = field(default_factory=Runtime)
+    readers: dict[str, Runtime | None] = field(default_factory=dict)
+
+    async def at(self, location: str, workdir: str) -> Runtime:
+        if (runtime := self.readers[location]) is None:
+            raise NodeRuntimeError(f"no node runtime at {location}")
+        return runtime
+
+    async def deploy(self, config: object) -> None:
+        pass
+
+    async def get_available_locations(self, service: str | None) -> dict[str, Any]:
+        return {name: SimpleNamespace(location=name) for name in self.readers}
+
+    def ways(self) -> PartWays:
+        target = SimpleNamespace(
+            deployment=SimpleNamespace(name="there", type=self.kind), workdir="/work", service=None, locations=1
+        )
+        binding = SimpleNamespace(binding_config=SimpleNamespace(targets=[target]))
+        plan = SimpleNamespace(
+            part_readers=lambda step, port: [Input("/count", "chunk", site=self.site)],
+            steps={"/split": SimpleNamespace(site=self.site)},
+            workflow=SimpleNamespace(steps={"/count/__schedule__": binding}),
+        )
+        deployments = SimpleNamespace(deploy_ahead=lambda name: None, where=lambda location: f"on {location}")
+        manager = SimpleNamespace(deploy=self.deploy, get_connector=lambda name: self)
+        here = SimpleNamespace(target=SimpleNamespace(deployment=SimpleNamespace(name="here")))
+        return PartWays(
+            cast(Any, plan),
+            cast(Any, SimpleNamespace(deployment_manager=manager)),
+            cast(Any, SimpleNamespace(at=self.at, deployments=deployments)),
+            cast(Any, SimpleNamespace(of=lambda *_: self.storage)),
+            {"/split/0": cast(Any, here)},
+        )
+
+    async def decide(self, ways: PartWays) -> CutFile | None:
+        return await ways.of("/split/0", "chunks", "/in/all", cast(Any, self.home))
+
+
+def link_of(ways: PartWays, reader: Runtime) -> Link | None:
+    return ways.link(cast(Any, reader), TOKEN)
+
+
+async def test_on_the_drivers_node_nothing_is_tried() -> None:
+    setting = Setting(site=DRIVERS_NODE)
+    assert await setting.decide(setting.ways()) == CutFile("/in/all", is_here=True)
+
+
+async def test_who_sees_the_file_reads_it() -> None:
+    setting = Setting(readers={"a": (one := Runtime()), "b": (other := Runtime())})
+    found = await setting.decide(ways := setting.ways())
+    assert found == CutFile("/data/all", is_here=False, found=FILE, from_home=False)
+    assert link_of(ways, one) is link_of(ways, other) is None
+
+
+async def test_who_does_not_see_it_gets_parts_by_a_link() -> None:
+    setting = Setting(readers={"a": (one := Runtime(sees=False, reaches=True)), "b": (other := Runtime())})
+    assert await setting.decide(ways := setting.ways()) is not None
+    assert link_of(ways, one) == Link(address="h:1", job="s", key="/key")
+    assert link_of(ways, other) is None
+
+
+async def test_what_is_read_ahead_is_sent_to_all() -> None:
+    home, other = Runtime(), Runtime(reaches=True)
+    setting = Setting(home=home, readers={"a": home, "b": other})
+    found = await setting.decide(ways := setting.ways())
+    assert found is not None
+    assert found.from_home
+    assert link_of(ways, other) is None
+    ways.read_ahead("/split/0")
+    assert link_of(ways, other) is not None
+    assert link_of(ways, home) is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        (Setting(readers={"a": Runtime(sees=False)}), "/count, on a, does not see the file (no such file), and cannot"),
+        (Setting(readers={"a": Runtime(), "b": None}), "no node runtime at b"),
+        (Setting(kind="slurm", readers={"a": Runtime()}), "/data/all is on no storage of there with `scope: shared`"),
+        (
+            Setting(kind="slurm", readers={"a": Runtime()}, storage=StorageConfig(name="d", path="/", read=1)),
+            "/data/all is on no storage of there with `scope: shared`",
+        ),
+    ],
+)
+async def test_who_can_have_it_neither_way(setting: Setting, why: str, caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("streamflow").addHandler(caplog.handler)
+    ways = setting.ways()
+    assert [await setting.decide(ways), await setting.decide(ways)] == [None, None]
+    assert [record.getMessage() for record in caplog.records if why in record.getMessage()] == [
+        record.getMessage() for record in caplog.records
+    ]
+    assert len(caplog.records) == 1
+
+
+async def test_a_storage_of_which_the_user_says_that_others_see_it() -> None:
+    storage = StorageConfig(name="d", path="/", read=1, scope="shared")
+    setting = Setting(kind="slurm", readers={"a": Runtime()}, storage=storage)
+    assert await setting.decide(setting.ways()) is not None
+
+
+async def test_elsewhere_the_device_has_another_number() -> None:
+    said = {"event": "part", "job": "s", "time": 0.0, "port": "p", "number": 1, "name": "a", "size": 0, "path": "/d"}
+    event = PartEvent.model_validate(said | {"identity": IDENTITY.model_dump(), "pieces": []})
+
+    async def events() -> AsyncIterator[Event]:
+        yield event
+
+    for is_here, device in ((True, 4), (False, None)):
+        (told,) = [each async for each in CutFile("/d", is_here).events(events())]
+        assert isinstance(told, PartEvent)
+        assert told.identity == IDENTITY.model_copy(update={"device": device})
