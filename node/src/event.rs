@@ -96,7 +96,7 @@ pub struct Placed<'a> {
 }
 
 /// A chunk of a file was brought into the page cache.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Chunk {
     pub chunk: u64,
     pub bytes: u64,

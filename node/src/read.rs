@@ -18,7 +18,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::AddWatchFlags;
 use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::signalfd::SignalFd;
-use nix::unistd::Pid;
+use nix::unistd::{dup2_stderr, Pid};
 
 use self::cache::{cached, drop_pages, whole_cached};
 use self::orders::{Order, Session};
@@ -51,6 +51,8 @@ pub fn run(job: &Path) -> i32 {
             return CANNOT_SET_UP;
         }
     };
+    // A thread that waits for a storage holds what this process has for as long as that does not answer, also when it was killed: nobody must wait for its end.
+    let _ = File::options().write(true).open("/dev/null").and_then(|null| Ok(dup2_stderr(null)?));
     let mut watcher = Watcher::new().ok();
     let started = now();
     let served = Reader::new(&presence.directory, &mut watcher).and_then(|mut reader| reader.serve(&mut events));

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuse import may_mount, served
 from tests.node_support import Event, Job, Node, wait_for
 
 SIZE = 24 << 20
@@ -228,3 +229,19 @@ def test_it_takes_little(runtime: Node, file: Path) -> None:
     assert usage["max_rss"] <= 16 << 20
     # 0.1 s for a GiB, and what it takes to start.
     assert usage["wrapper_cpu"] <= 0.1 * SIZE / (1 << 30) + 0.1
+
+
+@pytest.mark.skipif(not may_mount(), reason="no FUSE")
+def test_a_storage_that_does_not_answer_holds_nobody_back(runtime: Node, file: Path, tmp_path: Path) -> None:
+    """A thread that waits for it cannot be ended by anybody; all others can."""
+    (place := tmp_path / "mount").mkdir()
+    (flag := tmp_path / "flag").touch()
+    with served(file, place, "hangs", 4 << 20, flag) as odd:
+        session = Session(runtime, "s", odd, threads=2)
+        session.order(read=[0, [[8 << 20, 4 << 20]]])
+        session.order(read=[1, [[0, 1 << 20]]])
+        session.wait_for("chunk")
+        started = time.monotonic()
+        assert runtime.leave() == 0
+        assert time.monotonic() - started < 5
+        assert not runtime.run.exists()

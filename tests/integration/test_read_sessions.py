@@ -6,7 +6,9 @@ is that has no room there.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -18,7 +20,9 @@ import pytest
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.validate import validate
 from tests.cwl import Bench, Document, Run, found, streamable, tool, workflow
+from tests.fuse import may_mount, served
 from tests.integration.test_node_read import cached, forget
+from tests.node_support import wait_for
 from tests.processes import of_processes
 
 MIB = 1 << 20
@@ -379,3 +383,35 @@ def test_a_file_that_changes(bench: Bench, tmp_path: Path, file: Path) -> None:
     ours = compare(bench, document, ranges(file, 10), sessionWindow=1)
     assert [end["reason"] for end in told(bench, "sessionEnd")] == ["lost"]
     assert ours.log.count("is not read ahead any more") == 1
+
+
+@pytest.mark.skipif(not may_mount(), reason="no FUSE")
+@pytest.mark.parametrize(
+    ("mode", "reason", "warning"),
+    [
+        ("direct", "not kept", None),
+        ("fails", "lost", "cannot read .*: Input/output error .*"),
+        ("hangs", "lost", None),
+    ],
+)
+def test_file_systems_that_are_no_help(
+    bench: Bench, tmp_path: Path, file: Path, mode: str, reason: str, warning: str | None
+) -> None:
+    """One that keeps no pages; one whose second half cannot be read any more, or never comes: no job needs it."""
+    (place := tmp_path / "mount").mkdir()
+    flag = tmp_path / "flag"
+    document = selecting(tmp_path)
+    document["steps"]["sum"]["run"]["hints"][0]["rules"] = [{"of": "of"}]
+    forgets = document["steps"]["cold"]["run"]["baseCommand"]
+    forgets[2] = forgets[2].replace("echo 1", f"touch {flag}; echo 1")
+    with served(file, place, mode, SIZE // 2, flag) as odd:
+        ours = bench.run(document, ranges(odd, 24) | {"ranges": ["1of24", "2of24"]}, seconds=90)
+        assert ours.ok, ours.errors
+        sums = [hashlib.sha1(bytes([number]) * MIB).hexdigest() + "\n" for number in range(2)]
+        assert sorted(content.decode() for content in ours.files.values()) == sorted(sums)
+        assert [end["reason"] for end in told(bench, "sessionEnd")] == [reason]
+        warnings = re.findall(r"is not read ahead any more, its readers do it themselves: (.*)", ours.log)
+        assert len(warnings) == (warning is not None)
+        assert warning is None or re.fullmatch(warning, warnings[0]), warnings
+    # A reader that waits for its storage ends when that answers, and the run does not wait for it.
+    wait_for(lambda: bench.leftovers() == [], "the end of what was left")

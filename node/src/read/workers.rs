@@ -5,6 +5,9 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
@@ -42,6 +45,8 @@ struct Shared {
     size: u64,
     request: u64,
     before: Arc<Ranges>,
+    /// Whether it was tried if pages stay.
+    tried: AtomicBool,
     desk: Mutex<Desk>,
     bell: Condvar,
     /// Readable when something is done.
@@ -56,7 +61,8 @@ impl Workers {
     /// * `before` - what was cached before the session
     pub fn start(file: File, size: u64, request: u64, threads: usize, before: Arc<Ranges>) -> io::Result<Self> {
         let news = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        let shared = Shared { file, size, request, before, desk: Mutex::default(), bell: Condvar::new(), news };
+        let tried = AtomicBool::new(false);
+        let shared = Shared { file, size, request, before, tried, desk: Mutex::default(), bell: Condvar::new(), news };
         let shared = Arc::new(shared);
         for _ in 0..threads {
             let shared = Arc::clone(&shared);
@@ -122,6 +128,10 @@ impl Shared {
     fn read(&self, file: &File, asked: &Asked) -> io::Result<Done> {
         let began = Instant::now();
         let before = cached(&self.file, &asked.ranges);
+        if before == Some(0) && !self.tried.swap(true, Relaxed) && !self.keeps(file, &asked.ranges)? {
+            let told = Chunk { chunk: asked.chunk, resident: Some(0), ..Chunk::default() };
+            return Ok(Done { told, ranges: Vec::new() });
+        }
         // For this chunk alone: large pipes are few for each user, and most threads of most sessions wait.
         let drain = Drain::new(self.request)?;
         let mut count = 0;
@@ -139,6 +149,14 @@ impl Shared {
             requests: count,
         };
         Ok(Done { told, ranges: asked.ranges.clone() })
+    }
+
+    /// Whether the pages stay that programs read: some file systems keep only what is spliced.
+    fn keeps(&self, file: &File, ranges: &[Range<u64>]) -> io::Result<bool> {
+        let Some(range) = ranges.iter().find(|range| !range.is_empty()) else { return Ok(true) };
+        let byte = range.start..range.start + 1;
+        file.read_at(&mut [0], byte.start)?;
+        Ok(cached(file, &[byte]) != Some(0))
     }
 }
 
