@@ -23,7 +23,9 @@ from .io_tasks import IO_TASKS
 from .overhead import OVERHEAD
 from .patterns import PATTERNS
 from .processes import CommandError
-from .read_sessions import READ_SESSIONS
+from .read_sessions import READ_SESSIONS, read_sessions
+from .read_sessions_alone import COUNTS
+from .read_sessions_templates import READ_SESSIONS_TEMPLATES
 from .scale import SCALE, SIZES, scale
 from .simulated_work import Size
 from .table import render
@@ -47,6 +49,7 @@ WORKLOADS = {
         CLUSTER,
         CONTAINERS,
         READ_SESSIONS,
+        READ_SESSIONS_TEMPLATES,
     )
 }
 
@@ -70,6 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if workload is not SCALE:
             parser.error(f"--sizes is for {SCALE.name} only")
         workload = scale(options.sizes)
+    if options.consumers is not None:
+        if workload is not READ_SESSIONS:
+            parser.error(f"--consumers is for {READ_SESSIONS.name} only")
+        workload = read_sessions(sorted({*options.consumers, 1, 16}))
     return _run(workload, options.reps, options.json)
 
 
@@ -110,6 +117,14 @@ def _parser() -> argparse.ArgumentParser:
     default = " ".join(f"{size.nodes}:{size.jobs}" for size in SIZES)
     run.add_argument(
         "--sizes", type=_size, nargs="+", metavar="NODES:JOBS", help=f"of {SCALE.name}, smallest first ({default})"
+    )
+    usual = " ".join(map(str, COUNTS))
+    run.add_argument(
+        "--consumers",
+        type=_positive,
+        nargs="+",
+        metavar="N",
+        help=f"of {READ_SESSIONS.name}: how many, beside 1 and 16 ({usual}; 8192 take half a minute more)",
     )
     return parser
 

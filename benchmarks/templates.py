@@ -13,8 +13,8 @@ from .processes import run
 from .workflows import streamflow, tree_digest
 from .workload import Variant, Workload
 
-_WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
-_GENOMES = _WORKFLOWS / "1000genome"
+WORKFLOWS = Path(__file__).resolve().parent.parent / "workflows"
+_GENOMES = WORKFLOWS / "1000genome"
 VARIANT_CALLING_DELIVERIES = ("stream",) * 8
 
 
@@ -52,14 +52,14 @@ def prepare_variant_calling(directory: Path) -> tuple[Path, Path]:
     :param directory: for what that prints
     :raises CommandError: if it cannot be generated here
     """
-    template = _WORKFLOWS / "variant-calling"
+    template = WORKFLOWS / "variant-calling"
     run([[sys.executable, str(template / "prepare.py")]], directory)
     return template / "variant-calling.cwl", template / "job-demo.yml"
 
 
 def variants_digest(directory: Path) -> str:
     """Of records and headers, without header lines that quote paths: what the template's own `compare.py` compares."""
-    spec = importlib.util.spec_from_file_location("compare", _WORKFLOWS / "variant-calling" / "compare.py")
+    spec = importlib.util.spec_from_file_location("compare", WORKFLOWS / "variant-calling" / "compare.py")
     assert spec is not None
     assert spec.loader is not None
     compare = importlib.util.module_from_spec(spec)

@@ -155,6 +155,25 @@ def reduce_words(*paths: str) -> None:
         print(word.decode(), count)
 
 
+def read_ranges(path: str, block: int, wait: float) -> None:
+    """Read the range of a file that each line of standard input says, `OFFSET LENGTH`, and print its CRC-32.
+
+    :param block: bytes that are asked for at a time
+    :param wait: seconds for each MiB, after it was read
+    """
+    buffer = memoryview(bytearray(block))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        offset, length = map(int, line.split())
+        checksum, left = 0, length
+        with open(path, "rb", buffering=0) as file:
+            file.seek(offset)
+            while left and (count := file.readinto(buffer[: min(block, left)])):
+                checksum, left = zlib.crc32(buffer[:count], checksum), left - count
+        time.sleep(wait * length / MEBIBYTE)
+        print(checksum, flush=True)
+
+
 def time_calls(calls: int, programs: int, path: str) -> None:
     """Print microseconds per open, stat and close of a file, and per run of a program."""
 
@@ -267,6 +286,8 @@ def main(arguments: list[str]) -> None:
             map_words(split, *parts)
         case ["reduce-words", *paths]:
             reduce_words(*paths)
+        case ["read-ranges", path, block, wait]:
+            read_ranges(path, int(block), float(wait))
         case ["time-calls", calls, programs, path]:
             time_calls(int(calls), int(programs), path)
         case _:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from benchmarks import cluster, feeder, read_sessions, templates, workflows
+from benchmarks import (
+    cluster,
+    feeder,
+    memory_limit,
+    read_sessions_templates,
+    session_alone,
+    slow_disks,
+    templates,
+    workflows,
+)
 from benchmarks.__main__ import WORKLOADS
 from benchmarks.processes import CommandError
 from benchmarks.tools import MEBIBYTE, chunk, use_cpu
 from benchmarks.workflows import TOOL, StreamFlowRun, run_bash, tree_digest
 from benchmarks.workload import Workload
+from streamflow_io.run.memory import default_window
 
 SMALL_CASES = (feeder.Case(1, 2, MEBIBYTE), feeder.Case(3, 1, 1024, consumers=2))
 
@@ -63,8 +75,9 @@ def test_work_is_cpu_time() -> None:
 def test_comparisons_name_variants(workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeder, "_write_files", lambda directory, case: [])
     monkeypatch.setattr(cluster, "obstacle", lambda: "not tried")
-    monkeypatch.setattr(read_sessions, "_obstacle", lambda: "not tried")
-    monkeypatch.setattr(templates, "run", lambda commands, directory: None)  # It generates the input.
+    monkeypatch.setattr(slow_disks, "obstacle", lambda: "not tried")
+    for module in (templates, read_sessions_templates):
+        monkeypatch.setattr(module, "run", lambda commands, directory: None)  # It generates the input.
     names = [variant.name for variant in workload.prepare(tmp_path)]
     assert len(set(names)) == len(names)
     for comparison in workload.comparisons:
@@ -91,7 +104,15 @@ def test_goals_are_those_to_reach() -> None:
         "scale": [3.0],
         "cluster": [1.15, 0.75, 20.0, 20.0],
         "containers": [0.50, 0.62, 1.03, 1.05, 0.999, 60, 1.0, 0.8, 0.4, 5.0],
-        "read-sessions": [0.65, 1.0, 1.02, 0.01] * 2,
+        "read-sessions": [
+            *[1.0, 1.10, 1.10, 1.0, 3.0, 1.10, 1.10],
+            *[0.8] * 2,
+            *[1.10, 31] * 3,
+            *[1.05, 1.05, 16, 0.1, 16, 0.1],
+            *[0.65, 1.0, 1.02, 0.01] * 2,
+            *[0.65, 1.0, 2.05, 0.01],
+        ],
+        "read-sessions-templates": [0.60] * 3 + [1.02] * 3,
     }
 
 
@@ -115,6 +136,34 @@ def test_pipes_deliver_all_bytes(case: feeder.Case, tmp_path: Path, monkeypatch:
     total = case.files * case.mebibytes * MEBIBYTE * case.consumers
     assert list(outcome.outputs.values()) == [str(total)]
     assert outcome.sample.further["mb_per_s"] == pytest.approx(total / outcome.sample.wall / 1e6)
+
+
+def test_a_session_brings_what_consumers_read(tmp_path: Path) -> None:
+    file = slow_disks.write_lines(tmp_path / "lines", 40 * MEBIBYTE)
+    with file.open("rb") as opened:
+        slow_disks.forget(opened.fileno())
+    consumers = session_alone.Consumers(5)
+    alone = session_alone.read_alone(file, consumers)
+    with file.open("rb") as opened:
+        slow_disks.forget(opened.fileno())
+    ahead = session_alone.read_ahead(file, consumers, session_alone.Session(100, window=20), tmp_path)
+    assert ahead.outputs == alone.outputs
+    assert ahead.sample.further.keys() == {session_alone.RATE, session_alone.MEMORY, session_alone.CPU}
+    assert 1 < ahead.sample.further[session_alone.MEMORY] < 16
+
+
+def test_memory_is_limited_while_it_lasts() -> None:
+    if (obstacle := memory_limit.obstacle()) is not None:
+        pytest.skip(obstacle)
+    mine = Path("/proc/self/cgroup")
+    before = mine.read_text()
+    with memory_limit.limited_memory(64 * MEBIBYTE) as limited:
+        allocate = [*limited.prefix, sys.executable, "-S", "-E", "-c", f"print(len(b'x' * {128 * MEBIBYTE}))"]
+        assert subprocess.run(allocate, capture_output=True, check=False).returncode == -signal.SIGKILL
+    with memory_limit.limited_memory(1024 * MEBIBYTE) as limited, limited.joined():
+        assert before != mine.read_text()
+        assert default_window() <= 512 * MEBIBYTE
+    assert before == mine.read_text()
 
 
 def test_tree_digest_sees_names_and_contents(tmp_path: Path) -> None:

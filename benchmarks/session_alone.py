@@ -1,0 +1,276 @@
+"""A read session and its consumers without StreamFlow, which would be measured otherwise where consumers are many.
+
+Director, admission, learner and `sfio-node read` are those of a run. Consumers are no processes, but what a few
+processes do one after the other, as the cores of a machine do: each opens the file, reads its range in pieces of
+64 KiB, and may wait instead of computing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from streamflow.core.context import StreamFlowContext
+from streamflow.core.deployment import LocalTarget
+from streamflow.core.scheduling import AvailableLocation, Hardware
+
+from streamflow_io.admission.demand import Grant, Request
+from streamflow_io.admission.observations import Observation
+from streamflow_io.hints.config import SchedulerConfig, StorageConfig
+from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.run.deployment_sites import Sites
+from streamflow_io.run.read_session import ReadSession
+from streamflow_io.run.reader_tasks import ReaderTaskMaker
+from streamflow_io.run.session_starter import SessionStarter
+from streamflow_io.run.storage_admission import StorageAdmission
+from streamflow_io.run.storages import Storages
+from streamflow_io.runtime import EmbeddedRuntime
+from streamflow_io.telemetry.records import ChoiceRecord, Record
+from streamflow_io.telemetry.session_records import ChunkRecord, SessionEndRecord
+
+from .model import Sample
+from .node import with_runtime
+from .processes import CommandError
+from .slow_disks import forget
+from .tools import MEBIBYTE
+from .workflows import TOOL
+from .workload import Outcome
+
+_BLOCK = 65536
+_AT_ONCE = 2
+_EXECUTORS = 16
+_GIB = 1 << 30
+_EXIT_SECONDS = 10.0
+RATE, MEMORY, CPU, CHUNKS = "MB/s", "memory_mib", "cpu_s_per_gib", "chunks until learned"
+
+
+@dataclass(frozen=True)
+class Consumers:
+    """Who reads a file, each an equal part of it.
+
+    :ivar wait: seconds for each MiB, after it was read
+    :ivar selects: jobs that select their own part, which do not wait until it has arrived
+    """
+
+    count: int
+    wait: float = 0.0
+    selects: bool = False
+
+    def cuts(self, size: int) -> list[tuple[int, int]]:
+        """Where the parts begin and end."""
+        return list(itertools.pairwise(size * number // self.count for number in range(self.count + 1)))
+
+
+@dataclass(frozen=True)
+class Session:
+    """How a file is read ahead.
+
+    :ivar readers: chunks at the same time; none: learned
+    :ivar bandwidth: of its storage, MB/s
+    :ivar window: MB; none: what a run takes
+    :ivar runs: how often all is done, each time with a cold cache, and with what was learned before; the last one
+        counts
+    :ivar running: told how many chunks are read, whenever one begins
+    """
+
+    bandwidth: int
+    readers: int | None = 4
+    window: int | None = None
+    runs: int = 1
+    running: Callable[[int], None] = lambda count: None
+
+
+class _Counting:
+    """The admission of a run, which also tells how many chunks are read when one begins."""
+
+    def __init__(self, admission: StorageAdmission, running: Callable[[int], None]) -> None:
+        self._admission = admission
+        self._running = running
+        self._granted: set[str] = set()
+        self.locate = admission.locate
+
+    def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None:
+        def told(grant: Grant) -> None:
+            self._granted.add(grant.job)
+            self._running(len(self._granted))
+            granted(grant)
+
+        self._admission.submit_reader(request, told)
+
+    def end_reader(self, job: str, observation: Observation | None) -> None:
+        # Not told: the next one is granted at once.
+        self._granted.discard(job)
+        self._admission.end_reader(job, observation)
+
+
+def read_alone(file: Path, consumers: Consumers) -> Outcome:
+    """Let consumers read a file that nobody reads ahead."""
+
+    async def run() -> tuple[float, str]:
+        async with _Slots(file, consumers) as slots:
+            return await slots.consume(None)
+
+    seconds, digest = asyncio.run(run())
+    return _outcome(file, consumers.count, seconds, digest, {})
+
+
+def read_ahead(file: Path, consumers: Consumers, session: Session, directory: Path) -> Outcome:
+    """Let consumers read a file that a session reads ahead; each begins when its part has arrived.
+
+    :param directory: an empty one, for the node runtime
+    :raises CommandError: if the session did not read to its end, or its reader says nothing of what it took
+    """
+
+    async def action(runtime: EmbeddedRuntime) -> Outcome:
+        outcome = await _read_once(file, consumers, session, directory, runtime)
+        learned = {name: value for name, value in outcome.sample.further.items() if name == CHUNKS}
+        for _ in range(session.runs - 1):
+            with file.open("rb") as opened:
+                forget(opened.fileno())
+            outcome = await _read_once(file, consumers, session, directory, runtime)
+        further = {**outcome.sample.further, **learned}
+        return replace(outcome, sample=outcome.sample.model_copy(update={"further": further}))
+
+    return with_runtime(directory, action)
+
+
+async def _read_once(
+    file: Path, consumers: Consumers, session: Session, directory: Path, runtime: EmbeddedRuntime
+) -> Outcome:
+    records: list[Record] = []
+    storage = StorageConfig(name="disk", path="/", read=session.bandwidth, readers=session.readers or "auto")
+    config = SchedulerConfig(storages=(storage,), ioExecutors=_EXECUTORS, sessionWindow=session.window)
+    storages = Storages(config.storages, Sites({}))
+    remembered = RememberedLimits(directory / "learned.db", {})
+    admission = StorageAdmission(
+        _context(), config, storages, {}, remembered, lambda _: True, lambda _: 0, lambda: None, records.append
+    )
+    maker = ReaderTaskMaker(_Counting(admission, session.running), remembered)
+    starter = SessionStarter(config, storages, maker, records.append)
+    async with _Slots(file, consumers) as slots:
+        if (worth := starter.look(str(file), LocalTarget())) is None:
+            raise CommandError(f"{file} is not worth a read session")
+        begun = time.monotonic()
+        if (reading := await starter.begin("/read", worth, runtime, 1, "selected")) is None:
+            raise CommandError(f"{file} is not read ahead")
+        for cut in consumers.cuts(worth.identity.size):
+            reading.announce([cut])
+        reading.all_announced()
+        _, digest = await slots.consume(reading)
+        seconds = time.monotonic() - begun
+    usage = await _usage(runtime.directory, worth.identity.size)
+    await reading.close()
+    await remembered.close()
+    ends = [record for record in records if isinstance(record, SessionEndRecord)]
+    if [end.reason for end in ends] != ["done"]:
+        raise CommandError(f"the read session has ended: {', '.join(end.reason for end in ends) or 'not at all'}")
+    return _outcome(file, consumers.count, seconds, digest, usage | _learned(records))
+
+
+class _Slots:
+    """The processes that consume: as many as there are cores for."""
+
+    def __init__(self, file: Path, consumers: Consumers) -> None:
+        self._command = [*TOOL, "read-ranges", str(file), str(_BLOCK), str(consumers.wait)]
+        self._cuts = consumers.cuts(file.stat().st_size)
+        self._selects = consumers.selects
+        self._processes: list[asyncio.subprocess.Process] = []
+
+    async def __aenter__(self) -> _Slots:
+        pipe = asyncio.subprocess.PIPE
+        for _ in range(min(_AT_ONCE, len(self._cuts))):
+            process = await asyncio.create_subprocess_exec(*self._command, stdin=pipe, stdout=pipe)
+            self._processes.append(process)
+            await _line(process)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def consume(self, session: ReadSession | None) -> tuple[float, str]:
+        """Let all consume.
+
+        :return: seconds, and a digest of what each has read
+        """
+        begun = time.monotonic()
+        numbers = iter(range(len(self._cuts)))
+        found = [""] * len(self._cuts)
+
+        async def slot(process: asyncio.subprocess.Process) -> None:
+            assert process.stdin is not None
+            for number in numbers:
+                begin, end = self._cuts[number]
+                if session is not None and not self._selects:
+                    await session.arrived(number)
+                process.stdin.write(f"{begin} {end - begin}\n".encode())
+                found[number] = await _line(process)
+                if session is not None:
+                    session.consume(number)
+
+        await asyncio.gather(*map(slot, self._processes))
+        return time.monotonic() - begun, hashlib.sha256(" ".join(found).encode()).hexdigest()
+
+
+async def _line(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    if not (line := await process.stdout.readline()):
+        raise CommandError("a consumer has ended")
+    return line.decode().strip()
+
+
+async def _usage(directory: Path, size: int) -> dict[str, float]:
+    """What the last reader took, by its own account."""
+    deadline = time.monotonic() + _EXIT_SECONDS
+    while time.monotonic() < deadline:
+        for event in await asyncio.to_thread(_last_events, directory):
+            if event["event"] == "exit":
+                usage = event["usage"]
+                return {MEMORY: usage["max_rss"] / MEBIBYTE, CPU: usage["wrapper_cpu"] * _GIB / size}
+        await asyncio.sleep(0.05)
+    raise CommandError("the reader does not end")
+
+
+def _last_events(directory: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in max(directory.glob("jobs/*/events.jsonl")).read_bytes().splitlines()]
+
+
+def _learned(records: Sequence[Record]) -> dict[str, float]:
+    """How many chunks were read before the number of readers was known, if it was learned."""
+    chunks = 0
+    for record in records:
+        chunks += isinstance(record, ChunkRecord)
+        if isinstance(record, ChoiceRecord) and record.reason == "learned":
+            return {CHUNKS: chunks}
+    return {}
+
+
+def _context() -> StreamFlowContext:
+    """StreamFlow's, as far as the admission asks: this node and its cores."""
+    cores = len(os.sched_getaffinity(0))
+    location = AvailableLocation("here", "local", "localhost", local=True, hardware=Hardware(cores))
+
+    async def available(service: str | None = None) -> dict[str, AvailableLocation]:
+        return {location.name: location}
+
+    connector = SimpleNamespace(get_available_locations=available)
+    manager = SimpleNamespace(get_connector=lambda _: connector)
+    return cast(StreamFlowContext, SimpleNamespace(deployment_manager=manager))
+
+
+def _outcome(file: Path, count: int, seconds: float, digest: str, further: dict[str, float]) -> Outcome:
+    size = file.stat().st_size
+    sample = Sample(wall=seconds, window=seconds, further={RATE: size / seconds / 1e6, **further})
+    return Outcome(sample, {f"what {count} consumers of {file.name} read": digest})
