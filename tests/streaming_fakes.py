@@ -21,13 +21,16 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.run.attempts import Attempt, StreamingJobs
+from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.execution import Execution
 from streamflow_io.run.failure import Failure
 from streamflow_io.run.job_runner import JobRunner
 from streamflow_io.run.job_warnings import JobWarnings
+from streamflow_io.run.limits import Limits
 from streamflow_io.run.outputs import EarlyOutput
 from streamflow_io.run.reach import Reach
 from streamflow_io.run.recorder import JobRecorder
+from streamflow_io.run.storages import Storages
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.runtime import Event, NodeJob, NodeRuntime, NodeRuntimeError, PartitionedInput
 from streamflow_io.telemetry.records import Record
@@ -137,7 +140,8 @@ class FakeRun:
         self.streaming_jobs = StreamingJobs()
         self.reach = self.new_reach(runtimes)
         self.recorder = JobRecorder(self.places, cast(Any, None), annotations or {}, False, self.records.append)
-        self.runner = JobRunner(self.reach, self.recorder, JobWarnings())
+        self.limits = Limits(self.places, annotations or {}, Storages((), Sites({})))
+        self.runner = JobRunner(self.reach, self.recorder, JobWarnings(), self.limits)
         self.sessions = NoSessions()
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
 

@@ -176,6 +176,19 @@ pub struct Usage {
     /// Seconds; None where it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<f64>,
+    /// None where the job has no limit.
+    #[serde(flatten)]
+    pub paused: Option<Paused>,
+}
+
+/// How a job was kept to its limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Paused {
+    /// Seconds.
+    pub paused: f64,
+    pub pauses: u64,
+    /// The most bytes that were moved before their time.
+    pub ahead: u64,
 }
 
 /// The name of the commit of a file in a directory. There may be many, and `serve` does not pass them on.

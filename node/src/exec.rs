@@ -21,6 +21,7 @@ use crate::exit::{End, CANNOT_RUN, CANNOT_SET_UP, NOT_FOUND};
 use crate::fd_store::Client;
 use crate::feed::{Feeder, Registration};
 use crate::gate::{Gates, Launcher};
+use crate::guard::Guard;
 use crate::job::{Job, Target};
 use crate::parts::{Parts, VARIABLE};
 use crate::place::{remove_memory, Placed};
@@ -70,6 +71,7 @@ fn run_in(
     let alive = alive::open(&directory.join("../.."))?;
     let job = Job::load(&directory.join("job.json"))?;
     let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
+    let guard = job.limit.as_ref().and_then(|_| Guard::start(&directory).ok());
     let _ = set_child_subreaper(true);
     let surroundings = Surroundings { directory, alive, signals, inherited, grace, spent, store };
     let (mut feeders, mut placed) = (Vec::new(), Vec::new());
@@ -78,7 +80,7 @@ fn run_in(
         *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();
     }
     let inputs = Inputs { feeders: &mut feeders, placed: &mut placed, gates: &mut gates, launcher: None };
-    let result = run_job(&job, inputs, command, &surroundings, events, watcher);
+    let result = run_job(&job, inputs, guard, command, &surroundings, events, watcher);
     let success = result.as_ref().is_ok_and(|(exit, _)| exit.success);
     feeders.iter_mut().for_each(|feeder| feeder.clean_up(success));
     if job.inputs.iter().any(|input| matches!(input.target, Target::File(_))) {
@@ -92,6 +94,7 @@ fn run_in(
 fn run_job(
     job: &Job,
     inputs: Inputs,
+    guard: Option<Guard>,
     command: &[OsString],
     surroundings: &Surroundings,
     events: &mut EventLog,
@@ -120,8 +123,8 @@ fn run_job(
         None => plain(command)?,
     };
     let main = spawn(job, streamed_stdin, said.as_deref(), program, surroundings)?;
-    supervisor.started(main, launcher);
-    let (ended, io) = supervisor.supervise();
+    supervisor.started(main, launcher, guard);
+    let (ended, io, paused) = supervisor.supervise();
     let fed = |is_part: bool| {
         let feeders = inputs.feeders.iter().filter(|feeder| feeder.input.part().is_some() == is_part);
         feeders.map(Feeder::streamed).sum::<u64>()
@@ -136,7 +139,7 @@ fn run_job(
         message: ended.message,
         started: Some(started),
         ended: now(),
-        usage: Spent::of_job(&surroundings.spent, fed(false), parts, io),
+        usage: Spent::of_job(&surroundings.spent, fed(false), parts, io, paused),
     };
     Ok((exit, end))
 }

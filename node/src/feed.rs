@@ -218,6 +218,11 @@ impl Feeder {
         Ok(())
     }
 
+    /// The command is paused, or goes on.
+    pub fn pause(&mut self, paused: bool) {
+        self.openings.pause(paused);
+    }
+
     fn consumed(&self) -> u64 {
         self.streamed().saturating_sub(self.sink.as_ref().map_or(0, bytes_in_pipe))
     }

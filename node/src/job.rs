@@ -2,6 +2,7 @@
 
 mod fields;
 mod input;
+mod limit;
 mod output;
 
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use serde::Deserialize;
 
 pub use self::fields::Kind;
 pub use self::input::{is_name_of_job, name_of_job, Access, Gate, Home, Input, Link, Observed, Partition, Target};
+pub use self::limit::{Direction, Limit};
 pub use self::output::{Commit, Dependency, Output, Rule};
 use crate::json::{self, optional_path, or_default};
 
@@ -39,6 +41,8 @@ pub struct Job {
     /// Time in I/O is asked for.
     #[serde(default, deserialize_with = "or_default")]
     pub measure: bool,
+    /// Its tree is paused when it moves more.
+    pub limit: Option<Limit>,
 }
 
 impl Job {
@@ -284,6 +288,24 @@ mod tests {
         assert!(!load(r#"{"name": "n", "measure": null}"#).unwrap().measure);
         let message = load(r#"{"name": "n", "measure": 1}"#).unwrap_err();
         assert!(message.starts_with("measure: invalid type: integer `1`, expected a boolean"), "{message}");
+    }
+
+    #[test]
+    fn limits() {
+        let limit = |limit: &str| load(&format!(r#"{{"name": "n", "limit": {limit}}}"#)).map(|job| job.limit);
+        let found = limit(r#"{"rate": 20, "direction": "write", "path": "/scratch/."}"#).unwrap().unwrap();
+        assert_eq!((found.rate.get(), found.direction, found.path), (20, Direction::Write, "/scratch".into()));
+        assert_eq!(limit("null").unwrap(), None);
+        for (wrong, word) in [
+            (r#"{"rate": 0, "direction": "write", "path": "/s"}"#, "limit.rate: "),
+            (r#"{"rate": -1, "direction": "write", "path": "/s"}"#, "limit.rate: "),
+            (r#"{"rate": 1, "direction": "up", "path": "/s"}"#, "limit.direction: "),
+            (r#"{"rate": 1, "direction": "read", "path": "s"}"#, "limit.path: has to be an absolute path"),
+            (r#"{"rate": 1, "direction": "read"}"#, "limit: missing field `path`"),
+        ] {
+            let message = limit(wrong).unwrap_err();
+            assert!(message.starts_with(word), "{message}");
+        }
     }
 
     #[test]

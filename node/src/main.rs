@@ -12,6 +12,7 @@ mod file_id;
 mod follow;
 mod fresh;
 mod gate;
+mod guard;
 mod hold;
 mod identity;
 mod io_time;
@@ -21,11 +22,13 @@ mod link;
 mod links;
 mod lives;
 mod memory;
+mod moved;
 mod observe;
 mod open_files;
 mod origin;
 mod outputs;
 mod ownership;
+mod pace;
 mod part;
 mod part_reader;
 mod part_writer;
@@ -39,6 +42,7 @@ mod program;
 mod random;
 mod read;
 mod refused;
+mod reins;
 mod rights;
 mod room;
 mod run;
@@ -55,6 +59,7 @@ mod usage;
 mod verify;
 mod vitals;
 mod watch;
+mod write_out;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -190,6 +195,14 @@ enum Command {
     /// What exec starts when processes outlive a job that had gates, or was observed
     #[command(hide = true)]
     PassThrough,
+    /// What exec starts for a job that it may pause
+    #[command(hide = true)]
+    Guard {
+        #[arg(long)]
+        job: PathBuf,
+        #[arg(long)]
+        alone: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -218,6 +231,7 @@ fn main() -> ExitCode {
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),
         Command::Launch { socket, purpose, command } => gate::launch(socket, purpose, &command),
         Command::PassThrough => gate::pass_through(),
+        Command::Guard { job, alone } => guard::run(&job, alone),
     };
     // Codes are those of a process, which has only these.
     ExitCode::from((code & 0xFF) as u8)

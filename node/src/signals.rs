@@ -28,7 +28,7 @@ const PASSED_ON: [Signal; 7] = [
 /// Blocks the signals that are handled, and returns the mask before. Those that this process was told to ignore stay ignored.
 pub fn take() -> nix::Result<(SignalFd, SigSet)> {
     // Where it is ignored, nobody learns how a child ended.
-    sys::set_default(Signal::SIGCHLD);
+    sys::hear_of_ends();
     let taken = CANCELLING.into_iter().chain(PASSED_ON).filter(|signal| !sys::is_ignored(*signal));
     let handled: SigSet = taken.chain([Signal::SIGCHLD, CANCEL_NOTICE]).collect();
     let inherited = handled.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;

@@ -28,15 +28,17 @@ use self::outputs::Outputs;
 use self::processes::{signal_tree, Processes};
 
 use self::state::{Action, Ended, Fact, State, ENDING_TICK};
-use crate::event::{Event, EventLog, Reason, Started, FOREIGN};
+use crate::event::{Event, EventLog, Paused, Reason, Started, FOREIGN};
 use crate::fd_store::Client;
 use crate::feed::{Feeder, Need, PAUSE};
 use crate::gate::Launcher;
+use crate::guard::Guard;
 use crate::io_time::IoTime;
 use crate::job::Job;
 use crate::open_files::writes_any;
 use crate::outputs::existing;
 use crate::parts::Parts;
+use crate::reins::Reins;
 use crate::signals::SI_KERNEL;
 use crate::token::Token;
 use crate::tree::{self, Process};
@@ -77,6 +79,8 @@ pub struct Supervisor<'a> {
     parts: Option<Parts<'a>>,
     outputs: Outputs<'a>,
     io_time: Option<IoTime>,
+    /// Of a job with a limit.
+    reins: Option<Reins>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -101,17 +105,19 @@ impl<'a> Supervisor<'a> {
             inputs.arm(watcher);
         }
         let (clock, processes) = (Instant::now(), Processes::new(job));
-        Ok(Self { job, surroundings, events, watcher, clock, state, processes, inputs, parts, outputs, io_time: None })
+        let (io_time, reins) = (None, None);
+        Ok(Self { job, surroundings, events, watcher, clock, state, processes, inputs, parts, outputs, io_time, reins })
     }
 
     /// The command runs, or its launcher does.
-    pub fn started(&mut self, main: Pid, mut launcher: Option<Launcher>) {
+    pub fn started(&mut self, main: Pid, mut launcher: Option<Launcher>, guard: Option<Guard>) {
         launcher.iter_mut().for_each(Launcher::spawned);
         self.inputs.launcher = launcher;
         self.processes.main = main;
         let processes = self.processes.look();
         // Without `/proc`, or where it hides the command, nothing can be known.
         self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
+        self.reins = self.job.limit.as_ref().map(|limit| Reins::new(limit, guard, self.now()));
         self.outputs.start(self.processes.snapshot(processes));
         self.note(&[Event::Started(Started { pid: Pid::this().as_raw(), command_pid: main.as_raw(), cached: None })]);
         for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
@@ -123,11 +129,11 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Stays with the job until its tree has ended, or what goes on is none of its business. Also returns the time in I/O,
-    /// when it was asked for and can be known.
-    pub fn supervise(mut self) -> (Ended, Option<Duration>) {
+    /// when it was asked for and can be known, and how the job was kept to its limit.
+    pub fn supervise(mut self) -> (Ended, Option<Duration>, Option<Paused>) {
         while !self.state.is_over() {
-            let now = self.now();
-            let nap = if self.is_awaited() { None } else { self.outputs.holder.rest(now) };
+            let lived = self.lived();
+            let nap = if self.is_awaited() { None } else { self.outputs.holder.rest(lived) };
             let news = self.wait(nap);
             // First of all: a writer that died may be seen for some microseconds only.
             self.take_notices();
@@ -139,17 +145,19 @@ impl<'a> Supervisor<'a> {
             self.tell_parts();
             self.review();
             self.look_at_waits();
+            self.look_at_limit();
             self.look_at_events();
             if news {
                 self.look_at_driver();
             }
             self.handle(Fact::Tick);
         }
+        self.slacken();
         self.leave_streams();
         self.conclude()
     }
 
-    fn conclude(mut self) -> (Ended, Option<Duration>) {
+    fn conclude(mut self) -> (Ended, Option<Duration>, Option<Paused>) {
         self.take_notices();
         if self.state.may_succeed() {
             self.wait_a_moment();
@@ -170,11 +178,21 @@ impl<'a> Supervisor<'a> {
         let verdicts = self.inputs.gates.verdicts();
         self.note(&verdicts.iter().map(Event::Used).collect::<Vec<_>>());
         let now = self.now();
-        (self.state.ended(), self.io_time.map(|time| time.total(now)))
+        (self.state.ended(), self.io_time.map(|time| time.total(now)), self.reins.map(|reins| reins.told()))
     }
 
     fn now(&self) -> Duration {
         self.clock.elapsed()
+    }
+
+    fn is_paused(&self) -> bool {
+        self.reins.as_ref().is_some_and(Reins::are_drawn)
+    }
+
+    /// How long the job has lived by now, without the time in which it was paused: nobody can do then what would be waited for.
+    fn lived(&self) -> Duration {
+        let now = self.now();
+        now - self.reins.as_ref().map_or(Duration::ZERO, |reins| reins.paused(now))
     }
 
     /// Tells the state what has happened, and does what follows.
@@ -191,7 +209,11 @@ impl<'a> Supervisor<'a> {
     fn act(&mut self, action: Action) {
         match action {
             Action::LookForCancel => self.look_for_cancel(),
-            Action::SignalTree { signal, spare_group } => signal_tree(signal, spare_group),
+            Action::SignalTree { signal, spare_group } => {
+                signal_tree(signal, spare_group);
+                // Who is paused would not hear it.
+                self.slacken();
+            }
             Action::SignalMain { signal, spare_group } => self.processes.signal_main(signal, spare_group),
             Action::Warn(message) => self.note(&[Event::warning(message, None)]),
             Action::DoWithoutFilter => self.inputs.do_without_filter(),
@@ -243,11 +265,13 @@ impl<'a> Supervisor<'a> {
 
     /// How long nothing has to be done, unless something happens; None: for ever.
     fn pause(&self) -> Option<Duration> {
-        let now = self.now();
+        let (now, lived) = (self.now(), self.lived());
+        let reviewed = self.outputs.holder.next_review().filter(|_| !self.state.is_ending() && !self.is_paused());
         let due = [
             self.state.due(now),
-            self.outputs.holder.next_review().filter(|_| !self.state.is_ending()),
+            reviewed.map(|at| now + at.saturating_sub(lived)),
             self.io_time.as_ref().map(IoTime::due),
+            self.reins.as_ref().and_then(Reins::due),
         ];
         let ticks = [
             self.inputs.wait_for_files().then_some(FALLBACK_TICK),
@@ -280,8 +304,8 @@ impl<'a> Supervisor<'a> {
             changes.extend(self.outputs.rescan(&mut watcher));
         }
         *self.watcher = Some(watcher);
-        let (now, closes) = (self.now(), !self.state.is_given_up());
-        self.outputs.take(changes, closes, now, &mut self.processes);
+        let (lived, closes) = (self.lived(), !self.state.is_given_up());
+        self.outputs.take(changes, closes, lived, &mut self.processes);
         self.announce();
     }
 
@@ -338,8 +362,8 @@ impl<'a> Supervisor<'a> {
     }
 
     fn review(&mut self) {
-        if !self.state.is_given_up() {
-            self.outputs.review(self.now(), &mut self.processes);
+        if !self.state.is_given_up() && !self.is_paused() {
+            self.outputs.review(self.lived(), &mut self.processes);
             self.announce();
         }
     }
@@ -354,6 +378,28 @@ impl<'a> Supervisor<'a> {
             self.inputs.gates.look(&processes, self.outputs.have_data());
         }
         time.look(now, waits, own_cpu().saturating_sub(before));
+    }
+
+    /// Keeps the job to its limit.
+    fn look_at_limit(&mut self) {
+        let now = self.now();
+        let Some(reins) = self.reins.as_mut().filter(|reins| reins.due().is_some_and(|due| due <= now)) else { return };
+        let (processes, before) = (&mut self.processes, reins.are_drawn());
+        let looked = reins.look(now, &mut || processes.look());
+        let after = reins.are_drawn();
+        if before != after {
+            self.inputs.pause(after);
+        }
+        if let Err(error) = looked {
+            let why = format!("it is not held to its storageBW: what its processes move cannot be seen: {error}");
+            self.note(&[Event::warning(why, None)]);
+        }
+    }
+
+    fn slacken(&mut self) {
+        let now = self.now();
+        self.reins.iter_mut().for_each(|reins| reins.slacken(now));
+        self.inputs.pause(false);
     }
 
     /// What others have written into the events may have been believed already: what was made of it must not count.

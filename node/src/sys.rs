@@ -73,6 +73,20 @@ pub fn set_default(signal: Signal) {
     let _ = unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) };
 }
 
+/// Lets SIGCHLD come when a child ends, and not when one is stopped or goes on.
+pub fn hear_of_ends() {
+    let action = SigAction::new(SigHandler::SigDfl, SaFlags::SA_NOCLDSTOP, SigSet::empty());
+    // SAFETY: no handler is installed, so none can run at a bad moment.
+    let _ = unsafe { nix::sys::signal::sigaction(Signal::SIGCHLD, &action) };
+}
+
+/// Lets the kernel begin to write what it has of a file; returns without waiting for the device, unless its queue is full.
+pub fn write_out(file: &File) {
+    use nix::libc::{sync_file_range, SYNC_FILE_RANGE_WRITE};
+    // SAFETY: takes numbers only, and changes nothing but when the kernel writes.
+    let _ = unsafe { sync_file_range(file.as_raw_fd(), 0, 0, SYNC_FILE_RANGE_WRITE) };
+}
+
 /// Ignores `signal`.
 pub fn ignore(signal: Signal) {
     // SAFETY: no handler is installed, so none can run at a bad moment.

@@ -73,7 +73,8 @@ fn parse(pid: i32, line: &[u8]) -> Option<Process> {
         zombie,
         // Uninterruptible; I is the same without being counted in the load average, as clients of Lustre wait.
         waiting: matches!(state, "D" | "I"),
-        asleep: !matches!(state, "R" | "D"),
+        // A stopped one may be anywhere.
+        asleep: !matches!(state, "R" | "D" | "T" | "t"),
         threads,
         vitals: Vitals {
             exiting: zombie || number(9)? & PF_EXITING != 0,

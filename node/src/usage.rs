@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::resource::{getrusage, Usage as Resources, UsageWho};
 use nix::sys::time::TimeVal;
 
-use crate::event::Usage;
+use crate::event::{Paused, Usage};
 use crate::sys;
 
 const COUNTERS: [&str; 4] = ["rchar", "wchar", "read_bytes", "write_bytes"];
@@ -41,8 +41,14 @@ impl Spent {
         }
     }
 
-    /// The usage since `before` of a job that this process has run. `streamed`, `parts` and `io` are passed on.
-    pub fn of_job(before: &Self, streamed: u64, parts: Option<u64>, io: Option<Duration>) -> Usage {
+    /// The usage since `before` of a job that this process has run. The others are passed on.
+    pub fn of_job(
+        before: &Self,
+        streamed: u64,
+        parts: Option<u64>,
+        io: Option<Duration>,
+        paused: Option<Paused>,
+    ) -> Usage {
         // The tree is gone: nobody is left to look into this process.
         sys::shield(false);
         let now = Self::by_now();
@@ -61,14 +67,24 @@ impl Spent {
             parts,
             wrapper_cpu: since(|spent| spent.own),
             io: io.map(|io| io.as_secs_f64()),
+            paused,
         }
     }
 }
 
 /// The CPU time of this process.
 pub fn own_cpu() -> Duration {
+    cpu(UsageWho::RUSAGE_SELF)
+}
+
+/// The CPU time of this thread.
+pub fn thread_cpu() -> Duration {
+    cpu(UsageWho::RUSAGE_THREAD)
+}
+
+fn cpu(who: UsageWho) -> Duration {
     let used = |own: Resources| duration(own.user_time()) + duration(own.system_time());
-    getrusage(UsageWho::RUSAGE_SELF).map_or(Duration::ZERO, used)
+    getrusage(who).map_or(Duration::ZERO, used)
 }
 
 fn duration(time: TimeVal) -> Duration {

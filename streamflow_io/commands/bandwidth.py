@@ -105,6 +105,9 @@ def _summary(found: Requirements) -> Iterator[str]:
     for step in found.steps:
         if step.next_burst is not None:
             yield f"{step.step}: next burst {_burst(step.next_burst)}"
+        if step.pauses:
+            paused = f"{step.pauses:,} pauses, {number(step.paused_seconds)} s together"
+            yield f"{step.step}: held to its storageBW by {paused}"
 
 
 def _together(amounts: Amounts) -> str:

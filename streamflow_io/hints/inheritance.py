@@ -117,6 +117,11 @@ class StepAnnotations:
         return None if self.storage_bandwidth is None else self.storage_bandwidth.value.storage_bw
 
     @property
+    def is_limited(self) -> bool:
+        """Whether its jobs are held to their storageBW."""
+        return self.storage_bandwidth is not None and self.storage_bandwidth.value.limited
+
+    @property
     def concern_storage(self) -> bool:
         """Whether its jobs are admitted by storage, and measured."""
         return self.io_task is not None or self.storage_bandwidth is not None

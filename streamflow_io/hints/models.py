@@ -79,6 +79,16 @@ class StorageBandwidth(Model):
         description="a storage of the StreamFlow file (default: the one with the job's output directory)",
     )
     direction: Direction = Field("write", description="read, write (default) or both")
+    limited: StrictBool = Field(
+        False, description="true: an I/O task is paused when it moves data faster (default: false)"
+    )
+
+    @field_validator("limited", mode="after")
+    @classmethod
+    def _limited_to_a_number(cls, limited: bool, info: ValidationInfo) -> bool:
+        if limited and isinstance(info.data.get("storage_bw"), bandwidth.AutoConstraint):
+            raise mistake("the limit would decide what is learned", "`limited: true` with a number in storageBW only")
+        return limited
 
 
 class StreamingRule(Model):

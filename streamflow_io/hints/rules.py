@@ -49,6 +49,7 @@ def resolve_steps(
         for rule in rules:
             errors += [*_check_types(step, rule), *_check_deps(step, rule), *_check_home_node(rule, resolved)]
         errors += [*_check_cycles(step, rules), *check_partitions(resolved[step.path])]
+        errors += _check_limited(resolved[step.path])
     return resolved, errors
 
 
@@ -206,6 +207,12 @@ def _check_deps(step: Step, rule: Rule) -> Iterator[HintError]:
             whose = "this tool" if rule.level is Level.TOOL else f"step {step.path}"
             message = f"{dep!r} is no output with files of {whose}, and no glob"
             yield rule.error(message, f"{listed(outputs)}, or globs", "fileDeps", index)
+
+
+def _check_limited(step: StepAnnotations) -> Iterator[HintError]:
+    if step.storage_bandwidth is not None and step.is_limited and step.io_task is None:
+        message = f"{step.path} is no I/O task: to pause it would delay its compute"
+        yield step.storage_bandwidth.error(message, "`limited` with sfio:IOTask only", "limited")
 
 
 def _check_home_node(rule: Rule, steps: Collection[str]) -> Iterator[HintError]:

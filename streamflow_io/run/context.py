@@ -38,6 +38,7 @@ from .failure import Failure
 from .gang_placement import GangPlacement
 from .job_runner import JobRunner
 from .job_warnings import JobWarnings
+from .limits import Limits
 from .part_ways import PartWays
 from .plan import Plan
 from .reach import Reach
@@ -107,9 +108,10 @@ class Run:
             self.config.observe,
             self._record,
         )
-        self.runner = JobRunner(self.reach, self.recorder, self.warnings)
-        self.failure = Failure(plan.workflow, scheduler.job_allocations)
         storages = Storages(self.config.storages, Sites(scheduler.context.config.get("deployments", {})))
+        self._limits = Limits(scheduler.job_allocations, plan.annotations, storages)
+        self.runner = JobRunner(self.reach, self.recorder, self.warnings, self._limits)
+        self.failure = Failure(plan.workflow, scheduler.job_allocations)
         self.storages = StorageAdmission(
             scheduler.context,
             self.config,
@@ -168,6 +170,7 @@ class Run:
         """A job has all its input, and is to be scheduled to one of some targets."""
         self.recorder.submitted(job)
         self._requests.submitted(job)
+        self._limits.submitted(job)
         self._deployment.submitted(job, targets)
         self.sessions.submitted(job, targets)
 
@@ -175,9 +178,13 @@ class Run:
         """A job has all its input and is about to run its command."""
         self.recorder.started(job_name)
         streams = isinstance(self._plan.workflow.steps.get(get_job_step_name(job_name)), StreamingExecuteStep)
-        if not streams and self.config.runtime != "off" and self.recorder.is_measured(job_name):
+        if self.config.runtime == "off":
+            self._limits.not_held(job_name, "in this run", "`runtime: off`")
+        elif not streams and self.recorder.is_measured(job_name):
             observes = self.config.observe
             what = "Nothing is observed" if observes else "The bytes of I/O tasks are not measured"
+            if self._limits.is_limited(job_name):
+                what = f"{get_job_step_name(job_name)} is not held to its storageBW"
             await self.runner.measure(job_name, what)
 
     def observe(self, step: CWLExecuteStep, job: Job) -> None:
@@ -199,6 +206,7 @@ class Run:
         finally:
             observation = self.recorder.ended(job_name, status)
         self.storages.release(job_name, observation)
+        self._limits.ended(job_name)
         self.sessions.ended(job_name)
         self.gangs.ended(job_name)
         if status is Status.FAILED:
@@ -207,6 +215,7 @@ class Run:
     def abandoned(self, job_name: str) -> None:
         """A job that was submitted will not start."""
         self.storages.release(job_name, None)
+        self._limits.ended(job_name)
         self.sessions.ended(job_name)
         self.recorder.abandoned(job_name)
 

@@ -18,6 +18,7 @@ from streamflow_io.runtime.protocol import WarningEvent
 from .connector import JobConnector, exit_event_of
 from .job_spec import job_spec
 from .job_warnings import JobWarnings
+from .limits import Limits
 from .reach import Reach
 from .recorder import JobRecorder
 
@@ -36,10 +37,11 @@ class JobRunner:
     measured is run by StreamFlow, which repeats it if it fails; that it is measured never lets it fail.
     """
 
-    def __init__(self, reach: Reach, recorder: JobRecorder, warnings: JobWarnings) -> None:
+    def __init__(self, reach: Reach, recorder: JobRecorder, warnings: JobWarnings, limits: Limits) -> None:
         self._reach = reach
         self._recorder = recorder
         self._warnings = warnings
+        self._limits = limits
         self._streaming: dict[str, tuple[NodeJob, JobSpec, Sequence[str] | None]] = {}
         self._measured: dict[str, _Measured] = {}
 
@@ -47,9 +49,13 @@ class JobRunner:
         """What the command of a job is to be run through."""
         if (streaming := self._streaming.get(job_name)) is not None:
             node_job, spec, command = streaming
-            return JobConnector(inner, job_name, node_job, spec, command=command)
+            return JobConnector(inner, job_name, node_job, self._limited(node_job, spec), command=command)
         if (measured := self._measured.get(job_name)) is not None:
-            return JobConnector(inner, job_name, measured.node_job, measured.spec, is_optional=True)
+            spec = self._limited(measured.node_job, measured.spec)
+            if spec.limit is not None and measured.following is None:
+                # What keeps it from being held to it is told.
+                measured.following = asyncio.create_task(self._follow(job_name, measured.node_job))
+            return JobConnector(inner, job_name, measured.node_job, spec, is_optional=True)
         return inner
 
     @contextlib.contextmanager
@@ -122,6 +128,9 @@ class JobRunner:
         finally:
             if following is not None:
                 following.cancel()
+
+    def _limited(self, node_job: NodeJob, spec: JobSpec) -> JobSpec:
+        return spec.model_copy(update={"limit": self._limits.of(spec.name, node_job.runtime)})
 
     async def _follow(self, job_name: str, node_job: NodeJob) -> None:
         with contextlib.suppress(NodeRuntimeError):

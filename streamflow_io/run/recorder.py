@@ -212,4 +212,7 @@ def _usage(exit_event: ExitEvent | None) -> Usage | None:
         storage_bytes_written=usage.write_bytes,
         cpu_seconds=usage.user + usage.system,
         io_seconds=usage.io,
+        paused_seconds=usage.paused,
+        pauses=usage.pauses,
+        bytes_ahead=usage.ahead,
     )

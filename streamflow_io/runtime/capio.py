@@ -174,6 +174,8 @@ class CapioRuntime(EmbeddedRuntime):
     After any trouble CAPIO is not used again: what still has to be done is done without it.
     """
 
+    unlimited = "`runtime: capio`"
+
     def __init__(
         self,
         installation: Installation,

@@ -34,6 +34,8 @@ class ContainerRuntime(LinkedRuntime):
     Nobody tells a process in a container that nobody reads any more what it prints.
     """
 
+    unlimited = "jobs in containers are not paused"
+
     def __init__(
         self,
         access: Access,

@@ -230,6 +230,7 @@ class NodeRuntime(ABC):
     :ivar tls: its links are inside TLS, and those of its jobs
     :ivar place: what it sees of the files of its host; None: nobody else sees its run directory
     :ivar wrapper: the command of `sfio-node` that runs a job; `run`: on a node that a queue manager chooses
+    :ivar unlimited: why its jobs are not paused to keep them to a rate; None: they are
     :ivar stop_seconds: how long a job may take to end when it is cancelled
     """
 
@@ -237,6 +238,7 @@ class NodeRuntime(ABC):
     stop_seconds = 15.0
     tls = False
     place: Place | None = None
+    unlimited: str | None = None
 
     def __init__(self, location: str, binary: str, directory: PurePath, address: str | None = None) -> None:
         self.location = location

@@ -203,6 +203,18 @@ class ObservedInput(_Message):
     path: Path
 
 
+class RateLimit(_Message):
+    """How fast the processes of a job may move bytes: they are paused when they are faster.
+
+    :ivar rate: bytes per second, above 0
+    :ivar path: of the storage, or of a directory on it
+    """
+
+    rate: int
+    direction: Literal["read", "write", "both"]
+    path: Path
+
+
 class _Spec(_Message):
     def text(self) -> str:
         """What stands in the file. It is ASCII, also where a path is not UTF-8."""
@@ -215,6 +227,7 @@ class JobSpec(_Spec):
     :ivar partitions: at most one; None: as an empty list
     :ivar measure: estimate the job's time in I/O, at the cost of about 1 percent of a core at most
     :ivar observed: how these are read is told, and when all `outputs` are opened and closed; None: it is not
+    :ivar limit: None: it has none
     """
 
     name: str
@@ -228,6 +241,7 @@ class JobSpec(_Spec):
     partitions: tuple[PartitionedInput, ...] | None = None
     measure: bool = False
     observed: tuple[ObservedInput, ...] | None = None
+    limit: RateLimit | None = None
 
 
 class SessionSpec(_Spec):
@@ -450,6 +464,8 @@ class Usage(_Told):
 
     :ivar io: seconds during which at least one of its threads waited for a device, an estimate; None where it was not
         measured or cannot be known
+    :ivar paused: seconds for which it was paused, to keep it to its limit; None: it has none
+    :ivar ahead: the most bytes that it had moved before their time
     """
 
     rchar: int = 0
@@ -459,6 +475,9 @@ class Usage(_Told):
     user: float = 0.0
     system: float = 0.0
     io: float | None = None
+    paused: float | None = None
+    pauses: int | None = None
+    ahead: int | None = None
 
 
 class ExitEvent(_Event):

@@ -70,6 +70,8 @@ class StepRequirement(Amounts):
     :ivar required: required bandwidth
     :ivar rules: how many requests have their required end by which rule
     :ivar next_burst: the earliest of its channels that have a rhythm
+    :ivar pauses: of its jobs, to hold them to their storageBW
+    :ivar paused_seconds: the sum over its jobs
     """
 
     step: str
@@ -79,6 +81,8 @@ class StepRequirement(Amounts):
     throughput: float | None
     rules: dict[str, int]
     next_burst: NextBurst | None
+    pauses: int
+    paused_seconds: float
 
 
 class StorageRequirement(Amounts):
@@ -165,6 +169,7 @@ def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequi
     bursts = grouped(of, lambda phase: phase.first.channel)
     foretold = [(channel, burst) for channel, some in bursts.items() if (burst := next_burst(some)) is not None]
     rates = [phase.throughput / MB for phase in of if phase.throughput is not None]
+    usages = [job.usage for job in history.jobs if job.step == step and job.usage is not None]
     return StepRequirement(
         **_amounts(requests, of),
         step=step,
@@ -174,6 +179,8 @@ def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequi
         throughput=_median(rates),
         rules=dict(Counter(one.rule for one in requests)),
         next_burst=min((_burst(history, *one) for one in foretold), key=lambda burst: burst.time, default=None),
+        pauses=sum(usage.pauses or 0 for usage in usages),
+        paused_seconds=sum(usage.paused_seconds or 0.0 for usage in usages),
     )
 
 

@@ -108,6 +108,32 @@ def test_what_is_said_of_a_run(bench: Bench) -> None:
     assert [line["write_async_b"]["total_io_phases"] for line in lines if "write_async_b" in line] == [3]
 
 
+def test_an_io_task_that_is_held_to_its_storage_bandwidth(bench: Bench) -> None:
+    """1 s for 2 MB at 2 MB/s; the same with a rule for its output, for which it runs under a step of ours."""
+    held = {"class": "sfio:StorageBandwidth", "storageBW": BYTES / 1e6, "limited": True}
+
+    def held_copy(name: str, *hints: Document) -> Document:
+        script = f'head -c 1900000 "$state" > {name}; sleep 0.2; tail -c +1900001 "$state" >> {name}'
+        return tool(script, {"state": "File"}, {"saved": found(name)}, [IO_TASK, held, *hints])
+
+    rule = streaming({"port": "saved", "committed": "on_close:2"})
+    steps = {
+        "compute": {"run": compute(0, {}), "in": {}},
+        "save": {"run": held_copy("saved.bin"), "in": {"state": "compute/out"}},
+        "rule": {"run": held_copy("other.bin", rule), "in": {"state": "compute/out"}},
+        "read": {"run": compute(0, {"state": "File"}), "in": {"state": "rule/saved"}},
+    }
+    bench.run_both(workflow({}, steps, {"saved": "save/saved", "other": "rule/saved", "out": "read/out"}))
+    usages = {record["job"]: record["usage"] for record in bench.telemetry() if "usage" in record}
+    for job in ("/save/0", "/rule/0"):
+        assert 0.5 < usages[job]["pausedSeconds"] < 3, usages[job]
+        assert usages[job]["pauses"] >= 1
+    told = forked.run(
+        "streamflow-io", "bandwidth", "last", cwd=bench.directory, environment={"XDG_DATA_HOME": str(bench.data)}
+    )
+    assert "/save: held to its storageBW by" in told.stdout, told.stdout
+
+
 def test_a_job_that_waits_for_what_is_moved(bench: Bench) -> None:
     join = tool('cat "$one" "$other" > joined', {"one": "File", "other": "File"}, {"out": found("joined")})
     tiny = tool("echo done > tiny", {"state": "File"}, {"out": found("tiny")}, [IO_TASK])

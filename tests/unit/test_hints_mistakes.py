@@ -182,6 +182,24 @@ MISTAKES_IN_A_TOOL = [
         "an empty text",
         "a text that is not empty",
     ),
+    (
+        "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: auto\n  limited: true  # <-",
+        "sfio:StorageBandwidth.limited",
+        "the limit would decide what is learned",
+        "`limited: true` with a number in storageBW only",
+    ),
+    (
+        "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: 1\n  limited: 7  # <-",
+        "sfio:StorageBandwidth.limited",
+        "7 is not allowed",
+        "true: an I/O task is paused when it moves data faster (default: false)",
+    ),
+    (
+        "- class: sfio:StorageBandwidth\n  storageBW: 1\n  limited: true  # <-",
+        "sfio:StorageBandwidth.limited",
+        "is no I/O task: to pause it would delay its compute",
+        "`limited` with sfio:IOTask only",
+    ),
     # Streaming
     ("- class: sfio:Streaming  # <-", "sfio:Streaming.rules", "missing", "a list of rules, each with at least a port"),
     (

@@ -9,7 +9,7 @@ from streamflow.core.workflow import Job, Status
 
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.hints.models import IOTask
+from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.run import connector
 from streamflow_io.run.connector import JobConnector
 from streamflow_io.runtime import NodeRuntimeError
@@ -148,3 +148,33 @@ async def test_a_job_that_cannot_be_told_to_the_runtime_runs_plainly(
     assert caplog.messages == [f"Job {NAME} is not measured: no space left"]
     assert inner.commands[0]["command"] == ["tool"]
     assert ended(run).usage is None
+
+
+LIMITED = {
+    "/write": StepAnnotations(
+        "/write",
+        ANNOTATIONS["/write"].io_task,
+        Located(
+            StorageBandwidth.model_validate({"storageBW": 0.5, "limited": True}),
+            Level.TOOL,
+            "sfio:StorageBandwidth",
+            Source("write.cwl"),
+        ),
+    )
+}
+
+
+async def test_the_limit_of_a_job_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Where the node runtime does not pause jobs, that is said once."""
+    for unlimited in (None, "jobs in containers are not paused"):
+        runtime = FakeRuntime("here")
+        runtime.unlimited = unlimited
+        run = FakeRun(LIMITED, here=runtime)
+        run.limits.submitted(Job(NAME, 1, {}, "/in", "/out", "/tmp"))
+        for _ in range(2):
+            await run.runner.measure(NAME, UNMEASURED)
+            await execute(run, FakeConnector(at_once))
+        limits = [spec.get("limit") for spec in runtime.specs.values()]
+        limit = {"rate": 500_000, "direction": "write", "path": "/out"}
+        assert limits == [None if unlimited else limit] * 2
+    assert caplog.messages == [f"/write is not held to its storageBW on {runtime.location}: {unlimited}"]

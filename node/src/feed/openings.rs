@@ -27,6 +27,8 @@ pub struct Openings {
     counted: bool,
     count: u32,
     open_now: u32,
+    /// Since when the command is paused.
+    paused: Option<Instant>,
 }
 
 impl Openings {
@@ -45,6 +47,16 @@ impl Openings {
             self.counted = false;
         }
         opened
+    }
+
+    /// The command is paused, or goes on: that is no time in which it could have closed what it has opened.
+    pub fn pause(&mut self, paused: bool) {
+        let since = std::mem::replace(&mut self.paused, paused.then(Instant::now));
+        if let Some(since) = since.filter(|_| !paused) {
+            for moment in self.last.iter_mut().chain(&mut self.looked) {
+                *moment += since.max(*moment).elapsed();
+            }
+        }
     }
 
     /// Whether it was opened before.
@@ -71,12 +83,37 @@ impl Openings {
         if self.waits {
             return false;
         }
-        if now < last + LOOK || self.looked.is_some_and(|looked| now < looked + LOOK) {
+        if self.paused.is_some() || now < last + LOOK || self.looked.is_some_and(|looked| now < looked + LOOK) {
             return true;
         }
         self.looked = Some(now);
         let waits = now >= last + LOOK_AT_MOST || wait_to_read(&descendants(), fifo);
         // What has happened until now is told before the next turn.
         !std::mem::replace(&mut self.waits, waits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command that has opened its FIFO just before a pause may close it again just after.
+    #[test]
+    fn a_pause_is_no_time_to_close_it_again() {
+        let fifo = Some(Path::new("/nowhere/fifo"));
+        let mut openings = Openings::default();
+        openings.notice(AddWatchFlags::IN_OPEN);
+        let opened = openings.last.unwrap();
+        openings.pause(true);
+        while opened.elapsed() < 3 * LOOK {
+            assert!(openings.may_be_a_look(fifo));
+            std::thread::yield_now();
+        }
+        assert_eq!(openings.looked, None, "it was looked at in the pause");
+        openings.pause(false);
+        assert!(openings.last.unwrap() >= opened + 2 * LOOK);
+        let shifted = openings.last;
+        openings.pause(false);
+        assert_eq!(openings.last, shifted);
     }
 }

@@ -148,6 +148,11 @@ impl Inputs<'_> {
         Ok(())
     }
 
+    /// The command is paused, or goes on.
+    pub fn pause(&mut self, paused: bool) {
+        self.feeders.iter_mut().for_each(|feeder| feeder.pause(paused));
+    }
+
     /// The command has ended, perhaps before it had read all.
     pub fn leave(&mut self) {
         self.feeders.iter_mut().filter(|feeder| feeder.streamed() > 0).for_each(Feeder::leave);

@@ -1,0 +1,83 @@
+//! `sfio-node guard`: ends the processes that a killed `exec` may have left paused. They could not end by themselves, and
+//! `serve`, which would end them, may be gone at the same time.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+use crate::exit::CANNOT_SET_UP;
+use crate::program::own_program;
+use crate::tree;
+use crate::vitals::ProcessId;
+
+/// The end of `exec`.
+#[derive(Debug)]
+pub struct Guard {
+    told: ChildStdin,
+    /// What was told last.
+    last: String,
+}
+
+impl Guard {
+    /// Starts one for a job, given by its directory. To be called before this process becomes the reaper of its descendants: the guard is none.
+    pub fn start(job: &Path) -> std::io::Result<Self> {
+        let mut child = program(job).stdin(Stdio::piped()).spawn()?;
+        let told = child.stdin.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
+        child.wait()?;
+        Ok(Self { told, last: String::new() })
+    }
+
+    /// Tells who is to be ended with `exec`, before they are paused. They stay it when they go on: that `serve` does, too.
+    pub fn tell<'a>(&mut self, paused: impl Iterator<Item = &'a ProcessId>) {
+        let line = paused.map(|id| format!("{}:{} ", id.pid, id.start)).collect();
+        if line != self.last {
+            // Without a guard everything else is as it was.
+            let _ = self.told.write_all(format!("{line}\n").as_bytes());
+            self.last = line;
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.tell([].iter());
+    }
+}
+
+fn program(job: &Path) -> Command {
+    let mut program = own_program();
+    // Not what the terminal signals, and nothing that somebody waits to be closed.
+    program.arg("guard").arg("--job").arg(job).process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+    program
+}
+
+/// Guards a job, given by its directory, whose `exec` tells on the standard input whom it pauses.
+///
+/// # Arguments
+/// * `alone` - false: lets somebody do it who is no child of `exec`
+pub fn run(job: &Path, alone: bool) -> i32 {
+    if !alone {
+        return program(job).arg("--alone").spawn().map_or(CANNOT_SET_UP, |_| 0);
+    }
+    let mut paused = Vec::new();
+    for line in BufReader::new(std::io::stdin()).lines().map_while(Result::ok) {
+        paused = line.split_ascii_whitespace().filter_map(parse).collect();
+    }
+    if !paused.is_empty() {
+        let lives = |id: &&ProcessId| tree::read(id.pid).is_some_and(|process| process.id == **id);
+        for id in paused.iter().filter(lives) {
+            let _ = kill(Pid::from_raw(id.pid), Signal::SIGKILL);
+        }
+        tree::sweep("SFIO_JOB", |directory| directory == job);
+    }
+    0
+}
+
+fn parse(word: &str) -> Option<ProcessId> {
+    let (pid, start) = word.split_once(':')?;
+    Some(ProcessId { pid: pid.parse().ok()?, start: start.parse().ok()? })
+}

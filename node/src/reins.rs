@@ -1,0 +1,175 @@
+//! Keeps a job to its limit: pauses all of its processes when what they have moved is ahead of its time.
+//!
+//! No program has to know of it, nothing is done for each of its calls, and nobody has to be root. A call that is under way
+//! goes on in the kernel; what it moves meanwhile is waited for, too.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::time::Duration;
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+use crate::event::Paused;
+use crate::guard::Guard;
+use crate::job::{Direction, Limit};
+use crate::moved::Moved;
+use crate::pace::Pace;
+use crate::tree::{self, Process};
+use crate::usage::thread_cpu;
+use crate::vitals::ProcessId;
+use crate::write_out::WriteOut;
+
+/// The tree is looked at so often while it runs; less often where all looks together would have taken more than one part of
+/// so many of the time: 1 percent of a core.
+const LOOK: Duration = Duration::from_millis(1);
+const SELDOM_LOOK: Duration = Duration::from_millis(5);
+const THRIFT: u32 = 100;
+/// The same while it is paused.
+const LOOK_IN_PAUSE: Duration = Duration::from_millis(50);
+/// A shorter pause is not worth its signals.
+const SHORTEST: Duration = Duration::from_millis(2);
+/// A longer one others might take for the end of the job.
+const LONGEST: Duration = Duration::from_secs(5);
+/// When the processes are stopped, those that they have just started are sought so often.
+const SEARCHES: usize = 3;
+
+/// Times are durations since any fixed moment.
+#[derive(Debug)]
+pub struct Reins {
+    moved: Moved,
+    seen: u64,
+    pace: Pace,
+    write_out: Option<WriteOut>,
+    guard: Option<Guard>,
+    /// Those that are stopped by us. Who was stopped before is not ours.
+    stopped: BTreeSet<ProcessId>,
+    /// Since when the tree is paused.
+    since: Option<Duration>,
+    due: Duration,
+    /// When all looks so far have taken their part of the time.
+    thrift: Duration,
+    /// Of pauses that are over.
+    total: Duration,
+    told: Paused,
+    /// The job is being ended, or may not be looked into.
+    slack: bool,
+}
+
+impl Reins {
+    pub fn new(limit: &Limit, guard: Option<Guard>, now: Duration) -> Self {
+        let writes = limit.direction != Direction::Read;
+        Self {
+            moved: Moved::new(limit.direction, &limit.path),
+            seen: 0,
+            pace: Pace::new(limit.rate.get(), now),
+            write_out: writes.then(|| WriteOut::start(&limit.path)).flatten(),
+            guard,
+            stopped: BTreeSet::new(),
+            since: None,
+            due: now,
+            thrift: now,
+            total: Duration::ZERO,
+            told: Paused::default(),
+            slack: false,
+        }
+    }
+
+    /// When to look next.
+    pub fn due(&self) -> Option<Duration> {
+        (!self.slack).then_some(self.due)
+    }
+
+    pub fn are_drawn(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// How long the tree has been paused by now.
+    pub fn paused(&self, now: Duration) -> Duration {
+        self.total + self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
+    }
+
+    /// Looks at the tree, and pauses it, or lets it go on.
+    ///
+    /// # Arguments
+    /// * `look` - gives all processes as they are now, each after its parent
+    ///
+    /// # Errors
+    /// When they may not be looked into: then the job is not kept to its limit any more.
+    pub fn look(&mut self, now: Duration, look: &mut impl FnMut() -> Vec<Process>) -> io::Result<()> {
+        let before = thread_cpu();
+        let mut processes = look();
+        let mut found = self.moved.look(&processes);
+        if matches!(found, Ok(None)) {
+            processes = look();
+            found = self.moved.look(&processes);
+        }
+        self.thrift += thread_cpu().saturating_sub(before) * THRIFT;
+        let bytes = found.inspect_err(|_| self.slacken(now))?.unwrap_or(self.seen);
+        let debt = self.pace.moved(bytes.saturating_sub(self.seen), now);
+        self.seen = self.seen.max(bytes);
+        self.told.ahead = self.told.ahead.max(self.pace.ahead());
+        match self.since {
+            Some(since) if debt.is_zero() || now >= since + LONGEST => {
+                if let Some(write_out) = &mut self.write_out {
+                    write_out.begin(&processes, now);
+                }
+                self.let_go(now);
+            }
+            None if debt > SHORTEST => {
+                self.since = Some(now);
+                self.told.pauses += 1;
+                self.stop(processes, look);
+            }
+            // Those whom others let go on.
+            Some(_) => self.stop(processes, look),
+            None => {}
+        }
+        self.due = match self.since {
+            Some(since) => (now + debt.min(LOOK_IN_PAUSE)).min(since + LONGEST),
+            None => self.thrift.clamp(now + LOOK, now + SELDOM_LOOK),
+        };
+        Ok(())
+    }
+
+    fn stop(&mut self, mut processes: Vec<Process>, look: &mut impl FnMut() -> Vec<Process>) {
+        for _ in 0..SEARCHES {
+            let runs = |process: &&Process| !process.zombie && !process.vitals.standing;
+            let running: Vec<ProcessId> = processes.iter().filter(runs).map(|process| process.id).collect();
+            let new = running.iter().any(|id| !self.stopped.contains(id));
+            self.stopped.extend(&running);
+            if let Some(guard) = &mut self.guard {
+                guard.tell(self.stopped.iter());
+            }
+            for id in running {
+                let _ = kill(Pid::from_raw(id.pid), Signal::SIGSTOP);
+            }
+            if !new {
+                return;
+            }
+            processes = look();
+        }
+    }
+
+    fn let_go(&mut self, now: Duration) {
+        self.total = self.paused(now);
+        self.since = None;
+        for id in std::mem::take(&mut self.stopped) {
+            if tree::read(id.pid).is_some_and(|process| process.id == id) {
+                let _ = kill(Pid::from_raw(id.pid), Signal::SIGCONT);
+            }
+        }
+    }
+
+    /// Pauses nobody any more.
+    pub fn slacken(&mut self, now: Duration) {
+        self.let_go(now);
+        self.guard = None;
+        self.slack = true;
+    }
+
+    /// How the job was kept to its limit.
+    pub fn told(&self) -> Paused {
+        Paused { paused: self.total.as_secs_f64(), ..self.told }
+    }
+}

@@ -1,0 +1,84 @@
+"""Adapter: which jobs are held to their storageBW, and how fast they may move their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job
+from streamflow.log_handler import logger
+from streamflow.scheduling.scheduler import JobAllocation
+
+from streamflow_io.hints.bandwidth import StaticConstraint
+from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.runtime import NodeRuntime
+from streamflow_io.runtime.protocol import RateLimit
+
+from .storages import Storages
+
+_MB = 10**6
+
+
+class Limits:
+    """The limits of jobs of steps with `limited`.
+
+    A job that cannot be held to its storageBW runs as without `limited`, which is said once for each step and location.
+
+    :param jobs: those that were scheduled, by name
+    :param annotations: by step path
+    :param storages: that the config has
+    """
+
+    def __init__(
+        self, jobs: Mapping[str, JobAllocation], annotations: Mapping[str, StepAnnotations], storages: Storages
+    ) -> None:
+        self._allocations = jobs
+        self._limited = {step: hints for step, hints in annotations.items() if hints.is_limited}
+        self._storages = storages
+        self._jobs: dict[str, Job] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def is_limited(self, job_name: str) -> bool:
+        """Whether a job is to be held to its storageBW."""
+        return get_job_step_name(job_name) in self._limited
+
+    def submitted(self, job: Job) -> None:
+        """A job has all its input, and is to be scheduled."""
+        if self.is_limited(job.name):
+            self._jobs[job.name] = job
+
+    def ended(self, job_name: str) -> None:
+        """A job has ended, or will not start; may be called again."""
+        self._jobs.pop(job_name, None)
+
+    def of(self, job_name: str, runtime: NodeRuntime) -> RateLimit | None:
+        """The limit of a job that was scheduled, and has its directories; None: it has none.
+
+        :param runtime: that runs it
+        """
+        if (job := self._jobs.get(job_name)) is None:
+            return None
+        hints = self._limited[get_job_step_name(job_name)]
+        bandwidth = hints.storage_bandwidth
+        if bandwidth is None or not isinstance(bandwidth.value.storage_bw, StaticConstraint):
+            return None
+        if runtime.unlimited is not None:
+            self.not_held(job_name, f"on {runtime.location}", runtime.unlimited)
+            return None
+        directory = str(job.output_directory)
+        storage = self._storages.of(bandwidth.value.storage, self._allocations[job_name].target, directory)
+        return RateLimit(
+            rate=max(1, round(bandwidth.value.storage_bw.value * _MB)),
+            direction=hints.direction,
+            path=directory if storage is None else storage.path,
+        )
+
+    def not_held(self, job_name: str, where: str, why: str) -> None:
+        """A job is not held to its storageBW; does nothing if that is not asked for.
+
+        :param where: `on LOCATION`, or `in this run`
+        """
+        about = get_job_step_name(job_name), where
+        if self.is_limited(job_name) and about not in self._told:
+            self._told.add(about)
+            logger.warning(f"{about[0]} is not held to its storageBW {where}: {why}")

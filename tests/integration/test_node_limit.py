@@ -1,0 +1,230 @@
+"""Jobs that are paused to hold them to a rate do what they do otherwise, and nobody stays paused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.node_support import Job, Node, built, ended, output, wait_for
+from tests.processes import is_dead
+
+MB = 10**6
+STRANGER = 65534
+
+MMAP = """
+import mmap, sys
+data = open(sys.argv[1], "rb").read()
+with open("out", "w+b") as file:
+    file.truncate(len(data))
+    mapped = mmap.mmap(file.fileno(), 0)
+    for at in range(0, len(data), 1 << 16):
+        mapped[at : at + (1 << 16)] = data[at : at + (1 << 16)]
+"""
+
+#: What moves 80 MB from `$0` to `out`.
+TOOLS = {
+    "dd": 'dd if="$0" of=out bs=4096 status=none',
+    "cp": 'cp --reflink=never "$0" out',
+    "tar": 'tar cf - -C "${0%/*}" "${0##*/}" | cat | tar xOf - > out',
+    "mmap": f"exec {sys.executable} -ISc '{MMAP}' \"$0\"",
+    "many": """for i in $(seq 0 79)
+        do dd if="$0" of=out bs=1000000 skip=$i seek=$i count=1 conv=notrunc status=none; done""",
+}
+
+#: Writes 30 MB beside, so that it is paused for 3 s.
+BURST = "dd if=/dev/zero of=beside bs=1000000 count=30 status=none"
+
+
+def limit(megabytes: float, path: Path, direction: str = "write") -> dict[str, object]:
+    return {"rate": int(megabytes * MB), "direction": direction, "path": str(path)}
+
+
+def state(pid: int) -> str:
+    """The state of a process, proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def is_paused(job: Job) -> bool:
+    pids = job.processes()
+    return bool(pids) and all(state(pid) == "T" for pid in pids)
+
+
+def tree(job: Job) -> list[int]:
+    """The processes of a job, when all of them are paused."""
+    wait_for(lambda: is_paused(job), f"a pause of {job.name}")
+    return job.processes()
+
+
+def test_tools_do_the_same_at_their_rate(runtime: Node, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(80 * MB))
+    jobs = {}
+    for name, script in TOOLS.items():
+        (place := tmp_path / "out" / name).mkdir()
+        command = ["sh", "-c", f'cd "$1" && {{ {script}; }}', source, place]
+        jobs[name] = runtime.start(name, command, limit=limit(40, place))
+    for name, job in jobs.items():
+        assert job.wait(60) == 0, name
+        assert (tmp_path / "out" / name / "out").read_bytes() == source.read_bytes(), name
+        exit_event = job.exit()
+        seconds = float(str(exit_event["ended"])) - float(str(exit_event["started"]))
+        usage = exit_event["usage"]
+        assert isinstance(usage, dict)
+        # What is written in the last moment before the end is not waited for.
+        assert 40 <= seconds * 40 < 320, (name, seconds)
+        assert 0.2 < usage["paused"] < seconds, (name, usage)
+        assert usage["pauses"] > 1, (name, usage)
+        assert 0 < usage["ahead"] < 60 * MB, (name, usage)
+        assert job.named("warning") == []
+
+
+def test_a_job_that_is_slower_is_never_paused(runtime: Node, tmp_path: Path) -> None:
+    job = runtime.shell(
+        "j", f"cd {tmp_path}/out; dd if=/dev/zero of=a bs=100000 count=3; sleep 0.3", limit=limit(1000, tmp_path)
+    )
+    assert job.wait() == 0
+    usage = job.exit()["usage"]
+    assert isinstance(usage, dict)
+    assert (usage["paused"], usage["pauses"]) == (0, 0)
+    other = runtime.shell("k", "true")
+    assert other.wait() == 0
+    assert "paused" not in str(other.exit()["usage"])
+
+
+def test_a_close_before_a_failure_is_no_commit_however_long_the_pause_between(runtime: Node, tmp_path: Path) -> None:
+    """Who is paused between its close and its end has not lived on."""
+    out = tmp_path / "out"
+    script = f"""
+import os
+beside = os.open("{out}/beside", os.O_CREAT | os.O_WRONLY)
+file = open("{out}/a", "w")
+file.write("part")
+file.close()
+os.write(beside, bytes(30_000_000))
+os._exit(1)
+"""
+    watched = [output(out, "a", "on_close")]
+    job = runtime.python("j", script, outputs=watched, limit=limit(10, out))
+    wait_for(lambda: is_paused(job), "the pause")
+    assert job.wait() == 1
+    assert (job.exit()["reason"], job.committed()) == ("exited", [])
+
+
+def test_closes_are_believed_between_pauses(runtime: Node, tmp_path: Path) -> None:
+    """A job that is paused all the time commits what it has closed long before its end."""
+    out = tmp_path / "out"
+    script = f"""
+import time
+def write(name):
+    with open("{out}/" + name, "wb") as file:
+        file.write(bytes(200_000))
+write("a")
+end = time.monotonic() + 4
+while time.monotonic() < end:
+    write("beside")
+"""
+    job = runtime.python("j", script, outputs=[output(out, "a", "on_close")], limit=limit(20, out))
+    job.wait_for("committed")
+    assert job.process.poll() is None
+    assert job.wait() == 0
+    committed = [event for event in job.commits() if event["path"] == f"{out}/a"]
+    assert [event["at_end"] for event in committed] == [False]
+
+
+def test_who_is_paused_hears_that_it_is_cancelled(runtime: Node, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    job = runtime.shell(
+        "j", f"cd {out}; trap 'echo heard > heard; exit 7' TERM; {BURST}; sleep 60", limit=limit(0.2, out)
+    )
+    tree(job)
+    job.cancel()
+    started = time.monotonic()
+    job.wait()
+    assert time.monotonic() < started + 1.5
+    assert (job.exit()["reason"], job.exit()["code"]) == ("cancelled", 7)
+    assert (out / "heard").read_text() == "heard\n"
+
+
+def test_who_was_stopped_by_somebody_else_stays_stopped(runtime: Node, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = f"cd {out}; sleep 60 & echo $! > pid; kill -STOP $!; {BURST}; touch written; sleep 1; kill -KILL $!"
+    job = runtime.shell("j", script, limit=limit(60, out))
+    wait_for((out / "written").exists, "the end of writing")
+    pid = int((out / "pid").read_text())
+    wait_for(lambda: not is_paused(job), "the end of the pause")
+    assert state(pid) == "T"
+    assert job.wait() == 0
+
+
+@pytest.fixture
+def strangers(tmp_path: Path) -> Iterator[Node]:
+    """A `serve` of another user than root, for what is killed."""
+    if os.geteuid() != 0:
+        pytest.skip("needs a second user")
+    (base := tmp_path / "home").mkdir()
+    shutil.chown(base, STRANGER, STRANGER)
+    for directory in (tmp_path, *tmp_path.parents):
+        if directory.stat().st_uid == os.geteuid() and directory.is_relative_to("/tmp") and directory != Path("/tmp"):
+            directory.chmod(0o755)
+    binary = tmp_path / "sfio-node"
+    shutil.copy(built(), binary)
+    binary.chmod(0o755)
+    with ended(Node(binary, base, wrapper=WRAPPER)) as running:
+        yield running
+
+
+WRAPPER = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
+
+
+def start(node: Node, script: str) -> Job:
+    """A job of the other user."""
+    node.place("j", json.dumps({"name": "j", "limit": limit(0.2, node.base)}))
+    directory = node.run / "jobs" / "j"
+    for path in (directory, directory / "job.json"):
+        os.chown(path, STRANGER, STRANGER)
+    words = [*WRAPPER, str(node.binary), "exec", "--job", str(directory), "--", "sh", "-c", script]
+    node.jobs.append(Job(node, "j", subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)))
+    return node.jobs[-1]
+
+
+@pytest.mark.parametrize("killed", [("exec",), ("serve",), ("exec", "serve"), ("serve", "exec"), ("driver",)])
+def test_nobody_stays_paused_whoever_is_killed(strangers: Node, killed: tuple[str, ...]) -> None:
+    """One of the processes has none of our environment, and is not the first of its group."""
+    base = strangers.base
+    job = start(strangers, f"cd {base}; (env -i sleep 61 & echo $! > pid; exec {BURST}) & {BURST}; wait; sleep 60")
+    wait_for(lambda: (base / "pid").exists() and (base / "pid").read_text(), "the process")
+    cleared = int((base / "pid").read_text())
+    wait_for(lambda: is_paused(job) and state(cleared) == "T", "the pause")
+    pids = [cleared, *job.processes()]
+    for who in killed:
+        if who == "driver":
+            assert strangers.server.stdin is not None
+            strangers.server.stdin.close()
+        else:
+            os.kill(job.process.pid if who == "exec" else strangers.server.pid, signal.SIGKILL)
+    wait_for(lambda: all(map(is_dead, pids)), "the end of all")
+    if "serve" in killed:
+        strangers.server.wait()
+    if "exec" in killed:
+        shutil.rmtree(strangers.run, ignore_errors=True)
+
+
+def test_a_job_that_may_not_be_looked_into_runs_as_it_does(strangers: Node) -> None:
+    """Its program runs as its owner."""
+    program = strangers.binary.with_name("sleep")
+    shutil.copy("/bin/sleep", program)
+    program.chmod(0o4755)
+    job = start(strangers, f"{program} 0.5")
+    assert job.wait() == 0
+    [warning] = job.named("warning")
+    assert "it is not held to its storageBW" in str(warning["message"])
+    assert "Permission denied" in str(warning["message"])
