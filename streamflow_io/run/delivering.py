@@ -285,7 +285,11 @@ class Deliverer:
         value = file_value(f"{self._job.output_directory}/{name}") | {"size": said.size}
         value = with_format(self._step, self._job, port, value)
         part = FilePart(file=said.path, identity=said.identity, pieces=said.pieces)
-        return PartToken(value, part, port, SaidBy(self._job.name, said.job, said.number), self._tag)
+        assert self._attempt is not None
+        assert self._attempt.node_job is not None, "only a job under a node runtime says parts"
+        run = str(self._attempt.node_job.runtime.directory)
+        said_by = SaidBy(self._job.name, run, said.job, said.number)
+        return PartToken(value, part, port, said_by, self._tag)
 
     async def _process(self, source: Source) -> Token:
         """The token of one file, or of an output as a whole, made as StreamFlow makes it at the end of the job."""

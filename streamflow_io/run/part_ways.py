@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
 from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
@@ -24,7 +25,7 @@ from streamflow_io.runtime.protocol import FoundFile, PartEvent
 from .deployment_sites import deployment_kind
 from .plan import Plan
 from .storages import Storages
-from .tokens import PartToken
+from .tokens import PartToken, parts_of
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ class PartWays:
         self._storages = storages
         self._jobs = jobs
         self._told: set[str] = set()
-        # By job that splits, where it runs; and which others get its parts by a link.
-        self._homes: dict[str, NodeRuntime] = {}
+        # By job that splits, and run directory, where it runs; and which others get its parts by a link.
+        self._homes: dict[tuple[str, str], NodeRuntime] = {}
         self._linked: set[tuple[str, NodeRuntime]] = set()
         # Who sees the file itself, and may have them so, too; and the jobs whose file is read ahead.
         self._linkable: set[tuple[str, NodeRuntime]] = set()
@@ -94,11 +95,12 @@ class PartWays:
         readers = self._plan.part_readers(step, port)
         if are_here(self._plan.steps[step].site) and all(are_here(reader.site) for reader in readers):
             return CutFile(path, is_here=True)
-        self._homes[job_name] = runtime
+        self._homes[job_name, str(runtime.directory)] = runtime
         try:
             file = await runtime.find(path)
             steps = dict.fromkeys(reader.step for reader in readers)
-            tried = [self._try(job_name, reader, target, file) for reader in steps for target in self._targets(reader)]
+            targets = [(reader, target) for reader in steps for target in self._targets(reader)]
+            tried = (self._try(job_name, runtime, *reader, file) for reader in targets)
             from_home = all(await asyncio.gather(*tried))
         except (_UnseenError, NodeRuntimeError) as error:
             self._tell(port_path(step, port), str(error))
@@ -109,6 +111,17 @@ class PartWays:
         """The file of a job is read ahead where it runs: each byte is read once, and sent from there."""
         self._read_ahead.add(job_name)
 
+    def narrow(
+        self, job: Job, available: MutableMapping[str, AvailableLocation]
+    ) -> MutableMapping[str, AvailableLocation]:
+        """Of the locations where a job fits, that from where it would get its parts; all, if it does not fit there."""
+        homes: set[str] = set()
+        for job_name in {token.said_by.job for _, token in parts_of(job.inputs)}:
+            if job_name in self._read_ahead or any(split == job_name for split, _ in self._linked):
+                homes.add(self._jobs[job_name].locations[0].name)
+        chosen = {key: location for key, location in available.items() if location.name in homes}
+        return chosen or available
+
     def link(self, reader: NodeRuntime, token: PartToken) -> Link | None:
         """How a job gets a part from elsewhere; None: it reads the file itself.
 
@@ -118,12 +131,14 @@ class PartWays:
         is_linked = (said_by.job, reader) in self._linked
         if not is_linked and (said_by.job not in self._read_ahead or (said_by.job, reader) not in self._linkable):
             return None
-        return self._homes[said_by.job].link(said_by.node_job, reader)
+        # Another run has made it, if it is not there: then the file is all that there is.
+        home = self._homes.get((said_by.job, said_by.run))
+        return None if home is None else home.link(said_by.node_job, reader)
 
     def _targets(self, step: str) -> Iterator[Target]:
         yield from self._plan.workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
 
-    async def _try(self, split: str, reader: str, target: Target, file: FoundFile) -> bool:
+    async def _try(self, split: str, home: NodeRuntime, reader: str, target: Target, file: FoundFile) -> bool:
         """
         :return: whether they may have their parts from where the split runs
         :raises _UnseenError: if a job of a step cannot read the file at one of the locations of a target
@@ -132,13 +147,13 @@ class PartWays:
         self._check_storage(split, target, str(file.path))
         locations = await self._locations(target)
         return all(
-            await asyncio.gather(*(self._try_at(split, reader, target, location, file) for location in locations))
+            await asyncio.gather(*(self._try_at(split, home, reader, target, location, file) for location in locations))
         )
 
     async def _try_at(
-        self, split: str, reader: str, target: Target, location: AvailableLocation, file: FoundFile
+        self, split: str, home: NodeRuntime, reader: str, target: Target, location: AvailableLocation, file: FoundFile
     ) -> bool:
-        runtime, home = await self._runtimes.at(location.location, target.workdir), self._homes[split]
+        runtime = await self._runtimes.at(location.location, target.workdir)
         if runtime is home:
             return True
         unseen, apart = await runtime.why_not(file), await runtime.no_link(home)

@@ -214,6 +214,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         if self.run is not None and locations == 1:
             cores = self._without_cores.get(job.name, hardware_requirement.cores)
             available_locations = self.run.gangs.narrow(job, cores, available_locations)
+            available_locations = self.run.part_ways.narrow(job, available_locations)
         selected: MutableSequence[AvailableLocation] = await super()._get_locations(
             job, hardware_requirement, locations, scheduling_policy, available_locations
         )

@@ -94,11 +94,13 @@ class SaidBy:
     """Who has said where a part is.
 
     :ivar job: of the workflow
-    :ivar node_job: the identifier of its attempt, where it has run
+    :ivar run: the run directory of its attempt, which has its name from chance
+    :ivar node_job: the identifier of the attempt there
     :ivar number: of the part, among those of this attempt
     """
 
     job: str
+    run: str
     node_job: str
     number: int
 

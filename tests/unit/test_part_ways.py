@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from streamflow.core.workflow import Job
 
 from streamflow_io.graph.io_graph import Input
 from streamflow_io.graph.sites import DRIVERS_NODE, Deployment, Site, SiteKind
@@ -21,9 +22,8 @@ from streamflow_io.runtime.protocol import FileIdentity, FoundFile, PartEvent
 IDENTITY = FileIdentity(device=4, inode=1, size=9, mtime=2)
 FILE = FoundFile(path="/data/all", identity=IDENTITY)
 SSH = Site((Deployment("hosts", "ssh", SiteKind.HOSTS),))
-TOKEN = PartToken(
-    file_value("/out/1"), FilePart(file="/data/all", identity=IDENTITY, pieces=()), "chunks", SaidBy("/split/0", "s", 7)
-)
+PART = FilePart(file="/data/all", identity=IDENTITY, pieces=())
+TOKEN = PartToken(file_value("/out/1"), PART, "chunks", SaidBy("/split/0", "/run", "s", 7))
 
 
 @dataclass(eq=False)
@@ -32,6 +32,7 @@ class Runtime:
 
     sees: bool = True
     reaches: bool = False
+    directory: str = "/run"
 
     async def find(self, path: str) -> FoundFile:
         return FILE
@@ -80,7 +81,9 @@ class Setting:
         )
         deployments = SimpleNamespace(deploy_ahead=lambda name: None, where=lambda location: f"on {location}")
         manager = SimpleNamespace(deploy=self.deploy, get_connector=lambda name: self)
-        here = SimpleNamespace(target=SimpleNamespace(deployment=SimpleNamespace(name="here")))
+        here = SimpleNamespace(
+            target=SimpleNamespace(deployment=SimpleNamespace(name="here")), locations=[SimpleNamespace(name="home")]
+        )
         return PartWays(
             cast(Any, plan),
             cast(Any, SimpleNamespace(deployment_manager=manager)),
@@ -111,9 +114,17 @@ async def test_who_sees_the_file_reads_it() -> None:
 
 async def test_who_does_not_see_it_gets_parts_by_a_link() -> None:
     setting = Setting(readers={"a": (one := Runtime(sees=False, reaches=True)), "b": (other := Runtime())})
-    assert await setting.decide(ways := setting.ways()) is not None
+    ways = setting.ways()
+    assert await setting.decide(ways) is not None
     assert link_of(ways, one) == Link(address="h:1", job="s", key="/key")
     assert link_of(ways, other) is None
+
+
+async def test_what_another_run_has_said_is_read_from_the_file() -> None:
+    setting = Setting(home=Runtime(directory="/other"), readers={"a": (one := Runtime(sees=False, reaches=True))})
+    ways = setting.ways()
+    assert await setting.decide(ways) is not None
+    assert link_of(ways, one) is None
 
 
 async def test_what_is_read_ahead_is_sent_to_all() -> None:
@@ -126,6 +137,25 @@ async def test_what_is_read_ahead_is_sent_to_all() -> None:
     ways.read_ahead("/split/0")
     assert link_of(ways, other) is not None
     assert link_of(ways, home) is None
+
+
+async def test_a_job_goes_to_its_part_if_it_fits_there() -> None:
+    reader = Job("/count/0", 1, {"chunk": TOKEN}, "/in", "/out", "/tmp")
+    other = Job("/other/0", 1, {}, "/in", "/out", "/tmp")
+    both = {name: cast(Any, SimpleNamespace(name=name)) for name in ("a", "home")}
+    only = {"a": both["a"]}
+    setting = Setting(readers={"a": Runtime(reaches=True)})
+    ways = setting.ways()
+    assert await setting.decide(ways) is not None
+    assert ways.narrow(reader, both) == both, "all read the file itself"
+    ways.read_ahead("/split/0")
+    assert ways.narrow(reader, both) == {"home": both["home"]}
+    assert ways.narrow(reader, only) == only
+    assert ways.narrow(other, both) == both
+    linked = Setting(readers={"a": Runtime(sees=False, reaches=True)})
+    ways = linked.ways()
+    assert await linked.decide(ways) is not None
+    assert ways.narrow(reader, both) == {"home": both["home"]}
 
 
 @pytest.mark.parametrize(
