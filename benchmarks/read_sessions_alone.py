@@ -12,7 +12,7 @@ from .loop_device import LimitedDisk, Limits
 from .memory_limit import limited_memory
 from .model import Comparison
 from .session_alone import CHUNKS, CPU, MEMORY, Consumers, Session, read_ahead, read_alone
-from .slow_disks import BANDWIDTH, CONGESTED, FAST, READ, REQUESTS, Disk, cold_on, counted, write_lines
+from .slow_disks import BANDWIDTH, CONGESTED, FAST, READ, REQUESTS, Disk, cold_on, counted, forget, write_lines
 from .tools import MEBIBYTE
 from .workload import Outcome, Variant
 
@@ -91,17 +91,23 @@ def throughput_comparisons(counts: Sequence[int]) -> list[Comparison]:
 def overlap(files: Files, obstacle: str | None) -> list[Variant]:
     """Consumers that need 1.5 times as long as their input, which is read at the same time."""
 
-    def seconds(kind: Disk, wait: float, directory: Path) -> Outcome:
-        directory.mkdir()
-        consumers, session = Consumers(64, wait), Session(kind.megabytes)
-        return on_disk(files, kind, SIZE, lambda file, _: read_ahead(file, consumers, session, directory))
-
     def run(kind: Disk, directory: Path) -> Outcome:
-        compute = _COMPUTE * SIZE / (kind.megabytes * 1e6)
-        alone = seconds(kind, 0.0, directory / "input").sample.wall
-        both = seconds(kind, 2 * compute * MEBIBYTE / SIZE, directory / "both")
-        further = {HIDDEN: (alone + compute - both.sample.wall) / alone}
-        return replace(both, sample=both.sample.model_copy(update={"further": further}))
+        session = Session(kind.megabytes)
+        consumers = Consumers(64, 2 * _COMPUTE / (kind.megabytes * 1e6) * MEBIBYTE)
+
+        def read(file: Path, _: LimitedDisk) -> Outcome:
+            for name in ("input", "both"):
+                (directory / name).mkdir()
+            only = read_ahead(file, Consumers(64), session, directory / "input").sample.wall
+            # It is in the page cache now.
+            compute = read_alone(file, consumers).sample.wall
+            with file.open("rb") as opened:
+                forget(opened.fileno())
+            both = read_ahead(file, consumers, session, directory / "both")
+            further = {**both.sample.further, HIDDEN: (only + compute - both.sample.wall) / only}
+            return replace(both, sample=both.sample.model_copy(update={"further": further}))
+
+        return on_disk(files, kind, SIZE, read)
 
     return [Variant(f"{_OVERLAP}, {kind.name}", partial(run, kind), skipped=obstacle) for kind in _FILES]
 

@@ -16,12 +16,15 @@ from .model import Comparison
 from .processes import run
 from .slow_disks import FAST, REQUESTS, Disk, cold_on
 from .templates import WORKFLOWS, variants_digest
+from .tools import MEBIBYTE
 from .workflows import JSON, RESULT, Site, StreamFlowRun, tree_digest
 from .workload import Outcome, Variant, Workload
 
 _HINT = "sfio:ReadSession"
 _WITHOUT, _SESSIONS = "without", "sessions"
 _DISKS = (REQUESTS, FAST)
+# StreamFlow runs no job where less is free than it may need: by default 1 GiB for each of its two directories.
+_DISK_BYTES = 8192 * MEBIBYTE
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,10 @@ def _prepare(directory: Path) -> Sequence[Variant]:
 
 
 def _run(template: Template, kind: Disk, workflows: Path, mount: Path, directory: Path) -> Outcome:
-    with cold_on(kind, mount, WORKFLOWS / template.name, template.inputs):
-        site = Site({"here": {"type": "local", "config": {}, "workdir": str(mount / "work")}}, {"/": "here"})
+    with cold_on(kind, mount, WORKFLOWS / template.name, template.inputs, _DISK_BYTES):
+        site = Site(
+            {"here": {"type": "local", "config": {}, "workdir": str(mount / "work")}}, {"/": "here"}, containers=False
+        )
         (mount / "work").mkdir()
         outcome = StreamFlowRun(
             workflows / template.name / template.workflow,

@@ -54,13 +54,16 @@ def obstacle() -> str | None:
 
 
 @contextmanager
-def cold_on(kind: Disk, mount: Path, source: Path, names: Sequence[str]) -> Iterator[LimitedDisk]:
+def cold_on(
+    kind: Disk, mount: Path, source: Path, names: Sequence[str], size: int = _DISK_BYTES
+) -> Iterator[LimitedDisk]:
     """Make a disk with copies of files, of which the page cache has nothing, for as long as the context lasts.
 
     :param names: of files and directories, relative to `source`, as they then are to the disk
+    :param size: bytes of the disk
     """
     mount.mkdir(exist_ok=True)
-    with limited_disk(mount, _DISK_BYTES) as disk:
+    with limited_disk(mount, size) as disk:
         for name in names:
             (mount / name).parent.mkdir(parents=True, exist_ok=True)
             if (path := source / name).is_dir():

@@ -72,12 +72,14 @@ class Site:
     :ivar bindings: the deployment of each step; `/` are all steps
     :ivar prefix: what is put before the command `streamflow`
     :ivar environment: more of its environment
+    :ivar containers: whether steps that ask for one have it
     """
 
     deployments: Mapping[str, JSON]
     bindings: Mapping[str, str]
     prefix: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    containers: bool = True
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,9 @@ class StreamFlowRun:
             "database": {"type": "default", "config": {"connection": str(directory / _DATABASE)}},
         }
         entry: dict[str, JSON] = {"type": "cwl", "config": config}
-        if self.site is None:
+        if self.site is None or not self.site.containers:
             config["docker"] = _NO_CONTAINERS
-        else:
+        if self.site is not None:
             document["deployments"] = self.site.deployments
             entry["bindings"] = [
                 {"step": step, "target": {"deployment": deployment}} for step, deployment in self.site.bindings.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from .extents import Extents, Span, length
 
@@ -19,6 +19,14 @@ def chunk_size(bandwidth: float | None) -> int:
     :param bandwidth: of the storage, for reading, in MB/s; None: not known
     """
     return min(LARGEST, max(SMALLEST, int(_SECONDS * (bandwidth or 0.0) * 1e6)))
+
+
+def _growing(chunk: int, together: int) -> Iterator[int]:
+    """The bytes of the first chunks, which are smaller."""
+    size = max(min(chunk, MIB), chunk // together)
+    while size < chunk:
+        yield from [size] * together
+        size *= 2
 
 
 def asked_bytes(size: int, requests: int) -> int:
@@ -40,13 +48,16 @@ class Chunks:
     :param size: of the file
     :param chunk: bytes of a chunk
     :param most_guessed: bytes
+    :param together: so many chunks are read at the same time. The first so many are that part of a chunk, the next ones
+        twice as large, and so on: on a storage that they share the first one arrives as early as if it was read alone
     """
 
-    def __init__(self, size: int, chunk: int, most_guessed: int) -> None:
+    def __init__(self, size: int, chunk: int, most_guessed: int, together: int = 1) -> None:
         self.guessed = Extents()
         self._size = size
         self._chunk = chunk
         self._most_guessed = most_guessed
+        self._first = list(_growing(chunk, together))
         # What is in the queue, or was ever taken from it.
         self._known = Extents()
         self._queue: deque[Span] = deque()
@@ -78,7 +89,7 @@ class Chunks:
 
         :param guess: more parts are expected
         """
-        spans, room = list[Span](), self._chunk
+        spans, room = list[Span](), self._first[0] if self._first else self._chunk
         while room and self._queue:
             begin, end = self._queue.popleft()
             if end - begin > room:
@@ -89,6 +100,8 @@ class Chunks:
             self._end = end
         if guess and room and self.guessed.bytes + room <= self._most_guessed:
             spans += self._following(room)
+        if spans and self._first:
+            del self._first[0]
         return tuple(Extents(spans))
 
     def _following(self, room: int) -> list[Span]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamflow_io.sessions.chunks import LARGEST, SMALLEST, Chunks, chunk_size
+from streamflow_io.sessions.chunks import LARGEST, MIB, SMALLEST, Chunks, chunk_size
 from streamflow_io.sessions.director import (
     Announced,
     Arrived,
@@ -69,9 +69,11 @@ def test_extents_are_sets_of_bytes(changes: list[tuple[bool, Span]], span: Span)
     assert extents.has(span) == (bytes_of([span]) <= expected)
 
 
-@given(parts_of_file, st.integers(1, 60), st.integers(0, 120))
-def test_each_byte_is_in_one_chunk_in_the_order_of_parts(parts: list[list[Span]], size: int, guessed: int) -> None:
-    chunks, read = Chunks(SIZE, size, guessed), Counter[int]()
+@given(parts_of_file, st.integers(1, 60), st.integers(0, 120), st.integers(1, 5))
+def test_each_byte_is_in_one_chunk_in_the_order_of_parts(
+    parts: list[list[Span]], size: int, guessed: int, together: int
+) -> None:
+    chunks, read = Chunks(SIZE, size, guessed, together), Counter[int]()
     for part in parts:
         chunks.need(part)
         if chunk := chunks.next(guess=True):
@@ -86,6 +88,25 @@ def test_each_byte_is_in_one_chunk_in_the_order_of_parts(parts: list[list[Span]]
     assert max(read.values(), default=1) == 1
     assert {byte for part in parts for byte in bytes_of(part)} <= set(read)
     assert order == sorted(order)
+
+
+@pytest.mark.parametrize(
+    ("readers", "alike", "sizes"),
+    [(4, False, [2] * 4 + [4] * 4), (12, False, [1] * 12 + [2] * 12 + [4] * 12), (1, False, []), (4, True, [])],
+)
+def test_the_first_chunk_arrives_as_early_as_one_that_is_read_alone(
+    readers: int, alike: bool, sizes: list[int]
+) -> None:
+    director = Director(1 << 30, 8 * MIB, 1 << 30, readers, alike=alike)
+    director.handle(Announced(((0, 1 << 30),)))
+    found = []
+    waiting = [step.chunk for step in director.handle(Began(0)) if isinstance(step, Submit)]
+    for _ in range(len(sizes) + 2):
+        (read,) = director.handle(Granted(waiting.pop(0)))
+        assert isinstance(read, Read)
+        found.append(length(read.spans) / MIB)
+        waiting += [step.chunk for step in director.handle(ChunkRead(read.chunk)) if isinstance(step, Submit)]
+    assert found == [*sizes, 8, 8]
 
 
 def needed_by(parts: list[list[Span]], byte: int) -> int:
