@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from schema_salad.schema import load_schema
 
 from tests import forked
 from tests.cwl import Bench
-from tests.node_support import Node, node
+from tests.node_support import Node, node, wait_for
 from tests.remote_support import RemoteNode, remote_node
 
 
@@ -65,3 +66,23 @@ def host(tmp_path: Path) -> Iterator[RemoteNode]:
         (tmp_path / name).mkdir()
     with remote_node(tmp_path, shared=False) as running:
         yield running
+
+
+@pytest.fixture
+def small() -> Iterator[Path]:
+    """A cgroup of 40 MiB; what writes a process into it."""
+    root = Path("/sys/fs/cgroup")
+    first = (root / "memory").is_dir()
+    group = (root / "memory" if first else root) / f"sfio-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup: {error}")
+    try:
+        (group / ("memory.limit_in_bytes" if first else "memory.max")).write_text(str(40 << 20))
+        yield group / "cgroup.procs"
+    except OSError as error:
+        pytest.skip(f"no limit of memory: {error}")
+    finally:
+        wait_for(lambda: not (group / "cgroup.procs").read_text(), "the end of the cgroup's processes")
+        group.rmdir()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -102,26 +101,6 @@ def test_a_full_memory_is_a_file_on_disk(tmp_path: Path) -> None:
             assert job.named("placed")[0]["where"] == where
             assert (base / "c.out").read_bytes() == CONTENT[:size]
             assert not os.path.lexists(target)
-
-
-@pytest.fixture
-def small() -> Iterator[Path]:
-    """A cgroup of 40 MiB; what writes a process into it."""
-    root = Path("/sys/fs/cgroup")
-    first = (root / "memory").is_dir()
-    group = (root / "memory" if first else root) / f"sfio-test-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup: {error}")
-    try:
-        (group / ("memory.limit_in_bytes" if first else "memory.max")).write_text(str(40 << 20))
-        yield group / "cgroup.procs"
-    except OSError as error:
-        pytest.skip(f"no limit of memory: {error}")
-    finally:
-        wait_for(lambda: not (group / "cgroup.procs").read_text(), "the end of the cgroup's processes")
-        group.rmdir()
 
 
 def test_a_cgroup_without_room_has_the_file_on_disk(runtime: Node, small: Path) -> None:

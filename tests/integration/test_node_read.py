@@ -12,6 +12,23 @@ from pathlib import Path
 
 import pytest
 
+from streamflow_io.sessions.director import (
+    Announced,
+    Arrived,
+    Began,
+    ChunkRead,
+    Consumed,
+    Director,
+    Drop,
+    End,
+    Evicted,
+    Granted,
+    Read,
+    Submit,
+    Watch,
+)
+from streamflow_io.sessions.director import Event as SessionEvent
+from streamflow_io.sessions.extents import Span
 from tests.fuse import may_mount, served
 from tests.node_support import Event, Job, Node, wait_for
 
@@ -245,3 +262,66 @@ def test_a_storage_that_does_not_answer_holds_nobody_back(runtime: Node, file: P
         assert runtime.leave() == 0
         assert time.monotonic() - started < 5
         assert not runtime.run.exists()
+
+
+def test_a_window_above_the_memory_gets_smaller(runtime: Node, small: Path) -> None:
+    """Nobody consumes until it is full; then what is consumed is given back, and the rest of the file comes."""
+    parts, each = 16, 8 << 20
+    known = runtime.base / "sparse"
+    with known.open("wb") as opened:
+        opened.truncate(parts * each)
+    if cached(known) != 0:
+        pytest.skip("the page cache cannot be looked at")
+    director = Director(parts * each, each, parts * each, 1)
+    session = Session(runtime, "s", known, threads=1)
+    small.write_text(str(session.wait_for("started")["pid"]))
+    arrived, told = list[int](), 0
+
+    def handle(event: SessionEvent) -> None:
+        for instruction in director.handle(event):
+            match instruction:
+                case Submit(chunk):
+                    handle(Granted(chunk))
+                case Read(chunk, spans):
+                    session.order(read=[chunk, extents(spans)])
+                case Drop(spans):
+                    session.order(drop=extents(spans))
+                case Watch(spans):
+                    session.order(watch=extents(spans))
+                case Arrived(part):
+                    arrived.append(part)
+                case End():
+                    session.order(end=True)
+
+    def hear() -> None:
+        nonlocal told
+        events = [event for event in session.events() if event["event"] in ("chunk", "evicted")]
+        for event in events[told:]:
+            told += 1
+            if event["event"] == "chunk":
+                handle(ChunkRead(int(str(event["chunk"])), int(str(event["resident"]))))
+            else:
+                handle(Evicted(int(str(event["bytes"]))))
+
+    def is_smaller() -> bool:
+        hear()
+        return director.window.bytes < parts * each
+
+    for part in range(parts):
+        handle(Announced(((part * each, (part + 1) * each),)))
+    handle("all announced")
+    handle(Began(0))
+    wait_for(is_smaller, "less of the file in memory")
+    # What the cgroup has, and the chunk that a window keeps.
+    assert director.window.bytes <= (40 << 20) + each
+    for part in range(parts):
+        wait_for(lambda: (hear(), len(arrived) > part)[1], "the next part")  # noqa: B023
+        handle(Consumed(part))
+    assert session.ended()["success"]
+    assert arrived == list(range(parts))
+    assert sum(int(str(event["bytes"])) for event in session.named("chunk")) == parts * each
+    assert cached(known, 0, parts * each) == 0
+
+
+def extents(spans: tuple[Span, ...]) -> list[list[int]]:
+    return [[begin, end - begin] for begin, end in spans]

@@ -12,6 +12,7 @@ from rich.console import Console
 from streamflow_io.commands.coordination import plan_to_json
 from streamflow_io.commands.plan import plan_file
 from tests.cwl import Bench, Document, found, tool, workflow
+from tests.node_support import wait_for
 from tests.split_support import LINES, count, fifo, job, stdin, written
 
 # Says parts if it is asked, else writes them: `each` lines in each.
@@ -409,3 +410,67 @@ def test_the_plan_says_which_splits_are_virtual(bench: Bench, tmp_path: Path) ->
     assert plan_to_json(plan)["virtual"] == ["/split/chunks"]
     assert {file["path"].split("/")[0].split("-")[0] for file in plan_to_json(plan)["files"]} == {"count", "kept"}
     assert len(list(plan.warnings)) == 1
+
+
+def test_a_file_that_is_not_there(bench: Bench, tmp_path: Path) -> None:
+    """An optional input without a value: its program says nothing of it, or other files."""
+    program = split(tmp_path)
+    script = program["baseCommand"][2].replace("$reads", "$0")
+    program = tool("", {"each": "int"}, program["outputs"], hints=program["hints"])
+    program["baseCommand"][2] += f'if [ -e "$0" ]; then {script} fi; echo more > chunk-99.txt'
+    program["inputs"]["reads"] = {"type": "File?", "inputBinding": {"position": 1}}
+    document = scattered(tmp_path, program)
+    document["inputs"]["reads"] = "File?"
+    bench.run_both(document, {"each": 10})
+    assert written(bench) == ["chunk-99.txt"]
+    bench.run_both(document, job(tmp_path))
+    assert written(bench) == ["chunk-99.txt"]
+
+
+@pytest.mark.long
+def test_a_file_with_others_beside_it(bench: Bench, tmp_path: Path) -> None:
+    """Parts are of the file; what is beside it is there for the program that splits."""
+    program = split(tmp_path, after='cp "$reads.idx" chunk-99.txt')
+    program["inputs"]["reads"] = {"type": "File", "secondaryFiles": [{"pattern": ".idx", "required": True}]}
+    document = scattered(tmp_path, program)
+    document["inputs"]["reads"] = program["inputs"]["reads"]
+    (tmp_path / "reads.txt.idx").write_text("index\n")
+    bench.run_both(document, job(tmp_path))
+    assert written(bench) == ["chunk-99.txt"]
+
+
+def test_lines_that_come_after_the_split(bench: Bench, tmp_path: Path) -> None:
+    """Of a process that it leaves behind: what is said when it has ended is no part, as a file would be none."""
+    late = "(sleep 2; echo more > chunk-99.txt)"
+    if_asked = """(sleep 2; echo '{"path": "chunk-99.txt", "extents": [[0, 1]]}' >> "$SFIO_PARTS")"""
+    run = split(
+        tmp_path, after=f'if [ "$SFIO_PARTS" ]; then {if_asked}; else {late}; fi > /dev/null 2>&1 < /dev/null &'
+    )
+    document = scattered(tmp_path, run)
+    plain, ours = (bench.run(document, job(tmp_path), io=io) for io in (False, True))
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    wait_for(lambda: bench.leftovers() == [], "the end of what the split left")
+
+
+@pytest.mark.long
+def test_all_pairs_of_parts(bench: Bench, tmp_path: Path) -> None:
+    """Each part is read by several jobs."""
+    pair = tool('cat "$chunk" "$mate"', {"chunk": "File", "mate": "File"}, {"counted": "stdout"}, stdout="counted.txt")
+    document = scattered(tmp_path, split(tmp_path), pair)
+    document["steps"]["count"] |= {"scatter": ["chunk", "mate"], "scatterMethod": "nested_crossproduct"}
+    document["steps"]["count"]["in"]["mate"] = "split/chunks"
+    document["outputs"]["counted"]["type"] = {"type": "array", "items": {"type": "array", "items": "File"}}
+    bench.run_both(document, job(tmp_path))
+    assert written(bench) == []
+
+
+@pytest.mark.long
+def test_a_split_that_is_killed_in_the_middle_is_tried_again(bench: Bench, tmp_path: Path) -> None:
+    once = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 0.5; kill -9 $$; }'
+    document = then_joined(tmp_path, split(tmp_path, after=once))
+    plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRIED) for io in (False, True))
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results
+    assert len(ours.times("count l")) == 3, "each reader ran once"
+    assert bench.leftovers() == []
