@@ -320,7 +320,7 @@ def _partitions(partitions: tuple[Partition, ...]) -> Table:
             parts = f"parts of {port_path(partition.step, partition.of)}, selected by its jobs"
             split = "[green]read ahead[/green]" if partition.is_read_ahead else "as without the rule"
         if partition.condition is not None:
-            parts += f", if {partition.condition}; else real"
+            parts += f", if {partition.condition}; else {'real' if partition.port else 'not'}"
         rows.append((partition.name, split, partition.real or partition.trial or parts))
     return table("Read sessions", ("of", "split", "why"), rows)
 

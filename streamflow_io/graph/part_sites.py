@@ -78,6 +78,11 @@ def are_here(site: Site) -> bool:
     return all(deployment.kind is SiteKind.LOCAL for deployment in site.deployments)
 
 
+def is_of_hosts(site: Site) -> bool:
+    """Whether all jobs of a site run on hosts of one deployment, which may be one host."""
+    return len(site.deployments) == 1 and site.kind is SiteKind.HOSTS
+
+
 def share_cache(site: Site) -> bool:
     """Whether all jobs of a site read what the driver's node has in its page cache."""
     return all(deployment.node == LOCAL for deployment in site.deployments)

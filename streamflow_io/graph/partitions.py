@@ -13,7 +13,9 @@ from streamflow_io.hints.sessions import Form, SessionRule
 
 from .edges import LOOKS_AT
 from .io_graph import HopKind, IOGraph, Output, OutputKind, Route
-from .part_sites import are_here, parts_condition, parts_obstacle
+from .part_sites import are_here, is_of_hosts, parts_condition, parts_obstacle
+
+_ONE_HOST = "its deployment is one host, which has the file"
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Partition:
     :ivar real: why everything is as without the rule; None: its files can be parts; or, where its jobs
         read parts themselves, these are read ahead
     :ivar form: who knows where the parts begin
-    :ivar condition: what must be found for its files to be parts when it runs, else the real split runs; None: nothing
+    :ivar condition: what must be found when it runs, or it is as without the rule; None: nothing
     :ivar trial: why the real split runs, though its files could be parts: what is declared is not trusted; None: it is,
         or the program itself is asked where it cuts
     """
@@ -80,7 +82,8 @@ def plan_partitions(
         for rule in of_step:
             if rule.port is None:
                 ahead = _reader_obstacle(graph, step, rule.of, streamed)
-                found.append(Partition(step, None, rule.of, ahead, rule.form))
+                condition = None if ahead is not None or are_here(graph.steps[step].site) else _ONE_HOST
+                found.append(Partition(step, None, rule.of, ahead, rule.form, condition=condition))
                 continue
             output = outputs.get((step, rule.port))
             readers = routes.get((step, rule.port), ())
@@ -156,9 +159,10 @@ def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Collection[tu
     if (step, of) in streamed:
         return f"{port_path(step, of)} is streamed: it is read while it is written"
     site = graph.steps[step].site
-    if are_here(site) and site.unwatched is None:
+    if (are_here(site) or is_of_hosts(site)) and site.unwatched is None:
         return None
-    return f"{step} runs {site.where}: files are read ahead for jobs of the driver's node only, outside of containers"
+    where = "of the driver's node, or of one SSH host, outside of containers"
+    return f"{step} runs {site.where}: files are read ahead for jobs {where}"
 
 
 def _route_obstacle(route: Route, shared: Collection[str | None]) -> str | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import cast
 
 from streamflow.core.context import StreamFlowContext
-from streamflow.core.deployment import Target
+from streamflow.core.deployment import ExecutionLocation, Target
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
@@ -167,27 +168,49 @@ class ReadSessions:
         """Read what StreamFlow is about to read; its first jobs have this target."""
         for path, step in self._read_first.items():
             if (file := self._starter.look(path, target)) is not None:
-                if (runtime := await self._runtime(step, target)) is None:
+                if (runtime := await self._runtime_here(step, target)) is None:
                     return
                 await self._starter.begin_whole(step, file, runtime)
 
     def _begin_at(self, step: str, target: Target) -> Begin:
         async def begin(path: str, consumers: int) -> ReadSession | None:
-            file = self._starter.look(path, target)
-            if file is None or (runtime := await self._runtime(step, target)) is None:
+            location = await self._location(target)
+            if location is None or (not location.local and not self._has(location, path)):
                 return None
-            return await self._starter.begin(step, file, runtime, consumers, "selected")
+            try:
+                runtime = await self._runtimes.at(location, target.workdir)
+                if isinstance(runtime, EmbeddedRuntime):
+                    file = self._starter.look(path, target)
+                elif isinstance(runtime, RemoteRuntime) and runtime.has_sessions:
+                    found = await runtime.find(path)
+                    file = self._starter.look_at(found, posixpath.dirname(found.path), target)
+                else:
+                    return None
+            except NodeRuntimeError as error:
+                logger.warning(f"Nothing is read ahead for {step}: {error}")
+                return None
+            return None if file is None else await self._starter.begin(step, file, runtime, consumers, "selected")
 
         return begin
 
-    async def _runtime(self, step: str, target: Target) -> EmbeddedRuntime | None:
-        """The node runtime of this node, if the target is there."""
+    def _has(self, location: ExecutionLocation, path: str) -> bool:
+        """Whether a file is at a location. What is not StreamFlow copies there, and so it is in the page cache."""
+        found = self._context.data_manager.get_data_locations(path, location.deployment, location.name)
+        return len(found) > 0
+
+    async def _location(self, target: Target) -> ExecutionLocation | None:
+        """Where all jobs of a target run; None: it has several locations."""
         connector = self._context.deployment_manager.get_connector(target.deployment.name)
-        (available, *_) = (await connector.get_available_locations(service=target.service)).values()
-        if not available.location.local:
+        found = (await connector.get_available_locations(service=target.service)).values()
+        return cast(ExecutionLocation, next(iter(found)).location) if len(found) == 1 else None
+
+    async def _runtime_here(self, step: str, target: Target) -> EmbeddedRuntime | None:
+        """The node runtime of this node, if the target is there."""
+        location = await self._location(target)
+        if location is None or not location.local:
             return None
         try:
-            runtime = await self._runtimes.at(available.location, target.workdir)
+            runtime = await self._runtimes.at(location, target.workdir)
         except NodeRuntimeError as error:
             logger.warning(f"Nothing is read ahead for {step}: {error}")
             return None

@@ -178,6 +178,31 @@ def test_a_file_is_read_ahead_on_the_host_where_it_is_split(reading: Site, share
 
 
 @LONG
+@pytest.mark.parametrize("reading", ["one host", "one deployment"], indirect=True)
+def test_jobs_that_select_their_own_part(reading: Site, shared: Path) -> None:
+    """The file is read ahead on a host where all of them run, and left alone where it is not known where they run."""
+    document, values = cold_split(shared)
+    script = 'size=`stat -L -c %s "$of"`; size=`expr $size / 8`; skip=`expr ${range%of*} - 1`; '
+    run = tool(
+        script + 'dd if="$of" bs=$size skip=$skip count=1 status=none | sha1sum',
+        {"of": "File", "range": "string", "done": "File"},
+        {"summed": "stdout"},
+        stdout="summed.txt",
+        hints=[{"class": "sfio:ReadSession", "rules": [{"of": "of", "part": "range", "records": "bytes"}]}],
+    )
+    inputs = {"of": "of", "range": "ranges", "done": "cold/done"}
+    document["steps"] |= {"count": {"run": run, "in": inputs, "scatter": "range"}}
+    del document["steps"]["split"]
+    document = workflow({"of": "File", "ranges": "string[]"}, document["steps"], {"summed": "count/summed"})
+    ours = reading.run(document, {"of": values["of"], "ranges": [f"{number}of8" for number in range(1, 9)]})
+    check_sums(ours, shared)
+    assert len(told(reading, "session")) == (1 if len(reading.deployment["config"]["nodes"]) == 1 else 0)
+    assert sum(record["bytes"] for record in told(reading, "chunk")) <= SIZE
+    assert " WARNING " not in ours.log, ours.errors
+    check_gone(reading)
+
+
+@LONG
 @pytest.mark.parametrize("reading", ["two hosts"], indirect=True)
 def test_a_reader_that_is_killed(reading: Site, shared: Path) -> None:
     # With this window it lives until the last part is consumed.

@@ -105,7 +105,9 @@ def test_jobs_that_select_their_own_part() -> None:
     assert (found.is_read_ahead, found.is_virtual, found.name) == (True, False, "/align/reads")
     assert ahead(None).real == "/align is an ExpressionTool"
     assert ahead(here, True).real == "/align/reads is streamed: it is read while it is written"
-    reason = "/align runs on hpc (slurm): files are read ahead for jobs of the driver's node only"
+    one = ahead(replace(here, site=HOST))
+    assert (one.is_read_ahead, one.condition) == (True, "its deployment is one host, which has the file")
+    reason = "/align runs on hpc (slurm): files are read ahead for jobs of the driver's node, or of one SSH host"
     assert str(ahead(replace(here, site=HPC)).real).startswith(reason)
 
 
