@@ -2,6 +2,7 @@
 
 mod converse;
 mod directory;
+mod inherited;
 mod jobs;
 mod lifeline;
 mod output;
@@ -20,16 +21,16 @@ use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::stat::{umask, Mode};
 use nix::unistd::Uid;
 use serde::Serialize;
 
 use self::converse::Conversation;
+use self::inherited::Inherited;
 use self::jobs::Jobs;
 use self::lifeline::Lifeline;
 use self::output::Output;
 use self::remote::Remote;
-use crate::{json, link, ownership, sys};
+use crate::{json, link, ownership};
 
 /// Where the driver is, and the jobs are.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,9 +55,8 @@ pub struct Options<'a> {
 
 /// Serves until the driver is gone.
 pub fn run(directory: &Path, options: Options) -> i32 {
-    // All that is made here is the user's alone, also what others may see of the files that he makes himself.
-    umask(Mode::from_bits_truncate(0o077));
-    match take_signals().and_then(|signals| serve(directory, &signals, options)) {
+    let inherited = Inherited::change();
+    match take_signals().and_then(|signals| serve(directory, &signals, inherited, options)) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("sfio-node: serve {}: {error}", directory.display());
@@ -65,16 +65,15 @@ pub fn run(directory: &Path, options: Options) -> i32 {
     }
 }
 
-/// Takes SIGTERM. Ctrl-C reaches the whole terminal, and cleaning up is what is left to do then.
+/// Takes SIGTERM. That a child has ended is not to be taken by a thread that is started later, either.
 fn take_signals() -> io::Result<SignalFd> {
-    sys::ignore(Signal::SIGINT);
-    sys::ignore(Signal::SIGHUP);
+    SigSet::from(Signal::SIGCHLD).thread_block()?;
     let handled = SigSet::from(Signal::SIGTERM);
     handled.thread_block()?;
     Ok(SignalFd::with_flags(&handled, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }
 
-fn serve(path: &Path, signals: &SignalFd, options: Options) -> io::Result<()> {
+fn serve(path: &Path, signals: &SignalFd, inherited: Inherited, options: Options) -> io::Result<()> {
     // What jobs are told, and what is told of them, lies there.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let within: Vec<_> = options.within.iter().filter_map(|mount| mount.canonicalize().ok()).collect();
@@ -96,7 +95,7 @@ fn serve(path: &Path, signals: &SignalFd, options: Options) -> io::Result<()> {
         return Remote::new(&directory, options.shared).serve(jobs, signals);
     }
     if let Some(patience) = options.converse {
-        return Conversation::new(&directory, options.readable, patience).serve(jobs, signals);
+        return Conversation::new(&directory, options.readable, patience, inherited)?.serve(jobs, signals);
     }
     serve_here(&mut jobs, signals);
     jobs.end(|_| false);

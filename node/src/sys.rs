@@ -13,6 +13,7 @@ use std::process::Command;
 use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
+use nix::sys::stat::Mode;
 use nix::unistd::{getppid, Pid};
 
 nix::ioctl_read_bad!(
@@ -49,6 +50,19 @@ pub fn bind_to_parent(command: &mut Command, inherited: SigSet) {
 pub fn with_mask(command: &mut Command, inherited: SigSet) {
     let prepare = move || Ok(nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&inherited), None)?);
     // SAFETY: between fork and exec the closure makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Lets the command lead a session of its own, with this mask for the modes of files, and heed `signals` although this
+/// process ignores them.
+pub fn lead_session(command: &mut Command, umask: Mode, signals: Vec<Signal>) {
+    let prepare = move || -> io::Result<()> {
+        nix::unistd::setsid()?;
+        nix::sys::stat::umask(umask);
+        signals.iter().copied().for_each(set_default);
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure only makes system calls, and allocates nothing.
     unsafe { command.pre_exec(prepare) };
 }
 

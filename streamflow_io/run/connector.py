@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from streamflow.core.deployment import Connector, ExecutionLocation
+from streamflow.core.utils import create_command
 from streamflow.deployment.wrapper import ConnectorWrapper
 from streamflow.log_handler import logger
 
@@ -85,18 +86,24 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
                 stdout = stderr = str(self._node_job.directory / "printed")
         # A queue manager has a clock of its own.
         limit = timeout if words is not None and self._node_job.waiting is not None and not self._is_queued else None
-        running = self.connector.run(
-            location=location,
-            command=command,
-            environment=environment,
-            workdir=workdir,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            capture_output=capture_output,
-            timeout=None if limit else timeout,
-            job_name=job_name,
-        )
+        seconds = None if limit else timeout
+        running: Coroutine[Any, Any, tuple[str, int] | None]
+        if words is not None and self._node_job.runtime.starts_commands:
+            script = create_command(type(self.connector).__name__, command, environment, workdir)
+            running = asyncio.wait_for(self._node_job.runtime.run_command(self._node_job, script), seconds)
+        else:
+            running = self.connector.run(
+                location=location,
+                command=command,
+                environment=environment,
+                workdir=workdir,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                capture_output=capture_output,
+                timeout=seconds,
+                job_name=job_name,
+            )
         result: tuple[str, int] | None = await (running if limit is None else self._within(limit, running))
         if words is None or result is None:
             return result

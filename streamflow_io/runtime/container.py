@@ -11,9 +11,8 @@ import shutil
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
-
-from pydantic import ValidationError
 
 from .access import Access
 from .binary import Binary, Delivered, Neighbours, deliver
@@ -21,20 +20,34 @@ from .conversation import LINE_LIMIT, Conversation, follow, ready
 from .links import LinkedRuntime, Links
 from .node_runtime import NodeJob, NodeRuntimeError
 from .place import Place
-from .protocol import SpecAnswer
+from .protocol import PrintedEvent, ReturnedEvent, SpecAnswer, parse_said
 
 _START_SECONDS = 30.0
 _ALIVE_SECONDS = 15.0
 _SILENCE_SECONDS = 60.0
 
 
+class _Command:
+    """One that `serve` has started.
+
+    :ivar printed: what it has printed so far
+    :ivar code: its exit code
+    """
+
+    def __init__(self) -> None:
+        self.printed = bytearray()
+        self.code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+
 class ContainerRuntime(LinkedRuntime):
     """`sfio-node serve --converse`: it ends when its input does, which the engine ends when the driver is gone.
 
-    Nobody tells a process in a container that nobody reads any more what it prints.
+    Nobody tells a process in a container that nobody reads any more what it prints. Commands of jobs are its children:
+    an engine takes long to start anything, and its client some 25 MB as long as that runs.
     """
 
     unlimited = "jobs in containers are not paused"
+    starts_commands = True
 
     def __init__(
         self,
@@ -49,6 +62,7 @@ class ContainerRuntime(LinkedRuntime):
         self.place = place
         self._conversation = conversation
         self._asked: dict[str, asyncio.Future[None]] = {}
+        self._commands: dict[str, _Command] = {}
         self._sending = asyncio.Lock()
         self._fifos: WeakKeyDictionary[NodeJob, list[str]] = WeakKeyDictionary()
         self._left: list[str] = []
@@ -102,6 +116,16 @@ class ContainerRuntime(LinkedRuntime):
         finally:
             del self._asked[job.identifier]
 
+    async def run_command(self, job: NodeJob, script: str) -> tuple[str, int]:
+        self.check()
+        command = self._commands[job.identifier] = _Command()
+        try:
+            await self._send({"run": job.identifier, "command": script})
+            code = await command.code
+        finally:
+            del self._commands[job.identifier]
+        return command.printed.decode(errors="replace").strip(), code
+
     async def request_cancel(self, job: NodeJob) -> None:
         await self._send({"cancel": job.identifier})
 
@@ -121,18 +145,20 @@ class ContainerRuntime(LinkedRuntime):
         return None if seen is None else Path(seen)
 
     def receive(self, line: bytes) -> None:
-        if self._asked:
-            with contextlib.suppress(ValidationError):
-                self._answer(SpecAnswer.model_validate_json(line))
-                return
-        super().receive(line)
+        said = parse_said(line) if self._asked or self._commands else None
+        if said is None:
+            super().receive(line)
+        elif isinstance(said, SpecAnswer):
+            self._answer(said)
+        elif (command := self._commands.get(said.job)) is not None:
+            _hear(command, said)
 
     def lose(self, reason: str) -> None:
         self._left += [fifo for job in self._jobs.values() for fifo in self._fifos.get(job, ())]
         super().lose(reason)
-        for answer in self._asked.values():
-            if not answer.done():
-                answer.set_exception(NodeRuntimeError(reason))
+        for waiting in (self._asked.values(), (command.code for command in self._commands.values())):
+            for answer in waiting:
+                _give_up(answer, reason)
 
     def _answer(self, said: SpecAnswer) -> None:
         if (answer := self._asked.get(said.job)) is None or answer.done():
@@ -159,6 +185,18 @@ class ContainerRuntime(LinkedRuntime):
             while True:
                 await asyncio.sleep(_ALIVE_SECONDS)
                 await self._send({"alive": 1})
+
+
+def _hear(command: _Command, said: PrintedEvent | ReturnedEvent) -> None:
+    if isinstance(said, PrintedEvent):
+        command.printed += said.text.encode(errors="surrogateescape")
+    elif not command.code.done():
+        command.code.set_result(said.code)
+
+
+def _give_up(answer: asyncio.Future[Any], reason: str) -> None:
+    if not answer.done():
+        answer.set_exception(NodeRuntimeError(reason))
 
 
 def _serve(delivered: Delivered, name: str, user: int, place: Place, links: Links | None) -> list[str]:

@@ -231,10 +231,12 @@ class NodeRuntime(ABC):
     :ivar place: what it sees of the files of its host; None: nobody else sees its run directory
     :ivar wrapper: the command of `sfio-node` that runs a job; `run`: on a node that a queue manager chooses
     :ivar unlimited: why its jobs are not paused to keep them to a rate; None: they are
+    :ivar starts_commands: `serve` starts the commands of jobs; else a connector of StreamFlow does
     :ivar stop_seconds: how long a job may take to end when it is cancelled
     """
 
     wrapper: Literal["exec", "run"] = "exec"
+    starts_commands = False
     stop_seconds = 15.0
     tls = False
     place: Place | None = None
@@ -379,6 +381,15 @@ class NodeRuntime(ABC):
 
         :raises NodeRuntimeError: if that cannot be done
         """
+
+    async def run_command(self, job: NodeJob, script: str) -> tuple[str, int]:
+        """Run the command of a job, where :attr:`starts_commands`; like :meth:`StreamFlow's <Connector.run>`.
+
+        :param script: for the POSIX shell
+        :return: what it printed on either stream, and its exit code
+        :raises NodeRuntimeError: if the runtime ends before it
+        """
+        raise NotImplementedError(f"{self.program} starts no commands")
 
     @abstractmethod
     async def has_events(self, job: NodeJob) -> bool:

@@ -11,14 +11,15 @@ from pydantic.alias_generators import to_camel
 from typing_extensions import Self
 
 
-def _as_path(value: object) -> str:
+def _as_string(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError("a path is a string")
+        raise ValueError("it is no string")
     return value
 
 
 #: As `os.fsdecode` has it: each byte that is not UTF-8 is a lone surrogate, which pydantic's own strings cannot hold.
-Path = Annotated[str, PlainValidator(_as_path)]
+ByteString = Annotated[str, PlainValidator(_as_string)]
+Path = ByteString
 
 
 def readable(path: str) -> str:
@@ -284,6 +285,28 @@ class SpecAnswer(_Told):
     message: str = ""
 
 
+class PrintedEvent(_Told):
+    """What the command of a job has printed that a `serve` has started, on either stream.
+
+    :ivar text: a piece of it
+    """
+
+    event: Literal["printed"]
+    job: str
+    text: ByteString
+
+
+class ReturnedEvent(_Told):
+    """The command of a job has ended that a `serve` has started.
+
+    :ivar code: its exit code, as a shell would say it
+    """
+
+    event: Literal["returned"]
+    job: str
+    code: int
+
+
 class _Event(_Told):
     job: str
     time: float
@@ -513,6 +536,19 @@ Event = Annotated[
     Field(discriminator="event"),
 ]
 EVENT: TypeAdapter[Event] = TypeAdapter(Event, config=ConfigDict(defer_build=True))
+
+
+#: What is said only to a driver that converses.
+Said = Annotated[SpecAnswer | PrintedEvent | ReturnedEvent, Field(discriminator="event")]
+SAID: TypeAdapter[Said] = TypeAdapter(Said, config=ConfigDict(defer_build=True))
+
+
+def parse_said(line: bytes) -> Said | None:
+    """Read one line of what a `serve` prints that converses; None: it is something else."""
+    try:
+        return SAID.validate_python(json.loads(line))
+    except (RecursionError, ValueError):
+        return None
 
 
 def parse_event(line: bytes) -> Event:

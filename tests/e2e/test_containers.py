@@ -149,6 +149,35 @@ note end"""
     return workflow({}, steps, {"all": "a/elements", **{name: f"{name}/out" for name in "abde"}})
 
 
+#: What a process has from who has started it, but for what a job has of its own.
+SURROUNDINGS = r"""
+env -u HOME -u TMPDIR -u PWD -u OLDPWD -u HOSTNAME -u SFIO_JOB -u TRACE | sort
+umask; ulimit -a; nice; cat /proc/self/oom_score_adj; readlink /proc/self/fd/0; ls /proc/self/fd
+grep -E '^(Uid|Gid|Groups|Sig(Blk|Ign)|Cap|NoNewPrivs|Seccomp):' /proc/self/status
+cut -d: -f3 /proc/self/cgroup | sed 's/[0-9a-f]\{64\}/ID/'
+cut -d ' ' -f 6-8 /proc/self/stat | { read session terminal group; test $session -le $$ && echo $terminal $group; }
+echo printed; echo error >&2
+"""
+
+
+def surroundings(name: str, *hints: Document) -> Document:
+    script = f"{{ {SURROUNDINGS.strip()}\n}} > {name}.txt"
+    return tool(script, {}, {"out": found(f"{name}.txt")}, list(hints))
+
+
+def test_a_command_has_what_the_engine_gives(docker: Containers) -> None:
+    """Those of jobs without hints are started by the engine, and others by `sfio-node serve`."""
+    hint = streaming({"port": "out", "committed": "on_close"})
+    steps: dict[str, Document] = {
+        "a": {"run": surroundings("a", hint), "in": {}},
+        "b": {"run": surroundings("b"), "in": {}},
+        "c": {"run": tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="c.txt"), "in": {"file": "a/out"}},
+    }
+    run = docker.run(contained(workflow({}, steps, {name: f"{name}/out" for name in "abc"}), c=None))
+    assert run.files["a.txt"].decode().splitlines() == run.files["b.txt"].decode().splitlines()
+    assert len(run.files["a.txt"].splitlines()) > 30
+
+
 def test_every_delivery_between_containers(docker: Containers) -> None:
     """And from one to the driver's node. Where an engine does not let the gate see a listing, that waits for all."""
     _, ours = docker.run_both(contained(every_delivery(), e=None))

@@ -1,6 +1,7 @@
 //! `serve --converse`: the driver has nothing of this machine but this process, such as in a container: its requests are on
 //! the standard input, the answers on the standard output.
 
+mod commands;
 mod lines;
 mod orders;
 mod request;
@@ -16,13 +17,16 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signalfd::SignalFd;
 use serde::Serialize;
 
+use self::commands::{refuse, Commands};
 use self::lines::{Lines, TooLong, LONGEST};
-use self::orders::{cancel_job, make_job};
+use self::orders::{cancel_job, make_job, may_run};
 use self::request::Request;
 use super::directory;
+use super::inherited::Inherited;
 use super::jobs::Jobs;
 use super::output::LAST_WORDS;
 use super::periodic::{Periodic, ALIVE, ALIVE_LINE};
+use crate::exit::CANNOT_SET_UP;
 use crate::json::{self, ByteString};
 use crate::pipe;
 
@@ -48,6 +52,7 @@ pub struct Conversation {
     readable: bool,
     stdin: Stdin,
     lines: Lines,
+    commands: Commands,
     alive: Periodic,
     /// How long the driver may say nothing, and when he has said something.
     patience: Duration,
@@ -65,13 +70,13 @@ impl Conversation {
     /// # Arguments
     /// * `readable` - others may read the events of the jobs
     /// * `patience` - how long the driver may say nothing
-    pub fn new(run: &Path, readable: bool, patience: Duration) -> Self {
+    pub fn new(run: &Path, readable: bool, patience: Duration, inherited: Inherited) -> io::Result<Self> {
         let now = Instant::now();
         // Several are lost before one side believes that the other is gone.
         let period = ALIVE.min(patience / 4);
         let alive = Periodic::new(period, now + period);
-        let (run, stdin, lines) = (run.to_owned(), io::stdin(), Lines::default());
-        Self { run, readable, stdin, lines, alive, patience, heard: now, complaints: 0 }
+        let (run, stdin, lines, commands) = (run.to_owned(), io::stdin(), Lines::default(), Commands::new(inherited)?);
+        Ok(Self { run, readable, stdin, lines, commands, alive, patience, heard: now, complaints: 0 })
     }
 
     /// Serves until the input has ended, or has brought nothing for too long, or nobody reads what is printed; then ends
@@ -100,16 +105,19 @@ impl Conversation {
     fn wait(&self, jobs: &mut Jobs, signals: &SignalFd) -> News {
         let waits = jobs.output.is_full();
         let writable = if waits { PollFlags::POLLOUT } else { PollFlags::empty() };
-        let mut descriptors = [
+        let mut descriptors = vec![
             PollFd::new(jobs.output.as_fd(), writable),
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.stdin.as_fd(), PollFlags::POLLIN),
-            PollFd::new(jobs.notices(), PollFlags::POLLIN),
         ];
-        // What cannot be printed now waits in its files; requests do not.
-        let all = if waits { 3 } else { 4 };
-        let _ = poll(&mut descriptors[..all], self.timeout(jobs.tick().filter(|_| !waits), waits));
-        let [output, signal, input, _] = descriptors.map(|found| found.revents().unwrap_or(PollFlags::empty()));
+        if !waits {
+            // What cannot be printed now waits in its files, and in pipes; requests do not.
+            let news = std::iter::once(jobs.notices()).chain(self.commands.news());
+            descriptors.extend(news.map(|news| PollFd::new(news, PollFlags::POLLIN)));
+        }
+        let _ = poll(&mut descriptors, self.timeout(jobs.tick().filter(|_| !waits), waits));
+        let state = |number: usize| descriptors[number].revents().unwrap_or(PollFlags::empty());
+        let [output, signal, input] = [0, 1, 2].map(state);
         jobs.output.look(output);
         News { input: !input.is_empty(), terminated: !signal.is_empty() }
     }
@@ -150,7 +158,7 @@ impl Conversation {
         }
     }
 
-    fn act(&self, request: Request, jobs: &mut Jobs) -> Result<(), String> {
+    fn act(&mut self, request: Request, jobs: &mut Jobs) -> Result<(), String> {
         let directory = self.run.join("jobs");
         match request {
             Request::Alive => {}
@@ -159,6 +167,10 @@ impl Conversation {
                     jobs.terminate(&id);
                 }
             }
+            Request::Run { id, command } => match may_run(&directory, &id) {
+                Ok(()) => self.commands.start(id, &command, &mut jobs.output),
+                Err(why) => refuse(&id, &why, CANNOT_SET_UP, &mut jobs.output),
+            },
             Request::Job { id, spec } => {
                 let made = make_job(&directory, &id, spec, self.readable);
                 jobs.output.print(&answer(&id, made.err()));
@@ -185,6 +197,7 @@ impl Conversation {
             jobs.output.print(ALIVE_LINE);
         }
         jobs.take_notices();
+        self.commands.tell(&mut jobs.output);
     }
 }
 

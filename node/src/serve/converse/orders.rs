@@ -30,16 +30,29 @@ fn write_spec(directory: &Path, spec: &str) -> io::Result<()> {
     fs::rename(&part, directory.join("job.json"))
 }
 
+/// Whether there is such a job.
+///
+/// # Errors
+/// A message, when there is none.
+pub fn may_run(jobs: &Path, id: &OsStr) -> Result<(), String> {
+    directory_of_job(jobs, id).map(drop)
+}
+
 /// Makes the file that cancels a job; false: it cannot be made.
 ///
 /// # Errors
 /// A message, when there is no such job.
 pub fn cancel_job(jobs: &Path, id: &OsStr) -> Result<bool, String> {
+    Ok(File::create(directory_of_job(jobs, id)?.join("cancel")).is_ok())
+}
+
+fn directory_of_job(jobs: &Path, id: &OsStr) -> Result<PathBuf, String> {
     let directory = directory_of(jobs, id)?;
-    if !directory.is_dir() {
-        return Err(format!("{}: there is no such job", directory.display()));
+    if directory.is_dir() {
+        Ok(directory)
+    } else {
+        Err(format!("{}: there is no such job", directory.display()))
     }
-    Ok(File::create(directory.join("cancel")).is_ok())
 }
 
 fn directory_of(jobs: &Path, id: &OsStr) -> Result<PathBuf, String> {
@@ -77,7 +90,7 @@ mod tests {
             assert_eq!(fs::read_to_string(jobs.join(id).join("job.json")).unwrap(), "{ }");
             assert_eq!(entries(&jobs.join(id)), ["job.json"]);
             assert!(make_job(&jobs, id, "{}", readable).unwrap_err().contains("File exists"));
-            assert_eq!(cancel_job(&jobs, id), Ok(true));
+            assert_eq!((may_run(&jobs, id), cancel_job(&jobs, id)), (Ok(()), Ok(true)));
             assert_eq!(entries(&jobs.join(id)), ["cancel", "job.json"]);
         }
         let long = "x".repeat(256);
@@ -85,6 +98,7 @@ mod tests {
         for id in ["", ".", "..", "/", "a/b", "../x", "a/", "/etc", "a\0b", &long] {
             assert!(make_job(&jobs, OsStr::new(id), "{}", false).is_err(), "{id}");
             assert!(cancel_job(&jobs, OsStr::new(id)).is_err(), "{id}");
+            assert!(may_run(&jobs, OsStr::new(id)).is_err(), "{id}");
         }
         assert!(cancel_job(&jobs, OsStr::new("nobody")).is_err());
         assert_eq!((entries(&jobs), entries(directory.path())), (before, vec!["jobs".to_owned()]));

@@ -15,6 +15,11 @@ pub enum Request<'a> {
         id: OsString,
         spec: &'a str,
     },
+    /// Start the command of a job: a script of the POSIX shell.
+    Run {
+        id: OsString,
+        command: OsString,
+    },
     Cancel(OsString),
     /// The driver is there.
     Alive,
@@ -26,6 +31,8 @@ struct Members<'a> {
     job: Option<ByteString<OsString>>,
     #[serde(borrow)]
     spec: Option<&'a RawValue>,
+    run: Option<ByteString<OsString>>,
+    command: Option<ByteString<OsString>>,
     cancel: Option<ByteString<OsString>>,
     alive: Option<IgnoredAny>,
 }
@@ -34,13 +41,13 @@ impl<'a> Request<'a> {
     /// # Errors
     /// A message that says what is not understood.
     pub fn parse(line: &'a [u8]) -> Result<Self, String> {
-        match json::read(line)? {
-            Members { job: Some(id), spec: Some(spec), cancel: None, alive: None } => {
-                Ok(Self::Job { id: id.0, spec: spec.get() })
-            }
-            Members { job: None, spec: None, cancel: Some(id), alive: None } => Ok(Self::Cancel(id.0)),
-            Members { job: None, spec: None, cancel: None, alive: Some(_) } => Ok(Self::Alive),
-            _ => Err("has to have \"job\" and \"spec\", or \"cancel\", or \"alive\"".into()),
+        let Members { job, spec, run, command, cancel, alive } = json::read(line)?;
+        match (job, spec, run, command, cancel, alive) {
+            (Some(id), Some(spec), None, None, None, None) => Ok(Self::Job { id: id.0, spec: spec.get() }),
+            (None, None, Some(id), Some(command), None, None) => Ok(Self::Run { id: id.0, command: command.0 }),
+            (None, None, None, None, Some(id), None) => Ok(Self::Cancel(id.0)),
+            (None, None, None, None, None, Some(_)) => Ok(Self::Alive),
+            _ => Err("has to have \"job\" and \"spec\", \"run\" and \"command\", \"cancel\", or \"alive\"".into()),
         }
     }
 }
@@ -66,6 +73,8 @@ mod tests {
     fn what_else_is_understood() {
         assert!(matches!(Request::parse(br#"{"cancel":"../x"}"#), Ok(Request::Cancel(id)) if id == "../x"));
         assert!(matches!(Request::parse(b"{\"alive\":1}\r"), Ok(Request::Alive)));
+        let run = Request::parse(br#"{"run":"a","command":"b\udcff"}"#);
+        assert!(matches!(run, Ok(Request::Run { id, command }) if id == "a" && command.as_bytes() == b"b\xff"));
     }
 
     #[test]
@@ -85,6 +94,10 @@ mod tests {
             br#"{"job":"a","spec":{},"alive":1}"#,
             br#"{"job":"a","job":"b","spec":{}}"#,
             br#"{"cancel":"a","alive":1}"#,
+            br#"{"run":"a"}"#,
+            br#"{"command":"a"}"#,
+            br#"{"job":"a","command":"b"}"#,
+            br#"{"run":"a","command":["b"]}"#,
             br#"{"cancel":"a","other":1}"#,
             br#"{"alive":1} {"alive":1}"#,
             b"{\"job\":\"a\",\"spec\":{\"name\":\"\xff\"}}",
