@@ -20,6 +20,7 @@ from .feeder import FEEDER
 from .gate import GATE
 from .harness import run_workload
 from .io_tasks import IO_TASKS
+from .limiter import LIMITER
 from .overhead import OVERHEAD
 from .patterns import PATTERNS
 from .processes import CommandError
@@ -39,6 +40,7 @@ WORKLOADS = {
         FANOUT,
         OVERHEAD,
         FEEDER,
+        LIMITER,
         PATTERNS,
         GATE,
         IO_TASKS,

@@ -20,8 +20,8 @@ use crate::usage::thread_cpu;
 use crate::vitals::ProcessId;
 use crate::write_out::WriteOut;
 
-/// The tree is looked at so often while it runs; less often where all looks together would have taken more than one part of
-/// so many of the time: 1 percent of a core.
+/// The tree is looked at so often while it runs; less often, so that it is paused less often, and for longer, where all that is
+/// done here would have taken more than one part of so many of the time: 1 percent of a core.
 const LOOK: Duration = Duration::from_millis(1);
 const SELDOM_LOOK: Duration = Duration::from_millis(5);
 const THRIFT: u32 = 100;
@@ -104,7 +104,6 @@ impl Reins {
             processes = look();
             found = self.moved.look(&processes);
         }
-        self.thrift += thread_cpu().saturating_sub(before) * THRIFT;
         let bytes = found.inspect_err(|_| self.slacken(now))?.unwrap_or(self.seen);
         let debt = self.pace.moved(bytes.saturating_sub(self.seen), now);
         self.seen = self.seen.max(bytes);
@@ -125,6 +124,7 @@ impl Reins {
             Some(_) => self.stop(processes, look),
             None => {}
         }
+        self.thrift += thread_cpu().saturating_sub(before) * THRIFT;
         self.due = match self.since {
             Some(since) => (now + debt.min(LOOK_IN_PAUSE)).min(since + LONGEST),
             None => self.thrift.clamp(now + LOOK, now + SELDOM_LOOK),

@@ -14,6 +14,7 @@ import pytest
 from benchmarks import (
     cluster,
     feeder,
+    limiter,
     memory_limit,
     read_sessions_templates,
     session_alone,
@@ -74,6 +75,7 @@ def test_work_is_cpu_time() -> None:
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
 def test_comparisons_name_variants(workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeder, "_write_files", lambda directory, case: [])
+    monkeypatch.setattr(limiter, "write_source", lambda source, mebibytes: None)
     monkeypatch.setattr(cluster, "obstacle", lambda: "not tried")
     monkeypatch.setattr(slow_disks, "obstacle", lambda: "not tried")
     for module in (templates, read_sessions_templates):
@@ -95,6 +97,7 @@ def test_goals_are_those_to_reach() -> None:
         "fanout": [0.65],
         "overhead": [1.03, 1.15, 3.0, 5.0],
         "feeder": [0.95] * 5,
+        "limiter": [5.0, 1.5] * 18,
         "patterns": [1.05, 0.90],
         "gate": [0.5, 12.0, 12.0],
         "io-tasks": [1.0, 1.10, 1.03, 1, 0.75],
@@ -114,6 +117,16 @@ def test_goals_are_those_to_reach() -> None:
         ],
         "read-sessions-templates": [0.60] * 3 + [1.02] * 3,
     }
+
+
+@pytest.mark.parametrize("tool", limiter.TOOLS)
+def test_what_is_held_to_a_rate_copies_every_byte(tool: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    limiter.write_source(source, 4)
+    (directory := tmp_path / "run").mkdir()
+    outcome = limiter.paused(limiter.Case(tool, 200), source, 4).run(directory)
+    assert outcome.outputs == {"copy": hashlib.sha256(source.read_bytes()).hexdigest()}
+    assert 0 < outcome.sample.further["mb_per_s"] < 2000
 
 
 def test_feeder_verification_compares_every_byte(tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""How well I/O tasks are held to a rate, and what that costs.
+
+Without StreamFlow: a job under `sfio-node exec` with a limit copies a file that is in the page cache, with programs
+that write in different ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamflow_io.runtime import EmbeddedRuntime, JobSpec
+from streamflow_io.runtime.protocol import RateLimit
+
+from .model import Comparison, Sample
+from .node import with_runtime
+from .processes import run
+from .tools import MEBIBYTE, chunk
+from .workload import Outcome, Variant, Workload
+
+MB = 10**6
+RATES = (20, 50, 200)
+MEBIBYTES = 200
+PAUSE_OFF, PAUSE_CPU = 5.0, 1.5
+
+_MMAP = """
+import mmap, sys
+with open(sys.argv[1], "rb") as source, open("out", "w+b") as file:
+    data = mmap.mmap(source.fileno(), 0, prot=mmap.PROT_READ)
+    file.truncate(len(data))
+    mapped = mmap.mmap(file.fileno(), 0)
+    for at in range(0, len(data), 1 << 20):
+        mapped[at : at + (1 << 20)] = data[at : at + (1 << 20)]
+"""
+_FOUR = """
+truncate -s 0 out
+for part in 0 1 2 3; do
+    dd if="$0" of=out bs=1M skip=$((part * $1 / 4)) seek=$((part * $1 / 4)) count=$(($1 / 4)) conv=notrunc status=none &
+done
+wait
+"""
+#: Each copies `$0`, of `$1` MiB, to `out`.
+TOOLS = {
+    "dd 4 KiB": 'dd if="$0" of=out bs=4k status=none',
+    "dd 1 MiB": 'dd if="$0" of=out bs=1M status=none',
+    "cp": 'cp --reflink=never "$0" out',
+    "tar | cat": 'tar cf - -C "${0%/*}" "${0##*/}" | cat | tar xOf - > out',
+    "mmap": f"exec {sys.executable} -ISc '{_MMAP}' \"$0\"",
+    "four writers": _FOUR,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An I/O task that is held to a rate.
+
+    :ivar rate: MB/s
+    """
+
+    tool: str
+    rate: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.tool} at {self.rate} MB/s"
+
+
+CASES = tuple(Case(tool, rate) for tool in TOOLS for rate in RATES)
+
+
+def _prepare(directory: Path) -> Sequence[Variant]:
+    source = directory / "source"
+    write_source(source, MEBIBYTES)
+    return [paused(case, source, MEBIBYTES) for case in CASES]
+
+
+def write_source(source: Path, mebibytes: int) -> None:
+    """Write a file to be copied."""
+    with source.open("wb") as stream:
+        for index in range(mebibytes):
+            stream.write(chunk(index, MEBIBYTE))
+
+
+def paused(case: Case, source: Path, mebibytes: int) -> Variant:
+    """Copies a file of so many MiB."""
+
+    async def action(runtime: EmbeddedRuntime, directory: Path) -> Outcome:
+        job = await runtime.create_job("task")
+        limit = RateLimit(rate=case.rate * MB, direction="write", path=str(directory))
+        words = await job.wrap(JobSpec(name="task", limit=limit))
+        command = [*words, "bash", "-euc", TOOLS[case.tool], str(source), str(mebibytes)]
+        finished = await asyncio.to_thread(run, [command], directory)
+        exit_event = _last_event(Path(job.events_path))
+        seconds, usage = exit_event["ended"] - exit_event["started"], exit_event["usage"]
+        reached = mebibytes * MEBIBYTE / MB / seconds
+        further = {
+            "mb_per_s": reached,
+            "off_percent": 100 * abs(reached / case.rate - 1),
+            "cpu_percent": 100 * usage["wrapper_cpu"] / seconds,
+            "ahead_mb": usage["ahead"] / MB,
+        }
+        out = directory / "out"
+        digest = hashlib.sha256(out.read_bytes()).hexdigest()
+        out.unlink()
+        return Outcome(Sample(wall=finished.seconds, window=seconds, further=further), {"copy": digest})
+
+    def measure(directory: Path) -> Outcome:
+        return with_runtime(directory, lambda runtime: action(runtime, directory))
+
+    return Variant(case.name, measure)
+
+
+def _last_event(events: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(events.read_text(encoding="utf-8").splitlines()[-1])
+    return found
+
+
+def _comparisons(case: Case) -> Sequence[Comparison]:
+    return (
+        Comparison(name=f"off, %: {case.name}", measure="off_percent", variant=case.name, at_most=PAUSE_OFF),
+        Comparison(name=f"CPU, % of a core: {case.name}", measure="cpu_percent", variant=case.name, at_most=PAUSE_CPU),
+    )
+
+
+LIMITER = Workload(
+    "limiter",
+    "I/O tasks of 200 MiB that are held to 20, 50 and 200 MB/s: how far off they are, and what that costs",
+    _prepare,
+    tuple(comparison for case in CASES for comparison in _comparisons(case)),
+)
