@@ -52,6 +52,7 @@ lock_type = "file"
 # A command for those outside, who have to enter; it ends when they are killed.
 ENTRANCE = """\
 #!/bin/sh
+test "$(id -u)" = 0 || exec sh '{script}' '{directory}' "$@" # rootless, in a user namespace of its own
 read -r pid <'{directory}/pid'
 exec nsenter --target "$pid" --mount --net --uts --ipc --pid="/proc/$pid/ns/pid_for_children" --wd="$PWD" \\
     setpriv --pdeathsig KILL sh '{script}' '{directory}' "$@"

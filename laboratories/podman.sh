@@ -9,12 +9,18 @@ inspect) test "$2" != --format || inspect=1 ;;
 run | create)
     first=$1
     shift
-    set -- "$first" --cgroup-parent "/$(basename "$directory")" "$@"
+    test "$(id -u)" != 0 || set -- --cgroup-parent "/$(basename "$directory")" "$@"
+    set -- "$first" "$@"
     ;;
 esac
+if test "$(id -u)" = 0; then
+    set -- --root "$directory/data/podman" --runroot "$directory/data/podman-run" "$@"
+else # In its containers there is no user but one, who is root there.
+    export XDG_RUNTIME_DIR="$HOME"
+    set -- --root "$HOME/podman" --runroot "$HOME/podman-run" --storage-opt ignore_chown_errors=true "$@"
+fi
 # crun refuses cgroups of both versions at once.
-set -- --root "$directory/data/podman" --runroot "$directory/data/podman-run" --storage-driver overlay \
-    --cgroup-manager cgroupfs --events-backend file --runtime runc "$@"
+set -- --storage-driver overlay --cgroup-manager cgroupfs --events-backend file --runtime runc "$@"
 test "$inspect" || exec podman "$@"
 podman "$@" | python3 -c '
 import json, sys

@@ -173,7 +173,7 @@ class Containers(Bench):
     def _docker(self, *words: str, check: bool) -> str:
         environment = os.environ | dict(self.environment)
         return subprocess.run(
-            ["docker", *words],
+            [*self.prefix, "docker", *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

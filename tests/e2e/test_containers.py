@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from laboratories.containers import LOGIN_ID
-from laboratories.deployments import podman_environment, singularity_environment
-from laboratories.laboratory import podman_obstacle
+from laboratories.deployments import docker_environment, podman_environment, singularity_environment
+from laboratories.laboratory import Laboratory, podman_obstacle
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
 from tests.e2e.container_support import BUSYBOX, DEBIAN, Containers, contained, make_user_image
 from tests.gate_support import BY_NAME, FILES, MEET, assert_early, lister, pair, producer, reader
@@ -290,21 +290,49 @@ class OfUser(Containers):
         return path
 
 
-@LONG
-@pytest.mark.parametrize("local", ["a", "b", ""])
-def test_a_driver_who_is_not_root(docker: Containers, local: str) -> None:
-    """What is in containers belongs to root, and what is beside them to the user."""
+@pytest.fixture
+def of_user(containers_laboratory: Laboratory) -> Iterator[OfUser]:
     become = ("setpriv", f"--reuid={LOGIN_ID}", f"--regid={LOGIN_ID}", "--clear-groups")
     if subprocess.run([*become, sys.executable, "-c", ""], stderr=subprocess.DEVNULL).returncode != 0:
         pytest.skip("another user may not run this Python")
-    with tempfile.TemporaryDirectory(dir=docker.laboratory.directory) as place:
+    with tempfile.TemporaryDirectory(dir=containers_laboratory.directory) as place:
+        os.chown(place, LOGIN_ID, LOGIN_ID)
         os.chmod(place, 0o755)
-        environment = {**docker.environment, "HOME": place}
-        bench = OfUser(Path(place), laboratory=docker.laboratory, environment=environment, prefix=become)
-        ours = bench.run(contained(stream_and_gate(), **{local: None} if local else {}))
-        assert ours.ok, ours.errors
-        check_both_early(ours)
-        assert bench.leftovers() == []
+        environment = {**docker_environment(containers_laboratory), "HOME": place}
+        bench = OfUser(Path(place), laboratory=containers_laboratory, environment=environment, prefix=become)
+        yield bench
+        bench.remove_containers()
+
+
+@LONG
+@pytest.mark.parametrize("local", ["a", "b", ""])
+def test_a_driver_who_is_not_root(of_user: OfUser, local: str) -> None:
+    """What is in containers belongs to root, and what is beside them to the user."""
+    check_of_user(of_user, contained(stream_and_gate(), **{local: None} if local else {}))
+
+
+@LONG
+@pytest.mark.parametrize("local", ["a", "b", ""])
+def test_rootless_podman(docker: Containers, of_user: OfUser, local: str) -> None:
+    """Who is root in its containers is the user."""
+    if (reason := podman_obstacle()) is not None:
+        pytest.skip(reason)
+    podman = replace(of_user, environment={**of_user.environment, **podman_environment(docker.laboratory)})
+    docker.docker("save", f"--output={(archive := podman.directory / 'image.tar')}", BUSYBOX)
+    archive.chmod(0o644)
+    try:
+        podman.docker("load", f"--input={archive}")
+        check_of_user(podman, contained(stream_and_gate(), **{"a": BUSYBOX, "b": BUSYBOX, local: None}))
+    finally:
+        podman.remove_containers()
+        podman.docker("system", "migrate")  # Ends what keeps its user namespace.
+
+
+def check_of_user(of_user: OfUser, document: Document) -> None:
+    ours = of_user.run(document)
+    assert ours.ok, ours.errors
+    check_both_early(ours)
+    assert [left for left in of_user.leftovers() if "catatonit -P" not in left] == []
 
 
 @pytest.mark.long
