@@ -72,7 +72,8 @@ class Sites:
         if kind is not SiteKind.CONTAINERS:
             return Deployment(name, str(config.type), kind, image, workdir=workdir)
         if (host := self._host(config.wraps)) is None:
-            return Deployment(name, str(config.type), SiteKind.OTHER, image, workdir=workdir)
+            obstacle = None if image is None else self._in_another(config.wraps)
+            return Deployment(name, str(config.type), SiteKind.OTHER, image, workdir=workdir, obstacle=obstacle)
         name, binds = _with_service(target, image), _binds(config)
         return Deployment(name, str(config.type), kind, image, host, binds, workdir, self._off, _is_networked(config))
 
@@ -80,6 +81,18 @@ class Sites:
     def _off(self) -> str | None:
         """Why there is no node runtime in containers, if the user wants none."""
         return None if self._contained else "`containers: off`"
+
+    def _in_another(self, wraps: WrapsConfig) -> str | None:
+        """Why nothing streams in a container of a DockerRequirement, if it is inside one of a deployment."""
+        if (config := self._deployments.get(wraps.deployment)) is None:
+            return None
+        if deployment_kind(str(config["type"])) not in (SiteKind.CONTAINERS, SiteKind.PODS):
+            return None
+        return (
+            f"its DockerRequirement makes that inside {wraps.deployment} ({config['type']}), to which it is bound; "
+            "with `docker: [{step: /, deployment: {type: none, config: {}}}]` in the `config` of the workflow it "
+            f"runs in {wraps.deployment} itself"
+        )
 
     def _pods(self, target: Target, image: str | None) -> Deployment:
         config, name = target.deployment, _with_service(target, image)

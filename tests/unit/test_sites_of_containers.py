@@ -224,6 +224,19 @@ def test_other_containers_are_not_watched(target: Target, where: str) -> None:
     )
 
 
+@pytest.mark.parametrize("bound", ["inner", "pods"])
+def test_a_container_in_a_container_is_said_to_be_one(bound: str) -> None:
+    """Who has bound a tool with a DockerRequirement to a container has meant that one, mostly."""
+    kind = DEPLOYMENTS[bound]["type"]
+    edge = plan(site(required("a:1", Target(DeploymentConfig(bound, str(kind), {})))), A)
+    assert edge.delivery is Delivery.TERMINATION
+    assert edge.fallback == (
+        f"/a runs in a container of a:1 (docker): its DockerRequirement makes that inside {bound} ({kind}), to which "
+        "it is bound; with `docker: [{step: /, deployment: {type: none, config: {}}}]` in the `config` of the workflow "
+        f"it runs in {bound} itself"
+    )
+
+
 def test_containers_can_be_left_to_streamflow() -> None:
     off = site(required("a:1"), contained=False)
     edge = plan(off, A)
