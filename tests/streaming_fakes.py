@@ -31,7 +31,7 @@ from streamflow_io.run.outputs import EarlyOutput
 from streamflow_io.run.reach import Reach
 from streamflow_io.run.recorder import JobRecorder
 from streamflow_io.run.storages import Storages
-from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
+from streamflow_io.run.tokens import PartToken, StreamSource, StreamToken, file_value
 from streamflow_io.runtime import Event, NodeJob, NodeRuntime, NodeRuntimeError, PartitionedInput
 from streamflow_io.telemetry.records import Record
 
@@ -143,6 +143,7 @@ class FakeRun:
         self.limits = Limits(self.places, annotations or {}, Storages((), Sites({})))
         self.runner = JobRunner(self.reach, self.recorder, JobWarnings(), self.limits)
         self.sessions = NoSessions()
+        self.part_ways = NoParts()
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
 
     def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:
@@ -160,6 +161,13 @@ class NoSessions:
 
     def split_ended(self, job_name: str) -> None:
         pass
+
+
+class NoParts:
+    """Nobody reads a part."""
+
+    def link(self, reader: NodeRuntime, token: PartToken) -> None:
+        raise AssertionError(token)
 
 
 class FakeRuntimes:
