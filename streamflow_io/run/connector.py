@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import shlex
-from collections.abc import Coroutine, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Coroutine, MutableMapping, MutableSequence, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -67,46 +68,74 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         timeout: int | None = None,
         job_name: str | None = None,
     ) -> tuple[str, int] | None:
-        output_directory = workdir or ""
-        words = None
         if job_name == self._job_name:
             if self._command is not None:
                 command, stdin = list(map(shlex.quote, self._command)), None
                 stdout = stderr = asyncio.subprocess.STDOUT
-            if isinstance(stdin, str) and self._opens_itself(posixpath.join(output_directory, stdin)):
+            if isinstance(stdin, str) and self._opens_itself(posixpath.join(workdir or "", stdin)):
                 command, stdin = _opened_by_itself(stdin, command), None
-            words = await self._words(self._redirected(output_directory, stdin, stdout, stderr))
-        if words is not None:
-            # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
-            command = ["exec", *words, *command]
-            redirected = isinstance(stdout, str) and isinstance(stderr, str)
-            stdin, stdout, stderr = None, asyncio.subprocess.STDOUT, asyncio.subprocess.STDOUT
-            if self._is_queued and redirected:
+            words = await self._words(self._redirected(workdir or "", stdin, stdout, stderr))
+            if words is not None:
+                # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
+                command = ["exec", *words, *command]
+                if self._node_job.runtime.starts_commands:
+                    script = create_command(type(self.connector).__name__, command, environment, workdir)
+                    return await self._wrapped(timeout, partial(self._started, script))
                 # Else there is a file of the queue manager among the outputs that is not there with plain StreamFlow.
-                stdout = stderr = str(self._node_job.directory / "printed")
+                hides = self._is_queued and isinstance(stdout, str) and isinstance(stderr, str)
+                printed = str(self._node_job.directory / "printed") if hides else asyncio.subprocess.STDOUT
+                run = partial(
+                    self.connector.run,
+                    location=location,
+                    command=command,
+                    environment=environment,
+                    workdir=workdir,
+                    stdout=printed,
+                    stderr=printed,
+                    capture_output=capture_output,
+                    job_name=job_name,
+                )
+                return await self._wrapped(timeout, run)
+        result: tuple[str, int] | None = await self.connector.run(
+            location=location,
+            command=command,
+            environment=environment,
+            workdir=workdir,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            capture_output=capture_output,
+            timeout=timeout,
+            job_name=job_name,
+        )
+        return result
+
+    async def _started(self, script: str, timeout: int | None) -> tuple[str, int]:
+        """What the command of the job gives, which is started by its node runtime."""
+        return await asyncio.wait_for(self._node_job.runtime.run_command(self._node_job, script), timeout)
+
+    async def _wrapped(
+        self, seconds: int | None, run: Callable[..., Coroutine[Any, Any, tuple[str, int] | None]]
+    ) -> tuple[str, int] | None:
+        """What the command of the job gives, under the node runtime.
+
+        :param seconds: its ToolTimeLimit
+        :param run: runs it; takes the argument `timeout`
+        :raises asyncio.TimeoutError: if it takes longer
+        """
         # A queue manager has a clock of its own.
-        limit = timeout if words is not None and self._node_job.waiting is not None and not self._is_queued else None
-        seconds = None if limit else timeout
-        running: Coroutine[Any, Any, tuple[str, int] | None]
-        if words is not None and self._node_job.runtime.starts_commands:
-            script = create_command(type(self.connector).__name__, command, environment, workdir)
-            running = asyncio.wait_for(self._node_job.runtime.run_command(self._node_job, script), seconds)
-        else:
-            running = self.connector.run(
-                location=location,
-                command=command,
-                environment=environment,
-                workdir=workdir,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                capture_output=capture_output,
-                timeout=seconds,
-                job_name=job_name,
-            )
-        result: tuple[str, int] | None = await (running if limit is None else self._within(limit, running))
-        if words is None or result is None:
-            return result
+        waits = self._node_job.waiting is not None and not self._is_queued
+        try:
+            if seconds is not None and waits:
+                result = await self._within(seconds, run(timeout=None))
+            else:
+                result = await run(timeout=seconds)
+        except asyncio.TimeoutError as error:
+            if seconds is None:
+                raise
+            raise asyncio.TimeoutError(f"it has taken longer than its ToolTimeLimit of {seconds} s") from error
+        if result is None:
+            return None
         said, code = await self._judged(*result)
         if code in self._spec.success_codes:
             await self._node_job.collected()
@@ -139,7 +168,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             await asyncio.wait({command, clock}, return_when=asyncio.FIRST_COMPLETED)
             done, _ = await asyncio.wait({command}, timeout=seconds)
             if not done:
-                raise asyncio.TimeoutError(f"it has taken longer than its ToolTimeLimit of {seconds} s")
+                raise asyncio.TimeoutError
             return command.result()
         finally:
             command.cancel()

@@ -145,7 +145,7 @@ class ContainerRuntime(LinkedRuntime):
         return None if seen is None else Path(seen)
 
     def receive(self, line: bytes) -> None:
-        said = parse_said(line) if self._asked or self._commands else None
+        said = parse_said(line)
         if said is None:
             super().receive(line)
         elif isinstance(said, SpecAnswer):

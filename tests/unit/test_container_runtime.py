@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -68,11 +69,10 @@ async def execute(runtime: ContainerRuntime, script: str, name: str = "j") -> tu
     """How a job has ended, and what it has printed."""
     job = await runtime.create_job(name)
     words = await job.wrap(JobSpec(name=name))
-    process = await asyncio.create_subprocess_exec(
-        *words, "sh", "-c", script, stdout=asyncio.subprocess.PIPE, env=dict(os.environ)
-    )
-    said, _ = await process.communicate()
-    return (await asyncio.wait_for(job.exit, 10)).reason, said.decode()
+    said, code = await runtime.run_command(job, f"exec {shlex.join([*words, 'sh', '-c', script])}")
+    exit_event = await asyncio.wait_for(job.exit, 10)
+    assert code == exit_event.code
+    return exit_event.reason, said
 
 
 async def sleeping(runtime: ContainerRuntime) -> tuple[NodeJob, asyncio.subprocess.Process]:
@@ -87,7 +87,7 @@ async def sleeping(runtime: ContainerRuntime) -> tuple[NodeJob, asyncio.subproce
 @EVERYWHERE
 async def test_a_job_is_asked_for_and_runs(tmp_path: Path, wraps: ExecutionLocation | None) -> None:
     async with started(tmp_path / "it's work", wraps=wraps) as runtime:
-        assert await execute(runtime, "echo said", "/it's/ä 0") == ("exited", "said\n")
+        assert await execute(runtime, "echo said", "/it's/ä 0") == ("exited", "said")
         mode = Path(runtime.directory).stat().st_mode & 0o777
         assert mode == 0o711
 
@@ -133,6 +133,38 @@ async def test_a_job_is_cancelled(tmp_path: Path) -> None:
         await job.cancel()
         assert job.exit.result().reason == "cancelled"
         assert await process.wait() != 0
+
+
+async def test_what_a_command_prints(tmp_path: Path) -> None:
+    async with started(tmp_path) as runtime:
+        script = r"printf 'a \377 '; yes ü | head -n 100000; echo b >&2; exit 0"
+        assert await execute(runtime, script) == ("exited", "a \ufffd " + "ü\n" * 100_000 + "b")
+
+
+async def test_a_command_of_which_nobody_wants_to_know_any_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after the time limit of its tool: that it ends is no news that is not understood."""
+    async with started(tmp_path) as runtime:
+        job = await runtime.create_job("j")
+        words = await job.wrap(JobSpec(name="j"))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(runtime.run_command(job, f"exec {shlex.join([*words, 'sleep', '60'])}"), 0.5)
+        await job.cancel()
+        assert await execute(runtime, "echo said", "k") == ("exited", "said")
+    assert caplog.messages == []
+
+
+async def test_a_command_ends_with_serve(tmp_path: Path) -> None:
+    async with started(tmp_path) as runtime:
+        job = await runtime.create_job("j")
+        words = await job.wrap(JobSpec(name="j"))
+        running = asyncio.create_task(runtime.run_command(job, f"exec {shlex.join([*words, 'sleep', '60'])}"))
+        async for _ in job.events():
+            break
+        processes(runtime, "serve")[0].kill()
+        with pytest.raises(NodeRuntimeError, match="has ended, or sfio-node serve in it"):
+            await asyncio.wait_for(running, 10)
 
 
 def processes(runtime: ContainerRuntime, word: str) -> list[psutil.Process]:
