@@ -129,12 +129,14 @@ READ_SESSIONS_TEMPLATES = Workload(
     _prepare,
     tuple(
         Comparison(
-            name=f"{template.name}, {disk.name}: sessions / without",
+            name=f"{template.name}, {disk.name}: {what}sessions / without",
+            measure=measure,
             variant=_name(template, disk, _SESSIONS),
             baseline=_name(template, disk, _WITHOUT),
-            at_most=0.60 if disk is REQUESTS else 1.02,
+            at_most=at_most,
         )
         for disk in _DISKS
         for template in TEMPLATES
+        for measure, what, at_most in (("wall", "", 0.60 if disk is REQUESTS else 1.02), ("cpu_s", "CPU time, ", None))
     ),
 )

@@ -136,8 +136,6 @@ def _declared_obstacle(
     output: Output, rule: SessionRule, routes: Mapping[tuple[str, str], Collection[Route]]
 ) -> str | None:
     """Why the program of a split has to run, though it is declared where it cuts, if so."""
-    if isinstance(rule.records, str) and rule.records.startswith("bgzf:"):
-        return f"`records: {rule.records}` is not served yet: decompress {rule.of}"
     for step, port in routes:
         if step == output.step and port not in (output.port, rule.count):
             return f"{port_path(step, port)} is used, too: its program alone makes it"

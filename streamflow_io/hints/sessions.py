@@ -113,10 +113,12 @@ def _without(*names: str) -> JsonDict:
 
 
 _OF_CUTS = ("names", "first", "count")
+_NOT_BGZF: JsonDict = {"properties": {"records": {"not": {"type": "string", "pattern": "^bgzf:"}}}}
 _SCHEMA: JsonDict = {
     "allOf": [
         _if(True, False, _without(*_CUTS, *_OF_CUTS, "part")),
         _if(True, True, {**_has("names"), **_without("part"), "oneOf": [_has(name) for name in _CUTS]}),
+        _if(True, True, _NOT_BGZF),
         _if(False, True, {**_has("part"), **_without("every", "chunk", *_OF_CUTS)}),
         _if(False, False, {**_without("every", "chunk", *_OF_CUTS), "dependentRequired": {"parts": ["part"]}}),
     ]
@@ -176,6 +178,9 @@ class SessionRule(Model):
         elif self.form == "said":
             if alone := next((name for name in (*_CUTS, *_OF_CUTS) if name in given), None):
                 yield mistake(f"{alone} without records", "records; or the program of the step says where it cuts")
+        elif self._is_bgzf:
+            why = "each program compresses the ends of a part in its own way: nothing could be compared"
+            yield mistake(f"records: {self.records} with port: {why}", "no records, and workflows/tools/partition.cwl")
         elif len(cuts) != 1:
             yield mistake(f"records with {' and '.join(cuts) or 'no cut'}", "one of parts, every, chunk")
         elif self.names is None:
@@ -186,6 +191,10 @@ class SessionRule(Model):
             allowed = "every or chunk" if self.part is None else "records of one line, or with begin or bytes"
             why = "a place in the middle does not tell where a record begins"
             yield mistake(f"parts of equal bytes with records of several lines: {why}", allowed)
+
+    @property
+    def _is_bgzf(self) -> bool:
+        return isinstance(self.records, str) and self.records.startswith("bgzf:")
 
     @property
     def _has_several_lines(self) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +27,11 @@ VCF = "##a\n#b\n" + "".join(f"{number}\t{'x' * (number % 4)}\n" for number in ra
 BIG = "\n".join(map(str, range(400_000))) + "\n"
 
 
-def run(directory: Path, text: str, *arguments: object, said: bool) -> tuple[list[bytes], int, str]:
+def run(directory: Path, text: str | bytes, *arguments: object, said: bool) -> tuple[list[bytes], int, str]:
     """What the parts have, the exit code, and what is said on standard error."""
     directory.mkdir()
     file = directory / "whole"
-    file.write_text(text)
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
     environment = {**os.environ, "SFIO_PARTS": str(directory / "said")} if said else dict(os.environ)
     command = [sys.executable, PROGRAM, file, "--names", "part-%02d", *map(str, arguments)]
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
@@ -42,7 +46,11 @@ def run(directory: Path, text: str, *arguments: object, said: bool) -> tuple[lis
     parts = {line["path"]: line["extents"] for line in map(json.loads, lines)}
     assert list(parts) == names
     content = file.read_bytes()
-    return [b"".join(content[start : start + size] for start, size in parts[name]) for name in names], 0, ""
+
+    def piece(said: str | list[int]) -> bytes:
+        return base64.b64decode(said) if isinstance(said, str) else content[said[0] : sum(said)]
+
+    return [b"".join(map(piece, parts[name])) for name in names], 0, ""
 
 
 @pytest.mark.parametrize(
@@ -80,7 +88,8 @@ def test_all_bytes_are_in_the_parts(tmp_path: Path, text: str, arguments: tuple[
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        ("\x1f\x8b", ("--records", "lines", "--parts", 2), "is compressed"),
+        ("\x1f\x8b", ("--records", "lines", "--parts", 2), "is compressed, and not as bgzip"),
+        ("\x1f\x8b", ("--records", "bytes", "--parts", 2), "is compressed: decompress it"),
         (FASTQ, ("--records", "fastq", "--parts", 2), "--parts with fastq"),
         (VCF, ("--records", "bytes", "--every", 2), "--every with bytes"),
         (VCF, ("--records", "vcf", "--every", 0), "at least 1"),
@@ -99,12 +108,70 @@ def test_what_it_refuses(tmp_path: Path, text: str, arguments: tuple[object, ...
     assert [path.name for path in directory.iterdir()] == ["whole"]
 
 
-def test_the_tool(bench: Bench, tmp_path: Path) -> None:
-    assert validate(str(PROGRAM.with_suffix(".cwl"))).ok
-    (tmp_path / "reads.fq").write_text(FASTQ * 20)
+def bgzip(path: Path) -> Path:
+    if (program := shutil.which("bgzip")) is None:
+        pytest.skip("no bgzip")
+    target = path.with_name(f"{path.name}.gz")
+    target.write_bytes(subprocess.run([program, "-c", path], capture_output=True, check=True).stdout)
+    return target
+
+
+HEADER = "".join(f"##contig=<ID={number},length={number * number}>\n" for number in range(9000))
+
+
+@pytest.mark.parametrize("how", [("--parts", 5), ("--every", 70_000), ("--chunk", 1)], ids=lambda how: how[0])
+@pytest.mark.parametrize(
+    ("records", "text"),
+    [("lines", BIG), ("vcf", HEADER + BIG), ("vcf", ""), ("lines", "one line")],
+    ids=["lines", "header", "empty", "one"],
+)
+def test_what_bgzip_has_compressed(tmp_path: Path, records: str, text: str, how: tuple[str, int]) -> None:
+    """Its parts are those of the text, said as they are written, and each ends as a file of bgzip does."""
+    (tmp_path / "whole").write_text(text)
+    compressed = bgzip(tmp_path / "whole").read_bytes()
+    arguments = ("--records", records, *how)
+    plain, _, _ = run(tmp_path / "plain", text, *arguments, said=False)
+    written, code, _ = run(tmp_path / "written", compressed, *arguments, said=False)
+    assert code == 0
+    assert [gzip.decompress(part) for part in written] == plain
+    assert all(part.endswith(compressed[-28:]) for part in written)
+    assert run(tmp_path / "said", compressed, *arguments, said=True)[0] == written
+    # Blocks between two cuts are those of the file.
+    if len(text) > 2**20 and how[0] != "--chunk":
+        assert sum(map(len, written)) < len(compressed) + len(written) * (3 << 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: gzip.compress(b"1\n"), "is compressed, and not as bgzip does it"),
+        (lambda data: data[:-40], "its last block is not whole"),
+        (lambda data: data[:30] + bytes([data[30] ^ 255]) + data[31:], "its block at 0 is damaged"),
+    ],
+    ids=["gzip", "cut", "damaged"],
+)
+def test_what_is_no_file_of_bgzip(tmp_path: Path, change: Callable[[bytes], bytes], message: str) -> None:
+    (tmp_path / "whole").write_text(VCF)
+    data = change(bgzip(tmp_path / "whole").read_bytes())
+    _, code, said = run(tmp_path / "run", data, "--records", "vcf", "--every", 2, said=False)
+    assert code == 1
+    assert message in said
+
+
+def test_the_tool_with_what_bgzip_has_compressed(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "calls.vcf").write_text(HEADER + BIG)
+    compressed = bgzip(tmp_path / "calls.vcf")
+    document, job = split_and_count("vcf", compressed, ["sh", "-c", 'gzip -dc "$0" | wc -l'])
+    _, ours = bench.run_both(document, {**job, "every": 90_000, "names": "chunk-%03d.vcf.gz"})
+    assert [int(content) for content in ours.files.values()] == [99_000] * 4 + [49_000]
+    assert not [path for path in (bench.directory / "run2" / "tmp").rglob("chunk-*.gz") if not path.is_symlink()]
+
+
+def split_and_count(records: str, file: Path, command: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A workflow that counts something in each part, and what its job says of the file."""
     reader: dict[str, Any] = {
         "class": "CommandLineTool",
-        "baseCommand": ["grep", "-c", "^@r"],
+        "baseCommand": command,
         "inputs": {"part": {"type": "File", "inputBinding": {"position": 1}}},
         "outputs": {"counted": "stdout"},
         "stdout": "$(inputs.part.nameroot).txt",
@@ -123,7 +190,13 @@ def test_the_tool(bench: Bench, tmp_path: Path) -> None:
         },
         "outputs": {"counted": {"type": "File[]", "outputSource": "count/counted"}},
     }
-    job = {"reads": {"class": "File", "path": str(tmp_path / "reads.fq")}, "records": "fastq", "every": 25}
-    _, ours = bench.run_both(document, {**job, "names": "chunk-%03d.fq"})
+    return document, {"reads": {"class": "File", "path": str(file)}, "records": records}
+
+
+def test_the_tool(bench: Bench, tmp_path: Path) -> None:
+    assert validate(str(PROGRAM.with_suffix(".cwl"))).ok
+    (tmp_path / "reads.fq").write_text(FASTQ * 20)
+    document, job = split_and_count("fastq", tmp_path / "reads.fq", ["grep", "-c", "^@r"])
+    _, ours = bench.run_both(document, {**job, "every": 25, "names": "chunk-%03d.fq"})
     assert list(ours.files) == [f"chunk-00{number}.txt" for number in range(1, 9)]
     assert not [path for path in (bench.directory / "run2" / "tmp").rglob("chunk-*.fq") if not path.is_symlink()]

@@ -370,6 +370,13 @@ MISTAKES_IN_A_TOOL = [
             ),
             (f"{{{DECLARED}, records: fastq, parts: 2}}", "", OF_LINES, "every or chunk"),
             (
+                f"{{{DECLARED}, records: 'bgzf:vcf', parts: 2}}",
+                "",
+                "records: bgzf:vcf with port: each program compresses the ends of a part in its own way: nothing could "
+                "be compared",
+                "no records, and workflows/tools/partition.cwl",
+            ),
+            (
                 f"{{{DECLARED}, records: {{record: {{lines: 2}}}}, parts: 2}}",
                 "",
                 OF_LINES,

@@ -68,10 +68,12 @@ GOOD: list[dict[str, object]] = [
     session({"of": "reads"}),
     session({"of": "reads", "part": "range"}, {"of": "vcf", "part": "range", "records": "vcf", "parts": "n"}),
     session({"of": "reads", "port": "chunks"}),
-    session({**DECLARED, "parts": 3}, {**DECLARED, "records": "bgzf:vcf", "every": 3, "first": 0, "count": "n"}),
+    session({**DECLARED, "parts": 3}, {**DECLARED, "records": "vcf", "every": 3, "first": 0, "count": "n"}),
+    session({"of": "vcf", "part": "range", "records": "bgzf:vcf"}),
     session({**DECLARED, "records": {"header": {"bytes": 32}, "record": {"bytes": 36}}, "chunk": 3}),
 ]
 BAD: list[dict[str, object]] = [
+    session({**DECLARED, "records": "bgzf:vcf", "every": 3}),
     {"class": "sfio:IOTsk"},
     {"class": "sfio:IOTask", "cores": 1},
     {"class": "sfio:StorageBandwidth"},

@@ -135,8 +135,6 @@ def test_declared_cuts() -> None:
     log = Route(Output("/split", "log", OutputKind.FILE), (), None)
     assert decide(route, log, rule=DECLARED) == "/split/log is used, too: its program alone makes it"
     assert decide(route, log) is None, "a program that says its parts runs"
-    compressed = DECLARED.model_copy(update={"records": "bgzf:vcf"})
-    assert decide(route, rule=compressed) == "`records: bgzf:vcf` is not served yet: decompress reads"
 
 
 def test_what_is_declared_is_trusted_when_it_was_verified() -> None:

@@ -10,7 +10,7 @@ baseCommand: [python3, -S, -E]
 inputs:
   script: {type: File, default: {class: File, location: partition.py}, inputBinding: {position: 0}}
   whole: {type: File, inputBinding: {position: 1}}
-  records: {type: string, inputBinding: {position: 2, prefix: --records}, doc: "bytes, lines, csv, fasta, fastq, sam or vcf"}
+  records: {type: string, inputBinding: {position: 2, prefix: --records}, doc: "bytes, lines, csv, fasta, fastq, sam or vcf; also if bgzip has compressed it"}
   count: {type: "int?", inputBinding: {position: 2, prefix: --parts}, doc: So many parts of equal bytes}
   every: {type: "int?", inputBinding: {position: 2, prefix: --every}, doc: So many records in each}
   chunk: {type: "int?", inputBinding: {position: 2, prefix: --chunk}, doc: At most so many MiB in each}

@@ -4,23 +4,36 @@
 
 Writes the parts to the working directory, and their list to cwl.output.json (`parts`). Where the variable SFIO_PARTS
 names a file, as StreamFlow-IO sets it, no part is written: it gets a line of JSON for each, as soon as it is known,
-with its places in FILE. For other steps copy this file: it needs nothing but Python.
+with its places in FILE. Parts of a file that bgzip has compressed are such files, too: their blocks are those of FILE,
+but where they are cut; these bytes are not compressed again, so that they are the same everywhere. For other steps
+copy this file: it needs nothing but Python.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import io
 import json
 import os
 import re
+import struct
 import sys
+import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 MIB = 1 << 20
+GZIP = b"\x1f\x8b"
+BGZF = struct.Struct("<4s4xHH2sHH")  # SAM specification, 4.1
+BGZF_MAGIC = b"\x1f\x8b\x08\x04"
+BGZF_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
+STORED_MOST = 0xFF00
 Extent = tuple[int, int]  # offset and length
+Piece = Extent | bytes
 
 
 class PartitionError(Exception):
@@ -41,6 +54,135 @@ class Records:
     begin: bytes = b""
     header: bytes = b""
     header_lines: int = 0
+
+
+class Source(Protocol):
+    """What is cut: its text, and the bytes of the file that are a part of it.
+
+    :ivar size: bytes of the text
+    """
+
+    size: int
+
+    def text(self) -> BinaryIO:
+        """All of it, by offsets in the text."""
+
+    def pieces(self, extents: list[Extent]) -> list[Piece]:
+        """Of which a file consists that has these extents of the text."""
+
+
+class Plain:
+    """A file that is not compressed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.size = os.fstat(file.fileno()).st_size
+        self._file = file
+
+    def text(self) -> BinaryIO:
+        return self._file
+
+    def pieces(self, extents: list[Extent]) -> list[Piece]:
+        return list(extents)
+
+
+class Blocks(io.RawIOBase):
+    """A file that bgzip has compressed: blocks, each of which is inflated by itself when it is read.
+
+    :raises PartitionError: if it has something else than whole blocks
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        # Where each block that has text begins, in the file and in the text; and where the last one ends.
+        self._places, self._texts = [0], [0]
+        place = 0
+        file.seek(0)
+        while head := file.read(BGZF.size):
+            length = block_length(head)
+            rest = file.read(length - BGZF.size)
+            if len(rest) < length - BGZF.size:
+                raise PartitionError("its last block is not whole")
+            if size := int.from_bytes(rest[-4:], "little"):
+                self._places[-1] = place
+                self._places.append(place + length)
+                self._texts.append(self._texts[-1] + size)
+            place += length
+        self.size = self._texts[-1]
+        self._position, self._block, self._content = 0, -1, b""
+
+    def text(self) -> BinaryIO:
+        return io.BufferedReader(self, STORED_MOST)  # type: ignore[return-value]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        if self._position >= self.size:
+            return 0
+        number = bisect_right(self._texts, self._position) - 1
+        start = self._position - self._texts[number]
+        found = self._inflated(number)[start : start + len(buffer)]
+        buffer[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+    def pieces(self, extents: list[Extent]) -> list[Piece]:
+        found = [piece for start, length in extents if length for piece in self._pieces(start, start + length)]
+        return [*found, BGZF_END]
+
+    def _pieces(self, start: int, end: int) -> Iterator[Piece]:
+        """Whole blocks, and what there is before and behind them."""
+        first, last = bisect_left(self._texts, start), bisect_right(self._texts, end) - 1
+        if first > last:
+            yield from stored(self._inflated(last)[start - self._texts[last] : end - self._texts[last]])
+            return
+        if self._texts[first] > start:
+            yield from stored(self._inflated(first - 1)[start - self._texts[first] :])
+        if last > first:
+            # Where each of these begins is known, but not where the one before ends: there may be blocks without text.
+            yield self._places[first], self._places[last] - self._places[first]
+        if end > self._texts[last]:
+            yield from stored(self._inflated(last)[: end - self._texts[last]])
+
+    def _inflated(self, number: int) -> bytes:
+        if number != self._block:
+            self._file.seek(self._places[number])
+            try:
+                inflated = zlib.decompressobj(31)
+                content = inflated.decompress(self._file.read(self._places[number + 1] - self._places[number]))
+            except zlib.error as error:
+                raise PartitionError(f"its block at {self._places[number]} is damaged: {error}") from None
+            if not inflated.eof or len(content) != self._texts[number + 1] - self._texts[number]:
+                raise PartitionError(f"its block at {self._places[number]} is damaged")
+            self._block, self._content = number, content
+        return self._content
+
+
+def block_length(head: bytes) -> int:
+    """Bytes of a block of BGZF that begins so."""
+    magic, _, extra, name, length, most = BGZF.unpack(head) if len(head) == BGZF.size else (b"", 0, 0, b"", 0, 0)
+    if (magic, extra, name, length) != (BGZF_MAGIC, 6, b"BC", 2) or most < BGZF.size + 8:
+        raise PartitionError("is compressed, and not as bgzip does it: compress it with bgzip, or decompress it")
+    return most + 1
+
+
+def stored(text: bytes) -> Iterator[bytes]:
+    """Blocks of BGZF with a text that is not compressed: zlib writes the same everywhere only then."""
+    for start in range(0, len(text), STORED_MOST):
+        part = text[start : start + STORED_MOST]
+        body = struct.pack("<BHH", 1, len(part), len(part) ^ 0xFFFF) + part
+        head = BGZF.pack(BGZF_MAGIC, 0xFF00, 6, b"BC", 2, BGZF.size + len(body) + 8 - 1)
+        yield head + body + struct.pack("<II", zlib.crc32(part), len(part))
 
 
 # From the file, what it is made of, its header, its size, and how much is wanted, to the parts.
@@ -125,32 +267,43 @@ def of_chunks(file: BinaryIO, records: Records, header: int, size: int, most: in
         yield start, size - start
 
 
-def write_part(path: str, name: str, extents: list[Extent]) -> None:
+def write_part(path: str, name: str, pieces: list[Piece]) -> None:
     with open(path, "rb") as file, open(name, "wb") as part:
-        for start, left in extents:
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                part.write(piece)
+                continue
+            start, left = piece
             file.seek(start)
             while left > 0 and (block := file.read(min(left, MIB))):
                 part.write(block)
                 left -= len(block)
 
 
-def say_part(said: str, name: str, extents: list[Extent]) -> None:
+def say_part(said: str, name: str, pieces: list[Piece]) -> None:
+    extents = [base64.b64encode(piece).decode() if isinstance(piece, bytes) else piece for piece in pieces]
     with open(said, "a", encoding="utf-8") as lines:
         lines.write(json.dumps({"path": name, "extents": extents}) + "\n")
 
 
-def partition(path: str, records: Records, cut: Cut, amount: int) -> Iterator[list[Extent]]:
-    """The extents of each part of a file, in order, as soon as they are known.
+def partition(path: str, records: Records, cut: Cut, amount: int) -> Iterator[list[Piece]]:
+    """What each part of a file consists of, in order, as soon as it is known.
 
-    :raises PartitionError: if the file is compressed
+    :raises PartitionError: if the file is compressed, but not by bgzip, or damaged
     :raises OSError: if it cannot be read
     """
     with open(path, "rb") as file:
-        if file.read(2) == b"\x1f\x8b":
-            raise PartitionError(f"{path}: is compressed: decompress it")
-        header, size = header_size(file, records), os.fstat(file.fileno()).st_size
-        for start, length in cut(file, records, header, size, amount):
-            yield [(0, header), (start, length)] if header else [(start, length)]
+        is_compressed = file.read(len(GZIP)) == GZIP
+        try:
+            if is_compressed and not records.lines:
+                raise PartitionError("is compressed: decompress it")
+            source: Source = Blocks(file) if is_compressed else Plain(file)
+            text = source.text()
+            header = header_size(text, records)
+            for start, length in cut(text, records, header, source.size, amount):
+                yield source.pieces([(0, header), (start, length)] if header else [(start, length)])
+        except PartitionError as error:
+            raise PartitionError(f"{path}: {error}") from None
 
 
 def arguments() -> argparse.Namespace:
@@ -188,12 +341,12 @@ def main() -> int:
     given, names, said = arguments(), list[str](), os.environ.get("SFIO_PARTS")
     try:
         cut, amount = how_to_cut(given)
-        for number, extents in enumerate(partition(given.file, RECORDS[given.records], cut, amount), given.first):
+        for number, pieces in enumerate(partition(given.file, RECORDS[given.records], cut, amount), given.first):
             names.append(given.names % number)
             if said is None:
-                write_part(given.file, names[-1], extents)
+                write_part(given.file, names[-1], pieces)
             else:
-                say_part(said, names[-1], extents)
+                say_part(said, names[-1], pieces)
     except (OSError, PartitionError) as error:
         print(f"partition.py: {error}", file=sys.stderr)
         return 1
