@@ -3,6 +3,7 @@
 //! The reader gets each byte once, and the end only when the producer's events say that the file is committed.
 
 mod openings;
+mod rein;
 mod whole;
 
 use std::io;
@@ -11,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
 use self::openings::Openings;
+use self::rein::{window, Rein};
 use self::whole::Whole;
 use crate::event::{now, Event, Stream, StreamPart};
 use crate::fd_store::Client;
@@ -61,6 +63,8 @@ pub enum Need {
     Space,
     /// More space than there is: see `PAUSE`.
     Pause,
+    /// Its time: see `Rein`.
+    Time,
     /// More data, or word from the producer.
     Data,
 }
@@ -84,6 +88,8 @@ impl Registration {
 pub struct Feeder {
     pub input: Input,
     pub need: Need,
+    /// None: it has no limit.
+    rein: Option<Rein>,
     origin: Box<dyn Origin>,
     sink: Option<OwnedFd>,
     registration: Registration,
@@ -129,7 +135,10 @@ impl Feeder {
             Access::Events(events) => {
                 Box::new(Source::new(&input.path, Producer::of_input(&input, events), input.verify))
             }
-            Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify).map_err(at)?),
+            Access::Link(link) => {
+                let window = input.limit.map(window);
+                Box::new(Reader::new(link, &input.port, &input.path, input.verify, window).map_err(at)?)
+            }
             Access::Part(part) => match &input.home {
                 Some(home) => Box::new(Reader::of_part(home, &input.port, &input.path).map_err(at)?),
                 None => Box::new(PartReader::new(part.clone())),
@@ -141,6 +150,7 @@ impl Feeder {
         let wide = widen(&sink);
         let feeder = Self {
             need: if reader.is_some() { Need::Data } else { Need::Reader },
+            rein: input.limit.map(Rein::new),
             origin,
             sink: Some(sink),
             registration,
@@ -162,6 +172,11 @@ impl Feeder {
     /// Bytes given to the command.
     pub fn streamed(&self) -> u64 {
         self.origin.taken()
+    }
+
+    /// When it may be fed again, if it waits for that.
+    pub fn due(&self) -> Option<Instant> {
+        self.rein.as_ref().filter(|_| self.need == Need::Time).map(|rein| rein.until)
     }
 
     /// What has to be waited for until it is readable.
@@ -269,7 +284,7 @@ impl Feeder {
                         return Ok(None);
                     }
                 }
-                Need::Reader | Need::Pause => return Ok(None),
+                Need::Reader | Need::Pause | Need::Time => return Ok(None),
                 Need::Data => {
                     let Some(watcher) = watcher.as_deref_mut() else { return Ok(None) };
                     if !self.origin.watch_growth(&mut |path, mask| watcher.watch(path, mask, token(Wait::Growth))) {
@@ -305,7 +320,21 @@ impl Feeder {
                 return Err(reopened(fifo));
             }
         }
-        match self.origin.take(sink)? {
+        let mut most = u64::MAX;
+        if let Some(rein) = &mut self.rein {
+            if Instant::now() < rein.until {
+                return Ok(Need::Time);
+            }
+            if matches!(self.need, Need::Data | Need::Reader) {
+                rein.idle();
+            }
+            most = rein.most;
+        }
+        let before = self.streamed();
+        let step = self.origin.take(sink, most)?;
+        let fed = self.streamed() - before;
+        self.rein.iter_mut().filter(|_| fed > 0).for_each(|rein| rein.fed(fed));
+        match step {
             Step::Moved => {
                 self.last = now();
                 if nothing_fed {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 pub use self::fields::Kind;
 pub use self::input::{is_name_of_job, name_of_job, Access, Gate, Home, Input, Link, Observed, Partition, Target};
-pub use self::limit::{Direction, Limit};
+pub use self::limit::{Direction, Limit, StreamLimit};
 pub use self::output::{Commit, Dependency, Output, Rule};
 use crate::json::{self, optional_path, or_default};
 

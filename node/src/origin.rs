@@ -86,8 +86,8 @@ pub trait Origin: Debug {
         Ok(true)
     }
 
-    /// Moves bytes into a pipe.
-    fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure>;
+    /// Moves at most so many bytes into a pipe.
+    fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure>;
 
     /// Nothing will be taken any more.
     ///

@@ -43,6 +43,12 @@ impl Pace {
         Duration::from_secs_f64(self.debt.max(0.0))
     }
 
+    /// There was nothing to move until now: nothing of the lag is made up for.
+    pub fn idle(&mut self, now: Duration) {
+        self.moved(0, now);
+        self.debt = self.debt.max(0.0);
+    }
+
     /// The bytes that are moved before their time.
     pub fn ahead(&self) -> u64 {
         (self.debt.max(0.0) * self.rate) as u64
@@ -104,6 +110,7 @@ mod tests {
         }
         assert_eq!(pace.moved(RATE, ms(5_000)), ms(1000));
         assert_eq!(pace.ahead(), RATE);
+        pace.idle(ms(5_400));
         // What was moved too early is not forgotten in a silence.
         assert_eq!(pace.moved(0, ms(5_600)), ms(400));
     }

@@ -130,10 +130,10 @@ impl Origin for PartReader {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure> {
+    fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
         self.take_by(|file, ahead| match ahead {
-            Ahead::Text(text) => nix::unistd::write(sink, text),
-            Ahead::Extent { offset, length } => move_bytes(file, &mut (*offset as i64), *length, sink),
+            Ahead::Text(text) => nix::unistd::write(sink, &text[..text.len().min(most as usize)]),
+            Ahead::Extent { offset, length } => move_bytes(file, &mut (*offset as i64), most.min(*length), sink),
         })
     }
 
@@ -198,7 +198,7 @@ mod tests {
         let (from, to) = fifo_of_tests();
         let (mut found, mut between) = (Vec::new(), Some(between));
         loop {
-            let step = reader.take(&to);
+            let step = reader.take(&to, u64::MAX);
             if step != Ok(Step::Moved) {
                 return (found, step);
             }
@@ -283,7 +283,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         let (_from, to) = fifo_of_tests();
         let mut reader = PartReader::new(part.clone());
-        assert_eq!(reader.take(&to), Ok(Step::Moved));
+        assert_eq!(reader.take(&to, u64::MAX), Ok(Step::Moved));
         assert_eq!(reader.part(), Poll::Ready(Ok(None)));
         fs::write(&part.file, content(3_000_000)).unwrap();
         assert!(matches!(reader.part(), Poll::Ready(Err(Failure::Rewritten(_)))));

@@ -89,7 +89,7 @@ impl PartWriter {
     pub fn write_some(&mut self, origin: &mut dyn Origin) -> Result<bool, Trouble> {
         origin.check().map_err(Trouble::Read)?;
         let before = origin.taken();
-        if origin.take(&self.sink).map_err(Trouble::Read)? == Step::Complete {
+        if origin.take(&self.sink, u64::MAX).map_err(Trouble::Read)? == Step::Complete {
             return Ok(true);
         }
         self.drain(origin.taken() - before).map_err(Trouble::Write)?;

@@ -249,8 +249,8 @@ impl Origin for Source {
         }
     }
 
-    fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure> {
-        self.take_by(|file, offset, most| move_bytes(file, offset, most, sink))
+    fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
+        self.take_by(|file, offset, ahead| move_bytes(file, offset, ahead.min(most), sink))
     }
 
     fn part(&mut self) -> Poll<Result<Option<Part>, Failure>> {

@@ -276,6 +276,7 @@ impl<'a> Supervisor<'a> {
         let ticks = [
             self.inputs.wait_for_files().then_some(FALLBACK_TICK),
             self.inputs.are_paused().then_some(PAUSE),
+            self.inputs.rest(),
             self.watcher.is_none().then_some(CANCEL_TICK),
         ];
         due.map(|due| due.map(|at| at.saturating_sub(now))).into_iter().chain(ticks).flatten().min()

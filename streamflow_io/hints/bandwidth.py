@@ -13,6 +13,7 @@ from dataclasses import dataclass
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 PATTERN = rf"^(?:{_NUMBER}|auto|auto\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\))$"
 ALLOWED = "a number of MB/s above 0, auto, or auto(min,max,delta) with 0 < min <= max and delta > 1"
+STREAM_ALLOWED = "a number of MB/s above 0"
 # MB/s: more than any storage has, and a byte per second. Between the two no learner takes many steps.
 HIGHEST = 1e12
 _LOWEST = 1e-6
@@ -77,6 +78,19 @@ def parse_storage_bw(value: object) -> StorageBW:
         return _static(float(text))
     minimum, maximum, delta = (float(number) for number in text[len("auto(") : -1].split(","))
     return AutoConstraint(_bounds(minimum, maximum, delta))
+
+
+def parse_stream_bw(value: object) -> float:
+    """Read a `streamBW`: MB/s.
+
+    :raises ValueError: with one sentence that says what is wrong
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is no stream bandwidth")
+    try:
+        return _static(float(value)).value
+    except OverflowError:
+        raise ValueError("a number of MB/s must be finite") from None
 
 
 def _static(value: float) -> StaticConstraint:

@@ -53,6 +53,11 @@ _StorageBW = Annotated[
         }
     ),
 ]
+_StreamBW = Annotated[
+    float,
+    parsed_by(bandwidth.parse_stream_bw, bandwidth.STREAM_ALLOWED),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
+]
 CommitRuleText = Annotated[
     CommitRule,
     parsed_by(parse_commit_rule, commit.ALLOWED),
@@ -131,6 +136,11 @@ class StreamingRule(Model):
         default_factory=lambda data: "producer" if data.get("mode") == "no_update" else "commit",
         description="when consumers start: commit (default with update) or producer (default with no_update)",
     )
+    stream_bw: _StreamBW | None = Field(
+        None,
+        alias="streamBW",
+        description="with mode no_update: MB/s (10^6 bytes per second) to each reader, at most (default: no limit)",
+    )
     permanent: StrictBool | None = Field(
         None, description="true or false: kept after the run (default: workflow outputs yes, others no)"
     )
@@ -148,6 +158,13 @@ class StreamingRule(Model):
             if rule.kind != "on_file" and deps:
                 raise mistake(f"fileDeps with committed: {rule}", "fileDeps with committed: on_file only")
         return deps
+
+    @field_validator("stream_bw", mode="after")
+    @classmethod
+    def _bandwidth_of_a_stream(cls, stream_bw: float | None, info: ValidationInfo) -> float | None:
+        if stream_bw is not None and (info.data.get("mode"), info.data.get("start")) != ("no_update", "producer"):
+            raise mistake("streamBW without a byte stream", "streamBW with mode: no_update and start: producer only")
+        return stream_bw
 
     @field_validator("n_files", mode="after")
     @classmethod

@@ -237,7 +237,9 @@ class Deliverer:
         if delivery is Delivery.GATE:
             gate = "directory" if is_directory else "file"
         mode = output.rule.mode if is_directory else "update"
-        origin = StreamSource(self._job.name, source.port, str(source.path), gate, mode)
+        rule = output.rule_for(str(source.path))
+        bandwidth = None if rule is None or gate is not None else rule.stream_bw
+        origin = StreamSource(self._job.name, source.port, str(source.path), gate, mode, bandwidth)
         return StreamToken(value, origin, self._tag)
 
     async def _collect(self, source: Source) -> Value | None:

@@ -11,9 +11,12 @@ from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken
 
 from streamflow_io.runtime import GatedInput, InputStream, Link, NodeJob, NodeRuntime, PartInput
+from streamflow_io.runtime.protocol import StreamLimit
 
 from .attempts import Attempt
 from .tokens import PartToken, StreamToken, parts_of, stream_tokens
+
+_MB = 10**6
 
 # What a job reads of others, each with the attempt that it reads.
 Producers = Sequence[tuple[StreamToken, Attempt]]
@@ -48,6 +51,7 @@ def input_stream(
         link=attempt.node_job.link_to(reader),
         target={"fifo": token.value["path"]},
         verify=verify,
+        limit=None if token.source.bandwidth is None else StreamLimit(rate=max(1, round(token.source.bandwidth * _MB))),
     )
 
 

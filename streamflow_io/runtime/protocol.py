@@ -83,6 +83,12 @@ class _EarlyInput(_Message):
     lock: Literal[True] | None = None
 
 
+class StreamLimit(_Message):
+    """How fast a byte stream is fed, in bytes per second, above 0."""
+
+    rate: int
+
+
 class InputStream(_EarlyInput):
     """A file that is fed to the command while its producer writes it.
 
@@ -90,12 +96,14 @@ class InputStream(_EarlyInput):
     :ivar link: how they are had from another host: one of the two
     :ivar target: `{"fifo": PATH}`, or `{"stdin": True}`
     :ivar verify: how much of what was fed is compared with the file at the commit
+    :ivar limit: None: it is fed as fast as it is read
     """
 
     events: Path | None = None
     link: Link | None = None
     target: dict[str, Path | bool]
     verify: Literal["full", "samples"] = "full"
+    limit: StreamLimit | None = None
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:

@@ -66,6 +66,20 @@ def test_a_rule_with_no_update_does_the_same(bench: Bench) -> None:
     assert_streamed(ours)
 
 
+def test_a_stream_with_a_bandwidth(bench: Bench) -> None:
+    """2 s for 4 MB at 2 MB/s; a second reader has as much."""
+    rule = streaming({"port": "out", "committed": "on_close", "mode": "no_update", "streamBW": 2})
+    first = tool("head -c 4000000 /dev/zero > out.bin; note end", {}, {"out": found("out.bin")}, [rule])
+    read = "note {0}; wc -c < $file > {0}.txt; note {0} done"
+    steps: dict[str, Document] = {"a": {"run": first, "in": {}}}
+    for name in ("b", "c"):
+        run = tool(read.format(name), {"file": streamable()}, {"out": found(f"{name}.txt")})
+        steps[name] = {"run": run, "in": {"file": "a/out"}}
+    _, ours = bench.run_both(workflow({}, steps, {"b": "b/out", "c": "c/out"}))
+    for name in ("b", "c"):
+        assert ours.time(f"{name} done") - ours.time(name) > 1.5
+
+
 def test_standard_output_into_standard_input(bench: Bench) -> None:
     first = tool(SLOW.replace("> $OUT", ""), {}, {"out": streamable("stdout")}, stdout="out.txt")
     second = tool(

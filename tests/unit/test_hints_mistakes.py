@@ -19,8 +19,9 @@ from streamflow_io.hints.yaml_files import (
 
 CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming, sfio:ReadSession"
 COMMITTED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
+_STREAM_ONLY = "streamBW with mode: no_update and start: producer only"
 BANDWIDTH = "a number of MB/s above 0, auto, or auto(min,max,delta) with 0 < min <= max and delta > 1"
-FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, permanent, homeNode"
+FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, streamBW, permanent, homeNode"
 ONE_RULE = "one rule for each file"
 NO_CYCLE = "fileDeps that do not lead back to the same files"
 OUTPUTS = "outputs with files: bam, index, parts, tree"
@@ -202,6 +203,23 @@ MISTAKES_IN_A_TOOL = [
     ),
     # Streaming
     ("- class: sfio:Streaming  # <-", "sfio:Streaming.rules", "missing", "a list of rules, each with at least a port"),
+    *(
+        (
+            f"- class: sfio:Streaming\n  rules:\n    - port: bam\n      {fields}\n      streamBW: {value}  # <-",
+            "sfio:Streaming.rules[0].streamBW",
+            text,
+            allowed,
+        )
+        for fields, value, text, allowed in [
+            ("mode: no_update", "0", "0 MB/s is not above 0", "a number of MB/s above 0"),
+            ("mode: no_update", "-3", "-3 MB/s is not above 0", "a number of MB/s above 0"),
+            ("mode: no_update", "20MB", "'20MB' is no stream bandwidth", "a number of MB/s above 0"),
+            ("mode: no_update", "auto", "'auto' is no stream bandwidth", "a number of MB/s above 0"),
+            ("mode: no_update", "true", "True is no stream bandwidth", "a number of MB/s above 0"),
+            ("mode: update", "5", "streamBW without a byte stream", _STREAM_ONLY),
+            ("mode: no_update\n      start: commit", "5", "streamBW without a byte stream", _STREAM_ONLY),
+        ]
+    ),
     (
         "- class: sfio:Streaming\n  rules: []  # <-",
         "sfio:Streaming.rules",

@@ -8,6 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use super::fields::{absolute_path, path, path_or_null, Kind};
+use super::limit::StreamLimit;
 use crate::json::{bytes, optional_path, or_default};
 use crate::part::Part;
 use crate::verify::Verify;
@@ -30,6 +31,8 @@ pub struct Input {
     pub verify: Verify,
     /// A file may be made in memory.
     pub memory: bool,
+    /// It is fed no faster.
+    pub limit: Option<StreamLimit>,
     /// A part comes from the machine where it was said; None: it is read here.
     pub home: Option<Home>,
 }
@@ -61,15 +64,20 @@ struct InputFields {
     target: Target,
     verify: Option<Verify>,
     memory: Option<bool>,
+    limit: Option<StreamLimit>,
 }
 
 impl TryFrom<InputFields> for Input {
     type Error = &'static str;
 
     fn try_from(fields: InputFields) -> Result<Self, &'static str> {
-        let InputFields { name, port, path, named, lock, events, link, part, number, target, verify, memory } = fields;
+        let InputFields { name, port, path, named, lock, events, link, part, number, target, verify, memory, limit } =
+            fields;
         if events.is_none() && (named.is_some() || lock) {
             return Err("\"named\" and \"lock\" go with \"events\"");
+        }
+        if part.is_some() && limit.is_some() {
+            return Err("\"limit\" does not go with \"part\"");
         }
         let is_file = matches!(target, Target::File(_));
         if part.is_none() && is_file {
@@ -95,7 +103,7 @@ impl TryFrom<InputFields> for Input {
         };
         let named = named.unwrap_or_else(|| path.clone());
         let (verify, memory) = (verify.unwrap_or_default(), memory.unwrap_or(true));
-        Ok(Self { name, port, path, named, lock, access, target, verify, memory, home })
+        Ok(Self { name, port, path, named, lock, access, target, verify, memory, limit, home })
     }
 }
 

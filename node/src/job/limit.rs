@@ -1,4 +1,4 @@
-//! How fast a job may move its bytes.
+//! How fast a job may move its bytes, and its streams are fed.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -15,6 +15,14 @@ pub enum Direction {
     Write,
     /// The larger of both.
     Both,
+}
+
+/// How fast a byte stream is fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamLimit {
+    /// Bytes per second.
+    pub rate: NonZeroU64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

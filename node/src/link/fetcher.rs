@@ -43,6 +43,8 @@ pub const TIMES: Times = Times {
 /// Brings a stream into a pipe.
 pub struct Fetcher {
     pub link: Link,
+    /// The bytes that may wait in the socket.
+    pub window: Option<usize>,
     pub request: Request,
     pub sink: OwnedFd,
     pub times: Times,
@@ -133,7 +135,7 @@ impl Fetcher {
         if self.request.part && !self.leave.is_taken() {
             return Err(Interruption::Unread);
         }
-        let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls)?;
+        let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls, self.window)?;
         self.leave.connected(&channel.socket)?;
         handshake::ask(&mut channel, &self.request)?;
         channel.socket.set_read_timeout(Some(self.times.quiet))?;

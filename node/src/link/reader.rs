@@ -56,10 +56,13 @@ struct Copy {
 impl Reader {
     /// Begins to fetch the file `path` that the producer has as the output `port`.
     ///
+    /// # Arguments
+    /// * `window` - so many bytes may wait in the socket; None: as many as the kernel finds right
+    ///
     /// # Errors
     /// When there can be no pipe or no thread.
-    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify) -> io::Result<Self> {
-        Self::start(link, Asked { port, path, verify, number: None }, TIMES)
+    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify, window: Option<usize>) -> io::Result<Self> {
+        Self::start(link, Asked { port, path, verify, number: None, window }, TIMES)
     }
 
     /// Begins to fetch a part that the job there has said; `path` is for messages.
@@ -67,20 +70,25 @@ impl Reader {
     /// # Errors
     /// When there can be no pipe or no thread.
     pub fn of_part(home: &Home, port: &str, path: &Path) -> io::Result<Self> {
-        Self::start(&home.link, Asked { port, path, verify: Verify::Full, number: Some(home.number) }, TIMES)
+        Self::start(
+            &home.link,
+            Asked { port, path, verify: Verify::Full, number: Some(home.number), window: None },
+            TIMES,
+        )
     }
 
     fn start(link: &Link, asked: Asked, times: Times) -> io::Result<Self> {
         let name: [u8; 16] = random()?;
         let stream = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let Asked { port, path, verify, number } = asked;
+        let Asked { port, path, verify, number, window } = asked;
         let wanted = Wanted { stream, job: link.job.clone(), port: port.into(), path: path.into(), verify, number };
         let (pipe, sink) = pipe2(OFlag::O_CLOEXEC)?;
         widen(&sink);
         let outcome = Outcome::default();
         let told = outcome.clone();
         let (request, leave) = (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::<Leave>::default());
-        let mut fetcher = Fetcher { link: link.clone(), request, sink, times, leave: leave.clone(), progress: false };
+        let mut fetcher =
+            Fetcher { link: link.clone(), window, request, sink, times, leave: leave.clone(), progress: false };
         spawn("link", move || {
             let ended = fetcher.fetch();
             let _ = told.set(ended);
@@ -98,7 +106,7 @@ impl Reader {
 
     fn again(&self) -> io::Result<Self> {
         let Wanted { port, path, verify, number, .. } = &self.wanted;
-        Self::start(&self.link, Asked { port, path, verify: *verify, number: *number }, TIMES)
+        Self::start(&self.link, Asked { port, path, verify: *verify, number: *number, window: None }, TIMES)
     }
 }
 
@@ -108,6 +116,7 @@ struct Asked<'a> {
     path: &'a Path,
     verify: Verify,
     number: Option<u64>,
+    window: Option<usize>,
 }
 
 impl Origin for Reader {
@@ -127,10 +136,10 @@ impl Origin for Reader {
         self.outcome.get().cloned().unwrap_or(Ok(None)).map(drop)
     }
 
-    fn take(&mut self, sink: &OwnedFd) -> Result<Step, Failure> {
+    fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure> {
         let Some(pipe) = &self.pipe else { return Ok(Step::Unread) };
         let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
-        match splice(pipe, None, sink, None, PIECE, flags) {
+        match splice(pipe, None, sink, None, most.min(PIECE as u64) as usize, flags) {
             Ok(0) => match self.outcome.get().cloned() {
                 Some(outcome) => outcome.map(|_| Step::Complete),
                 None => Err(Failure::Producer("what fetches the stream is gone".into())),
@@ -167,7 +176,7 @@ impl Origin for Reader {
         }
         let Some(Copy { reader, file }) = &mut self.copy else { return Ok(false) };
         loop {
-            match reader.take(file)? {
+            match reader.take(file, u64::MAX)? {
                 Step::Moved => {}
                 Step::Complete => break,
                 Step::Full | Step::Waiting | Step::Unread => return Ok(false),
@@ -235,7 +244,7 @@ mod tests {
 
         fn reader_of(&self, address: SocketAddr) -> Reader {
             let link = Link { address, job: "j".into(), key: self.key.clone(), tls: false };
-            let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None };
+            let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None, window: None };
             Reader::start(&link, asked, HASTY).unwrap()
         }
 
@@ -292,7 +301,7 @@ mod tests {
         let mut step = Step::Waiting;
         while step != Step::Complete {
             let before = reader.taken();
-            step = reader.take(&sink).unwrap();
+            step = reader.take(&sink, u64::MAX).unwrap();
             assert_eq!(step == Step::Moved, reader.taken() > before);
             thread::yield_now();
         }

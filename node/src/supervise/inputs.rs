@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
@@ -64,6 +65,12 @@ impl Inputs<'_> {
     pub fn wait_for_files(&self) -> bool {
         let waits = |feeder: &Feeder| feeder.need != Need::Nothing || feeder.is_leaving() || feeder.is_wanted_whole();
         !self.gates.are_open() || self.feeders.iter().any(waits)
+    }
+
+    /// How long it is until one may be fed again that waits for that.
+    pub fn rest(&self) -> Option<Duration> {
+        let due = self.feeders.iter().filter_map(Feeder::due).min();
+        due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 
     pub fn are_paused(&self) -> bool {

@@ -1,0 +1,67 @@
+//! A byte stream with a limit is fed a little at a time, so that the reader, and the link, see a steady stream.
+
+use std::time::{Duration, Instant};
+
+use crate::job::StreamLimit;
+use crate::pace::Pace;
+
+/// So much is fed at once as it is in this time, within bounds.
+const FED: Duration = Duration::from_millis(5);
+const FED_AT_ONCE: [u64; 2] = [64 << 10, 1 << 20];
+/// The same of what may wait in the socket of a link: else some 10 MB would come at once.
+const WINDOW: Duration = Duration::from_millis(50);
+const WINDOWS: [u64; 2] = [64 << 10, 4 << 20];
+
+/// When a stream may be fed again, and how much.
+#[derive(Debug)]
+pub struct Rein {
+    pace: Pace,
+    /// The first moment of its clock.
+    began: Instant,
+    /// At once.
+    pub most: u64,
+    pub until: Instant,
+}
+
+impl Rein {
+    pub fn new(limit: StreamLimit) -> Self {
+        let (rate, began) = (limit.rate.get(), Instant::now());
+        Self { pace: Pace::new(rate, Duration::ZERO), began, most: bytes_in(rate, FED, FED_AT_ONCE), until: began }
+    }
+
+    pub fn fed(&mut self, bytes: u64) {
+        let now = Instant::now();
+        self.until = now + self.pace.moved(bytes, now - self.began);
+    }
+
+    /// There was nothing to feed, or nobody who reads.
+    pub fn idle(&mut self) {
+        self.pace.idle(self.began.elapsed());
+    }
+}
+
+/// The bytes that may wait in the socket of a link.
+pub fn window(limit: StreamLimit) -> usize {
+    bytes_in(limit.rate.get(), WINDOW, WINDOWS) as usize
+}
+
+/// So much as a rate is in a time, within bounds.
+fn bytes_in(rate: u64, time: Duration, [least, most]: [u64; 2]) -> u64 {
+    let bytes = u128::from(rate) * time.as_micros() / 1_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX).clamp(least, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_much_at_once() {
+        for (rate, fed, waits) in
+            [(1, 64 << 10, 64 << 10), (50_000_000, 250_000, 2_500_000), (u64::MAX, 1 << 20, 4 << 20)]
+        {
+            let limit = StreamLimit { rate: rate.try_into().unwrap() };
+            assert_eq!((Rein::new(limit).most, window(limit)), (fed, waits), "{rate}");
+        }
+    }
+}
