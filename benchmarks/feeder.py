@@ -69,7 +69,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
     variants: list[Variant] = []
     for case in CASES:
         files = _write_files(directory, case)
-        events = _write_events(directory / f"{case.files}x{case.mebibytes}.jsonl", files)
+        events = write_events(directory / f"{case.files}x{case.mebibytes}.jsonl", files)
         variants += (_pipe(case, files), _feeder(case, files, events))
     return variants
 
@@ -132,8 +132,8 @@ def _write_files(directory: Path, case: Case) -> list[Path]:
     return files
 
 
-def _write_events(path: Path, files: Sequence[Path]) -> Path:
-    """The events of a producer that has written the files and ended."""
+def write_events(path: Path, files: Sequence[Path]) -> Path:
+    """Write the events of a producer that has written the files and ended."""
     now = time.time()
     events: list[dict[str, object]] = [{"event": "started", "pid": 1, "command_pid": 1}]
     for file in files:

@@ -1,7 +1,7 @@
-"""How well I/O tasks are held to a rate, and what that costs.
+"""How well I/O tasks, and byte streams, are held to a rate, and what that costs.
 
 Without StreamFlow: a job under `sfio-node exec` with a limit copies a file that is in the page cache, with programs
-that write in different ways.
+that write in different ways; and a file that is complete is fed to `dd`, by the feeder and by `pv -L`.
 """
 
 from __future__ import annotations
@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
+import re
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamflow_io.runtime import EmbeddedRuntime, JobSpec
-from streamflow_io.runtime.protocol import RateLimit
+from streamflow_io.runtime import EmbeddedRuntime, InputStream, JobSpec
+from streamflow_io.runtime.protocol import RateLimit, StreamLimit
 
+from .feeder import write_events
 from .model import Comparison, Sample
 from .node import with_runtime
-from .processes import run
+from .processes import CommandError, Finished, run
 from .tools import MEBIBYTE, chunk
 from .workload import Outcome, Variant, Workload
 
@@ -28,6 +32,9 @@ MB = 10**6
 RATES = (20, 50, 200)
 MEBIBYTES = 200
 PAUSE_OFF, PAUSE_CPU = 5.0, 1.5
+FED_RATES = (10, 50, 200, 500)
+FED_SECONDS = 3
+FEED_OFF, FEED_CPU = 1.0, 3.0
 
 _MMAP = """
 import mmap, sys
@@ -77,7 +84,68 @@ CASES = tuple(Case(tool, rate) for tool in TOOLS for rate in RATES)
 def _prepare(directory: Path) -> Sequence[Variant]:
     source = directory / "source"
     write_source(source, MEBIBYTES)
-    return [paused(case, source, MEBIBYTES) for case in CASES]
+    fed: list[Variant] = []
+    for rate in FED_RATES:
+        (file := directory / f"fed.{rate}").touch()
+        # Holes are read as any bytes are.
+        os.truncate(file, rate * FED_SECONDS * MB)
+        events = write_events(directory / f"fed.{rate}.jsonl", [file])
+        fed += (_piped(rate, file), _fed(rate, file, events))
+    return [*fed, *(paused(case, source, MEBIBYTES) for case in CASES)]
+
+
+def _piped(rate: int, file: Path) -> Variant:
+    script = f"""TIMEFORMAT='%U %S'; {{ time pv -q -L {rate * MB} "$0"; }} 2> cpu | dd of=/dev/null bs=1M"""
+
+    def measure(directory: Path) -> Outcome:
+        finished = run([["bash", "-euo", "pipefail", "-c", script, str(file)]], directory)
+        cpu_seconds = sum(map(float, (directory / "cpu").read_text(encoding="utf-8").split()))
+        return _fed_outcome(rate, finished, cpu_seconds)
+
+    return Variant(_pv_name(rate), measure, skipped=None if shutil.which("pv") else "pv is not installed")
+
+
+def _fed(rate: int, file: Path, events: Path) -> Variant:
+    async def action(runtime: EmbeddedRuntime, directory: Path) -> Outcome:
+        stream = InputStream(
+            name="fed",
+            port="data",
+            path=str(file),
+            events=str(events),
+            target={"fifo": str(directory / "fifo")},
+            limit=StreamLimit(rate=rate * MB),
+        )
+        job = await runtime.create_job("reader")
+        words = await job.wrap(JobSpec(name="reader", inputs=(stream,)))
+        command = [*words, "dd", f"if={directory}/fifo", "of=/dev/null", "bs=1M"]
+        finished = await asyncio.to_thread(run, [command], directory)
+        usage = _last_event(Path(job.events_path))["usage"]
+        return _fed_outcome(rate, finished, usage["wrapper_cpu"])
+
+    return Variant(_feeder_name(rate), lambda directory: with_runtime(directory, lambda it: action(it, directory)))
+
+
+def _fed_outcome(rate: int, finished: Finished, cpu_seconds: float) -> Outcome:
+    found = re.search(r"^(\d+) bytes .* copied, ([\d.e+-]+) s", finished.errors, re.MULTILINE)
+    if found is None:
+        raise CommandError(f"dd does not say what it has read: {finished.errors}")
+    seconds = float(found[2])
+    reached = int(found[1]) / MB / seconds
+    further = {
+        "mb_per_s": reached,
+        "off_percent": 100 * abs(reached / rate - 1),
+        "cpu_percent": 100 * cpu_seconds / seconds,
+    }
+    sample = Sample(wall=finished.seconds, window=seconds, further=further)
+    return Outcome(sample, {f"bytes at {rate} MB/s": found[1]})
+
+
+def _feeder_name(rate: int) -> str:
+    return f"feeder at {rate} MB/s"
+
+
+def _pv_name(rate: int) -> str:
+    return f"pv at {rate} MB/s"
 
 
 def write_source(source: Path, mebibytes: int) -> None:
@@ -121,6 +189,19 @@ def _last_event(events: Path) -> dict[str, Any]:
     return found
 
 
+def _comparisons_of_feeding(rate: int) -> Sequence[Comparison]:
+    feeder, pv = _feeder_name(rate), _pv_name(rate)
+    return (
+        Comparison(name=f"off, %: {feeder}", measure="off_percent", variant=feeder, at_most=FEED_OFF),
+        Comparison(name=f"off, %: {pv}", measure="off_percent", variant=pv),
+        Comparison(name=f"CPU, % of a core: {feeder}", measure="cpu_percent", variant=feeder, at_most=FEED_CPU),
+        Comparison(name=f"CPU, % of a core: {pv}", measure="cpu_percent", variant=pv),
+        Comparison(
+            name=f"CPU, feeder / pv: at {rate} MB/s", measure="cpu_percent", variant=feeder, baseline=pv, at_most=1.0
+        ),
+    )
+
+
 def _comparisons(case: Case) -> Sequence[Comparison]:
     return (
         Comparison(name=f"off, %: {case.name}", measure="off_percent", variant=case.name, at_most=PAUSE_OFF),
@@ -130,7 +211,10 @@ def _comparisons(case: Case) -> Sequence[Comparison]:
 
 LIMITER = Workload(
     "limiter",
-    "I/O tasks of 200 MiB that are held to 20, 50 and 200 MB/s: how far off they are, and what that costs",
+    "streams at 10 to 500 MB/s, I/O tasks at 20 to 200 MB/s: how far off they are, and what that costs",
     _prepare,
-    tuple(comparison for case in CASES for comparison in _comparisons(case)),
+    (
+        *(comparison for rate in FED_RATES for comparison in _comparisons_of_feeding(rate)),
+        *(comparison for case in CASES for comparison in _comparisons(case)),
+    ),
 )

@@ -31,6 +31,8 @@ const LOOK_IN_PAUSE: Duration = Duration::from_millis(50);
 const SHORTEST: Duration = Duration::from_millis(2);
 /// A longer one others might take for the end of the job.
 const LONGEST: Duration = Duration::from_secs(5);
+/// After such a silence a job had nothing to move.
+const SILENCE: Duration = Duration::from_millis(250);
 /// When the processes are stopped, those that they have just started are sought so often.
 const SEARCHES: usize = 3;
 
@@ -39,6 +41,8 @@ const SEARCHES: usize = 3;
 pub struct Reins {
     moved: Moved,
     seen: u64,
+    /// When that became more.
+    grown: Duration,
     pace: Pace,
     write_out: Option<WriteOut>,
     guard: Option<Guard>,
@@ -62,6 +66,7 @@ impl Reins {
         Self {
             moved: Moved::new(limit.direction, &limit.path),
             seen: 0,
+            grown: now,
             pace: Pace::new(limit.rate.get(), now),
             write_out: writes.then(|| WriteOut::start(&limit.path)).flatten(),
             guard,
@@ -105,6 +110,11 @@ impl Reins {
             found = self.moved.look(&processes);
         }
         let bytes = found.inspect_err(|_| self.slacken(now))?.unwrap_or(self.seen);
+        if bytes > self.seen {
+            self.grown = now;
+        } else if self.since.is_none() && now >= self.grown + SILENCE {
+            self.pace.idle(now);
+        }
         let debt = self.pace.moved(bytes.saturating_sub(self.seen), now);
         self.seen = self.seen.max(bytes);
         self.told.ahead = self.told.ahead.max(self.pace.ahead());
@@ -153,6 +163,7 @@ impl Reins {
 
     fn let_go(&mut self, now: Duration) {
         self.total = self.paused(now);
+        self.grown = now;
         self.since = None;
         for id in std::mem::take(&mut self.stopped) {
             if tree::read(id.pid).is_some_and(|process| process.id == id) {

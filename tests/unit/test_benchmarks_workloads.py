@@ -97,7 +97,7 @@ def test_goals_are_those_to_reach() -> None:
         "fanout": [0.65],
         "overhead": [1.03, 1.15, 3.0, 5.0],
         "feeder": [0.95] * 5,
-        "limiter": [5.0, 1.5] * 18,
+        "limiter": [1.0, 3.0, 1.0] * 4 + [5.0, 1.5] * 18,
         "patterns": [1.05, 0.90],
         "gate": [0.5, 12.0, 12.0],
         "io-tasks": [1.0, 1.10, 1.03, 1, 0.75],
