@@ -68,8 +68,7 @@ pub fn run(job: &Path, alone: bool) -> i32 {
         paused = line.split_ascii_whitespace().filter_map(parse).collect();
     }
     if !paused.is_empty() {
-        let lives = |id: &&ProcessId| tree::read(id.pid).is_some_and(|process| process.id == **id);
-        for id in paused.iter().filter(lives) {
+        for id in paused.into_iter().filter(|id| tree::lives(*id)) {
             let _ = kill(Pid::from_raw(id.pid), Signal::SIGKILL);
         }
         tree::sweep("SFIO_JOB", |directory| directory == job);

@@ -166,7 +166,7 @@ impl Reins {
         self.grown = now;
         self.since = None;
         for id in std::mem::take(&mut self.stopped) {
-            if tree::read(id.pid).is_some_and(|process| process.id == id) {
+            if tree::lives(id) {
                 let _ = kill(Pid::from_raw(id.pid), Signal::SIGCONT);
             }
         }

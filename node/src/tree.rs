@@ -36,6 +36,11 @@ pub fn read(pid: i32) -> Option<Process> {
     read_stat(pid, &File::open(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// Whether a process is there, and not another one that has its number now.
+pub fn lives(id: ProcessId) -> bool {
+    read(id.pid).is_some_and(|process| process.id == id)
+}
+
 /// Reads the `stat` of a process, or of a thread.
 fn read_stat(pid: i32, file: &File) -> Option<Process> {
     let mut buffer = [0_u8; 1024];

@@ -156,9 +156,11 @@ class ContainerRuntime(LinkedRuntime):
     def lose(self, reason: str) -> None:
         self._left += [fifo for job in self._jobs.values() for fifo in self._fifos.get(job, ())]
         super().lose(reason)
-        for waiting in (self._asked.values(), (command.code for command in self._commands.values())):
-            for answer in waiting:
-                _give_up(answer, reason)
+        waiting: list[asyncio.Future[Any]] = [*self._asked.values()]
+        waiting += (command.code for command in self._commands.values())
+        for answer in waiting:
+            if not answer.done():
+                answer.set_exception(NodeRuntimeError(reason))
 
     def _answer(self, said: SpecAnswer) -> None:
         if (answer := self._asked.get(said.job)) is None or answer.done():
@@ -192,11 +194,6 @@ def _hear(command: _Command, said: PrintedEvent | ReturnedEvent) -> None:
         command.printed += said.text.encode(errors="surrogateescape")
     elif not command.code.done():
         command.code.set_result(said.code)
-
-
-def _give_up(answer: asyncio.Future[Any], reason: str) -> None:
-    if not answer.done():
-        answer.set_exception(NodeRuntimeError(reason))
 
 
 def _serve(delivered: Delivered, name: str, user: int, place: Place, links: Links | None) -> list[str]:

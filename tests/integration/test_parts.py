@@ -301,9 +301,10 @@ def test_wrong_lines(bench: Bench, tmp_path: Path, line: str, message: str) -> N
 RETRIED = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
 
 
-def test_a_split_that_fails_in_the_middle_is_tried_again(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["sleep 1; exit 3", pytest.param("sleep 0.5; kill -9 $$", marks=pytest.mark.long)])
+def test_a_split_that_fails_in_the_middle_is_tried_again(bench: Bench, tmp_path: Path, end: str) -> None:
     """Parts that were said hold: their readers need nobody."""
-    once = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 1; exit 3; }'
+    once = f'test -e "$TRACE.once" || {{ touch "$TRACE.once"; {end}; }}'
     document = then_joined(tmp_path, split(tmp_path, after=once))
     plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRIED) for io in (False, True))
     assert ours.ok, ours.errors
@@ -463,14 +464,3 @@ def test_all_pairs_of_parts(bench: Bench, tmp_path: Path) -> None:
     document["outputs"]["counted"]["type"] = {"type": "array", "items": {"type": "array", "items": "File"}}
     bench.run_both(document, job(tmp_path))
     assert written(bench) == []
-
-
-@pytest.mark.long
-def test_a_split_that_is_killed_in_the_middle_is_tried_again(bench: Bench, tmp_path: Path) -> None:
-    once = 'test -e "$TRACE.once" || { touch "$TRACE.once"; sleep 0.5; kill -9 $$; }'
-    document = then_joined(tmp_path, split(tmp_path, after=once))
-    plain, ours = (bench.run(document, job(tmp_path), io=io, **RETRIED) for io in (False, True))
-    assert ours.ok, ours.errors
-    assert ours.results == plain.results
-    assert len(ours.times("count l")) == 3, "each reader ran once"
-    assert bench.leftovers() == []

@@ -142,18 +142,9 @@ mod tests {
     use crate::link::frame::MAGIC;
     use crate::link::request::Wanted;
     use crate::link::secret::{key_file, SIZE};
-    use crate::verify::Verify;
 
     fn request() -> Request {
-        let wanted = Wanted {
-            stream: "s".into(),
-            job: "j".into(),
-            port: "p".into(),
-            path: "/a".into(),
-            verify: Verify::Full,
-            number: None,
-        };
-        Request { wanted, offset: 3, part: false }
+        Request { wanted: Wanted::of_test(), offset: 3, part: false }
     }
 
     /// What both sides say when they have the keys in these files.

@@ -30,6 +30,14 @@ pub struct Wanted {
     pub number: Option<u64>,
 }
 
+#[cfg(test)]
+impl Wanted {
+    pub fn of_test() -> Self {
+        let (stream, job, port, path) = ("s".into(), "j".into(), "p".into(), "/a".into());
+        Self { stream, job, port, path, verify: Verify::Full, number: None }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Request {
     #[serde(flatten)]

@@ -83,14 +83,7 @@ mod tests {
     #[test]
     fn a_stream_is_taken_from_a_former_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let wanted = Wanted {
-            stream: "s".into(),
-            job: "j".into(),
-            port: "p".into(),
-            path: "/a".into(),
-            verify: Verify::Full,
-            number: None,
-        };
+        let wanted = Wanted::of_test();
         let streams = Streams::default();
         let [(_one, first), (_two, second), (_three, third)] = [(); 3].map(|()| connection(&listener));
         assert!(streams.take(&wanted, &first).unwrap().is_none());
