@@ -140,7 +140,7 @@ class FakeRun:
         self.streaming_jobs = StreamingJobs()
         self.reach = self.new_reach(runtimes)
         self.recorder = JobRecorder(self.places, cast(Any, None), annotations or {}, False, self.records.append)
-        self.limits = Limits(self.places, annotations or {}, Storages((), Sites({})))
+        self.limits = Limits(self.places, annotations or {}, Storages((), Sites({})), limits=self.config.limits)
         self.runner = JobRunner(self.reach, self.recorder, JobWarnings(), self.limits)
         self.sessions = NoSessions()
         self.part_ways = NoParts()

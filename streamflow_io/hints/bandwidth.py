@@ -1,7 +1,8 @@
 """The value of `storageBW`: the bandwidth constraint of a step. Pure.
 
-The forms are those of the storage bandwidth constraints of H. Elshazly et al., I/O-aware PyCOMPSs: static,
-auto (unbounded), and auto with bounds.
+Static, auto (unbounded) and auto with bounds are the storage bandwidth constraints of H. Elshazly et al., I/O-aware
+PyCOMPSs; `required`, and the names of its strategies, are those of A. Tarraf et al., I/O Behind the Scenes: Bandwidth
+Requirements of HPC Applications with Asynchronous I/O (CLUSTER 2024).
 """
 
 from __future__ import annotations
@@ -9,15 +10,29 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+#: How the limit of the next phase follows from those before. `direct`: as the last phase required. `up-only`: never
+#: less than before. `adaptive`: more at once, less by halves.
+Strategy = Literal["direct", "up-only", "adaptive"]
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-PATTERN = rf"^(?:{_NUMBER}|auto|auto\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\))$"
-ALLOWED = "a number of MB/s above 0, auto, or auto(min,max,delta) with 0 < min <= max and delta > 1"
+_STRATEGY = f"(?:{'|'.join(get_args(Strategy))})"
+_AUTO = rf"auto(?:\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\))?"
+_REQUIRED = rf"required(?:\(\s*(?:{_STRATEGY}|(?:{_STRATEGY}\s*,\s*)?{_NUMBER})\s*\))?"
+PATTERN = f"^(?:{_NUMBER}|{_AUTO}|{_REQUIRED})$"
+ALLOWED = (
+    "a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; "
+    "required, or required(strategy,tolerance), each of which may be left out: direct, up-only or adaptive, "
+    "and a number of at least 1"
+)
+WITHIN_ALLOWED = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
 STREAM_ALLOWED = "a number of MB/s above 0"
 # MB/s: more than any storage has, and a byte per second. Between the two no learner takes many steps.
 HIGHEST = 1e12
 _LOWEST = 1e-6
 _SMALLEST_STEP = 1.001
+_LONGEST = 1e9
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,23 @@ class AutoConstraint:
         return f"auto({_text(bounds.minimum)},{_text(bounds.maximum)},{_text(bounds.delta)})"
 
 
-StorageBW = StaticConstraint | AutoConstraint
+@dataclass(frozen=True)
+class RequiredConstraint:
+    """Every job moves its data as fast as it has to, so that nobody waits for it.
+
+    :ivar tolerance: times what is required; at least 1
+    """
+
+    strategy: Strategy = "adaptive"
+    tolerance: float = 1.1
+
+    def __str__(self) -> str:
+        if self == RequiredConstraint():
+            return "required"
+        return f"required({self.strategy},{_text(self.tolerance)})"
+
+
+StorageBW = StaticConstraint | AutoConstraint | RequiredConstraint
 
 
 def parse_storage_bw(value: object) -> StorageBW:
@@ -62,7 +93,7 @@ def parse_storage_bw(value: object) -> StorageBW:
     :return: the constraint; `parse_storage_bw(str(c)) == c` for every constraint `c`
     :raises ValueError: with one sentence that says what is wrong
     """
-    if isinstance(value, StaticConstraint | AutoConstraint):
+    if isinstance(value, StorageBW):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
@@ -74,6 +105,8 @@ def parse_storage_bw(value: object) -> StorageBW:
     text = value.strip()
     if text == "auto":
         return AutoConstraint()
+    if text.startswith("required"):
+        return _required(text)
     if not text.startswith("auto"):
         return _static(float(text))
     minimum, maximum, delta = (float(number) for number in text[len("auto(") : -1].split(","))
@@ -91,6 +124,25 @@ def parse_stream_bw(value: object) -> float:
         return _static(float(value)).value
     except OverflowError:
         raise ValueError("a number of MB/s must be finite") from None
+
+
+def parse_within(value: object) -> float:
+    """Read a `within`: seconds.
+
+    :raises ValueError: with one sentence that says what is wrong
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST:
+        raise ValueError(f"within is {value!r}")
+    return float(value)
+
+
+def _required(text: str) -> RequiredConstraint:
+    given = [word.strip() for word in text[len("required") :].strip("()").split(",") if word]
+    strategy = next((one for one in get_args(Strategy) if one in given), RequiredConstraint.strategy)
+    tolerance = RequiredConstraint.tolerance if not given or given[-1] == strategy else float(given[-1])
+    if not 1 <= tolerance <= HIGHEST:
+        raise ValueError(f"{text!r} is no storage bandwidth")
+    return RequiredConstraint(strategy, tolerance)
 
 
 def _static(value: float) -> StaticConstraint:

@@ -108,6 +108,10 @@ class SchedulerConfig(Model):
         "gangs", description="gangs (default): streaming consumers may exceed the cores; never"
     )
     learned: Text | None = Field(None, description="where learned limits are kept (default: the user's data directory)")
+    limits: StrictBool = Field(
+        True,
+        description="true (default); false: what is limited by `limited`, `required` or `streamBW` is measured only",
+    )
     runtime: Literal["embedded", "capio", "off"] = Field("embedded", description="embedded (default), capio or off")
     capio_unchecked: StrictBool = Field(
         False,

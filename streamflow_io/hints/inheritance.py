@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .bandwidth import AutoConstraint, StorageBW
+from .bandwidth import AutoConstraint, RequiredConstraint, StorageBW
 from .errors import Level, Located
 from .models import Direction, Hint, IOTask, ReadSession, StorageBandwidth, Streaming, StreamingRule
 from .sessions import SessionRule
@@ -112,6 +112,16 @@ class StepAnnotations:
         return isinstance(self.storage_bw, AutoConstraint)
 
     @property
+    def required(self) -> RequiredConstraint | None:
+        """How its jobs are kept to the bandwidth that is required; None: they are not."""
+        return self.storage_bw if isinstance(self.storage_bw, RequiredConstraint) else None
+
+    @property
+    def within(self) -> float | None:
+        """Seconds after which somebody waits for what its jobs move; None: that is learned."""
+        return None if self.storage_bandwidth is None else self.storage_bandwidth.value.within
+
+    @property
     def storage_bw(self) -> StorageBW | None:
         """The bandwidth that each of its jobs needs; None: none."""
         return None if self.storage_bandwidth is None else self.storage_bandwidth.value.storage_bw
@@ -119,7 +129,7 @@ class StepAnnotations:
     @property
     def is_limited(self) -> bool:
         """Whether its jobs are held to their storageBW."""
-        return self.storage_bandwidth is not None and self.storage_bandwidth.value.limited
+        return self.storage_bandwidth is not None and self.storage_bandwidth.value.is_limited
 
     @property
     def concern_storage(self) -> bool:

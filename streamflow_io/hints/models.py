@@ -53,6 +53,11 @@ _StorageBW = Annotated[
         }
     ),
 ]
+_Within = Annotated[
+    float,
+    parsed_by(bandwidth.parse_within, bandwidth.WITHIN_ALLOWED),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
+]
 _StreamBW = Annotated[
     float,
     parsed_by(bandwidth.parse_stream_bw, bandwidth.STREAM_ALLOWED),
@@ -84,16 +89,35 @@ class StorageBandwidth(Model):
         description="a storage of the StreamFlow file (default: the one with the job's output directory)",
     )
     direction: Direction = Field("write", description="read, write (default) or both")
-    limited: StrictBool = Field(
-        False, description="true: an I/O task is paused when it moves data faster (default: false)"
+    within: _Within | None = Field(
+        None, description="with `storageBW: required`: seconds after which somebody waits (default: learned)"
     )
+    limited: StrictBool | None = Field(
+        None,
+        description="true: an I/O task is paused when it moves data faster (default: true with `required`, else false)",
+    )
+
+    @field_validator("within", mode="after")
+    @classmethod
+    def _within_what_is_required(cls, within: float | None, info: ValidationInfo) -> float | None:
+        storage_bw = info.data.get("storage_bw")
+        if within is not None and isinstance(storage_bw, bandwidth.StaticConstraint | bandwidth.AutoConstraint):
+            raise mistake(f"within with `storageBW: {storage_bw}`", bandwidth.WITHIN_ALLOWED)
+        return within
 
     @field_validator("limited", mode="after")
     @classmethod
-    def _limited_to_a_number(cls, limited: bool, info: ValidationInfo) -> bool:
+    def _limited_to_what_is_known(cls, limited: bool | None, info: ValidationInfo) -> bool | None:
         if limited and isinstance(info.data.get("storage_bw"), bandwidth.AutoConstraint):
-            raise mistake("the limit would decide what is learned", "`limited: true` with a number in storageBW only")
+            raise mistake(
+                "the limit would decide what is learned", "`limited: true` with a number, or `required`, in storageBW"
+            )
         return limited
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether jobs are paused when they move data faster."""
+        return isinstance(self.storage_bw, bandwidth.RequiredConstraint) if self.limited is None else self.limited
 
 
 class StreamingRule(Model):

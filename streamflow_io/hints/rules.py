@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
-from .bandwidth import AutoConstraint, StaticConstraint
+from .bandwidth import AutoConstraint, RequiredConstraint, StaticConstraint
 from .config import StorageConfig
 from .errors import HintError, Level, Located, listed
 from .globs import is_pattern, overlap
@@ -130,6 +130,8 @@ def _most(hint: StorageBandwidth) -> float:
             return value
         case AutoConstraint(bounds):
             return 0 if bounds is None else bounds.maximum
+        case RequiredConstraint():
+            return 0
 
 
 def _scopes(steps: Sequence[Step], annotations: Annotations) -> list[tuple[Scope, list[Step]]]:
@@ -210,8 +212,12 @@ def _check_deps(step: Step, rule: Rule) -> Iterator[HintError]:
 
 
 def _check_limited(step: StepAnnotations) -> Iterator[HintError]:
-    if step.storage_bandwidth is not None and step.is_limited and step.io_task is None:
-        message = f"{step.path} is no I/O task: to pause it would delay its compute"
+    if step.storage_bandwidth is None or step.io_task is not None:
+        return
+    message = f"{step.path} is no I/O task: to pause it would delay its compute"
+    if step.required is not None:
+        yield step.storage_bandwidth.error(message, "`storageBW: required` with sfio:IOTask only", "storageBW")
+    elif step.is_limited:
         yield step.storage_bandwidth.error(message, "`limited` with sfio:IOTask only", "limited")
 
 

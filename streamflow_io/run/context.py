@@ -109,7 +109,7 @@ class Run:
             self._record,
         )
         storages = Storages(self.config.storages, Sites(scheduler.context.config.get("deployments", {})))
-        self._limits = Limits(scheduler.job_allocations, plan.annotations, storages)
+        self._limits = Limits(scheduler.job_allocations, plan.annotations, storages, self.config.limits)
         self.runner = JobRunner(self.reach, self.recorder, self.warnings, self._limits)
         self.failure = Failure(plan.workflow, scheduler.job_allocations)
         self.storages = StorageAdmission(

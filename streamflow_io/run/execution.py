@@ -277,9 +277,7 @@ class Execution:
         runtime, outputs = node_job.runtime, self._step.early_outputs
         watched = (output for output in outputs if output.of is None)
         link = partial(self._run.part_ways.link, runtime)
-        streams = (
-            input_stream(*read, runtime, self._run.config.verify) for read in producers if not read[0].source.gate
-        )
+        streams = (input_stream(*read, runtime, self._run.config) for read in producers if not read[0].source.gate)
         spec = job_spec(self._step, self._job).model_copy(
             update={
                 "outputs": tuple(output.watched(self._job.output_directory, globs[output.port]) for output in watched),

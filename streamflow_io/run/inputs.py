@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Literal
 
 from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken
 
+from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.runtime import GatedInput, InputStream, Link, NodeJob, NodeRuntime, PartInput
 from streamflow_io.runtime.protocol import StreamLimit
 
@@ -34,13 +34,15 @@ def held_now(producers: Producers) -> list[PurePosixPath]:
 
 
 def input_stream(
-    token: StreamToken, attempt: Attempt, reader: NodeRuntime, verify: Literal["full", "samples"] = "full"
+    token: StreamToken, attempt: Attempt, reader: NodeRuntime, config: SchedulerConfig | None = None
 ) -> InputStream:
     """An input whose bytes are fed to the job as one attempt of its producer writes them.
 
     :param reader: where the job runs that reads; it reaches the producer's runtime
-    :param verify: how much of what was fed is compared with the file at the commit
+    :param config: how much of what was fed is compared with the file at the commit, and whether its rate is limited
     """
+    config = config or SchedulerConfig()
+    bandwidth = token.source.bandwidth if config.limits else None
     assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"
     path = attempt.output_directory / token.source.path
     shared = attempt.node_job.shared_with(reader, path)
@@ -50,8 +52,8 @@ def input_stream(
         port=token.source.port,
         link=attempt.node_job.link_to(reader),
         target={"fifo": token.value["path"]},
-        verify=verify,
-        limit=None if token.source.bandwidth is None else StreamLimit(rate=max(1, round(token.source.bandwidth * _MB))),
+        verify=config.verify,
+        limit=None if bandwidth is None else StreamLimit(rate=max(1, round(bandwidth * _MB))),
     )
 
 

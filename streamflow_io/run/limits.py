@@ -27,13 +27,18 @@ class Limits:
     :param jobs: those that were scheduled, by name
     :param annotations: by step path
     :param storages: that the config has
+    :param limits: whether any job is limited
     """
 
     def __init__(
-        self, jobs: Mapping[str, JobAllocation], annotations: Mapping[str, StepAnnotations], storages: Storages
+        self,
+        jobs: Mapping[str, JobAllocation],
+        annotations: Mapping[str, StepAnnotations],
+        storages: Storages,
+        limits: bool,
     ) -> None:
         self._allocations = jobs
-        self._limited = {step: hints for step, hints in annotations.items() if hints.is_limited}
+        self._limited = {step: hints for step, hints in annotations.items() if limits and hints.is_limited}
         self._storages = storages
         self._jobs: dict[str, Job] = {}
         self._told: set[tuple[str, str]] = set()

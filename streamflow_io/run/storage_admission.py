@@ -22,6 +22,7 @@ from streamflow.workflow.token import FileToken
 from streamflow_io.admission.admission import Admission
 from streamflow_io.admission.demand import Demand, Grant, Placement, Request
 from streamflow_io.admission.observations import Observation
+from streamflow_io.hints.bandwidth import RequiredConstraint
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.limits import RememberedLimits
@@ -231,7 +232,7 @@ class StorageAdmission:
         return Demand(
             step=step,
             io_task=annotations.io_task is not None,
-            constraint=annotations.storage_bw,
+            constraint=None if isinstance(annotations.storage_bw, RequiredConstraint) else annotations.storage_bw,
             direction=annotations.direction,
             placements=tuple(dict.fromkeys(self._placement(job.name, target) for target in targets)),
             locations=min(targets[0].locations, self._most_nodes[_pool(targets[0])]),

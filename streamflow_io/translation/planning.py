@@ -72,7 +72,7 @@ def make_plan(
     config = scheduler.config
     annotations = _annotations(document, name, scheduler)
     hinted = any(annotations.values())
-    tools = tool_digests(document, [path for path, hints in annotations.items() if hints.is_learned])
+    tools = tool_digests(document, [path for path, hints in annotations.items() if hints.is_learned or hints.required])
     rules = declared_rules(annotations)
     splits = split_digests(document, {step for step, _ in rules})
     workflow, tokens = translate(), KnownTokens()

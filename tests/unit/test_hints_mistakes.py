@@ -20,7 +20,12 @@ from streamflow_io.hints.yaml_files import (
 CLASSES = "sfio:IOTask, sfio:StorageBandwidth, sfio:Streaming, sfio:ReadSession"
 COMMITTED = "on_termination, on_close, on_close:N with 1 <= N < 10^9, on_file, on_n_files"
 _STREAM_ONLY = "streamBW with mode: no_update and start: producer only"
-BANDWIDTH = "a number of MB/s above 0, auto, or auto(min,max,delta) with 0 < min <= max and delta > 1"
+BANDWIDTH = (
+    "a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; "
+    "required, or required(strategy,tolerance), each of which may be left out: direct, up-only or adaptive, "
+    "and a number of at least 1"
+)
+WITHIN = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
 FIELDS = "port, files, committed, fileDeps, nFiles, mode, start, streamBW, permanent, homeNode"
 ONE_RULE = "one rule for each file"
 NO_CYCLE = "fileDeps that do not lead back to the same files"
@@ -169,6 +174,10 @@ MISTAKES_IN_A_TOOL = [
             ("auto(10,50,1)", "delta 1 is not above 1"),
             ("auto(0,50,2)", "min 0 is not above 0"),
             ("[1]", "[1] is no storage bandwidth"),
+            ("required(fast)", "'required(fast)' is no storage bandwidth"),
+            ("required(direct,0.9)", "'required(direct,0.9)' is no storage bandwidth"),
+            ("required(1.1,direct)", "'required(1.1,direct)' is no storage bandwidth"),
+            ("required()", "'required()' is no storage bandwidth"),
         ]
     ),
     (
@@ -183,23 +192,48 @@ MISTAKES_IN_A_TOOL = [
         "an empty text",
         "a text that is not empty",
     ),
+    *(
+        (
+            f"- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: {storage_bw}\n  within: {value}  # <-",
+            "sfio:StorageBandwidth.within",
+            text,
+            WITHIN,
+        )
+        for storage_bw, value, text in [
+            ("required", "0", "within is 0"),
+            ("required", "-3", "within is -3"),
+            ("required", ".inf", "within is inf"),
+            ("required", ".nan", "within is nan"),
+            ("required", "soon", "within is 'soon'"),
+            ("required", "true", "within is True"),
+            ("required", "1e10", "within is 10000000000.0"),
+            ("20", "60", "within with `storageBW: 20`"),
+            ("auto", "60", "within with `storageBW: auto`"),
+        ]
+    ),
     (
         "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: auto\n  limited: true  # <-",
         "sfio:StorageBandwidth.limited",
         "the limit would decide what is learned",
-        "`limited: true` with a number in storageBW only",
+        "`limited: true` with a number, or `required`, in storageBW",
     ),
     (
         "- class: sfio:IOTask\n- class: sfio:StorageBandwidth\n  storageBW: 1\n  limited: 7  # <-",
         "sfio:StorageBandwidth.limited",
         "7 is not allowed",
-        "true: an I/O task is paused when it moves data faster (default: false)",
+        "true: an I/O task is paused when it moves data faster (default: true with `required`, else false)",
     ),
     (
         "- class: sfio:StorageBandwidth\n  storageBW: 1\n  limited: true  # <-",
         "sfio:StorageBandwidth.limited",
         "is no I/O task: to pause it would delay its compute",
         "`limited` with sfio:IOTask only",
+    ),
+    (
+        "- class: sfio:StorageBandwidth\n  storageBW: required(direct)  # <-",
+        "sfio:StorageBandwidth.storageBW",
+        "is no I/O task: to pause it would delay its compute",
+        "`storageBW: required` with sfio:IOTask only",
     ),
     # Streaming
     ("- class: sfio:Streaming  # <-", "sfio:Streaming.rules", "missing", "a list of rules, each with at least a port"),

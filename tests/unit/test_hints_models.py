@@ -52,9 +52,23 @@ def test_a_rule_survives_its_json() -> None:
         {"port": "out", "files": ["a*"], "committed": "on_file", "fileDeps": ["index"], "mode": "no_update"}
     )
     assert StreamingRule.model_validate(rule.model_dump(by_alias=True, mode="json")) == rule
-    bandwidth = StorageBandwidth.model_validate({"storageBW": "auto(1,2,3)"})
-    assert StorageBandwidth.model_validate(bandwidth.model_dump(by_alias=True, mode="json")) == bandwidth
+    for hint in ({"storageBW": "auto(1,2,3)"}, {"storageBW": "required(direct,1.5)", "within": 60}):
+        bandwidth = StorageBandwidth.model_validate(hint)
+        assert StorageBandwidth.model_validate(bandwidth.model_dump(by_alias=True, mode="json")) == bandwidth
     assert IOTask.model_validate({"class": "sfio:IOTask"}) == IOTask()
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_limited"),
+    [
+        ({"storageBW": 20}, False),
+        ({"storageBW": 20, "limited": True}, True),
+        ({"storageBW": "required"}, True),
+        ({"storageBW": "required", "limited": False}, False),
+    ],
+)
+def test_what_is_limited_by_default(fields: dict[str, object], is_limited: bool) -> None:
+    assert StorageBandwidth.model_validate(fields).is_limited is is_limited
 
 
 @pytest.mark.parametrize("readers", [None, "auto", 1, 64])

@@ -58,6 +58,8 @@ GOOD: list[dict[str, object]] = [
     {"class": f"{NAMESPACE}IOTask"},
     {"class": "sfio:StorageBandwidth", "storageBW": 20},
     {"class": "sfio:StorageBandwidth", "storageBW": "auto(10,50,4)", "storage": "s", "direction": "both"},
+    {"class": "sfio:StorageBandwidth", "storageBW": "required", "within": 60, "limited": False},
+    {"class": "sfio:StorageBandwidth", "storageBW": "required(up-only,1.5)"},
     {"class": "sfio:Streaming", "rules": [{"port": "out", "files": ["*.bam"], "committed": "on_close:3"}]},
     {"class": "sfio:Streaming", "rules": [{"port": "out", "committed": "on_file", "fileDeps": ["index"]}]},
     {
@@ -79,6 +81,8 @@ BAD: list[dict[str, object]] = [
     {"class": "sfio:StorageBandwidth"},
     {"class": "sfio:StorageBandwidth", "storageBW": 0},
     {"class": "sfio:StorageBandwidth", "storageBW": "fast"},
+    {"class": "sfio:StorageBandwidth", "storageBW": "required(fast)"},
+    {"class": "sfio:StorageBandwidth", "storageBW": "required", "within": 0},
     {"class": "sfio:StorageBandwidth", "storageBW": 1, "direction": "up"},
     {"class": "sfio:Streaming"},
     {"class": "sfio:Streaming", "rules": []},

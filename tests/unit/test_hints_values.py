@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, parse_storage_bw
+from streamflow_io.hints.bandwidth import (
+    AutoConstraint,
+    Bounds,
+    RequiredConstraint,
+    StaticConstraint,
+    StorageBW,
+    parse_storage_bw,
+)
 from streamflow_io.hints.commit import KINDS, MOST, CommitRule, parse_commit_rule
 
 numbers = st.floats(min_value=1e-6, max_value=1e12, allow_nan=False)
@@ -16,7 +23,11 @@ bounds = st.builds(
     numbers,
     st.floats(min_value=1.001, max_value=1e6),
 )
-constraints = st.builds(StaticConstraint, numbers) | st.builds(AutoConstraint, st.none() | bounds)
+constraints = (
+    st.builds(StaticConstraint, numbers)
+    | st.builds(AutoConstraint, st.none() | bounds)
+    | st.builds(RequiredConstraint, st.sampled_from(["direct", "up-only", "adaptive"]), st.floats(1, 1e6))
+)
 commit_rules = st.sampled_from(KINDS).map(CommitRule) | st.builds(
     CommitRule, st.just("on_close"), st.integers(min_value=1, max_value=MOST)
 )
@@ -24,7 +35,7 @@ commit_rules = st.sampled_from(KINDS).map(CommitRule) | st.builds(
 
 @settings(deadline=None)
 @given(constraints)
-def test_storage_bw_survives_its_text(constraint: StaticConstraint | AutoConstraint) -> None:
+def test_storage_bw_survives_its_text(constraint: StorageBW) -> None:
     assert parse_storage_bw(str(constraint)) == constraint
 
 
@@ -52,9 +63,13 @@ def test_parsers_return_or_raise_value_error(value: object) -> None:
         ("auto", AutoConstraint()),
         ("auto(10,50,4)", AutoConstraint(Bounds(10, 50, 4))),
         (" auto( 10 , 10, 1.5 ) ", AutoConstraint(Bounds(10, 10, 1.5))),
+        ("required", RequiredConstraint("adaptive", 1.1)),
+        ("required(direct)", RequiredConstraint("direct", 1.1)),
+        ("required(2)", RequiredConstraint("adaptive", 2.0)),
+        (" required( up-only , 1.5 ) ", RequiredConstraint("up-only", 1.5)),
     ],
 )
-def test_storage_bw(value: object, constraint: StaticConstraint | AutoConstraint) -> None:
+def test_storage_bw(value: object, constraint: StorageBW) -> None:
     assert parse_storage_bw(value) == constraint
 
 
@@ -77,6 +92,9 @@ def test_storage_bw(value: object, constraint: StaticConstraint | AutoConstraint
         ("auto(1,1e300,2)", "max 1e+300 is above 1e+12"),
         ("auto(1e-300,1,2)", "min 1e-300 is below 1e-06"),
         ("auto(1,2,1.0000001)", "delta 1.0000001 is below 1.001"),
+        ("required(1e999)", "'required(1e999)' is no storage bandwidth"),
+        ("required(direct,)", "'required(direct,)' is no storage bandwidth"),
+        ("required(direct,adaptive)", "'required(direct,adaptive)' is no storage bandwidth"),
         ("20\n\n30", "'20\\n\\n30' is no storage bandwidth"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from streamflow.cwl.step import CWLTransferStep
 from streamflow.workflow.step import BaseStep, TransferStep
 
 from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.run import connector, execution
 from streamflow_io.run.attempts import Attempt, ProducerFailedError, StreamingJob
 from streamflow_io.run.barrier import RewrittenError, check_parts
@@ -25,7 +27,7 @@ from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.run.transfer import StreamingTransferStep
 from streamflow_io.runtime import JobSpec, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.place import Place
-from streamflow_io.runtime.protocol import StreamPart
+from streamflow_io.runtime.protocol import StreamLimit, StreamPart
 from tests.streaming_fakes import (
     FakeConnector,
     FakeRun,
@@ -113,6 +115,14 @@ async def test_a_stream_is_read_from_events_or_by_a_link() -> None:
         "key": "/run/there/key",
     }
     assert gated_input(stream_token(gate="file"), attempt, here).events == own.events
+
+
+async def test_the_rate_of_a_stream_unless_nothing_is_limited() -> None:
+    here = FakeRuntime("here")
+    attempt, token = await attempt_at(here), stream_token()
+    token.source = replace(token.source, bandwidth=2.5)
+    limits = [input_stream(token, attempt, here, SchedulerConfig(limits=limits)).limit for limits in (True, False)]
+    assert limits == [StreamLimit(rate=2_500_000), None]
 
 
 async def test_what_is_final_is_waited_for_over_the_attempts_of_a_job() -> None:
