@@ -16,9 +16,9 @@ from streamflow_io.hints.models import Direction
 from streamflow_io.series import covered
 
 #: Why somebody waits for a request from its required end on: a job lacks nothing else (`need`), the next request of
-#: the channel is ready (`next`), no job computes any more (`end`); `exposed`: somebody waited for it at once, or it is
-#: so small that it does not count.
-Rule = Literal["need", "next", "end", "exposed"]
+#: the channel is ready (`next`), the user has said so (`within`), no job computes any more (`end`); `exposed`: somebody
+#: waited for it at once, or it is so small that it does not count.
+Rule = Literal["need", "next", "within", "end", "exposed"]
 
 SHORTEST_WINDOW = 0.05
 LEAST_BYTES = 1_000_000
@@ -37,6 +37,7 @@ class Request:
     :ivar rule: why then
     :ivar is_estimate: the required end is not known for certain
     :ivar storage: the storage that it uses, if it is known
+    :ivar limit: how fast it was allowed to move at its start, bytes/s; None: as fast as it can
     """
 
     job: str
@@ -52,6 +53,7 @@ class Request:
     rule: Rule
     is_estimate: bool = False
     storage: str | None = None
+    limit: float | None = None
 
     @property
     def window(self) -> float:

@@ -7,10 +7,9 @@ the rate: phases differ in size.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
-#: `direct`: as the last phase required. `up-only`: never less than before. `adaptive`: more at once, less by halves.
-Strategy = Literal["direct", "up-only", "adaptive"]
+from streamflow_io.hints.bandwidth import Strategy
+
 # A window that StreamFlow's own time has used up is taken for this long.
 SHORTEST = 0.05
 

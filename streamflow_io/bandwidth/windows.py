@@ -5,7 +5,8 @@ A request is ready when what its job reads is there. Its required end is the ear
 1. `need`: a job that is no I/O task reads its files, and lacks nothing else. What else that job reads counts from when
    it was there; what another request moves, from when that was ready.
 2. `next`: the next request of its channel is ready. Nobody waits, but more is to be moved at once from then on.
-3. `end`: otherwise, when no job computes any more.
+3. `within`: the user has said after how long somebody waits.
+4. `end`: otherwise, when no job computes any more.
 
 A request whose files another I/O task reads shares that one's required end: the time until then is divided in
 proportion to their bytes.
@@ -32,6 +33,7 @@ class Moved:
     started: float
     ended: float
     storage: str | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,16 @@ class _End:
 class _Phase:
     """A phase of a channel.
 
+    :ivar before: the window of the one before, seconds; None: there was none
+    :ivar needed: when somebody first waits for one of its requests, if that is known
     :ivar following: when the next one is ready, if that is known
     :ivar changed: when that was found out
     """
 
     number: int
     ready: float
+    before: float | None = None
+    needed: float = float("inf")
     following: float | None = None
     changed: float = float("-inf")
 
@@ -90,6 +96,7 @@ class _Open:
     def needed(self, end: _End, now: float) -> None:
         if self.end is None or end.time < self.end.time:
             self.end, self.changed = end, now
+            self.phase.needed = min(self.phase.needed, end.time)
 
 
 class Windows:
@@ -121,22 +128,36 @@ class Windows:
         now: float,
         reads: Iterable[str] = (),
         is_estimate: bool = False,
+        within: float | None = None,
     ) -> None:
         """An I/O task can start since some time. One that is repeated, because it has failed, could start before.
 
         :param reads: the jobs whose files it reads
         :param is_estimate: it is not known for certain since when
+        :param within: seconds after which somebody waits for it, if the user has said so
         """
         before = self._requests.get(job)
         if before is not None and before.moved is None:
             return
-        phase = self._phase_of(channel, at, now)
+        phase = self._phase_at(channel, at, now)
         sources = [self._requests[one] for one in dict.fromkeys(reads) if one in self._requests and one != job]
         opened = _Open(job, step, channel, phase, direction, at, now, sources, is_estimate)
+        if within is not None:
+            opened.needed(_End(at + within, "within"), now)
         for source in sources:
             source.readers.append(opened)
         self._requests[job] = opened
         self._untold.append(opened)
+
+    def phase_of(self, job: str) -> tuple[int, float | None]:
+        """The number of the phase of a request, and the window of the phase before, in seconds, if there was one."""
+        phase = self._requests[job].phase
+        return phase.number, phase.before
+
+    def required_end(self, job: str) -> float | None:
+        """When somebody first waits for a request, as far as it is known by now."""
+        end = self._requests[job].required
+        return None if end is None else end.time
 
     def needed(self, reads: Iterable[str], others: float, now: float, is_estimate: bool = False) -> None:
         """A job that is no I/O task has all its input, or is about to read what is still being written.
@@ -183,14 +204,17 @@ class Windows:
         self._untold = []
         return sorted(found, key=lambda one: one.ready)
 
-    def _phase_of(self, channel: str, at: float, now: float) -> _Phase:
+    def _phase_at(self, channel: str, at: float, now: float) -> _Phase:
         """The phase of a request that is ready."""
         last = self._phases.get(channel)
         if last is not None and at < last.ready + SHORTEST_WINDOW:
             return last
         if last is not None:
             last.following, last.changed = at, now
-        self._phases[channel] = phase = _Phase(0 if last is None else last.number + 1, at)
+            phase = _Phase(last.number + 1, at, max(0.0, min(at, last.needed) - last.ready))
+        else:
+            phase = _Phase(0, at)
+        self._phases[channel] = phase
         return phase
 
     def _tell(self, request: _Open) -> Iterator[Request]:
@@ -218,6 +242,7 @@ class Windows:
             rule="exposed" if exposed else end.rule,
             is_estimate=request.is_estimate or end.is_estimate,
             storage=moved.storage,
+            limit=moved.limit,
         )
 
 

@@ -1,0 +1,323 @@
+"""How fast open requests may move: each by what is expected of it, and all of a storage together. Pure.
+
+A request has a limit when it is known how long its window will be (:mod:`.expectations`). The requests of a storage
+share its bandwidth (:mod:`.share`), without what jobs with a storageBW hold. One that is expected to be small is over
+before it could be limited, and somebody waits for one whose required end is over: these move as fast as they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, isinf
+from typing import Literal, NamedTuple
+
+from streamflow_io.admission.storages import ONE_WAY
+from streamflow_io.grouping import grouped
+from streamflow_io.hints.models import Direction
+
+from .expectations import Expectations, Expected
+from .share import OpenRequest, shares
+from .windows import Windows
+
+#: Why a request has its rate: by its strategy; it needs more to be in time (`need`); others wait for its I/O executor
+#: (`executors`); the storage has no more for it (`share`); it has none any more, for somebody waits for it (`late`).
+Reason = Literal["strategy", "need", "executors", "share", "late"]
+
+#: Bytes: what is less has been written before the first look at it.
+SMALL = 16_000_000
+# A rate that differs by less is no other one.
+_SAME = 0.05
+# Bytes per second: nobody is stopped altogether, whatever the storage has left.
+_LEAST_RATE = 1_000_000
+# Of what is expected: who has not ended has something left, however little was expected.
+_LEAST_LEFT = 0.05
+
+
+class Place(NamedTuple):
+    """Where a request moves; `storage` is a name, if it has one."""
+
+    storage: str | None
+    location: str
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a storage has for requests, in one direction.
+
+    :ivar bandwidth: bytes/s, without what jobs with a storageBW hold
+    :ivar is_shared: it is the same for all locations
+    :ivar executors: I/O executors of the location
+    :ivar idle: how many of these are free
+    """
+
+    bandwidth: float
+    is_shared: bool
+    executors: int
+    idle: int
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast a request may move from now on: bytes/s; None: as fast as it can."""
+
+    job: str
+    step: str
+    rate: float | None
+    reason: Reason
+
+
+@dataclass(eq=False)
+class _Open:
+    """A request that is not ended.
+
+    :ivar opened: when it was told
+    :ivar least: the rate below which a time limit of the tool would end it, bytes/s
+    :ivar first: the rate with which it has started
+    :ivar moved: an estimate: a job that has a rate keeps to it
+    :ivar looked: when that was estimated
+    """
+
+    job: str
+    step: str
+    channel: str
+    direction: Direction
+    ready: float
+    opened: float
+    input_bytes: float
+    expected: Expected
+    least: float
+    is_repeated: bool
+    place: Place | None = None
+    admitted: float | None = None
+    is_running: bool = False
+    has_begun: bool = False
+    rate: float | None = None
+    first: float | None = None
+    moved: float = 0.0
+    looked: float = 0.0
+
+    @property
+    def is_small(self) -> bool:
+        return self.expected.bytes is not None and self.expected.bytes < SMALL
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether it shares the storage: one that has no limit may take what others leave."""
+        return self.expected.bytes is not None and not self.is_small
+
+    @property
+    def left(self) -> float:
+        expected = self.expected.bytes or 0.0
+        return max(expected - self.moved, _LEAST_LEFT * expected)
+
+
+Pool = tuple[str, str | None]
+CapacityOf = Callable[[Place, Literal["read", "write"]], Capacity | None]
+
+
+class Pacing:
+    """Decides the rates of the requests of steps with `storageBW: required`.
+
+    Call :meth:`rates` after whatever else is called, and each second or two: needs grow as time goes by.
+
+    :param windows: of the same requests; is told of each before this is
+    :param steps: those whose requests have rates
+    :param capacity: of a place; None: it is not known, or it has no storage
+    :param hidden: how many jobs of a step are ready behind one that waits, of which nothing is told yet
+    """
+
+    def __init__(
+        self,
+        windows: Windows,
+        steps: dict[str, Expectations],
+        capacity: CapacityOf,
+        hidden: Callable[[str], int],
+    ) -> None:
+        self._windows = windows
+        self._steps = steps
+        self._capacity = capacity
+        self._hidden = hidden
+        self._open: dict[str, _Open] = {}
+        self._failed: set[str] = set()
+        # Where jobs of a step have moved last: those that wait are likely to.
+        self._places: dict[str, Place] = {}
+        self._is_over = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no request whose rate may change as time goes by."""
+        return not any(request.is_running for request in self._open.values())
+
+    def opened(
+        self,
+        job: str,
+        step: str,
+        channel: str,
+        direction: Direction,
+        ready: float,
+        now: float,
+        input_bytes: float,
+        time_limit: float | None = None,
+    ) -> None:
+        """A request is ready; may be told again of one that is repeated.
+
+        :param input_bytes: what its job reads; 0: not known
+        :param time_limit: seconds after which its job would be ended
+        """
+        if job in self._open:
+            return
+        is_repeated = job in self._failed
+        number, before = self._windows.phase_of(job)
+        expected = Expected()
+        if not is_repeated:
+            expected = self._steps[step].expect(channel, number, before, ready, input_bytes)
+        least = 2 * (expected.bytes or 0.0) / time_limit if time_limit else 0.0
+        self._open[job] = _Open(job, step, channel, direction, ready, now, input_bytes, expected, least, is_repeated)
+
+    def admitted(self, job: str, place: Place, now: float) -> None:
+        """A request has an I/O executor, and may start."""
+        if (request := self._open.get(job)) is not None:
+            request.place = self._places[request.step] = place
+            request.admitted = now
+
+    def started(self, job: str, now: float) -> None:
+        """The job of a request is about to run its command."""
+        if (request := self._open.get(job)) is not None:
+            request.is_running, request.looked = True, now
+
+    def repeated(self, job: str) -> None:
+        """The job of a request has failed, and is tried again: it is late."""
+        if (request := self._open.get(job)) is not None:
+            request.is_repeated = True
+
+    def ended(self, job: str, now: float, moved: int | None = None, ran: tuple[float, float] = (0.0, 0.0)) -> None:
+        """The job of a request has ended, or will not start.
+
+        :param moved: bytes; None: it has not succeeded, or nobody knows
+        :param ran: when its command has run, if that is known
+        """
+        if (request := self._open.pop(job, None)) is None:
+            return
+        if moved is None:
+            self._failed.add(job)
+            return
+        of, (began, done) = self._steps[request.step], ran
+        of.moved(request.channel, moved, request.input_bytes)
+        waited = 0.0 if request.admitted is None else request.admitted - request.opened
+        of.ran(began - request.ready - waited, now - done)
+        if done > began and moved > 0 and request.first is None and request.rate is None:
+            of.reached(moved / (done - began))
+
+    def over(self, is_over: bool) -> None:
+        """Whether no job computes any more, or waits to: then everybody waits for what is open."""
+        self._is_over = is_over
+
+    def is_small(self, job: str) -> bool:
+        """Whether a request is likely to be over before it could be limited."""
+        return job in self._open and self._open[job].is_small
+
+    def rate(self, job: str) -> float | None:
+        """How fast a request may move now, bytes/s; None: as fast as it can."""
+        return self._open[job].rate if job in self._open else None
+
+    def first_rate(self, job: str) -> float | None:
+        """How fast a request was allowed to move when it started."""
+        return self._open[job].first if job in self._open else None
+
+    def rates(self, now: float) -> list[Rate]:
+        """The requests that run and have another rate from now on."""
+        for request in self._open.values():
+            self._advance(request, now)
+        found = list[Rate]()
+        for pool, requests in grouped(self._open.values(), self._pool).items():
+            rates = self._free_rates(requests, now) if pool is None else self._shared_rates(requests, now)
+            for request in (one for one in requests if one.is_running):
+                rate, reason = self._told(request, rates, now)
+                if _differs(rate, request.rate):
+                    request.rate = rate
+                    found.append(Rate(request.job, request.step, rate, reason))
+                if not request.has_begun:
+                    request.has_begun, request.first = True, request.rate
+        return found
+
+    def _advance(self, request: _Open, now: float) -> None:
+        if request.is_running:
+            speed = self._steps[request.step].throughput if request.rate is None else request.rate
+            request.moved += (speed or 0.0) * max(0.0, now - request.looked)
+            request.looked = now
+
+    def _place(self, request: _Open) -> Place | None:
+        return request.place or self._places.get(request.step)
+
+    def _pool(self, request: _Open) -> Pool | None:
+        """What a request shares with others: a storage, or that of one location; None: nothing."""
+        place = self._place(request)
+        if place is None or place.storage is None or (capacity := self._capacity(place, "write")) is None:
+            return None
+        return place.storage, None if capacity.is_shared else place.location
+
+    def _is_late(self, request: _Open, now: float) -> bool:
+        end = self._windows.required_end(request.job)
+        return self._is_over or request.is_repeated or (end is not None and end <= now)
+
+    def _free_rates(self, requests: Sequence[_Open], now: float) -> dict[str, tuple[float, bool]]:
+        """Those that share nothing."""
+        return {
+            one.job: (max(self._asked(one, now).need(now), one.expected.limit or inf), False)
+            for one in requests
+            if one.is_paced
+        }
+
+    def _shared_rates(self, requests: Sequence[_Open], now: float) -> dict[str, tuple[float, bool]]:
+        """Those on one storage: the rate of each, and whether it is more because others wait for executors."""
+        paced = [one for one in requests if one.is_paced]
+        found = {one.job: (inf, False) for one in paced}
+        are_waiting = any(one.admitted is None for one in requests)
+        for way in ONE_WAY["both"]:
+            capacities = [(one, self._capacity(place, way)) for one in paced if (place := self._place(one)) is not None]
+            of_way = [(one, has) for one, has in capacities if has is not None and way in ONE_WAY[one.direction]]
+            crowded = {
+                one.job: has.bandwidth / has.executors
+                for one, has in of_way
+                if are_waiting and has.idle <= 0 and one.is_running
+            }
+            asked = [self._asked(one, now, crowded.get(one.job, 0.0)) for one, _ in of_way]
+            given = shares(asked, of_way[0][1].bandwidth, now) if of_way else {}
+            for one, _ in of_way:
+                # Those behind it, of which nothing is told yet, have their part of what was asked for.
+                rate, is_crowded = found[one.job]
+                found[one.job] = min(rate, given[one.job] / self._times(one)), is_crowded or one.job in crowded
+        return found
+
+    def _asked(self, request: _Open, now: float, at_least: float = 0.0) -> OpenRequest:
+        """:param at_least: what it may have, whatever its limit is"""
+        known, times, limit = self._windows.required_end(request.job), self._times(request), request.expected.limit
+        required = min(request.expected.required, inf if known is None else known)
+        if self._is_late(request, now):
+            required = -inf
+        if limit is not None:
+            limit = max(limit, at_least) * times
+        return OpenRequest(request.job, request.left * times, required, limit)
+
+    def _times(self, request: _Open) -> int:
+        """A request that waits stands for those of its step behind it."""
+        return 1 if request.is_running else 1 + self._hidden(request.step)
+
+    def _told(self, request: _Open, rates: dict[str, tuple[float, bool]], now: float) -> tuple[float | None, Reason]:
+        limit = request.expected.limit
+        rate, is_crowded = rates.get(request.job, (inf, False))
+        if limit is None or isinf(rate) or self._is_late(request, now):
+            return None, "late"
+        rate = max(rate, request.least, min(limit, _LEAST_RATE))
+        if abs(rate - limit) <= 1e-6 * limit:
+            return rate, "strategy"
+        if rate < limit:
+            return rate, "share"
+        return rate, "executors" if is_crowded else "need"
+
+
+def _differs(rate: float | None, before: float | None) -> bool:
+    if rate is None or before is None:
+        return rate is not before
+    return abs(rate - before) > _SAME * before
