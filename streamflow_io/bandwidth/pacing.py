@@ -74,8 +74,8 @@ class _Open:
     :ivar opened: when it was told
     :ivar least: the rate below which a time limit of the tool would end it, bytes/s
     :ivar first: the rate with which it has started
-    :ivar moved: an estimate: a job that has a rate keeps to it
-    :ivar looked: when that was estimated
+    :ivar moved: as it was told last, and an estimate since: a job that has a rate keeps to it
+    :ivar looked: when that was
     """
 
     job: str
@@ -186,6 +186,11 @@ class Pacing:
         if (request := self._open.get(job)) is not None:
             request.is_running, request.looked = True, now
 
+    def moved(self, job: str, moved: float, now: float) -> None:
+        """A request has moved so many bytes so far."""
+        if (request := self._open.get(job)) is not None:
+            request.moved, request.looked = moved, now
+
     def repeated(self, job: str) -> None:
         """The job of a request has failed, and is tried again: it is late."""
         if (request := self._open.get(job)) is not None:
@@ -216,6 +221,10 @@ class Pacing:
     def is_small(self, job: str) -> bool:
         """Whether a request is likely to be over before it could be limited."""
         return job in self._open and self._open[job].is_small
+
+    def expected_bytes(self, job: str) -> float | None:
+        """How many bytes a request is expected to move."""
+        return self._open[job].expected.bytes if job in self._open else None
 
     def rate(self, job: str) -> float | None:
         """How fast a request may move now, bytes/s; None: as fast as it can."""

@@ -95,6 +95,11 @@ class Phase:
         return min(request.required for request in self.requests)
 
     @property
+    def is_limited(self) -> bool:
+        """Whether one of them had a limit when it started."""
+        return any(request.limit is not None for request in self.requests)
+
+    @property
     def started(self) -> float:
         return min(request.started for request in self.requests)
 

@@ -25,6 +25,7 @@ from .job_spec import paths_of
 from .plan import Plan
 from .tokens import StreamToken, file_tokens, streams_of
 
+_MB = 10**6
 _LOOP = "-loop-combinator"
 
 
@@ -198,4 +199,5 @@ def _records(requests: Iterable[Request], now: float) -> list[RequestRecord]:
 
 
 def _facts(request: Request) -> dict[str, object]:
-    return {name: value for name, value in vars(request).items() if name != "is_estimate"}
+    facts = {name: value for name, value in vars(request).items() if name != "is_estimate"}
+    return facts | {"limit": None if request.limit is None else request.limit / _MB}

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
+from streamflow_io.bandwidth.pacing import Reason
 from streamflow_io.bandwidth.phases import Rule
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.hints.models import Direction
@@ -194,7 +195,16 @@ class RequestRecord(JobRecord):
     ended: float = Field(description="when its command had ended")
     required: float = Field(description="the required end: when somebody first waits for it")
     rule: Rule = Field(description="why then")
+    limit: float | None = Field(None, description="MB/s, how fast it might move at its start; none: as it could")
     estimate: bool = Field(False, description="`ready` or `required` are not known for certain")
+
+
+class RateRecord(JobRecord):
+    """A job of an I/O task may move its bytes so fast from now on: no faster than it is required."""
+
+    event: Literal["rate"] = "rate"
+    rate: float | None = Field(None, description="MB/s; none: as fast as it can")
+    reason: Reason = Field(description="why; see docs/required-bandwidth.md")
 
 
 class EpochRecord(BaseRecord):
@@ -244,6 +254,7 @@ Record = Annotated[
     | OutputRecord
     | InputRecord
     | RequestRecord
+    | RateRecord
     | EpochRecord
     | ChoiceRecord
     | SessionRecord

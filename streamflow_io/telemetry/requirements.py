@@ -70,6 +70,8 @@ class StepRequirement(Amounts):
     :ivar required: required bandwidth
     :ivar rules: how many requests have their required end by which rule
     :ivar next_burst: the earliest of its channels that have a rhythm
+    :ivar limited: phases that had a limit when they started
+    :ivar limit: the median of these limits
     :ivar pauses: of its jobs, to hold them to their storageBW
     :ivar paused_seconds: the sum over its jobs
     """
@@ -81,6 +83,8 @@ class StepRequirement(Amounts):
     throughput: float | None
     rules: dict[str, int]
     next_burst: NextBurst | None
+    limited: int
+    limit: float | None
     pauses: int
     paused_seconds: float
 
@@ -142,7 +146,8 @@ def requirements(history: History) -> Requirements:
 
 def _request(record: RequestRecord) -> Request:
     return Request(
-        **record.model_dump(exclude={"time", "event", "kind", "estimate"}),
+        **record.model_dump(exclude={"time", "event", "kind", "estimate", "limit"}),
+        limit=None if record.limit is None else record.limit * MB,
         is_estimate=record.estimate,
     )
 
@@ -169,6 +174,7 @@ def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequi
     bursts = grouped(of, lambda phase: phase.first.channel)
     foretold = [(channel, burst) for channel, some in bursts.items() if (burst := next_burst(some)) is not None]
     rates = [phase.throughput / MB for phase in of if phase.throughput is not None]
+    limits = [sum(one.limit or 0.0 for one in phase.requests) / MB for phase in of if phase.is_limited]
     usages = [job.usage for job in history.jobs if job.step == step and job.usage is not None]
     return StepRequirement(
         **_amounts(requests, of),
@@ -179,6 +185,8 @@ def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequi
         throughput=_median(rates),
         rules=dict(Counter(one.rule for one in requests)),
         next_burst=min((_burst(history, *one) for one in foretold), key=lambda burst: burst.time, default=None),
+        limited=len(limits),
+        limit=_median(limits),
         pauses=sum(usage.pauses or 0 for usage in usages),
         paused_seconds=sum(usage.paused_seconds or 0.0 for usage in usages),
     )

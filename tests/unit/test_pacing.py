@@ -234,6 +234,15 @@ def test_a_rate_is_told_if_it_changes_by_more_than_5_percent() -> None:
     assert of.told[told:][-1] == ("a", pytest.approx(100), "need")
 
 
+def test_who_is_behind_his_plan_needs_more() -> None:
+    of = exact(within=10.0)
+    of.ready(0, "a")
+    of.pacing.moved("a", 20 * MB, 5.0)
+    of.look(5)
+    assert of.told[-1] == ("a", pytest.approx(16), "need")
+    assert of.pacing.expected_bytes("a") == 100 * MB
+
+
 def test_what_is_learned_is_of_first_phases() -> None:
     of = exact()
     for channel, window in (("c", 4), ("d", 6), ("e", 20)):

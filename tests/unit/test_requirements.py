@@ -58,6 +58,18 @@ def test_numbers_of_a_run() -> None:
     assert used.free == pytest.approx(6 * 7.9 - used.hidden - 1.9)
 
 
+def test_how_many_phases_had_a_limit(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        one.model_copy(update={"limit": 6.0}) if isinstance(one, RequestRecord) and one.phase > 0 else one
+        for one in saving_run()
+    ]
+    write(data / "data/streamflow-io/runs/limited/telemetry.jsonl", records)
+    [step] = requirements(read_history("limited", iter(records))).steps
+    assert (step.phases, step.limited, step.limit) == (20, 16, pytest.approx(6))
+    assert main(["bandwidth", "limited"]) == 0
+    assert "/save: 16 of 20 phases (80%) had a limit, 6 MB/s in the median" in capsys.readouterr().out
+
+
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bandwidth", "last"]) == 0
     text = capsys.readouterr().out
