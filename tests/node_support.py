@@ -116,6 +116,12 @@ class Job:
         """Cancels the job, as the driver does."""
         (self.directory / "cancel").touch()
 
+    def limit(self, text: str | None = None, **limits: object) -> None:
+        """Gives the job other limits, as the driver does; ``text`` is the whole file."""
+        new = self.directory / "limit.new"
+        new.write_text(json.dumps(limits) if text is None else text)
+        new.replace(self.directory / "limit")
+
     def command_pid(self) -> int:
         """Returns the main process of the job."""
         pid = self.wait_for("started")["command_pid"]

@@ -41,6 +41,7 @@ class FakeRuntime(NodeRuntime):
 
     :ivar jobs: those that were created
     :ivar specs: what they were told, by identifier
+    :ivar limits: what they were told later, as identifier and limits
     :ivar obstacles: why a runtime is not reached, by its location
     :ivar ran: the commands that were run there
     :ivar answer: what each of these says, and its exit code
@@ -51,6 +52,7 @@ class FakeRuntime(NodeRuntime):
         self.wrapper = wrapper
         self.jobs: list[NodeJob] = []
         self.specs: dict[str, Any] = {}
+        self.limits: list[tuple[str, Any]] = []
         self.obstacles: dict[str, str] = {}
         self.ran: list[list[str]] = []
         self.answer = ("", 0)
@@ -77,6 +79,9 @@ class FakeRuntime(NodeRuntime):
 
     async def request_cancel(self, job: NodeJob) -> None:
         self.exit(job, reason="cancelled")
+
+    async def write_limits(self, job: NodeJob, text: str) -> None:
+        self.limits.append((job.identifier, json.loads(text)))
 
     def tell(self, job: NodeJob, event: str, **fields: Any) -> None:
         self.receive(json.dumps({"job": job.identifier, "time": 0, "event": event, **fields}).encode())

@@ -2,8 +2,6 @@
 
 mod compare;
 mod cuts;
-#[cfg(test)]
-mod random;
 mod rule;
 mod scan;
 mod walk;

@@ -38,6 +38,7 @@ pub enum Event<'a> {
     Chunk(Chunk),
     Evicted { bytes: u64 },
     Used(&'a Verdict),
+    Moved { bytes: u64 },
     Warning(Warning<'a>),
     Exit(Exit),
 }

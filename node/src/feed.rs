@@ -25,7 +25,7 @@ use crate::event::{now, Event, Stream, StreamPart};
 use crate::fd_store::Client;
 use crate::file_id::file_id;
 use crate::gate::Streams;
-use crate::job::{Access, Input, Job, Target};
+use crate::job::{Access, Input, Job, Rate, Target};
 use crate::json::ByteString;
 use crate::link::Reader;
 use crate::origin::{Failure, Origin, Step};
@@ -231,6 +231,17 @@ impl Feeder {
             return Err(reopened(fifo));
         }
         Ok(())
+    }
+
+    /// Feeds at another rate from now on. The bytes of a part have none.
+    pub fn keep_to(&mut self, rate: Rate) {
+        if self.input.part().is_some() {
+            return;
+        }
+        match (&mut self.rein, rate) {
+            (Some(rein), Some(rate)) => rein.change(rate),
+            (rein, rate) => *rein = rate.map(Rein::new),
+        }
     }
 
     /// The command is paused, or goes on.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 pub use self::fields::Kind;
 pub use self::input::{is_name_of_job, name_of_job, Access, Gate, Home, Input, Link, Observed, Partition, Target};
-pub use self::limit::{Direction, Limit, StreamLimit};
+pub use self::limit::{Direction, Limit, NewLimits, Rate};
 pub use self::output::{Commit, Dependency, Output, Rule};
 use crate::json::{self, optional_path, or_default};
 
@@ -56,10 +56,10 @@ impl Job {
         Self::read(&bytes).map_err(at)
     }
 
-    /// Whether there is more to notice than that it is cancelled.
+    /// Whether there is more to notice than that it is cancelled, which is looked for now and then.
     pub fn has_to_be_watched(&self) -> bool {
         let nothing = self.outputs.is_empty() && self.inputs.is_empty() && self.gates.is_empty();
-        !nothing || !self.partitions.is_empty()
+        !nothing || !self.partitions.is_empty() || self.limit.is_some()
     }
 
     fn read(bytes: &[u8]) -> Result<Self, String> {
@@ -91,6 +91,7 @@ mod tests {
     use super::*;
     use crate::part::Part;
     use std::ffi::OsStr;
+    use std::num::NonZeroU64;
     use std::os::unix::ffi::OsStrExt;
 
     fn load(text: &str) -> Result<Job, String> {
@@ -294,8 +295,14 @@ mod tests {
     fn limits() {
         let limit = |limit: &str| load(&format!(r#"{{"name": "n", "limit": {limit}}}"#)).map(|job| job.limit);
         let found = limit(r#"{"rate": 20, "direction": "write", "path": "/scratch/."}"#).unwrap().unwrap();
-        assert_eq!((found.rate.get(), found.direction, found.path), (20, Direction::Write, "/scratch".into()));
+        assert_eq!(found.rate.map(NonZeroU64::get), Some(20));
+        assert_eq!((found.direction, found.path, found.expected), (Direction::Write, "/scratch".into(), None));
         assert_eq!(limit("null").unwrap(), None);
+        for rate in ["", r#""rate": null, "#] {
+            let limit =
+                limit(&format!(r#"{{{rate}"direction": "read", "path": "/s", "expected": 9}}"#)).unwrap().unwrap();
+            assert_eq!((limit.rate, limit.expected), (None, Some(9)));
+        }
         for (wrong, word) in [
             (r#"{"rate": 0, "direction": "write", "path": "/s"}"#, "limit.rate: "),
             (r#"{"rate": -1, "direction": "write", "path": "/s"}"#, "limit.rate: "),

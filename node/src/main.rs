@@ -18,6 +18,7 @@ mod identity;
 mod io_time;
 mod job;
 mod json;
+mod limit_file;
 mod link;
 mod links;
 mod lives;
@@ -52,6 +53,8 @@ mod source;
 mod stamp;
 mod supervise;
 mod sys;
+#[cfg(test)]
+mod test_random;
 mod threads;
 mod token;
 mod tree;

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use crate::event::Paused;
 use crate::guard::Guard;
-use crate::job::{Direction, Limit};
+use crate::job::{Direction, Limit, Rate};
 use crate::moved::Moved;
 use crate::pace::Pace;
 use crate::tree::{self, Process};
@@ -33,6 +33,10 @@ const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(5);
 /// After such a silence a job had nothing to move.
 const SILENCE: Duration = Duration::from_millis(250);
+/// What was moved is told at most so often. A tree without a limit is looked at so often, too.
+const TELL: Duration = Duration::from_secs(2);
+/// Of the bytes that are expected, that is told after one part in so many.
+const STEPS: u64 = 10;
 /// When the processes are stopped, those that they have just started are sought so often.
 const SEARCHES: usize = 3;
 
@@ -43,7 +47,9 @@ pub struct Reins {
     seen: u64,
     /// When that became more.
     grown: Duration,
-    pace: Pace,
+    rate: Rate,
+    /// None: it has no limit, or nothing was seen since it has one.
+    pace: Option<Pace>,
     write_out: Option<WriteOut>,
     guard: Option<Guard>,
     /// Those that are stopped by us. Who was stopped before is not ours.
@@ -56,6 +62,11 @@ pub struct Reins {
     /// Of pauses that are over.
     total: Duration,
     told: Paused,
+    /// Bytes after which it is told how many were moved.
+    step: u64,
+    /// What was told of them, and when that is to be told again.
+    said: u64,
+    say: Duration,
     /// The job is being ended, or may not be looked into.
     slack: bool,
 }
@@ -67,7 +78,8 @@ impl Reins {
             moved: Moved::new(limit.direction, &limit.path),
             seen: 0,
             grown: now,
-            pace: Pace::new(limit.rate.get(), now),
+            rate: limit.rate,
+            pace: limit.rate.map(|rate| Pace::new(rate, now)),
             write_out: writes.then(|| WriteOut::start(&limit.path)).flatten(),
             guard,
             stopped: BTreeSet::new(),
@@ -76,6 +88,9 @@ impl Reins {
             thrift: now,
             total: Duration::ZERO,
             told: Paused::default(),
+            step: (limit.expected.unwrap_or(0) / STEPS).max(1),
+            said: 0,
+            say: now + TELL,
             slack: false,
         }
     }
@@ -83,6 +98,28 @@ impl Reins {
     /// When to look next.
     pub fn due(&self) -> Option<Duration> {
         (!self.slack).then_some(self.due)
+    }
+
+    /// Keeps the job to another rate from now on, and looks at it at once. Without one nobody is paused any more.
+    pub fn keep_to(&mut self, rate: Rate, now: Duration) {
+        match (&mut self.pace, rate) {
+            (Some(pace), Some(rate)) => pace.change(rate, now),
+            (pace, _) => *pace = None,
+        }
+        self.rate = rate;
+        self.due = now;
+        if rate.is_none() {
+            self.let_go(now);
+        }
+    }
+
+    /// How many bytes were moved so far, when that is to be told.
+    pub fn news(&mut self, now: Duration) -> Option<u64> {
+        let due = now >= self.say && self.seen >= self.said.saturating_add(self.step);
+        due.then(|| {
+            (self.said, self.say) = (self.seen, now + TELL);
+            self.seen
+        })
     }
 
     pub fn are_drawn(&self) -> bool {
@@ -110,14 +147,7 @@ impl Reins {
             found = self.moved.look(&processes);
         }
         let bytes = found.inspect_err(|_| self.slacken(now))?.unwrap_or(self.seen);
-        if bytes > self.seen {
-            self.grown = now;
-        } else if self.since.is_none() && now >= self.grown + SILENCE {
-            self.pace.idle(now);
-        }
-        let debt = self.pace.moved(bytes.saturating_sub(self.seen), now);
-        self.seen = self.seen.max(bytes);
-        self.told.ahead = self.told.ahead.max(self.pace.ahead());
+        let debt = self.take(bytes, now);
         match self.since {
             Some(since) if debt.is_zero() || now >= since + LONGEST => {
                 if let Some(write_out) = &mut self.write_out {
@@ -137,9 +167,30 @@ impl Reins {
         self.thrift += thread_cpu().saturating_sub(before) * THRIFT;
         self.due = match self.since {
             Some(since) => (now + debt.min(LOOK_IN_PAUSE)).min(since + LONGEST),
+            None if self.rate.is_none() => now + TELL,
             None => self.thrift.clamp(now + LOOK, now + SELDOM_LOOK),
         };
         Ok(())
+    }
+
+    /// Takes how many bytes were moved by now, and returns for how long nothing more is to be moved.
+    fn take(&mut self, bytes: u64, now: Duration) -> Duration {
+        let new = bytes.saturating_sub(self.seen);
+        self.seen += new;
+        let Some(pace) = &mut self.pace else {
+            // What was moved without a limit does not count.
+            self.pace = self.rate.map(|rate| Pace::new(rate, now));
+            self.grown = now;
+            return Duration::ZERO;
+        };
+        if new > 0 {
+            self.grown = now;
+        } else if self.since.is_none() && now >= self.grown + SILENCE {
+            pace.idle(now);
+        }
+        let debt = pace.moved(new, now);
+        self.told.ahead = self.told.ahead.max(pace.ahead());
+        debt
     }
 
     fn stop(&mut self, mut processes: Vec<Process>, look: &mut impl FnMut() -> Vec<Process>) {

@@ -24,8 +24,9 @@ use self::local::Local;
 use self::mirror::Mirror;
 use crate::event::{now, Exit, Reason};
 use crate::exit::{End, CANNOT_SET_UP, UNFINISHED};
+use crate::limit_file::replace_limits;
 use crate::program::own_program;
-use crate::signals::{self, CANCELLING, CANCEL_NOTICE, SI_KERNEL};
+use crate::signals::{self, CANCELLING, DRIVER_NOTICE, SI_KERNEL};
 use crate::{fresh, sys};
 
 /// How often the events are looked at, which come at once otherwise, but for those that `serve` does not print.
@@ -148,7 +149,7 @@ impl<'a> Run<'a> {
         while let Ok(Some(info)) = self.signals.read_signal() {
             let Ok(signal) = Signal::try_from(info.ssi_signo as i32) else { continue };
             match signal {
-                Signal::SIGCHLD | CANCEL_NOTICE => {}
+                Signal::SIGCHLD | DRIVER_NOTICE => {}
                 // The terminal has sent it to our whole process group.
                 _ if info.ssi_code == SI_KERNEL => {}
                 // It would end an `exec` that has not come to take it.
@@ -165,15 +166,23 @@ impl<'a> Run<'a> {
 
     fn look(&mut self) {
         match self.driver.look() {
-            DriverState::Lives if self.mirror.failure().is_none() => {}
+            DriverState::Lives if self.mirror.failure().is_none() => self.pass_limits_on(),
             DriverState::Gone => self.local.leave(),
             _ => self.cancel(),
         }
     }
 
+    fn pass_limits_on(&mut self) {
+        if let Some(limits) = self.driver.limits() {
+            if replace_limits(&self.local.job, &limits).is_ok() {
+                self.send(DRIVER_NOTICE);
+            }
+        }
+    }
+
     fn cancel(&self) {
         // `exec` finds the file when it comes to that, or is told to look for it.
-        let signal = if self.local.cancel().is_ok() { CANCEL_NOTICE } else { Signal::SIGTERM };
+        let signal = if self.local.cancel().is_ok() { DRIVER_NOTICE } else { Signal::SIGTERM };
         self.send(signal);
     }
 

@@ -5,8 +5,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::sys;
 
-/// By this signal `run` says that there is a cancel file. Whoever does not know of it ignores it.
-pub const CANCEL_NOTICE: Signal = Signal::SIGURG;
+/// By this signal `run` says that the driver has said something: there is a cancel file, or the limits have changed. Whoever
+/// does not know of it ignores it.
+pub const DRIVER_NOTICE: Signal = Signal::SIGURG;
 
 /// `si_code` of a signal that the kernel made, as the terminal's.
 pub const SI_KERNEL: i32 = 0x80;
@@ -30,7 +31,7 @@ pub fn take() -> nix::Result<(SignalFd, SigSet)> {
     // Where it is ignored, nobody learns how a child ended.
     sys::hear_of_ends();
     let taken = CANCELLING.into_iter().chain(PASSED_ON).filter(|signal| !sys::is_ignored(*signal));
-    let handled: SigSet = taken.chain([Signal::SIGCHLD, CANCEL_NOTICE]).collect();
+    let handled: SigSet = taken.chain([Signal::SIGCHLD, DRIVER_NOTICE]).collect();
     let inherited = handled.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     Ok((SignalFd::with_flags(&handled, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?, inherited))
 }

@@ -35,6 +35,7 @@ use crate::gate::Launcher;
 use crate::guard::Guard;
 use crate::io_time::IoTime;
 use crate::job::Job;
+use crate::limit_file::{LimitFile, LIMIT};
 use crate::open_files::writes_any;
 use crate::outputs::existing;
 use crate::parts::Parts;
@@ -81,6 +82,7 @@ pub struct Supervisor<'a> {
     io_time: Option<IoTime>,
     /// Of a job with a limit.
     reins: Option<Reins>,
+    limits: LimitFile,
 }
 
 impl<'a> Supervisor<'a> {
@@ -105,8 +107,22 @@ impl<'a> Supervisor<'a> {
             inputs.arm(watcher);
         }
         let (clock, processes) = (Instant::now(), Processes::new(job));
-        let (io_time, reins) = (None, None);
-        Ok(Self { job, surroundings, events, watcher, clock, state, processes, inputs, parts, outputs, io_time, reins })
+        let (io_time, reins, limits) = (None, None, LimitFile::new(&surroundings.directory));
+        Ok(Self {
+            job,
+            surroundings,
+            events,
+            watcher,
+            clock,
+            state,
+            processes,
+            inputs,
+            parts,
+            outputs,
+            io_time,
+            reins,
+            limits,
+        })
     }
 
     /// The command runs, or its launcher does.
@@ -124,7 +140,7 @@ impl<'a> Supervisor<'a> {
             self.outputs.exists(path);
         }
         self.announce();
-        self.look_for_cancel();
+        self.hear_driver();
         self.bring_inputs();
     }
 
@@ -208,7 +224,7 @@ impl<'a> Supervisor<'a> {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::LookForCancel => self.look_for_cancel(),
+            Action::HearDriver => self.hear_driver(),
             Action::SignalTree { signal, spare_group } => {
                 signal_tree(signal, spare_group);
                 // Who is paused would not hear it.
@@ -291,6 +307,7 @@ impl<'a> Supervisor<'a> {
                 // A close says that it was made, too.
                 Token::Directory(_) if notices.get(index + 1).is_some_and(|next| next.closes_what_was_made(notice)) => {
                 }
+                Token::Control if notice.name.as_ref().is_some_and(|name| name == LIMIT) => self.look_for_limits(),
                 Token::Control => self.look_for_cancel(),
                 Token::Parts => {}
                 Token::Input(..) => {
@@ -301,6 +318,7 @@ impl<'a> Supervisor<'a> {
             }
         }
         if lost {
+            self.hear_driver();
             self.inputs.notices_were_lost();
             changes.extend(self.outputs.rescan(&mut watcher));
         }
@@ -387,13 +405,16 @@ impl<'a> Supervisor<'a> {
         let Some(reins) = self.reins.as_mut().filter(|reins| reins.due().is_some_and(|due| due <= now)) else { return };
         let (processes, before) = (&mut self.processes, reins.are_drawn());
         let looked = reins.look(now, &mut || processes.look());
-        let after = reins.are_drawn();
+        let (after, news) = (reins.are_drawn(), reins.news(now));
         if before != after {
             self.inputs.pause(after);
         }
         if let Err(error) = looked {
             let why = format!("it is not held to its storageBW: what its processes move cannot be seen: {error}");
             self.note(&[Event::warning(why, None)]);
+        }
+        if let Some(bytes) = news {
+            self.note(&[Event::Moved { bytes }]);
         }
     }
 
@@ -417,7 +438,31 @@ impl<'a> Supervisor<'a> {
         if !matches!(nix::unistd::read(&self.surroundings.alive, &mut [0]), Err(Errno::EAGAIN | Errno::EINTR)) {
             self.handle(Fact::DriverGone);
         } else if self.watcher.is_none() {
-            self.look_for_cancel();
+            self.hear_driver();
+        }
+    }
+
+    fn hear_driver(&mut self) {
+        self.look_for_cancel();
+        self.look_for_limits();
+    }
+
+    /// Keeps the job, and its streams, to the limits that they have now.
+    fn look_for_limits(&mut self) {
+        if self.state.is_ending() {
+            return;
+        }
+        match self.limits.look() {
+            Ok(None) => {}
+            Ok(Some(limits)) => {
+                let now = self.now();
+                if let (Some(reins), Some(rate)) = (&mut self.reins, limits.rate) {
+                    reins.keep_to(rate, now);
+                }
+                self.inputs.keep_to(&limits.inputs);
+                self.inputs.pause(self.is_paused());
+            }
+            Err(message) => self.note(&[Event::warning(message, None)]),
         }
     }
 

@@ -129,6 +129,9 @@ class ContainerRuntime(LinkedRuntime):
     async def request_cancel(self, job: NodeJob) -> None:
         await self._send({"cancel": job.identifier})
 
+    async def write_limits(self, job: NodeJob, text: str) -> None:
+        await self._send({"limit": job.identifier, "spec": json.loads(text)})
+
     async def close(self) -> None:
         self._reassuring.cancel()
         await asyncio.shield(self._conversation.close(self.stop_seconds))

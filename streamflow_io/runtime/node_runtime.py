@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import PurePath, PurePosixPath
 from typing import Literal, TypeVar, cast
 
+from .new_limits import NewLimits
 from .place import Place
 from .protocol import Event, ExitEvent, FoundFile, JobSpec, Link, StartedEvent, StreamPart, job_of, parse_event
 
@@ -78,6 +79,7 @@ class NodeJob:
         self.waiting = waiting
         self.directory = PurePosixPath(runtime.directory, "jobs", identifier)
         self.exit: asyncio.Future[ExitEvent] = asyncio.get_running_loop().create_future()
+        self._limits = NewLimits(partial(runtime.write_limits, self), self.exit, runtime.limit_seconds)
         self._launched = False
         self._has_spoken = False
         self._pid: int | None = None
@@ -136,6 +138,7 @@ class NodeJob:
         """
         self._launched = True
         await self.runtime.write_spec(self, spec.text())
+        self._limits.begin()
         return [self.runtime.binary, self.runtime.wrapper, "--job", str(self.directory), "--"]
 
     async def events(self) -> AsyncIterator[Event]:
@@ -166,6 +169,19 @@ class NodeJob:
 
         :raises AttemptLostError: if it may have
         """
+
+    def limit(self, rate: float | None, input_name: str | None = None) -> None:
+        """Let it move bytes no faster from now on. At any time, also before it runs; never waits, and never fails.
+
+        It is told soon; where it runs elsewhere at most every 2 s. Nothing happens where the job has ended, has no
+        :attr:`~.protocol.JobSpec.limit`, or cannot be paused (see :attr:`NodeRuntime.unlimited`).
+
+        :param rate: bytes per second; None: as fast as it can
+        :param input_name: the bytes that are fed to it as the byte stream of this input; None: those that its processes
+            move
+        """
+        if input_name is not None or self.runtime.unlimited is None:
+            self._limits.change(rate, input_name)
 
     def abandon(self) -> None:
         """Its command has ended without the wrapper, or will never be started."""
@@ -231,6 +247,7 @@ class NodeRuntime(ABC):
     :ivar place: what it sees of the files of its host; None: nobody else sees its run directory
     :ivar wrapper: the command of `sfio-node` that runs a job; `run`: on a node that a queue manager chooses
     :ivar unlimited: why its jobs are not paused to keep them to a rate; None: they are
+    :ivar limit_seconds: at most so often a job is told its limits
     :ivar starts_commands: `serve` starts the commands of jobs; else a connector of StreamFlow does
     :ivar stop_seconds: how long a job may take to end when it is cancelled
     """
@@ -241,6 +258,7 @@ class NodeRuntime(ABC):
     tls = False
     place: Place | None = None
     unlimited: str | None = None
+    limit_seconds = 0.0
 
     def __init__(self, location: str, binary: str, directory: PurePath, address: str | None = None) -> None:
         self.location = location
@@ -401,6 +419,13 @@ class NodeRuntime(ABC):
     @abstractmethod
     async def request_cancel(self, job: NodeJob) -> None:
         """Tell its wrapper to end it; returns when that has been told.
+
+        :raises NodeRuntimeError: if that cannot be done
+        """
+
+    @abstractmethod
+    async def write_limits(self, job: NodeJob, text: str) -> None:
+        """Replace the limits of a job that runs, or may run.
 
         :raises NodeRuntimeError: if that cannot be done
         """

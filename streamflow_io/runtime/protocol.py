@@ -84,9 +84,9 @@ class _EarlyInput(_Message):
 
 
 class StreamLimit(_Message):
-    """How fast a byte stream is fed, in bytes per second, above 0."""
+    """How fast a byte stream is fed, in bytes per second, above 0; None: as fast as it is read."""
 
-    rate: int
+    rate: int | None = None
 
 
 class InputStream(_EarlyInput):
@@ -215,13 +215,15 @@ class ObservedInput(_Message):
 class RateLimit(_Message):
     """How fast the processes of a job may move bytes: they are paused when they are faster.
 
-    :ivar rate: bytes per second, above 0
+    :ivar rate: bytes per second, above 0; None: it has no limit yet
     :ivar path: of the storage, or of a directory on it
+    :ivar expected: the bytes that it will move, as far as that is known; it is told when a tenth of them was moved
     """
 
-    rate: int
+    rate: int | None = None
     direction: Literal["read", "write", "both"]
     path: Path
+    expected: int | None = None
 
 
 class _Spec(_Message):
@@ -236,7 +238,7 @@ class JobSpec(_Spec):
     :ivar partitions: at most one; None: as an empty list
     :ivar measure: estimate the job's time in I/O, at the cost of about 1 percent of a core at most
     :ivar observed: how these are read is told, and when all `outputs` are opened and closed; None: it is not
-    :ivar limit: None: it has none
+    :ivar limit: None: it never has one
     """
 
     name: str
@@ -477,6 +479,13 @@ class EvictedEvent(_Event):
     bytes: int
 
 
+class MovedEvent(_Event):
+    """So many bytes were moved so far by a job with a :class:`RateLimit`, in its direction; at most every 2 s."""
+
+    event: Literal["moved"]
+    bytes: int
+
+
 class WarningEvent(_Event):
     """Something does not work here, and what is done instead.
 
@@ -539,6 +548,7 @@ Event = Annotated[
     | PlacedEvent
     | ChunkEvent
     | EvictedEvent
+    | MovedEvent
     | WarningEvent
     | ExitEvent,
     Field(discriminator="event"),

@@ -34,6 +34,8 @@ class RemoteRuntime(LinkedRuntime):
     It ends with the driver, however that ends, because nobody reads then what it prints.
     """
 
+    limit_seconds = 2.0
+
     def __init__(
         self,
         access: Access,
@@ -108,6 +110,14 @@ class RemoteRuntime(LinkedRuntime):
             await self._access.run(script, _ANSWER_SECONDS)
         except NodeRuntimeError:
             await self._access.pour(script, b"")
+
+    async def write_limits(self, job: NodeJob, text: str) -> None:
+        # What a job reads must be whole, and what is on no command line need not be this.
+        directory, said = shlex.quote(str(job.directory)), shlex.quote(text)
+        script = f"cd {directory} && umask 077 && printf %s {said} > limit.new && mv -f limit.new limit"
+        printed, code = await self._access.run(script, _ANSWER_SECONDS)
+        if code != 0:
+            raise NodeRuntimeError(f"limit cannot be written: {self.location}: {printed.strip()}")
 
     @property
     def has_sessions(self) -> bool:

@@ -125,9 +125,9 @@ pub fn cut_bytes(each: NonZeroU64, cut: Cut, header: u64, size: u64, mut tell: i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cut::random::Random;
     use crate::cut::rule::{Header, Record};
     use crate::cut::scan::{HeaderScan, Records};
+    use crate::test_random::Random;
 
     /// The parts of a text, read front to back in blocks of at most so many bytes.
     fn parts(

@@ -168,7 +168,7 @@ fn read(file: &File, buffer: &mut [u8], offset: u64, size: u64) -> std::io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cut::random::Random;
+    use crate::test_random::Random;
     use std::fs;
 
     fn rule(text: &str) -> Rule {

@@ -1,8 +1,8 @@
 //! A byte stream with a limit is fed a little at a time, so that the reader, and the link, see a steady stream.
 
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use crate::job::StreamLimit;
 use crate::pace::Pace;
 
 /// So much is fed at once as it is in this time, within bounds.
@@ -11,6 +11,9 @@ const FED_AT_ONCE: [u64; 2] = [64 << 10, 1 << 20];
 /// The same of what may wait in the socket of a link: else some 10 MB would come at once.
 const WINDOW: Duration = Duration::from_millis(50);
 const WINDOWS: [u64; 2] = [64 << 10, 4 << 20];
+
+/// As good as for ever.
+const LONGEST: Duration = Duration::from_secs(1 << 32);
 
 /// When a stream may be fed again, and how much.
 #[derive(Debug)]
@@ -24,14 +27,23 @@ pub struct Rein {
 }
 
 impl Rein {
-    pub fn new(limit: StreamLimit) -> Self {
-        let (rate, began) = (limit.rate.get(), Instant::now());
+    /// # Arguments
+    /// * `rate` - bytes per second
+    pub fn new(rate: NonZeroU64) -> Self {
+        let began = Instant::now();
         Self { pace: Pace::new(rate, Duration::ZERO), began, most: bytes_in(rate, FED, FED_AT_ONCE), until: began }
+    }
+
+    /// Feeds at another rate from now on.
+    pub fn change(&mut self, rate: NonZeroU64) {
+        self.pace.change(rate, self.began.elapsed());
+        self.most = bytes_in(rate, FED, FED_AT_ONCE);
+        self.fed(0);
     }
 
     pub fn fed(&mut self, bytes: u64) {
         let now = Instant::now();
-        self.until = now + self.pace.moved(bytes, now - self.began);
+        self.until = now + self.pace.moved(bytes, now - self.began).min(LONGEST);
     }
 
     /// There was nothing to feed, or nobody who reads.
@@ -41,13 +53,13 @@ impl Rein {
 }
 
 /// The bytes that may wait in the socket of a link.
-pub fn window(limit: StreamLimit) -> usize {
-    bytes_in(limit.rate.get(), WINDOW, WINDOWS) as usize
+pub fn window(rate: NonZeroU64) -> usize {
+    bytes_in(rate, WINDOW, WINDOWS) as usize
 }
 
 /// So much as a rate is in a time, within bounds.
-fn bytes_in(rate: u64, time: Duration, [least, most]: [u64; 2]) -> u64 {
-    let bytes = u128::from(rate) * time.as_micros() / 1_000_000;
+fn bytes_in(rate: NonZeroU64, time: Duration, [least, most]: [u64; 2]) -> u64 {
+    let bytes = u128::from(rate.get()) * time.as_micros() / 1_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX).clamp(least, most)
 }
 
@@ -60,8 +72,10 @@ mod tests {
         for (rate, fed, waits) in
             [(1, 64 << 10, 64 << 10), (50_000_000, 250_000, 2_500_000), (u64::MAX, 1 << 20, 4 << 20)]
         {
-            let limit = StreamLimit { rate: rate.try_into().unwrap() };
-            assert_eq!((Rein::new(limit).most, window(limit)), (fed, waits), "{rate}");
+            let new = rate.try_into().unwrap();
+            let mut changed = Rein::new(NonZeroU64::MIN);
+            changed.change(new);
+            assert_eq!((Rein::new(new).most, changed.most, window(new)), (fed, fed, waits), "{rate}");
         }
     }
 }

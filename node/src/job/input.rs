@@ -8,7 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use super::fields::{absolute_path, path, path_or_null, Kind};
-use super::limit::StreamLimit;
+use super::limit::{Rate, StreamLimit};
 use crate::json::{bytes, optional_path, or_default};
 use crate::part::Part;
 use crate::verify::Verify;
@@ -31,8 +31,8 @@ pub struct Input {
     pub verify: Verify,
     /// A file may be made in memory.
     pub memory: bool,
-    /// It is fed no faster.
-    pub limit: Option<StreamLimit>,
+    /// It is fed no faster at first.
+    pub limit: Rate,
     /// A part comes from the machine where it was said; None: it is read here.
     pub home: Option<Home>,
 }
@@ -102,7 +102,8 @@ impl TryFrom<InputFields> for Input {
             _ => path.ok_or("missing field `path`")?,
         };
         let named = named.unwrap_or_else(|| path.clone());
-        let (verify, memory) = (verify.unwrap_or_default(), memory.unwrap_or(true));
+        let (verify, memory, limit) =
+            (verify.unwrap_or_default(), memory.unwrap_or(true), limit.and_then(|limit| limit.rate));
         Ok(Self { name, port, path, named, lock, access, target, verify, memory, limit, home })
     }
 }

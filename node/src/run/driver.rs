@@ -1,10 +1,12 @@
 //! What the shared run directory says of the driver.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::fresh;
+use crate::limit_file::LIMIT;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverState {
@@ -19,6 +21,8 @@ pub struct Driver {
     job: PathBuf,
     heartbeat: PathBuf,
     heartbeats: Heartbeats,
+    /// What stood in the file with its limits.
+    limits: Vec<u8>,
     clock: Instant,
 }
 
@@ -50,7 +54,18 @@ impl Driver {
     /// * `job` - RUN/jobs/ID
     pub fn new(job: &Path, patience: Duration) -> Self {
         let heartbeat = job.ancestors().nth(2).unwrap_or(job).join("heartbeat");
-        Self { job: job.to_owned(), heartbeat, heartbeats: Heartbeats { patience, last: None }, clock: Instant::now() }
+        let heartbeats = Heartbeats { patience, last: None };
+        Self { job: job.to_owned(), heartbeat, heartbeats, limits: Vec::new(), clock: Instant::now() }
+    }
+
+    /// The limits of the job, if they are others than at the last look.
+    pub fn limits(&mut self) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        fresh::open(&self.job.join(LIMIT)).and_then(|mut file| file.read_to_end(&mut text)).ok()?;
+        (text != self.limits).then(|| {
+            self.limits.clone_from(&text);
+            text
+        })
     }
 
     pub fn look(&mut self) -> DriverState {

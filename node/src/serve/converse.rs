@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use self::commands::{refuse, Commands};
 use self::lines::{Lines, TooLong, LONGEST};
-use self::orders::{cancel_job, make_job, may_run};
+use self::orders::{cancel_job, limit_job, make_job, may_run};
 use self::request::Request;
 use super::directory;
 use super::inherited::Inherited;
@@ -167,6 +167,7 @@ impl Conversation {
                     jobs.terminate(&id);
                 }
             }
+            Request::Limit { id, spec } => limit_job(&directory, &id, spec)?,
             Request::Run { id, command } => match may_run(&directory, &id) {
                 Ok(()) => self.commands.start(id, &command, &mut jobs.output),
                 Err(why) => refuse(&id, &why, CANNOT_SET_UP, &mut jobs.output),

@@ -1,5 +1,6 @@
 //! What comes into the command: byte streams, and what it finds behind its gates.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use super::state::Fact;
 use crate::event::{Event, EventLog};
 use crate::feed::{Feeder, Need, Wait};
 use crate::gate::{Gates, Launcher, Message};
+use crate::job::Rate;
 use crate::origin::Failure;
 use crate::place::Placed;
 use crate::token::Token;
@@ -153,6 +155,15 @@ impl Inputs<'_> {
             self.gates.handler.release();
         }
         Ok(())
+    }
+
+    /// Feeds the byte streams of some inputs at other rates from now on.
+    pub fn keep_to(&mut self, rates: &BTreeMap<String, Rate>) {
+        for feeder in self.feeders.iter_mut() {
+            if let Some(rate) = rates.get(&feeder.input.name) {
+                feeder.keep_to(*rate);
+            }
+        }
     }
 
     /// The command is paused, or goes on.

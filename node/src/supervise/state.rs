@@ -12,7 +12,7 @@ use super::leftovers::{Activity, Fate, Leftovers};
 use crate::event::Reason;
 use crate::exit::{End, UNFINISHED};
 use crate::gate::Purpose;
-use crate::signals::{CANCELLING, CANCEL_NOTICE};
+use crate::signals::{CANCELLING, DRIVER_NOTICE};
 
 /// From the first signal to SIGKILL, and the same when the driver is gone.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -70,8 +70,8 @@ impl From<std::io::Error> for Fact {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Looks whether there is a cancel file.
-    LookForCancel,
+    /// Looks whether there is a cancel file, and whether limits have changed.
+    HearDriver,
     /// Signals the tree; `spare_group`: but for those in our own process group.
     SignalTree { signal: Signal, spare_group: bool },
     /// Signals the main process alone; `spare_group`: as above.
@@ -174,7 +174,7 @@ impl State {
     fn signal(&mut self, now: Duration, signal: Signal, to_group: bool) -> Vec<Action> {
         match signal {
             Signal::SIGCHLD => Vec::new(),
-            CANCEL_NOTICE => vec![Action::LookForCancel],
+            DRIVER_NOTICE => vec![Action::HearDriver],
             _ if CANCELLING.contains(&signal) => self.cancel(now, signal, to_group),
             _ if self.status.is_none() => vec![Action::SignalMain { signal, spare_group: to_group }],
             _ => Vec::new(),
@@ -452,7 +452,7 @@ mod tests {
         let mut state = State::new(&[0], None);
         for (told, expected) in [
             ("SIGCHLD", ""),
-            ("SIGURG", "LookForCancel"),
+            ("SIGURG", "HearDriver"),
             ("SIGUSR1", "main:SIGUSR1"),
             ("SIGINT:group", "SIGINT-"),
             ("SIGTERM", "SIGTERM"),

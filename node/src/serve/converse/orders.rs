@@ -2,11 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::job::is_name_of_job;
+use crate::limit_file::replace_limits;
 use crate::serve::directory;
 
 /// Makes the directory of a job, with its `job.json`; all of it or nothing.
@@ -28,6 +29,18 @@ fn write_spec(directory: &Path, spec: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
     file.write_all(spec.as_bytes())?;
     fs::rename(&part, directory.join("job.json"))
+}
+
+/// Gives a job other limits; one that is not there needs none.
+///
+/// # Errors
+/// A message, when that is no name of a job, or there is no space.
+pub fn limit_job(jobs: &Path, id: &OsStr, spec: &str) -> Result<(), String> {
+    let directory = directory_of(jobs, id)?;
+    match replace_limits(&directory, spec.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(format!("{}: {error}", directory.display())),
+        _ => Ok(()),
+    }
 }
 
 /// Whether there is such a job.
@@ -92,15 +105,22 @@ mod tests {
             assert!(make_job(&jobs, id, "{}", readable).unwrap_err().contains("File exists"));
             assert_eq!((may_run(&jobs, id), cancel_job(&jobs, id)), (Ok(()), Ok(true)));
             assert_eq!(entries(&jobs.join(id)), ["cancel", "job.json"]);
+            for limits in ["{ }", r#"{"rate": 7}"#] {
+                limit_job(&jobs, id, limits).unwrap();
+                assert_eq!(fs::read_to_string(jobs.join(id).join("limit")).unwrap(), limits);
+            }
+            assert_eq!(entries(&jobs.join(id)), ["cancel", "job.json", "limit"]);
         }
         let long = "x".repeat(256);
         let before = entries(&jobs);
         for id in ["", ".", "..", "/", "a/b", "../x", "a/", "/etc", "a\0b", &long] {
             assert!(make_job(&jobs, OsStr::new(id), "{}", false).is_err(), "{id}");
             assert!(cancel_job(&jobs, OsStr::new(id)).is_err(), "{id}");
+            assert!(limit_job(&jobs, OsStr::new(id), "{}").is_err() || id == long, "{id}");
             assert!(may_run(&jobs, OsStr::new(id)).is_err(), "{id}");
         }
         assert!(cancel_job(&jobs, OsStr::new("nobody")).is_err());
+        assert_eq!(limit_job(&jobs, OsStr::new("nobody"), "{}"), Ok(()));
         assert_eq!((entries(&jobs), entries(directory.path())), (before, vec!["jobs".to_owned()]));
         fs::create_dir(jobs.join("nobody")).unwrap();
         fs::create_dir(jobs.join("nobody/cancel")).unwrap();

@@ -20,6 +20,11 @@ pub enum Request<'a> {
         id: OsString,
         command: OsString,
     },
+    /// Give a job other limits.
+    Limit {
+        id: OsString,
+        spec: &'a str,
+    },
     Cancel(OsString),
     /// The driver is there.
     Alive,
@@ -33,6 +38,7 @@ struct Members<'a> {
     spec: Option<&'a RawValue>,
     run: Option<ByteString<OsString>>,
     command: Option<ByteString<OsString>>,
+    limit: Option<ByteString<OsString>>,
     cancel: Option<ByteString<OsString>>,
     alive: Option<IgnoredAny>,
 }
@@ -41,13 +47,17 @@ impl<'a> Request<'a> {
     /// # Errors
     /// A message that says what is not understood.
     pub fn parse(line: &'a [u8]) -> Result<Self, String> {
-        let Members { job, spec, run, command, cancel, alive } = json::read(line)?;
-        match (job, spec, run, command, cancel, alive) {
-            (Some(id), Some(spec), None, None, None, None) => Ok(Self::Job { id: id.0, spec: spec.get() }),
-            (None, None, Some(id), Some(command), None, None) => Ok(Self::Run { id: id.0, command: command.0 }),
-            (None, None, None, None, Some(id), None) => Ok(Self::Cancel(id.0)),
-            (None, None, None, None, None, Some(_)) => Ok(Self::Alive),
-            _ => Err("has to have \"job\" and \"spec\", \"run\" and \"command\", \"cancel\", or \"alive\"".into()),
+        let Members { job, spec, run, command, limit, cancel, alive } = json::read(line)?;
+        match (job, run, limit, cancel, alive, spec, command) {
+            (Some(id), None, None, None, None, Some(spec), None) => Ok(Self::Job { id: id.0, spec: spec.get() }),
+            (None, Some(id), None, None, None, None, Some(command)) => Ok(Self::Run { id: id.0, command: command.0 }),
+            (None, None, Some(id), None, None, Some(spec), None) => Ok(Self::Limit { id: id.0, spec: spec.get() }),
+            (None, None, None, Some(id), None, None, None) => Ok(Self::Cancel(id.0)),
+            (None, None, None, None, Some(_), None, None) => Ok(Self::Alive),
+            _ => {
+                Err("has to have \"job\" or \"limit\" and \"spec\", \"run\" and \"command\", \"cancel\", or \"alive\""
+                    .into())
+            }
         }
     }
 }
@@ -73,6 +83,8 @@ mod tests {
     fn what_else_is_understood() {
         assert!(matches!(Request::parse(br#"{"cancel":"../x"}"#), Ok(Request::Cancel(id)) if id == "../x"));
         assert!(matches!(Request::parse(b"{\"alive\":1}\r"), Ok(Request::Alive)));
+        let limit = Request::parse(br#"{"limit":"a","spec":{"rate": null}}"#);
+        assert!(matches!(limit, Ok(Request::Limit { id, spec: r#"{"rate": null}"# }) if id == "a"));
         let run = Request::parse(br#"{"run":"a","command":"b\udcff"}"#);
         assert!(matches!(run, Ok(Request::Run { id, command }) if id == "a" && command.as_bytes() == b"b\xff"));
     }
@@ -98,6 +110,9 @@ mod tests {
             br#"{"command":"a"}"#,
             br#"{"job":"a","command":"b"}"#,
             br#"{"run":"a","command":["b"]}"#,
+            br#"{"limit":"a"}"#,
+            br#"{"limit":"a","job":"a","spec":{}}"#,
+            br#"{"limit":"a","rate":1}"#,
             br#"{"cancel":"a","other":1}"#,
             br#"{"alive":1} {"alive":1}"#,
             b"{\"job\":\"a\",\"spec\":{\"name\":\"\xff\"}}",

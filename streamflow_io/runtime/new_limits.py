@@ -1,0 +1,69 @@
+"""The limits of a job that change while it runs, as they are told to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+
+from .protocol import ExitEvent
+
+logger = logging.getLogger("streamflow")
+
+_RETRY_SECONDS = 2.0
+#: More is no limit.
+_MOST = 2**62
+
+
+class NewLimits:
+    """All limits of one job that are others than at its start.
+
+    What they are is told, one telling after the other; what they were meanwhile is not. What cannot be told is tried
+    again until the job has ended.
+
+    :param tell: tells the job all of them, as JSON; may raise any exception
+    :param ended: is done when the job has ended
+    :param seconds: at most so often they are told
+    """
+
+    def __init__(
+        self, tell: Callable[[str], Awaitable[None]], ended: asyncio.Future[ExitEvent], seconds: float
+    ) -> None:
+        self._tell = tell
+        self._ended = ended
+        self._seconds = seconds
+        self._of_job: dict[str, int | None] = {}
+        self._of_inputs: dict[str, int | None] = {}
+        self._has_begun = False
+        self._untold = False
+        self._telling: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """The job can be told of them from now on."""
+        self._has_begun = True
+        self._go_on()
+
+    def change(self, rate: float | None, input_name: str | None) -> None:
+        """See :meth:`NodeJob.limit`."""
+        limit = None if rate is None or rate > _MOST else max(1, round(rate))
+        if input_name is None:
+            self._of_job["rate"] = limit
+        else:
+            self._of_inputs[input_name] = limit
+        self._untold = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._has_begun and (self._telling is None or self._telling.done()):
+            self._telling = asyncio.create_task(self._tell_all())
+
+    async def _tell_all(self) -> None:
+        while self._untold and not self._ended.done():
+            self._untold, pause = False, self._seconds
+            try:
+                await self._tell(json.dumps({**self._of_job, "inputs": self._of_inputs}))
+            except Exception as error:  # Each connector has its own.
+                logger.debug(f"A job could not be told its limits: {error}")
+                self._untold, pause = True, _RETRY_SECONDS
+            await asyncio.wait({self._ended}, timeout=pause)

@@ -1,0 +1,248 @@
+"""Limits of jobs that change while these run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.conversation_support import conversation
+from tests.integration.test_node_limit import BURST, MB, is_paused, limit
+from tests.node_support import Event, Job, Node, node, output, wait_for
+from tests.remote_support import RemoteNode, shell
+
+
+def later(path: Path, direction: str = "write", **fields: object) -> Event:
+    """What stands in `job.json`: no limit yet."""
+    return {**limit(1, path, direction), "rate": None, **fields}
+
+
+def writing(place: Path, megabytes: int = 400) -> str:
+    """Writes 1 MB every 10 ms, and says so."""
+    return f"""
+import time
+with open("{place}/a", "wb", buffering=0) as file:
+    for number in range({megabytes}):
+        file.write(bytes({MB}))
+        time.sleep(0.01)
+"""
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def goes_on(path: Path, rate: float) -> bool:
+    """Whether a file grows at more than so many bytes per second."""
+    before, began = size(path), time.monotonic()
+    time.sleep(0.5)
+    return size(path) - before > rate * (time.monotonic() - began)
+
+
+def test_a_limit_comes_changes_and_goes(runtime: Node, tmp_path: Path) -> None:
+    file = tmp_path / "out" / "a"
+    job = runtime.python("j", writing(tmp_path / "out"), limit=later(tmp_path, expected=100 * MB))
+    wait_for(lambda: size(file) > 30 * MB, "data")
+    assert not is_paused(job)
+    # What was moved before does not count: otherwise it would be paused for 30 s.
+    job.limit(rate=MB)
+    wait_for(lambda: is_paused(job), "a pause")
+    time.sleep(0.2)
+    before = size(file)
+    assert not goes_on(file, 6 * MB)
+    wait_for(lambda: size(file) > before, "that it goes on", 10)
+    job.limit(rate=5 * MB)
+    assert not goes_on(file, 15 * MB)
+    job.limit(rate=0.001)  # No number that is allowed.
+    wait_for(lambda: job.named("warning"), "the warning")
+    job.limit(rate=1)
+    wait_for(lambda: is_paused(job), "a pause")
+    job.limit(rate=None)
+    wait_for(lambda: goes_on(file, 10 * MB), "the end of all limits")
+    assert job.wait() == 0
+    [warning] = job.named("warning")
+    assert str(warning["message"]).startswith("its limits are as before: ")
+    usage = job.exit()["usage"]
+    assert isinstance(usage, dict)
+    assert usage["pauses"] > 0
+    assert usage["paused"] > 0.5
+    moved = job.named("moved")
+    assert moved
+    for one, other in pairwise(moved):
+        assert float(str(other["time"])) - float(str(one["time"])) > 1.9
+        assert int(str(other["bytes"])) - int(str(one["bytes"])) >= 10 * MB
+
+
+def test_one_signal_stands_for_several_changes(runtime: Node, tmp_path: Path) -> None:
+    """What stands in the file at last counts; what cannot be read, and what a job has not, changes nothing."""
+    job = runtime.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 60", limit=limit(0.1, tmp_path))
+    wait_for(lambda: is_paused(job) and size(tmp_path / "out" / "beside") >= MB, "the pause")
+    os.kill(job.process.pid, signal.SIGSTOP)
+    for rate in (7, 3 * MB, None):
+        job.limit(rate=rate, inputs={"none": rate})
+        os.kill(job.process.pid, signal.SIGURG)
+    assert is_paused(job)
+    os.kill(job.process.pid, signal.SIGCONT)
+    wait_for((tmp_path / "out" / "done").exists, "the end of the pause")
+    os.kill(job.process.pid, signal.SIGURG)
+    job.limit('{"rate": ')
+    wait_for(lambda: job.named("warning"), "the warning")
+    (job.directory / "limit").unlink()
+    os.kill(job.process.pid, signal.SIGURG)
+    time.sleep(0.1)
+    assert len(job.named("warning")) == 1
+    job.cancel()
+    job.wait()
+    other = runtime.shell("k", f"{BURST.replace('beside', '/dev/null')}; sleep 1")
+    other.limit(rate=1)
+    assert other.wait() == 0
+    other.limit(rate=2)
+
+
+def test_who_is_ended_in_a_pause_of_a_later_limit(runtime: Node, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    jobs = {}
+    for how in ("cancel", "exec"):
+        (place := out / how).mkdir()
+        script = f"cd {place}; trap 'echo heard > heard; exit 7' TERM; touch up; while :; do {BURST}; sleep 0.1; done"
+        jobs[how] = runtime.shell(how, script, limit=later(out))
+        wait_for((place / "up").exists, "the trap")
+    for job in jobs.values():
+        job.limit(rate=1000)
+    for job in jobs.values():
+        wait_for(lambda job=job: is_paused(job), "the pause")  # type: ignore[misc]
+    jobs["cancel"].cancel()
+    os.kill(jobs["exec"].process.pid, signal.SIGKILL)
+    for job in jobs.values():
+        job.limit(rate=1)
+        job.wait()
+    assert (jobs["cancel"].exit()["reason"], jobs["cancel"].exit()["code"]) == ("cancelled", 7)
+    wait_for(lambda: not jobs["exec"].processes(), "the end of all")
+
+
+def test_a_close_before_a_failure_is_no_commit_when_the_limit_comes_between(runtime: Node, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = f"""
+import os
+beside = os.open("{out}/beside", os.O_CREAT | os.O_WRONLY)
+file = open("{out}/a", "w")
+file.write("part")
+while not os.path.exists("{out}/go"):
+    pass
+file.close()
+os.write(beside, bytes(30_000_000))
+os._exit(1)
+"""
+    job = runtime.python("j", script, outputs=[output(out, "a", "on_close")], limit=later(out))
+    wait_for((out / "a").exists, "the file")
+    job.limit(rate=10 * MB)
+    time.sleep(0.2)
+    (out / "go").touch()
+    wait_for(lambda: is_paused(job), "the pause")
+    job.limit(rate=20 * MB)
+    time.sleep(0.2)
+    job.limit(rate=None)
+    assert job.wait() == 1
+    assert (job.exit()["reason"], job.committed()) == ("exited", [])
+
+
+def test_a_job_whose_writes_go_out_keeps_to_limits_that_change_all_the_time(runtime: Node, tmp_path: Path) -> None:
+    """What the kernel is made to write meanwhile is no reason to wait."""
+    out, source = tmp_path / "out", tmp_path / "source"
+    source.write_bytes(os.urandom(60 * MB))
+    copies = f"dd if={source} of=a bs=65536 conv=fsync status=none & cat {source} > b; wait"
+    script = f"cd {out}; for i in 1 2 3; do {copies}; done"
+    job = runtime.shell("j", script, limit=limit(50, out))
+    number = 0
+    while job.process.poll() is None:
+        number += 1
+        job.limit(rate=[10 * MB, 200 * MB, 40 * MB, None, 90 * MB][number % 5])
+        time.sleep(0.03)
+    assert job.wait() == 0
+    assert [(out / name).read_bytes() == source.read_bytes() for name in "ab"] == [True, True]
+    assert job.named("warning") == []
+    usage = job.exit()["usage"]
+    assert isinstance(usage, dict)
+    assert usage["pauses"] > 3
+
+
+READS = """
+import sys, time
+with open(sys.argv[1], "rb", buffering=0) as stream:
+    while piece := stream.read(1 << 20):
+        print(time.time(), len(piece), flush=True)
+"""
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["here", "link"])
+def test_the_limit_of_a_stream_comes_changes_and_goes(tmp_path: Path, linked: bool) -> None:
+    """60 MB, which would take 600 s at the limit that is there for 1.5 s."""
+    for name in ("out", "in"):
+        (tmp_path / name).mkdir()
+    source, fifo = tmp_path / "out" / "data", tmp_path / "in" / "data"
+    with node(tmp_path, *(["--listen", "127.0.0.1"] if linked else [])) as running:
+        running.set_key("7" * 64)
+        producer = running.shell(
+            "p", f"head -c {60 * MB} /dev/urandom > {source}", outputs=[output(tmp_path / "out", "data")]
+        )
+        assert producer.wait() == 0
+        stream = (
+            running.link(producer, source, fifo, running.address) if linked else running.stream(producer, source, fifo)
+        )
+        reader: Job = running.python(
+            "c", READS, fifo, inputs=[{**stream, "limit": {"rate": MB // 10}}], stdout=subprocess.PIPE
+        )
+        assert reader.process.stdout is not None
+        pieces = [_piece(reader.process.stdout.readline())]
+        reader.limit(inputs={"in": 10 * MB, "other": 7})
+        for line in reader.process.stdout:
+            pieces.append(_piece(line))
+            if pieces[-1][0] > pieces[0][0] + 1 and pieces[-2][0] <= pieces[0][0] + 1:
+                reader.limit(inputs={"in": None})
+        assert reader.wait() == 0
+    assert sum(count for _, count in pieces) == 60 * MB
+    begun = pieces[0][0]
+    early = sum(count for at, count in pieces if at < begun + 0.9)
+    assert 3 * MB < early < 20 * MB, early
+    assert pieces[-1][0] - begun < 3.5
+
+
+def _piece(line: bytes) -> tuple[float, int]:
+    at, count = line.split()
+    return float(at), int(count)
+
+
+def test_limits_by_request(tmp_path: Path) -> None:
+    """Those of a job that is not there, or has ended, are no mistake."""
+    with conversation(tmp_path) as running:
+        job = running.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 60", limit=limit(0.1, tmp_path))
+        wait_for(lambda: is_paused(job), "the pause")
+        running.say({"limit": "j", "spec": {"rate": 7}}, {"limit": "j", "spec": {"rate": None}})
+        wait_for((tmp_path / "out" / "done").exists, "the end of the pause")
+        running.say({"cancel": "j"})
+        job.wait()
+        for name in ("j", "k"):
+            running.say({"limit": name, "spec": {"rate": 7}})
+        assert running.ask("last")["event"] == "ready"
+        assert running.complaints() == []
+        running.say({"limit": "../x", "spec": {}}, {"limit": "j", "rate": 7})
+        wait_for(lambda: len(running.complaints()) == 2, "complaints")
+
+
+def test_limits_of_a_job_on_another_machine(shared: RemoteNode) -> None:
+    """Its `run` copies them; one that is there before it begins counts, too."""
+    out = shared.base / "out"
+    out.mkdir(exist_ok=True)
+    job = shell(shared, "j", f"cd {out}; {BURST}; touch done; sleep 60", limit=limit(0.1, out))
+    wait_for(lambda: is_paused(job), "the pause")
+    job.limit(rate=MB)
+    time.sleep(1.2)
+    job.limit(rate=None)
+    wait_for((out / "done").exists, "the end of the pause")
+    job.cancel()
+    job.wait()
