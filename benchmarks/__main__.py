@@ -26,6 +26,7 @@ from .patterns import PATTERNS
 from .processes import CommandError
 from .read_sessions import READ_SESSIONS, read_sessions
 from .read_sessions_alone import COUNTS
+from .read_sessions_hosts import READ_SESSIONS_HOSTS
 from .read_sessions_templates import READ_SESSIONS_TEMPLATES
 from .scale import SCALE, SIZES, scale
 from .simulated_work import Size
@@ -51,6 +52,7 @@ WORKLOADS = {
         CLUSTER,
         CONTAINERS,
         READ_SESSIONS,
+        READ_SESSIONS_HOSTS,
         READ_SESSIONS_TEMPLATES,
     )
 }

@@ -21,11 +21,12 @@ class MemoryLimitError(Exception):
 class LimitedMemory:
     """A cgroup with so many bytes of memory.
 
+    :ivar processes: the file to which the id of a process is written that is to be there
     :ivar prefix: put before a command, has it run there
     """
 
     def __init__(self, processes: Path, outside: Path) -> None:
-        self._processes = processes
+        self.processes = processes
         self._outside = outside
         self.prefix = ("sh", "-c", 'echo $$ > "$0" && exec "$@"', str(processes))
 
@@ -35,7 +36,7 @@ class LimitedMemory:
 
         Where there is not enough for what is no page cache, the kernel ends the largest process: this one as a rule.
         """
-        self._processes.write_text(str(os.getpid()))
+        self.processes.write_text(str(os.getpid()))
         try:
             yield
         finally:

@@ -52,6 +52,13 @@ def chain_sum(chunk_bytes: int, work: Callable[[], None]) -> None:
     print(size, digest.hexdigest())
 
 
+def sum_blocks(block_bytes: int, work: Callable[[], None]) -> None:
+    """Print the SHA-256 of each block of standard input; some work for each."""
+    while block := sys.stdin.buffer.read(block_bytes):
+        work()
+        print(hashlib.sha256(block).hexdigest())
+
+
 def fanout_source(files: int, file_bytes: int, interval: float) -> None:
     """Write files `NNN.part` to the current directory, one each `interval` seconds; waits in between."""
     start = time.monotonic()
@@ -264,6 +271,8 @@ def main(arguments: list[str]) -> None:
             chain_transform(int(chunk_bytes), work_of(work))
         case ["chain-sum", chunk_bytes, work]:
             chain_sum(int(chunk_bytes), work_of(work))
+        case ["sum-blocks", block_bytes, work]:
+            sum_blocks(int(block_bytes), work_of(work))
         case ["fanout-source", files, file_bytes, interval]:
             fanout_source(int(files), int(file_bytes), float(interval))
         case ["fanout-sum", path, work]:

@@ -73,6 +73,7 @@ class Site:
     :ivar prefix: what is put before the command `streamflow`
     :ivar environment: more of its environment
     :ivar containers: whether steps that ask for one have it
+    :ivar inputs: the deployment, and the directory there, of inputs that are not on the driver's node
     """
 
     deployments: Mapping[str, JSON]
@@ -80,6 +81,19 @@ class Site:
     prefix: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     containers: bool = True
+    inputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> list[JSON]:
+        """The bindings, as they are in a StreamFlow file."""
+        steps: list[JSON] = [
+            {"step": step, "target": {"deployment": deployment}} for step, deployment in self.bindings.items()
+        ]
+        ports: list[JSON] = [
+            {"port": f"/{name}", "target": {"deployment": deployment, "workdir": directory}}
+            for name, (deployment, directory) in self.inputs.items()
+        ]
+        return [*steps, *ports]
 
 
 @dataclass(frozen=True)
@@ -149,9 +163,7 @@ class StreamFlowRun:
             config["docker"] = _NO_CONTAINERS
         if self.site is not None:
             document["deployments"] = self.site.deployments
-            entry["bindings"] = [
-                {"step": step, "target": {"deployment": deployment}} for step, deployment in self.site.bindings.items()
-            ]
+            entry["bindings"] = self.site.entries
         document["workflows"] = {_NAME: entry}
         if self.scheduler is not None:
             document["scheduling"] = {"scheduler": {"type": "io-aware", "config": self.scheduler}}

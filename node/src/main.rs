@@ -158,6 +158,8 @@ enum Command {
     },
     /// Say which system calls are refused here, as in many containers: one name in a line
     Refused,
+    /// Say how much memory there is here
+    Memory,
     /// Run a command as a job, and end as it ends
     Exec {
         /// The directory of the job, with job.json
@@ -229,6 +231,7 @@ fn main() -> ExitCode {
         Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),
         Command::Identity { of, is } => identity::run(&of, is.as_deref()),
         Command::Refused => refused::run(),
+        Command::Memory => room::run(),
         Command::Exec { job, grace, command } => exec::run(&job, &command, Duration::from_millis(grace), spent),
         Command::Read { job } => read::run(&job),
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),

@@ -10,7 +10,6 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -87,8 +86,8 @@ struct Reader<'a> {
     file: File,
     control: Follower,
     workers: Workers,
-    /// What was cached before the session, in pieces of `LEAST` or more.
-    before: Arc<Ranges>,
+    /// What was cached before the session, in pieces of `LEAST` or more, and was not read again.
+    before: Ranges,
     /// What was brought, and not given back.
     ours: Ranges,
     /// What was given back. What the kernel keeps as one piece goes when all of it is there.
@@ -117,9 +116,8 @@ impl<'a> Reader<'a> {
         let size = session.identity.size;
         let mut before = Ranges::default();
         whole_cached(&file, 0..size, LEAST).into_iter().for_each(|range| before.insert(range));
-        let before = Arc::new(before);
         let read = file.try_clone().map_err(cannot)?;
-        let workers = Workers::start(read, size, session.request, session.threads, Arc::clone(&before));
+        let workers = Workers::start(read, size, session.request, session.threads, before.clone());
         let workers = workers.map_err(|error| format!("cannot start threads: {error}"))?;
         let control = Follower::new(directory.join(CONTROL));
         let (ours, returned, watched) = (Ranges::default(), Ranges::default(), Vec::new());
@@ -157,6 +155,7 @@ impl<'a> Reader<'a> {
             let (done, busy) = self.workers.done();
             for done in done {
                 let done = done.map_err(|error| format!("cannot read {}: {error}", self.session.file.display()))?;
+                done.again.iter().for_each(|range| self.before.remove(range));
                 done.ranges.into_iter().for_each(|range| self.take(range));
                 tell(events, &[Event::Chunk(done.told)])?;
                 self.compare()?;

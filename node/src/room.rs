@@ -1,14 +1,35 @@
-//! Whether a file has room in memory.
+//! How much memory there is, and whether a file has room in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::statvfs;
+use serde::Serialize;
+
+use crate::json;
+
+const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The files of a cgroup that have its limit and its use, and two lines of its `memory.stat`, in both versions of cgroups.
 const VERSION_2: [&str; 4] = ["memory.max", "memory.current", "active_file", "inactive_file"];
 const VERSION_1: [&str; 4] =
     ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_active_file", "total_inactive_file"];
+
+/// What of the machine is available, and what all cgroups of this process let it have, in bytes, where that is known.
+#[derive(Debug, PartialEq, Serialize)]
+struct Memory {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    available: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+}
+
+/// Prints how much memory there is, as JSON.
+pub fn run() -> i32 {
+    let limit = limit_of(Path::new(CGROUPS), &read("/proc/self/cgroup"));
+    println!("{}", json::write(&Memory { available: available(&read("/proc/meminfo")), limit }));
+    0
+}
 
 /// Whether a file of `size` bytes may be made in the tmpfs of `directory`. Of the memory that is left for the job and others it may take a half at most.
 pub fn has_room(directory: &Path, size: u64) -> bool {
@@ -17,11 +38,13 @@ pub fn has_room(directory: &Path, size: u64) -> bool {
         0 => u64::MAX,
         _ => found.blocks_available().saturating_mul(found.fragment_size()),
     });
-    let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let limited = limited(Path::new("/sys/fs/cgroup"), &cgroups);
-    let memory = available(&memory).into_iter().chain(limited).min().unwrap_or(u64::MAX);
+    let limited = limited(Path::new(CGROUPS), &read("/proc/self/cgroup"));
+    let memory = available(&read("/proc/meminfo")).into_iter().chain(limited).min().unwrap_or(u64::MAX);
     size <= space && size <= memory / 2
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
 }
 
 /// What is available by `/proc/meminfo`, in bytes.
@@ -30,11 +53,22 @@ fn available(meminfo: &str) -> Option<u64> {
     value.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What is left below the limits of the cgroups of this process, of version 2 and 1, in bytes.
+/// The least limit of the cgroups of this process.
+fn limit_of(mount: &Path, cgroups: &str) -> Option<u64> {
+    groups_of(mount, cgroups).iter().filter_map(|(group, [limit, ..])| number(group, limit)).min()
+}
+
+/// What is left below the limits of the cgroups of this process, in bytes.
+fn limited(mount: &Path, cgroups: &str) -> Option<u64> {
+    groups_of(mount, cgroups).iter().filter_map(|(group, names)| left(group, *names)).min()
+}
+
+/// The cgroups of this process that may limit its memory, of version 2 and 1, and those above them, with the names of their
+/// files. Inside of a container the path of one may not be there: then that is the mount itself.
 ///
 /// # Arguments
 /// * `cgroups` - `/proc/self/cgroup`
-fn limited(mount: &Path, cgroups: &str) -> Option<u64> {
+fn groups_of(mount: &Path, cgroups: &str) -> Vec<(PathBuf, [&'static str; 4])> {
     let groups = cgroups.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         let path = path.strip_prefix('/')?;
@@ -46,28 +80,34 @@ fn limited(mount: &Path, cgroups: &str) -> Option<u64> {
             _ => None,
         }
     });
-    groups.filter_map(|(mount, path, names)| limited_in(&mount, path, names)).min()
-}
-
-/// The least that is left in a cgroup and in those above it. Inside of a container its path may not be there: then that is
-/// the mount itself.
-fn limited_in(mount: &Path, path: &str, names: [&str; 4]) -> Option<u64> {
-    let group: PathBuf = mount.join(path);
-    let groups = group.ancestors().take_while(|group| group.starts_with(mount));
-    groups.filter_map(|group| left(group, names)).min()
+    groups
+        .flat_map(|(mount, path, names)| {
+            let above = |group: &Path| group.starts_with(&mount);
+            let group = mount.join(path);
+            group
+                .ancestors()
+                .take_while(|group| above(group))
+                .map(|group| (group.to_owned(), names))
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 fn left(group: &Path, [limit, current, active, inactive]: [&str; 4]) -> Option<u64> {
-    let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
-    let limit = number(limit)?;
+    let limit = number(group, limit)?;
     let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     // The kernel gives back what is only cached.
     let cached = |name: &str| {
         let value = statistics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.and_then(|value| value.parse::<u64>().ok()).unwrap_or(0)
     };
-    let used = number(current)?.saturating_sub(cached(active) + cached(inactive));
+    let used = number(group, current)?.saturating_sub(cached(active) + cached(inactive));
     Some(limit.saturating_sub(used))
+}
+
+/// What a file of a cgroup says; none: it is not there, or says `max`.
+fn number(group: &Path, name: &str) -> Option<u64> {
+    fs::read_to_string(group.join(name)).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -109,5 +149,8 @@ mod tests {
         assert_eq!(limited("0::/a\n9:cpu,memory:/c/d\n"), Some(25));
         write("memory/c/memory.usage_in_bytes", "800\n");
         assert_eq!(limited("9:memory:/c\n"), Some(0));
+        assert_eq!(limit_of(mount.path(), "0::/a/b\n9:cpu,memory:/c/d\n"), Some(90));
+        assert_eq!(limit_of(mount.path(), "0::/a\n"), Some(1000));
+        assert_eq!(limit_of(mount.path(), "0::/c\n"), None);
     }
 }

@@ -7,7 +7,6 @@ import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import PurePosixPath
 
 from streamflow.core.deployment import Target
@@ -22,7 +21,7 @@ from streamflow_io.sessions.director import Director
 from streamflow_io.telemetry.records import Record
 from streamflow_io.telemetry.session_records import Form, SessionRecord
 
-from .memory import default_window, window_of
+from .memory import default_window
 from .read_session import ReadSession
 from .reader_tasks import ReaderTaskMaker
 from .storages import Storages
@@ -69,15 +68,12 @@ class SessionStarter:
         self._megabytes = config.session_window
         self._storages = storages
 
-    @cached_property
-    def _window(self) -> int:
-        """Bytes that may have arrived and not be consumed, in each session."""
-        return default_window() if self._megabytes is None else self._megabytes * _MB
-
     async def _window_at(self, runtime: EmbeddedRuntime | RemoteRuntime) -> int:
-        if self._megabytes is not None or isinstance(runtime, EmbeddedRuntime):
-            return self._window
-        return window_of(await runtime.memory())
+        """Bytes that may have arrived and not be consumed, in each session.
+
+        :raises NodeRuntimeError: if it cannot be told
+        """
+        return default_window(await runtime.memory()) if self._megabytes is None else self._megabytes * _MB
 
     def look(self, path: str, target: Target) -> WorthReading | None:
         """Whether a file is worth a session.
@@ -108,8 +104,6 @@ class SessionStarter:
 
     async def begin_whole(self, step: str, file: WorthReading, runtime: EmbeddedRuntime) -> None:
         """Read all of a file, if it has room in the window: nobody says how far it has been consumed."""
-        if file.identity.size > self._window:
-            return
         if (session := await self.begin(step, file, runtime, 0, "whole")) is not None:
             session.announce([(0, file.identity.size)])
             session.all_announced()
@@ -117,15 +111,18 @@ class SessionStarter:
     async def begin(
         self, step: str, file: WorthReading, runtime: EmbeddedRuntime | RemoteRuntime, consumers: int, form: Form
     ) -> ReadSession | None:
-        """Begin one; None: it cannot begin, and that was said.
+        """Begin one; None: it cannot, and that was said, or all is needed of a file that has no room.
 
         :param consumers: how many jobs tell that they have consumed a part; 0: none does
-        :param form: who says where the parts are: a program one by one, or the jobs of a list
+        :param form: who says where the parts are: a program one by one, or the jobs of a list; `whole`: all is needed
         """
-        self._count += 1
-        number, size = self._count, file.identity.size
+        size = file.identity.size
         try:
             window = await self._window_at(runtime)
+            if form == "whole" and size > window:
+                return None
+            self._count += 1
+            number = self._count
             tasks = await self._readers.make(number, file.target, file.node, file.storage, size, file.chunk, window)
             readers = tasks.readers
             director = Director(size, file.chunk, window, readers.most, consumers, guess=form == "said")

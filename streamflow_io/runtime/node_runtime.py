@@ -16,12 +16,24 @@ from typing import Literal, TypeVar, cast
 
 from .new_limits import NewLimits
 from .place import Place
-from .protocol import Event, ExitEvent, FoundFile, JobSpec, Link, StartedEvent, StreamPart, job_of, parse_event
+from .protocol import (
+    Event,
+    ExitEvent,
+    FoundFile,
+    JobSpec,
+    Link,
+    Memory,
+    StartedEvent,
+    StreamPart,
+    job_of,
+    parse_event,
+)
 
 logger = logging.getLogger("streamflow")
 
 ENDED = "sfio-node serve has ended"
 _REACH_SECONDS = 60.0
+_ANSWER_SECONDS = 10.0
 # How long a comparison may take: to begin, and in bytes per second.
 _COMPARE_SECONDS = 600.0
 _SLOWEST = 10_000_000
@@ -456,6 +468,17 @@ class NodeRuntime(ABC):
             return FoundFile.model_validate(json.loads(said))
         except ValueError:
             raise NodeRuntimeError(f"{self.location}: of {path} is not told which file it is: {said}") from None
+
+    async def memory(self) -> Memory:
+        """How much memory there is.
+
+        :raises NodeRuntimeError: if that cannot be told
+        """
+        said, _ = await self.run([self.binary, "memory"], _ANSWER_SECONDS)
+        try:
+            return Memory.model_validate_json(said)
+        except ValueError:
+            raise NodeRuntimeError(f"{self.location}: how much memory there is is not told: {said}") from None
 
     async def why_not(self, file: FoundFile) -> str | None:
         """Why a file that was found elsewhere is not by the same path here; None: it is.

@@ -156,6 +156,17 @@ class FoundFile(_Message):
     identity: FileIdentity
 
 
+class Memory(_Message):
+    """How much memory there is; what is not known is None.
+
+    :ivar available: bytes that are free, or are given back when they are needed
+    :ivar limit: the most that the cgroups of `sfio-node` let it have
+    """
+
+    available: int | None = None
+    limit: int | None = None
+
+
 class PartInput(_Message):
     """A part of a file that is fed to the command, or is there as a file.
 

@@ -132,11 +132,6 @@ class RemoteRuntime(LinkedRuntime):
         """
         return self._add(name, lambda identifier: RemoteSessionJob(self, identifier, self._access))
 
-    async def memory(self) -> str:
-        """What `/proc/meminfo` says there; empty: it cannot be read."""
-        said, code = await self._access.run("cat /proc/meminfo", _ANSWER_SECONDS)
-        return said if code == 0 else ""
-
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())

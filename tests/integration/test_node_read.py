@@ -140,6 +140,24 @@ def test_what_was_cached_before_is_neither_read_nor_dropped(runtime: Node, file:
     assert session.ended()["success"]
 
 
+def test_what_was_cached_before_and_has_gone_is_read(runtime: Node, file: Path) -> None:
+    file.read_bytes()
+    session = Session(runtime, "s", file)
+    session.wait_for("started")
+    forget(file)
+    if cached(file) != 0:
+        pytest.skip("the page cache keeps what others have read")
+    session.order(read=[1, [[0, 4 << 20]]])
+    wait_for(lambda: session.named("chunk"), "the chunk")
+    (chunk,) = session.named("chunk")
+    assert chunk["resident"] == 4 << 20
+    assert int(str(chunk["requests"])) >= 1
+    session.order(drop=[[0, 4 << 20]])
+    wait_for(lambda: cached(file, 0, 4 << 20) == 0, "the end of the chunk")
+    session.order(end=True)
+    assert session.ended()["success"]
+
+
 def test_parts_that_share_a_page_leave_none(runtime: Node, file: Path) -> None:
     session = Session(runtime, "s", file)
     cuts = [0, 1_000_001, 2_000_003, 2_000_007, 4 << 20]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from benchmarks import (
     feeder,
     limiter,
     memory_limit,
+    read_sessions_hosts,
     read_sessions_templates,
     session_alone,
     slow_disks,
@@ -27,7 +29,7 @@ from benchmarks.processes import CommandError
 from benchmarks.tools import MEBIBYTE, chunk, use_cpu
 from benchmarks.workflows import TOOL, StreamFlowRun, run_bash, tree_digest
 from benchmarks.workload import Workload
-from streamflow_io.run.memory import default_window
+from streamflow_io.runtime.embedded import find_sfio_node
 
 SMALL_CASES = (feeder.Case(1, 2, MEBIBYTE), feeder.Case(3, 1, 1024, consumers=2))
 
@@ -39,6 +41,8 @@ def call(*arguments: str, data: bytes = b"", directory: Path | None = None) -> b
 def test_chain_tools_hand_on_every_byte() -> None:
     source = call("chain-source", "3", "1000", "0")
     assert source == b"".join(chunk(index, 1000) for index in range(3))
+    sums = [hashlib.sha256(source[begin : begin + 700]).hexdigest() for begin in range(0, 3000, 700)]
+    assert call("sum-blocks", "700", "0", data=source).decode().split() == sums
     transformed = call("chain-transform", "700", "0", data=source)
     assert transformed == bytes(value ^ 0x5A for value in source)
     size, digest = call("chain-sum", "900", "0", data=transformed).split()
@@ -76,7 +80,8 @@ def test_work_is_cpu_time() -> None:
 def test_comparisons_name_variants(workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeder, "_write_files", lambda directory, case: [])
     monkeypatch.setattr(limiter, "write_source", lambda source, mebibytes: None)
-    monkeypatch.setattr(cluster, "obstacle", lambda: "not tried")
+    for module in (cluster, read_sessions_hosts):
+        monkeypatch.setattr(module, "obstacle", lambda: "not tried")
     monkeypatch.setattr(slow_disks, "obstacle", lambda: "not tried")
     for module in (templates, read_sessions_templates):
         monkeypatch.setattr(module, "run", lambda commands, directory: None)  # It generates the input.
@@ -115,6 +120,7 @@ def test_goals_are_those_to_reach() -> None:
             *[0.65, 1.0, 1.02, 0.01] * 2,
             *[0.65, 1.0, 2.05, 0.01],
         ],
+        "read-sessions-hosts": [0.50, 1.02, 2.05, 0.1],
         "read-sessions-templates": [0.60] * 3 + [1.02] * 3,
     }
 
@@ -175,7 +181,8 @@ def test_memory_is_limited_while_it_lasts() -> None:
         assert subprocess.run(allocate, capture_output=True, check=False).returncode == -signal.SIGKILL
     with memory_limit.limited_memory(1024 * MEBIBYTE) as limited, limited.joined():
         assert before != mine.read_text()
-        assert default_window() <= 512 * MEBIBYTE
+        said = json.loads(subprocess.run([find_sfio_node(), "memory"], capture_output=True, check=True).stdout)
+        assert said["limit"] == 1024 * MEBIBYTE
     assert before == mine.read_text()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from streamflow_io.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
 from streamflow_io.admission.observations import Observation
-from streamflow_io.run import memory, read_session
+from streamflow_io.run import read_session
 from streamflow_io.run.read_session import ReadSession
 from streamflow_io.run.reader_tasks import ReaderTasks
 from streamflow_io.runtime import Event, ExitEvent, NodeRuntimeError
@@ -248,7 +248,3 @@ def test_what_jobs_select(value: object, parts: object, expected: Span) -> None:
 def test_what_there_is_not(value: object, parts: object, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         selected(value, parts, 100)
-
-
-def test_the_window_is_within_the_memory() -> None:
-    assert 1_000_000 < memory.default_window() <= 2_048_000_000

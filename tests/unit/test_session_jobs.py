@@ -11,9 +11,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from streamflow_io.run.memory import window_of
+from streamflow_io.run.memory import default_window
 from streamflow_io.runtime import NodeRuntimeError
-from streamflow_io.runtime.protocol import FileIdentity, SessionSpec
+from streamflow_io.runtime.protocol import FileIdentity, Memory, SessionSpec
 from streamflow_io.runtime.session_job import RemoteSessionJob
 
 
@@ -80,6 +80,16 @@ async def test_an_order_that_cannot_be_told_is_the_end_of_the_session() -> None:
         await anext(job.events())
 
 
-def test_the_window_of_another_machine() -> None:
-    assert window_of("MemTotal: 9 kB\nMemAvailable:     4000 kB\n") == 1_024_000
-    assert window_of("MemAvailable: 99999999999 kB\n") == window_of("") == 2_048_000_000
+@pytest.mark.parametrize(
+    ("memory", "window"),
+    [
+        (Memory(available=4_000_000), 1_000_000),
+        (Memory(available=4_000_000, limit=9_000_000), 1_000_000),
+        (Memory(available=4_000_000, limit=1_500_000), 750_000),
+        (Memory(limit=1_500_000), 750_000),
+        (Memory(available=1 << 50, limit=(1 << 63) - 4096), 2_048_000_000),
+        (Memory(), 2_048_000_000),
+    ],
+)
+def test_the_window_is_within_the_memory(memory: Memory, window: int) -> None:
+    assert default_window(memory) == window

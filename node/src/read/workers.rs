@@ -6,6 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
+use std::slice;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex};
@@ -29,6 +30,8 @@ pub struct Done {
     pub told: Chunk,
     /// Where it is.
     pub ranges: Vec<Range<u64>>,
+    /// What of it was cached before the session, and had to be read all the same, because it was not any more.
+    pub again: Vec<Range<u64>>,
 }
 
 #[derive(Default)]
@@ -44,7 +47,7 @@ struct Shared {
     file: File,
     size: u64,
     request: u64,
-    before: Arc<Ranges>,
+    before: Ranges,
     /// Whether it was tried if pages stay.
     tried: AtomicBool,
     desk: Mutex<Desk>,
@@ -59,7 +62,7 @@ impl Workers {
     /// # Arguments
     /// * `request` - bytes that are read at once
     /// * `before` - what was cached before the session
-    pub fn start(file: File, size: u64, request: u64, threads: usize, before: Arc<Ranges>) -> io::Result<Self> {
+    pub fn start(file: File, size: u64, request: u64, threads: usize, before: Ranges) -> io::Result<Self> {
         let news = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let tried = AtomicBool::new(false);
         let shared = Shared { file, size, request, before, tried, desk: Mutex::default(), bell: Condvar::new(), news };
@@ -124,21 +127,25 @@ impl Shared {
         }
     }
 
-    /// What was cached before the session is not read. What has been read ahead since then is: it may still be on its way.
+    /// What was cached before the session, and still is, is not read. What has been read ahead since then is: it may still be on
+    /// its way.
     fn read(&self, file: &File, asked: &Asked) -> io::Result<Done> {
         let began = Instant::now();
         let before = cached(&self.file, &asked.ranges);
         if before == Some(0) && !self.tried.swap(true, Relaxed) && !self.keeps(file, &asked.ranges)? {
             let told = Chunk { chunk: asked.chunk, resident: Some(0), ..Chunk::default() };
-            return Ok(Done { told, ranges: Vec::new() });
+            return Ok(Done { told, ranges: Vec::new(), again: Vec::new() });
         }
         // For this chunk alone: large pipes are few for each user, and most threads of most sessions wait.
         let drain = Drain::new(self.request)?;
-        let mut count = 0;
+        let (mut count, mut again) = (0, Vec::new());
         for range in asked.ranges.iter().flat_map(|range| requests(range, self.request, self.size)) {
-            if self.before.within(&range) != [range.clone()] {
-                count += drain.read(file, &range)?;
+            let was_cached = self.before.within(&range) == [range.clone()];
+            if was_cached && cached(&self.file, slice::from_ref(&range)) == Some(range.end - range.start) {
+                continue;
             }
+            count += drain.read(file, &range)?;
+            again.extend(was_cached.then_some(range));
         }
         let told = Chunk {
             chunk: asked.chunk,
@@ -148,7 +155,7 @@ impl Shared {
             seconds: began.elapsed().as_secs_f64(),
             requests: count,
         };
-        Ok(Done { told, ranges: asked.ranges.clone() })
+        Ok(Done { told, ranges: asked.ranges.clone(), again })
     }
 
     /// Whether the pages stay that programs read: some file systems keep only what is spliced.
