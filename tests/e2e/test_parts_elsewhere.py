@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import memory_limit
+from benchmarks.memory_limit import limited_memory
 from laboratories.deployments import ssh_deployment
 from laboratories.hosts import ADDRESSES
 from tests import forked
@@ -175,6 +177,27 @@ def test_a_file_is_read_ahead_on_the_host_where_it_is_split(reading: Site, share
     assert sorted(record["part"] for record in told(reading, "arrived")) == list(range(8))
     assert " WARNING " not in ours.log, ours.errors
     check_gone(reading)
+
+
+@LONG
+@pytest.mark.parametrize("reading", ["one host"], indirect=True)
+def test_the_window_is_within_the_cgroup_of_the_host(reading: Site, shared: Path) -> None:
+    if (obstacle := memory_limit.obstacle()) is not None:
+        pytest.skip(obstacle)
+
+    def move(processes: Path) -> None:
+        """All that is run on the host from now on is in a cgroup."""
+        login(reading.laboratory, ADDRESSES[0], f"echo 1 > {processes}")
+
+    with limited_memory(512 * MIB) as limited:
+        move(limited.processes)
+        try:
+            ours = reading.run(*cold_split(shared))
+            check_gone(reading)
+        finally:
+            move(limited.processes.parent.parent / "cgroup.procs")
+    check_sums(ours, shared)
+    assert [record["window"] for record in told(reading, "session")] == [256 * MIB]
 
 
 @LONG

@@ -6,7 +6,6 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
-use std::slice;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex};
@@ -30,7 +29,7 @@ pub struct Done {
     pub told: Chunk,
     /// Where it is.
     pub ranges: Vec<Range<u64>>,
-    /// What of it was cached before the session, and had to be read all the same, because it was not any more.
+    /// What of it was cached before the session, and is read all the same, because not all of that still was.
     pub again: Vec<Range<u64>>,
 }
 
@@ -127,35 +126,35 @@ impl Shared {
         }
     }
 
-    /// What was cached before the session, and still is, is not read. What has been read ahead since then is: it may still be on
-    /// its way.
+    /// What was cached before the session is not read, if it still is. What has been read ahead since then is: it may be on its
+    /// way.
     fn read(&self, file: &File, asked: &Asked) -> io::Result<Done> {
         let began = Instant::now();
-        let before = cached(&self.file, &asked.ranges);
-        if before == Some(0) && !self.tried.swap(true, Relaxed) && !self.keeps(file, &asked.ranges)? {
+        let found = cached(&self.file, &asked.ranges);
+        if found == Some(0) && !self.tried.swap(true, Relaxed) && !self.keeps(file, &asked.ranges)? {
             let told = Chunk { chunk: asked.chunk, resident: Some(0), ..Chunk::default() };
             return Ok(Done { told, ranges: Vec::new(), again: Vec::new() });
         }
         // For this chunk alone: large pipes are few for each user, and most threads of most sessions wait.
         let drain = Drain::new(self.request)?;
-        let (mut count, mut again) = (0, Vec::new());
+        let before: Vec<_> = asked.ranges.iter().flat_map(|range| self.before.within(range)).collect();
+        let all = before.iter().map(|range| range.end - range.start).sum();
+        let stays = cached(&self.file, &before) == Some(all);
+        let mut count = 0;
         for range in asked.ranges.iter().flat_map(|range| requests(range, self.request, self.size)) {
-            let was_cached = self.before.within(&range) == [range.clone()];
-            if was_cached && cached(&self.file, slice::from_ref(&range)) == Some(range.end - range.start) {
-                continue;
+            if !stays || self.before.within(&range) != [range.clone()] {
+                count += drain.read(file, &range)?;
             }
-            count += drain.read(file, &range)?;
-            again.extend(was_cached.then_some(range));
         }
         let told = Chunk {
             chunk: asked.chunk,
             bytes: asked.ranges.iter().map(|range| range.end - range.start).sum(),
-            cached: before,
+            cached: found,
             resident: cached(&self.file, &asked.ranges),
             seconds: began.elapsed().as_secs_f64(),
             requests: count,
         };
-        Ok(Done { told, ranges: asked.ranges.clone(), again })
+        Ok(Done { told, ranges: asked.ranges.clone(), again: if stays { Vec::new() } else { before } })
     }
 
     /// Whether the pages stay that programs read: some file systems keep only what is spliced.
