@@ -1,4 +1,4 @@
-"""`streamflow-io learned`: what was learned in earlier runs, of limits and of declared splits: list, show, forget."""
+"""`streamflow-io learned`: what was learned in earlier runs, of limits, windows and declared splits."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.learned.database import LearnedLimitsError, default_path
 from streamflow_io.learned.store import LearnedLimit, LearnedLimits
 from streamflow_io.learned.verdicts import Verdict, Verdicts
+from streamflow_io.learned.windows import LearnedWindow, LearnedWindows
 
 from .console import say
 from .learned_limits import is_of_readers, limit_to_json, limits_table, readers_table, show_limit, what_limit
 from .learned_verdicts import outcome, show_verdict, verdict_to_json, verdicts_table
+from .learned_windows import show_window, what_window, window_to_json, windows_table
 
 _SHORTEST_KEY = 4
 _SHORT_KEY = 7
 
-# Of each kind there are the limits of a step on a storage, or the cuts of a step that splits.
-Entry = LearnedLimit | Verdict
+# Of a step: its limits on a storage, the windows of its jobs, or the cuts that it makes.
+Entry = LearnedLimit | LearnedWindow | Verdict
 
 
 @dataclass(frozen=True)
@@ -36,24 +38,31 @@ class LimitList:
 
     path: Path
     limits: Sequence[LearnedLimit]
+    windows: Sequence[LearnedWindow] = ()
     verdicts: Sequence[Verdict] = ()
     ok = True
 
     def to_json(self) -> dict[str, Any]:
-        learned = [limit_to_json(limit) for limit in self.limits]
-        return {"file": str(self.path), "learned": learned, "splits": list(map(verdict_to_json, self.verdicts))}
+        return {
+            "file": str(self.path),
+            "learned": list(map(limit_to_json, self.limits)),
+            "windows": list(map(window_to_json, self.windows)),
+            "splits": list(map(verdict_to_json, self.verdicts)),
+        }
 
     def show(self, console: Console) -> None:
         steps = [limit for limit in self.limits if not is_of_readers(limit)]
         readers = [limit for limit in self.limits if is_of_readers(limit)]
-        keys = iter(_short_keys([*steps, *readers, *self.verdicts]))
+        keys = iter(_short_keys([*steps, *readers, *self.windows, *self.verdicts]))
         if steps:
             console.print(limits_table(list(islice(keys, len(steps))), steps))
         if readers:
             console.print(readers_table(list(islice(keys, len(readers))), readers))
+        if self.windows:
+            console.print(windows_table(list(islice(keys, len(self.windows))), self.windows))
         if self.verdicts:
             console.print(verdicts_table(list(keys), self.verdicts))
-        if not self.limits and not self.verdicts:
+        if not self.limits and not self.windows and not self.verdicts:
             say(console, f"Nothing is learned yet: {self.path}")
 
 
@@ -69,6 +78,20 @@ class LimitDetails:
 
     def show(self, console: Console) -> None:
         show_limit(console, self.limit)
+
+
+@dataclass(frozen=True)
+class WindowDetails:
+    """The result of `show`."""
+
+    window: LearnedWindow
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        return window_to_json(self.window)
+
+    def show(self, console: Console) -> None:
+        show_window(console, self.window)
 
 
 @dataclass(frozen=True)
@@ -97,22 +120,25 @@ class Forgotten:
         return [entry for entry in self.entries if isinstance(entry, LearnedLimit)]
 
     @property
+    def windows(self) -> list[LearnedWindow]:
+        return [entry for entry in self.entries if isinstance(entry, LearnedWindow)]
+
+    @property
     def verdicts(self) -> list[Verdict]:
         return [entry for entry in self.entries if isinstance(entry, Verdict)]
 
     def to_json(self) -> dict[str, Any]:
-        forgotten = [*map(limit_to_json, self.limits), *map(verdict_to_json, self.verdicts)]
-        return {"forgotten": forgotten}
+        windows = map(window_to_json, self.windows)
+        return {"forgotten": [*map(limit_to_json, self.limits), *windows, *map(verdict_to_json, self.verdicts)]}
 
     def show(self, console: Console) -> None:
         for entry in self.entries:
-            what = what_limit(entry) if isinstance(entry, LearnedLimit) else f"{entry.step}, {outcome(entry)}"
-            say(console, f"Forgotten: {entry.key.digest[:_SHORT_KEY]} {what}")
+            say(console, f"Forgotten: {entry.key.digest[:_SHORT_KEY]} {_what(entry)}")
         if not self.entries:
             say(console, "There is nothing to forget")
 
 
-Result = LimitList | LimitDetails | VerdictDetails | Forgotten
+Result = LimitList | LimitDetails | WindowDetails | VerdictDetails | Forgotten
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,33 +172,61 @@ def run(arguments: argparse.Namespace) -> Result:
 async def _run(arguments: argparse.Namespace, path: Path) -> Result:
     # Opening would create it.
     if not await aiofiles.os.path.exists(path):
-        return _act(arguments, path, (), ())
+        return _act(arguments, path, (), (), ())
     async with AsyncExitStack() as opened:
         limits = await LearnedLimits.open(path)
         opened.push_async_callback(limits.close)
+        windows = await LearnedWindows.open(path)
+        opened.push_async_callback(windows.close)
         verdicts = await Verdicts.open(path)
         opened.push_async_callback(verdicts.close)
-        result = _act(arguments, path, await limits.list(), await verdicts.list())
+        result = _act(arguments, path, await limits.list(), await windows.list(), await verdicts.list())
         if isinstance(result, Forgotten):
             await limits.forget(limit.key for limit in result.limits)
+            await windows.forget(window.key for window in result.windows)
             await verdicts.forget(verdict.key for verdict in result.verdicts)
         return result
 
 
 def _act(
-    arguments: argparse.Namespace, path: Path, limits: Sequence[LearnedLimit], verdicts: Sequence[Verdict]
+    arguments: argparse.Namespace,
+    path: Path,
+    limits: Sequence[LearnedLimit],
+    windows: Sequence[LearnedWindow],
+    verdicts: Sequence[Verdict],
 ) -> Result:
     if arguments.action == "list":
-        return LimitList(path, limits, verdicts)
-    entries: list[Entry] = [*limits, *verdicts]
+        return LimitList(path, limits, windows, verdicts)
+    entries: list[Entry] = [*limits, *windows, *verdicts]
     if arguments.action == "show":
         (entry,) = _find([arguments.key], path, entries)
-        return LimitDetails(entry) if isinstance(entry, LearnedLimit) else VerdictDetails(entry)
+        return _details(entry)
     if arguments.all:
         return Forgotten(entries)
     if arguments.step is not None:
         return Forgotten(_of_step(arguments.step, path, entries))
     return Forgotten(_find(arguments.keys, path, entries))
+
+
+def _details(entry: Entry) -> Result:
+    match entry:
+        case LearnedLimit():
+            return LimitDetails(entry)
+        case LearnedWindow():
+            return WindowDetails(entry)
+        case Verdict():
+            return VerdictDetails(entry)
+
+
+def _what(entry: Entry) -> str:
+    """What it is of, on one line."""
+    match entry:
+        case LearnedLimit():
+            return what_limit(entry)
+        case LearnedWindow():
+            return what_window(entry)
+        case Verdict():
+            return f"{entry.step}, {outcome(entry)}"
 
 
 def _find(keys: Sequence[str], path: Path, entries: Sequence[Entry]) -> list[Entry]:

@@ -29,12 +29,15 @@ def show_limit(console: Console, limit: LearnedLimit) -> None:
         "step": limit.facts.step,
         "tool": limit.key.tool,
         "storage": limit.key.storage,
-        "input files": f"{_size_text(limit)}, all of a job together",
+        "input files": f"{size_text(limit.key.size_class)}, all of a job together",
         "learned": f"{learned}, with {limit.facts.executors} I/O executors{_unfinished(limit)}",
         "used in": _runs_text(limit),
     }
     if is_of_readers(limit):
-        facts |= {"step": "none: how many chunks read sessions read at the same time", "chunks": _size_text(limit)}
+        facts |= {
+            "step": "none: how many chunks read sessions read at the same time",
+            "chunks": size_text(limit.key.size_class),
+        }
         del facts["tool"], facts["input files"]
     for name, value in facts.items():
         say(console, f"{name + ':':13}{value}")
@@ -44,8 +47,8 @@ def show_limit(console: Console, limit: LearnedLimit) -> None:
 def what_limit(limit: LearnedLimit) -> str:
     """What it is of, on one line."""
     if is_of_readers(limit):
-        return f"readers of read sessions on {limit.facts.storage}, chunks of {_size_text(limit)}"
-    return f"{limit.facts.step} on {limit.facts.storage}, {_size_text(limit)}"
+        return f"readers of read sessions on {limit.facts.storage}, chunks of {size_text(limit.key.size_class)}"
+    return f"{limit.facts.step} on {limit.facts.storage}, {size_text(limit.key.size_class)}"
 
 
 def limit_to_json(limit: LearnedLimit) -> dict[str, Any]:
@@ -83,7 +86,9 @@ def limits_table(keys: Sequence[str], limits: Sequence[LearnedLimit]) -> Table:
     for key, limit in zip(keys, limits, strict=True):
         times = "\n".join(f"{entry.constraint:.4g}: {entry.seconds:.3g}" for entry in limit.registry.entries)
         facts, learned = limit.facts, date_of(limit.facts.learned) + _unfinished(limit)
-        rows.append((key, facts.step, facts.storage, _size_text(limit), times, learned, _runs_text(limit)))
+        rows.append(
+            (key, facts.step, facts.storage, size_text(limit.key.size_class), times, learned, _runs_text(limit))
+        )
     return table("Learned limits", columns, rows, unfolded=("key",))
 
 
@@ -105,7 +110,7 @@ def readers_table(keys: Sequence[str], limits: Sequence[LearnedLimit]) -> Table:
     for key, limit in zip(keys, limits, strict=True):
         rates = "\n".join(f"{entry.concurrency}: {_rate(limit, entry):.4g}" for entry in limit.registry.entries)
         learned = date_of(limit.facts.learned) + _unfinished(limit)
-        rows.append((key, limit.facts.storage, _size_text(limit), rates, learned, _runs_text(limit)))
+        rows.append((key, limit.facts.storage, size_text(limit.key.size_class), rates, learned, _runs_text(limit)))
     return table("Readers of read sessions", columns, rows, unfolded=("key",))
 
 
@@ -129,8 +134,9 @@ def _rate(limit: LearnedLimit, entry: RegisteredConstraint) -> float:
     return entry.concurrency * (limit.registry.job_bytes or 0.0) / entry.seconds / 1e6
 
 
-def _size_text(limit: LearnedLimit) -> str:
-    lower, upper = size_range(limit.key.size_class)
+def size_text(size_class: int) -> str:
+    """The bytes of a class of jobs, for people."""
+    lower, upper = size_range(size_class)
     return f"{_bytes(lower)} to {_bytes(upper)}" if lower else f"below {_bytes(upper)}"
 
 

@@ -17,7 +17,7 @@ from streamflow_io.files import stranger
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.telemetry.directories import data_directory
 
-VERSION = 4
+VERSION = 5
 _APPLICATION = 0x5346494F  # "SFIO"
 
 _VERDICTS = """
@@ -30,6 +30,19 @@ _VERDICTS = """
         parts INTEGER NOT NULL,
         difference TEXT, -- the first one; NULL: there is none
         UNIQUE (tool, rule, inputs)
+    )
+"""
+_WINDOWS = """
+    CREATE TABLE windows (
+        tool TEXT NOT NULL,
+        storage TEXT NOT NULL,
+        size_class INTEGER NOT NULL,
+        window REAL NOT NULL, -- seconds
+        ratio REAL, -- of the bytes moved to those of the input; NULL: not known
+        phases INTEGER NOT NULL,
+        step TEXT NOT NULL,
+        learned REAL NOT NULL,
+        UNIQUE (tool, storage, size_class)
     )
 """
 # The rollback journal, not WAL: home directories of clusters are network file systems, where WAL does not work.
@@ -51,6 +64,7 @@ _SCHEMA = (
     )
     """,
     _VERDICTS,
+    _WINDOWS,
     f"PRAGMA application_id = {_APPLICATION}",
 )
 # What changes a file of each version into one of the next.
@@ -63,6 +77,7 @@ _UPGRADES = {
         "DROP TABLE registered",
     ),
     3: (_VERDICTS,),
+    4: (_WINDOWS,),
 }
 
 

@@ -94,7 +94,7 @@ class RememberedLimits:
     def _size_class(self, step: str, tool: str, job: Job) -> int:
         """That of the first job of a step, or of another step with the same tool if it is about the same."""
         if step not in self._classes:
-            found = size_class_of(sum(map(_input_bytes, job.inputs.values())))
+            found = size_class_of(sum(map(input_bytes, job.inputs.values())))
             of_tool = self._classes_of_tools[tool]
             near = min(of_tool, key=lambda other: abs(other - found), default=None)
             if near is None or abs(near - found) > 1:
@@ -181,11 +181,12 @@ def _identity(subject: Subject) -> str:
     return f"{storage.name}: {where}, {bandwidth}, {subject.constraint}"
 
 
-def _input_bytes(token: Token) -> float:
+def input_bytes(token: Token) -> float:
+    """The bytes of the files of a token whose size is known."""
     if isinstance(token, ListToken):
-        return sum(map(_input_bytes, token.value))
+        return sum(map(input_bytes, token.value))
     if isinstance(token, ObjectToken):
-        return sum(map(_input_bytes, token.value.values()))
+        return sum(map(input_bytes, token.value.values()))
     if isinstance(token, FileToken) and isinstance(token.value, Mapping):
         return float(token.value.get("size") or 0)
     return 0

@@ -10,9 +10,11 @@ import pytest
 
 from streamflow_io.admission.demand import READ_SESSIONS
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.cli import main
 from streamflow_io.learned.database import default_path
 from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimits
+from streamflow_io.learned.windows import LearnedWindow, LearnedWindows, WindowKey
 
 REGISTRY = ConstraintRegistry((RegisteredConstraint(28.125, 10.3, 16, 14),), 290e6)
 ALIGN, ALIGN_LARGE, SORT = (LearnedKey("a1", "scratch", 0), LearnedKey("a1", "scratch", 9), LearnedKey("b2", "ssd", 0))
@@ -51,7 +53,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -
 
 
 def test_before_anything_is_learned(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert answer(capsys, "list") == {"ok": True, "file": str(file), "learned": [], "splits": []}
+    assert answer(capsys, "list") == {"ok": True, "file": str(file), "learned": [], "windows": [], "splits": []}
     assert answer(capsys, "forget", "--all") == {"ok": True, "forgotten": []}
     for arguments in (["show", "abcdef0"], ["forget", "abcdef0"], ["forget", "--step", "/align"]):
         (error,) = answer(capsys, *arguments, code=1)["errors"]
@@ -195,3 +197,38 @@ def test_a_damaged_file(learned: Path, command: list[str], capsys: pytest.Captur
     (error,) = answer(capsys, *command, code=1)["errors"]
     assert error["file"] == str(learned)
     assert error["message"] == "it cannot be used: file is not a database"
+
+
+def test_windows_of_io_tasks(learned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside limits, in the same file: listed, shown and forgotten like them."""
+    windows = [
+        LearnedWindow(
+            WindowKey("c3", "disk: /disk (shared)", size_class), Learned(5.25, ratio, 12), step, 1_700_000_000
+        )
+        for step, size_class, ratio in (("/align", 0, None), ("/save", 6, 1.0))
+    ]
+
+    async def save() -> None:
+        file = await LearnedWindows.open(learned)
+        await file.save(windows)
+        await file.close()
+
+    asyncio.run(save())
+    listed = answer(capsys, "list")["windows"]
+    assert [(one["step"], one["window"], one["ratio"], one["phases"]) for one in listed] == [
+        ("/align", 5.25, None, 12),
+        ("/save", 5.25, 1.0, 12),
+    ]
+    assert main(["learned", "list"]) == 0
+    assert "5.25 s" in capsys.readouterr().out
+    assert main(["learned", "show", windows[1].key.digest[:7]]) == 0
+    text = capsys.readouterr().out
+    assert "5.25 s: the median of 12 first phases" in text
+    assert "1 bytes for each byte of input" in text
+    assert answer(capsys, "show", windows[0].key.digest)["ratio"] is None
+    forgotten = answer(capsys, "forget", "--step", "/align")["forgotten"]
+    assert {one["key"] for one in forgotten} == {ALIGN.digest, ALIGN_LARGE.digest, windows[0].key.digest}
+    assert [one["step"] for one in answer(capsys, "list")["windows"]] == ["/save"]
+    assert main(["learned", "forget", windows[1].key.digest]) == 0
+    assert "/save, window of 5.25 s, 32 MiB to 64 MiB" in capsys.readouterr().out
+    assert answer(capsys, "list")["windows"] == []

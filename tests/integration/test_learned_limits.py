@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
 from streamflow_io.learned.database import VERSION, LearnedLimitsError, default_path
 from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimit, LearnedLimits
+from streamflow_io.learned.verdicts import Verdicts
+from streamflow_io.learned.windows import LearnedWindows
 from tests.cwl import Bench, Document, found, tool, workflow
 
 KEY = LearnedKey("a1", "scratch write 450 MB/s", 9)
@@ -219,10 +221,16 @@ async def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], N
 
 BEFORE = [
     """
+DROP TABLE windows;
+PRAGMA user_version = 4;
+""",
+    """
+DROP TABLE windows;
 DROP TABLE verdicts;
 PRAGMA user_version = 3;
 """,
     """
+DROP TABLE windows;
 DROP TABLE verdicts;
 CREATE TABLE registered (learned_id, storage_bw, seconds, concurrency, jobs);
 INSERT INTO registered SELECT learned.rowid, value ->> 0, value ->> 1, value ->> 2, value ->> 3
@@ -246,6 +254,11 @@ async def test_a_file_of_a_version_before_is_brought_up_to_date(path: Path, befo
     for limits in opening:
         assert await limits.load(KEY.tool, KEY.storage) == {9: REGISTRY}
         await limits.close()
+    # All that an older one has not is there.
+    for table in (Verdicts, LearnedWindows):
+        other = await table.open(path)
+        assert await other.list() == ()
+        await other.close()
 
 
 async def test_an_empty_file_is_a_new_one(path: Path) -> None:

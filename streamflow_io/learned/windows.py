@@ -1,0 +1,150 @@
+"""Windows that were learned, on disk: how long it took until somebody waited for what an I/O task moves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from streamflow.log_handler import logger
+
+from streamflow_io.bandwidth.expectations import Learned
+
+from .database import LearnedDatabase, LearnedLimitsError, check_own, errors
+from .store import size_class_of
+
+_SELECT = """
+    SELECT tool, storage, size_class, window, ratio, phases, step, learned
+    FROM windows
+    ORDER BY step, storage, size_class
+"""
+
+
+@dataclass(frozen=True)
+class WindowKey:
+    """What a window holds for.
+
+    :ivar tool: a hex digest of the tool's content
+    :ivar storage: a text that is the same as long as the storages that its jobs may use are
+    :ivar size_class: of the input files of a job, see :func:`~.store.size_class_of`
+    """
+
+    tool: str
+    storage: str
+    size_class: int
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits, always the same for the same key."""
+        return hashlib.sha256(json.dumps([self.tool, self.storage, self.size_class]).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class LearnedWindow:
+    """:ivar step: the path of the step, for people
+    :ivar learned: when, in seconds since the epoch
+    """
+
+    key: WindowKey
+    of: Learned
+    step: str
+    learned: float
+
+
+class LearnedWindows(LearnedDatabase):
+    """The windows in a file of what was learned."""
+
+    async def list(self) -> tuple[LearnedWindow, ...]:
+        """All, sorted by step and size class."""
+        return tuple(map(_window, await self._rows(_SELECT)))
+
+    async def save(self, windows: Iterable[LearnedWindow]) -> None:
+        """Keep windows instead of those with the same keys; all of them or none."""
+        values = [(*astuple(one.key), *astuple(one.of), one.step, one.learned) for one in windows]
+        async with self._transaction("IMMEDIATE") as connection:
+            await connection.executemany(
+                "INSERT OR REPLACE INTO windows (tool, storage, size_class, window, ratio, phases, step, learned)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                values,
+            )
+
+    async def forget(self, keys: Iterable[WindowKey]) -> None:
+        """Delete windows, all of them or none. A key that there is not is no error."""
+        async with self._transaction("IMMEDIATE") as connection:
+            await connection.executemany(
+                "DELETE FROM windows WHERE tool = ? AND storage = ? AND size_class = ?", map(astuple, keys)
+            )
+
+
+class RememberedWindows:
+    """Windows of earlier runs, and of this one.
+
+    What is kept on disk never makes a run fail: if it cannot be read or written, one warning says so.
+
+    :param path: the file
+    :param tools: the digest of the tool of each step
+    :param storages: as in :class:`WindowKey`, by step
+    """
+
+    def __init__(self, path: Path, tools: Mapping[str, str], storages: Mapping[str, str]) -> None:
+        self._path = path
+        self._tools = tools
+        self._storages = storages
+        self._known: Mapping[WindowKey, Learned] | None = None
+        self._keys: dict[str, WindowKey] = {}
+
+    def of(self, step: str, input_bytes: float) -> Learned | None:
+        """What is known of a step, when its first job is ready; None: nothing.
+
+        :param input_bytes: what that reads
+        """
+        if self._known is None:
+            self._known = self._read()
+        key = self._keys[step] = WindowKey(self._tools[step], self._storages[step], size_class_of(input_bytes))
+        near = [WindowKey(key.tool, key.storage, key.size_class + more) for more in (0, -1, 1)]
+        return next((self._known[one] for one in near if one in self._known), None)
+
+    async def keep(self, learned: Mapping[str, Learned]) -> None:
+        """Keep what was learned, by step, for later runs."""
+        now = time.time()
+        windows = [LearnedWindow(self._keys[step], of, step, now) for step, of in learned.items()]
+        if not windows:
+            return
+        try:
+            file = await LearnedWindows.open(self._path)
+            try:
+                await file.save(windows)
+            finally:
+                await file.close()
+        except LearnedLimitsError as error:
+            logger.warning(f"The windows of this run are not remembered: {error}")
+
+    def _read(self) -> Mapping[WindowKey, Learned]:
+        try:
+            return {one.key: one.of for one in _known_windows(self._path)}
+        except LearnedLimitsError as error:
+            logger.warning(f"Windows of earlier runs are not known: {error}")
+            return {}
+
+
+def _known_windows(path: Path) -> tuple[LearnedWindow, ...]:
+    """What there is in a file; nothing if it does not exist. It is not changed.
+
+    :raises LearnedLimitsError: if it cannot be read, or another user could have written it
+    """
+    if not path.exists():
+        return ()
+    check_own(path)
+    with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'windows'").fetchone()
+        return tuple(map(_window, connection.execute(_SELECT))) if tables[0] else ()
+
+
+def _window(row: sqlite3.Row) -> LearnedWindow:
+    tool, storage, size_class, window, ratio, phases, step, learned = row
+    return LearnedWindow(WindowKey(tool, storage, size_class), Learned(window, ratio, phases), step, learned)
