@@ -127,6 +127,30 @@ class Places(dict[str, JobAllocation]):
         return self[job_name]
 
 
+class FakeRates:
+    """How fast jobs may move whose rate is found while they run.
+
+    :ivar now: bytes per second, by job
+    :ivar told: what was told of jobs
+    """
+
+    def __init__(self) -> None:
+        self.now: dict[str, float] = {}
+        self.told: list[tuple[str, int | str]] = []
+
+    def rate(self, job_name: str) -> float | None:
+        return self.now.get(job_name)
+
+    def expected_bytes(self, job_name: str) -> float | None:
+        return 1e6
+
+    def moved(self, job_name: str, moved: int) -> None:
+        self.told.append((job_name, moved))
+
+    def repeated(self, job_name: str) -> None:
+        self.told.append((job_name, "repeated"))
+
+
 class FakeRun:
     """A run on node runtimes of a test.
 
@@ -145,7 +169,8 @@ class FakeRun:
         self.streaming_jobs = StreamingJobs()
         self.reach = self.new_reach(runtimes)
         self.recorder = JobRecorder(self.places, cast(Any, None), annotations or {}, False, self.records.append)
-        self.limits = Limits(self.places, annotations or {}, Storages((), Sites({})), limits=self.config.limits)
+        self.rates = FakeRates()
+        self.limits = Limits(self.places, annotations or {}, Storages((), Sites({})), self.config.limits, self.rates)
         self.runner = JobRunner(self.reach, self.recorder, JobWarnings(), self.limits)
         self.sessions = NoSessions()
         self.part_ways = NoParts()

@@ -11,10 +11,12 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Literal
 
 from streamflow_io.hints.bandwidth import StaticConstraint
+from streamflow_io.hints.config import StorageConfig
 
-from .demand import Demand, Grant, Placement, Request
+from .demand import Capacity, Demand, Grant, Placement, Request
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
 from .observations import Observation
 from .resources import Resources
@@ -212,6 +214,17 @@ class Admission:
         if no_more:
             self._learners.no_more(demand, now)
         return True
+
+    def capacity(self, storage: StorageConfig, way: Literal["read", "write"], location: str) -> Capacity:
+        """What nobody holds of a storage that some job may use, and of a location that is known."""
+        return self._resources.capacity(storage, way, location)
+
+    def executors(self, placement: Placement) -> int:
+        """The most I/O tasks at once on the storage of a placement."""
+        pool = placement.pool
+        found = [self._resources.executors(pool, location) for location in self._resources.locations(pool)]
+        is_shared = placement.storage is not None and placement.storage.scope == "shared"
+        return max(1, sum(found) if is_shared else max(found, default=1))
 
     def waiting(self, step: str) -> int:
         """How many jobs of a step wait."""

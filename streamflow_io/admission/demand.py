@@ -55,6 +55,22 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Capacity:
+    """What a storage has in one direction for those that hold nothing of it, and a location.
+
+    :ivar bandwidth: bytes/s that nobody holds
+    :ivar is_shared: it is the same for all locations
+    :ivar executors: I/O executors of the location
+    :ivar idle: how many of these are free
+    """
+
+    bandwidth: float
+    is_shared: bool
+    executors: int
+    idle: int
+
+
+@dataclass(frozen=True)
 class Grant:
     """A job may start.
 

@@ -38,6 +38,9 @@ class Ledger:
     def allocated(self, account: Account) -> int:
         return self._allocated[account]
 
+    def capacity(self, account: Account) -> int:
+        return self._capacities[account]
+
     def free(self, account: Account) -> int:
         return self._capacities[account] - self._allocated[account]
 

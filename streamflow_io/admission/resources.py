@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Literal
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction
 
-from .demand import Demand, Placement
+from .demand import Capacity, Demand, Placement
 from .ledger import Account, Ledger
 from .location_heap import LocationHeap
 from .storages import ONE_WAY, bandwidth_account, bytes_per_second
@@ -92,6 +93,16 @@ class Resources:
         """The most I/O tasks at once on a location."""
         executors = self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))
         return min(executors, self._slots.get(location, executors))
+
+    def capacity(self, storage: StorageConfig, way: Literal["read", "write"], location: str) -> Capacity:
+        """What nobody holds of a storage and of the I/O executors of a location."""
+        executors = _executors(location)
+        return Capacity(
+            bandwidth=self._ledger.free(bandwidth_account(storage, way, location)),
+            is_shared=storage.scope == "shared",
+            executors=self._ledger.capacity(executors),
+            idle=self._ledger.free(executors),
+        )
 
     def io_tasks(self, location: str) -> int:
         """How many I/O tasks run there."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import inf, isinf
 from typing import Literal, NamedTuple
 
+from streamflow_io.admission.demand import Capacity
 from streamflow_io.admission.storages import ONE_WAY
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction
@@ -39,22 +40,6 @@ class Place(NamedTuple):
 
     storage: str | None
     location: str
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """What a storage has for requests, in one direction.
-
-    :ivar bandwidth: bytes/s, without what jobs with a storageBW hold
-    :ivar is_shared: it is the same for all locations
-    :ivar executors: I/O executors of the location
-    :ivar idle: how many of these are free
-    """
-
-    bandwidth: float
-    is_shared: bool
-    executors: int
-    idle: int
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,12 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import TerminationToken
 
+from streamflow_io.bandwidth.windows import Windows
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.database import learned_path
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.learned.verdicts import RememberedVerdicts
+from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
 from streamflow_io.telemetry.records import EndRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
 from streamflow_io.telemetry.retention import remove_old_runs
@@ -41,6 +43,7 @@ from .job_warnings import JobWarnings
 from .limits import Limits
 from .part_ways import PartWays
 from .plan import Plan
+from .rates import Rates, storages_of_steps
 from .reach import Reach
 from .read_sessions import ReadSessions
 from .reader_tasks import ReaderTaskMaker
@@ -84,7 +87,6 @@ class Run:
     def __init__(self, scheduler: Scheduling, plan: Plan, start_here: StartRuntime | None = None) -> None:
         self._plan = plan
         self._coordination = CoordinationRecord(plan)
-        self._requests = Requests(plan)
         self.config = scheduler.config
         self._directory: Path | None = None
         self._telemetry = TelemetryWriter(self._locate)
@@ -109,7 +111,20 @@ class Run:
             self._record,
         )
         storages = Storages(self.config.storages, Sites(scheduler.context.config.get("deployments", {})))
-        self._limits = Limits(scheduler.job_allocations, plan.annotations, storages, self.config.limits)
+        windows = Windows()
+        self._rates = Rates(
+            plan,
+            self.config.limits and self.config.runtime != "off",
+            windows,
+            RememberedWindows(learned, plan.tools, storages_of_steps(plan, self.config.storages)),
+            lambda place, way: self.storages.capacity(place, way),
+            lambda step: self.storages.behind(step),
+            lambda job, rate: self.runner.limit(job, rate),
+            self._more_jobs,
+            self._telemetry.write,
+        )
+        self._requests = Requests(plan, windows, self._rates)
+        self._limits = Limits(scheduler.job_allocations, plan.annotations, storages, self.config.limits, self._rates)
         self.runner = JobRunner(self.reach, self.recorder, self.warnings, self._limits)
         self.failure = Failure(plan.workflow, scheduler.job_allocations)
         self.storages = StorageAdmission(
@@ -122,6 +137,7 @@ class Run:
             self._arrived,
             scheduler.wake,
             self._record,
+            self._rates.spacing,
         )
         self.part_ways = PartWays(plan, scheduler.context, self._runtimes, storages, scheduler.job_allocations)
         self.sessions = ReadSessions(
@@ -152,6 +168,7 @@ class Run:
         if self._started:
             for request in self._requests.close():
                 self._telemetry.write(request)
+            await self._rates.close()
             self._telemetry.write(EndRecord(time=time.time()))
             self._telemetry.close()
         if self._directory is not None:

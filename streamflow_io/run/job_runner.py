@@ -13,7 +13,7 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 
 from streamflow_io.runtime import Event, ExitEvent, JobSpec, NodeJob, NodeRuntimeError
-from streamflow_io.runtime.protocol import WarningEvent
+from streamflow_io.runtime.protocol import MovedEvent, WarningEvent
 
 from .connector import JobConnector, exit_event_of
 from .job_spec import job_spec
@@ -44,6 +44,8 @@ class JobRunner:
         self._limits = limits
         self._streaming: dict[str, tuple[NodeJob, JobSpec, Sequence[str] | None]] = {}
         self._measured: dict[str, _Measured] = {}
+        # Those that have streamed, once or more often.
+        self._tried: set[str] = set()
 
     def connector(self, job_name: str, inner: Connector) -> Connector:
         """What the command of a job is to be run through."""
@@ -67,6 +69,9 @@ class JobRunner:
         :param command: what is run instead, without its redirections
         """
         self._streaming[job_name] = node_job, spec, command
+        if job_name in self._tried:
+            self._limits.repeated(job_name)
+        self._tried.add(job_name)
         try:
             yield
         finally:
@@ -81,7 +86,16 @@ class JobRunner:
             self._recorder.happened(job_name, event)
             if isinstance(event, WarningEvent):
                 self._warnings.tell(job_name, event)
+            if isinstance(event, MovedEvent):
+                self._limits.moved(job_name, event.bytes)
             yield event
+
+    def limit(self, job_name: str, rate: float | None) -> None:
+        """Let a job move so many bytes per second from now on, None: as many as it can; if it has begun."""
+        if (streaming := self._streaming.get(job_name)) is not None:
+            streaming[0].limit(rate)
+        elif (measured := self._measured.get(job_name)) is not None:
+            measured.node_job.limit(rate)
 
     async def exit(self, job_name: str, node_job: NodeJob) -> ExitEvent | None:
         """How a job has ended whose command is said to have ended; None: it has not come to run.

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
-from streamflow_io.hints.bandwidth import StaticConstraint
+from streamflow_io.admission.storages import bytes_per_second
+from streamflow_io.hints.bandwidth import StaticConstraint, StorageBW
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.runtime import NodeRuntime
 from streamflow_io.runtime.protocol import RateLimit
 
 from .storages import Storages
 
-_MB = 10**6
+
+class RequiredRates(Protocol):
+    """What is asked of those who find what is required."""
+
+    def rate(self, job_name: str) -> float | None: ...
+    def expected_bytes(self, job_name: str) -> float | None: ...
+    def moved(self, job_name: str, moved: int) -> None: ...
+    def repeated(self, job_name: str) -> None: ...
 
 
 class Limits:
-    """The limits of jobs of steps with `limited`.
+    """The limits of jobs of steps with `limited`, or `required`.
 
     A job that cannot be held to its storageBW runs as without `limited`, which is said once for each step and location.
 
@@ -28,6 +37,7 @@ class Limits:
     :param annotations: by step path
     :param storages: that the config has
     :param limits: whether any job is limited
+    :param required: how fast those with `required` may move
     """
 
     def __init__(
@@ -36,7 +46,9 @@ class Limits:
         annotations: Mapping[str, StepAnnotations],
         storages: Storages,
         limits: bool,
+        required: RequiredRates,
     ) -> None:
+        self._required = required
         self._allocations = jobs
         self._limited = {step: hints for step, hints in annotations.items() if limits and hints.is_limited}
         self._storages = storages
@@ -65,18 +77,31 @@ class Limits:
             return None
         hints = self._limited[get_job_step_name(job_name)]
         bandwidth = hints.storage_bandwidth
-        if bandwidth is None or not isinstance(bandwidth.value.storage_bw, StaticConstraint):
+        if bandwidth is None:
             return None
         if runtime.unlimited is not None:
             self.not_held(job_name, f"on {runtime.location}", runtime.unlimited)
             return None
         directory = str(job.output_directory)
         storage = self._storages.of(bandwidth.value.storage, self._allocations[job_name].target, directory)
-        return RateLimit(
-            rate=max(1, round(bandwidth.value.storage_bw.value * _MB)),
-            direction=hints.direction,
-            path=directory if storage is None else storage.path,
-        )
+        rate, expected = self._rate(job_name, bandwidth.value.storage_bw)
+        path = directory if storage is None else storage.path
+        return RateLimit(rate=rate, direction=hints.direction, path=path, expected=expected)
+
+    def moved(self, job_name: str, moved: int) -> None:
+        """A job that has a limit has moved so many bytes so far."""
+        self._required.moved(job_name, moved)
+
+    def repeated(self, job_name: str) -> None:
+        """A job is tried again, because it has failed: what was required of it before does not hold."""
+        self._required.repeated(job_name)
+
+    def _rate(self, job_name: str, storage_bw: StorageBW) -> tuple[int | None, int | None]:
+        """How fast a job may move now, and how many bytes it is expected to move."""
+        if isinstance(storage_bw, StaticConstraint):
+            return bytes_per_second(storage_bw.value), None
+        rate, expected = self._required.rate(job_name), self._required.expected_bytes(job_name)
+        return None if rate is None else max(1, round(rate)), None if expected is None else round(expected)
 
     def not_held(self, job_name: str, where: str, why: str) -> None:
         """A job is not held to its storageBW; does nothing if that is not asked for.

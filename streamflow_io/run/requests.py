@@ -23,6 +23,7 @@ from streamflow_io.telemetry.records import AdmittedRecord, EndedRecord, JobReco
 
 from .job_spec import paths_of
 from .plan import Plan
+from .rates import Rates
 from .tokens import StreamToken, file_tokens, streams_of
 
 _MB = 10**6
@@ -33,14 +34,19 @@ class Requests:
     """Follows the jobs of a run, and tells of each I/O task what it has moved, and its required end.
 
     A workflow without I/O tasks has no requests, and nothing is followed.
+
+    :param windows: where they are kept
+    :param rates: keeps requests to what is required
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, windows: Windows, rates: Rates) -> None:
         self._directions = {
             step: hints.direction for step, hints in plan.annotations.items() if hints.io_task is not None
         }
         self._tools = plan.annotations.keys()
-        self._windows = Windows()
+        self._within = {step: hints.within for step, hints in plan.annotations.items() if hints.io_task is not None}
+        self._windows = windows
+        self._rates = rates
         self._loops: dict[str, LoopCombinator] = {
             name.removesuffix(_LOOP): step.combinator
             for name, step in plan.workflow.steps.items()
@@ -77,10 +83,15 @@ class Requests:
             reads = [source for source in sources if self._windows.is_request(source)]
             others = max((at for source, at in sources.items() if source not in reads), default=float("-inf"))
             self._windows.needed(reads, others, now, waits_for_values)
+            self._rates.computes(job.name)
+            self._rates.update(now)
             return
         at = max(sources.values(), default=now)
         channel = self._channel(job.name, step, sources)
-        self._windows.ready(job.name, step, channel, direction, at, now, sources, waits_for_values or not sources)
+        is_estimate = waits_for_values or not sources
+        self._windows.ready(job.name, step, channel, direction, at, now, sources, is_estimate, self._within[step])
+        self._rates.opened(job, channel, direction, at, now)
+        self._rates.update(now)
 
     def delivered(self, job: Job, token: Token) -> None:
         """Others can read some files of a job."""
@@ -100,16 +111,25 @@ class Requests:
         match record:
             case AdmittedRecord():
                 self._storages[record.job] = record.storage
+                self._rates.admitted(record)
             case StartedRecord() if record.job in self._submitted:
                 job, _ = self._submitted[record.job]
                 self._jobs[str(job.output_directory)] = record.job
+                self._rates.started(record.job, record.time)
             case EndedRecord():
                 self._end(record)
-        return _records(self._windows.settled(record.time), record.time)
+        self._rates.update(record.time)
+        return self._tell(self._windows.settled(record.time), record.time)
 
     def close(self) -> list[RequestRecord]:
         """All others: no job runs any more."""
-        return _records(self._windows.close(), time.time())
+        return self._tell(self._windows.close(), time.time())
+
+    def _tell(self, requests: Iterable[Request], now: float) -> list[RequestRecord]:
+        found = list(requests)
+        for request in found:
+            self._rates.told(request)
+        return _records(found, now)
 
     def _end(self, record: EndedRecord) -> None:
         _, since = self._submitted.pop(record.job, (None, record.time))
@@ -118,10 +138,15 @@ class Requests:
             self._ended[record.job] = record.time
         if (direction := self._directions.get(record.step)) is None:
             self._windows.computed(record.time)
-        elif record.status == "completed" and record.usage is not None:
+            self._rates.computed(record.job, record.time)
+            return
+        moved = None
+        if record.status == "completed" and record.usage is not None:
             started, ended = record.usage.ran(since, record.time)
-            moved = Moved(record.usage.moved(direction), started, ended, storage)
+            limit = self._rates.first_rate(record.job)
+            moved = Moved(record.usage.moved(direction), started, ended, storage, limit)
             self._windows.moved(record.job, moved, record.time)
+        self._rates.ended(record.job, record.time, moved)
 
     def _sources(self, job: Job, step: str, now: float) -> dict[str, float]:
         """The jobs whose files a job reads, and since when it could read all that it reads of each."""

@@ -10,6 +10,7 @@ import posixpath
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
@@ -20,9 +21,10 @@ from streamflow.log_handler import logger
 from streamflow.workflow.token import FileToken
 
 from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Grant, Placement, Request
+from streamflow_io.admission.demand import Capacity, Demand, Grant, Placement, Request
 from streamflow_io.admission.observations import Observation
-from streamflow_io.hints.bandwidth import RequiredConstraint
+from streamflow_io.bandwidth.pacing import Place
+from streamflow_io.hints.bandwidth import AutoConstraint, RequiredConstraint, StaticConstraint
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.learned.limits import RememberedLimits
@@ -44,6 +46,8 @@ class StorageAdmission:
     :param arrived: how many jobs of a step have all their input
     :param wake: lets StreamFlow ask again for the jobs that wait there
     :param record: keeps a record for telemetry
+    :param spacing: what a job is to be admitted with that has `required`, by MB/s of its storage, and how many may run
+        there at once; None: nothing
     """
 
     def __init__(
@@ -57,7 +61,10 @@ class StorageAdmission:
         arrived: Callable[[str], int],
         wake: Callable[[], None],
         record: Callable[[Record], None],
+        spacing: Callable[[Job, float, int], StaticConstraint | None] = lambda *_: None,
     ) -> None:
+        self._spacing = spacing
+        self._by_name = {storage.name: storage for storage in config.storages}
         self._context = context
         self._storages = storages
         self._annotations = annotations
@@ -105,7 +112,7 @@ class StorageAdmission:
         self._jobs[job.name] = demand
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
         self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
-        self._admission.submit(Request(job.name, demand, preferred), time.time(), self._ready(demand.step))
+        self._admission.submit(Request(job.name, demand, preferred), time.time(), self.behind(demand.step))
         if not demand.io_task:
             return targets
         self._waiting[job.name] = asyncio.get_running_loop().create_future()
@@ -162,7 +169,7 @@ class StorageAdmission:
             self._lacking.discard(job_name)
             step = get_job_step_name(job_name)
             no_more = not self._more_jobs(step)
-            self._admission.release(job_name, time.time(), observation, no_more, self._ready(step))
+            self._admission.release(job_name, time.time(), observation, no_more, self.behind(step))
             self.decide()
 
     def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None:
@@ -219,9 +226,14 @@ class StorageAdmission:
 
     # What a job needs
 
-    def _ready(self, step: str) -> int:
+    def behind(self, step: str) -> int:
         """How many jobs have all their input, and wait until StreamFlow has started the one before them."""
-        return max(0, self._arrived(step) - self._submitted[step])
+        return max(0, self._arrived(step) - self._submitted.get(step, 0))
+
+    def capacity(self, place: Place, way: Literal["read", "write"]) -> Capacity | None:
+        """What a storage, and a location, has for those that hold nothing of it; None: there is no storage."""
+        storage = self._by_name.get(place.storage or "")
+        return None if storage is None else self._admission.capacity(storage, way, place.location)
 
     def _demand(self, job: Job, targets: Sequence[Target]) -> Demand:
         step = get_job_step_name(job.name)
@@ -229,14 +241,28 @@ class StorageAdmission:
             if (key := _placement_key(step, target)) not in self._placements:
                 self._placements[key] = Placement(_pool(target), self._storage(job, step, target))
         annotations = self._annotations[step]
+        placements = tuple(dict.fromkeys(self._placement(job.name, target) for target in targets))
         return Demand(
             step=step,
             io_task=annotations.io_task is not None,
-            constraint=None if isinstance(annotations.storage_bw, RequiredConstraint) else annotations.storage_bw,
+            constraint=self._constraint(job, annotations, placements),
             direction=annotations.direction,
-            placements=tuple(dict.fromkeys(self._placement(job.name, target) for target in targets)),
+            placements=placements,
             locations=min(targets[0].locations, self._most_nodes[_pool(targets[0])]),
         )
+
+    def _constraint(
+        self, job: Job, annotations: StepAnnotations, placements: Sequence[Placement]
+    ) -> StaticConstraint | AutoConstraint | None:
+        """What a job is admitted with; one that is kept to what is required takes no bandwidth, unless it is small."""
+        if not isinstance(annotations.storage_bw, RequiredConstraint):
+            return annotations.storage_bw
+        spaced = [
+            self._spacing(job, one.storage.bandwidth(annotations.direction), self._admission.executors(one))
+            for one in placements
+            if one.storage is not None
+        ]
+        return min((one for one in spaced if one is not None), key=lambda one: one.value, default=None)
 
     def _placement(self, job_name: str, target: Target) -> Placement:
         return self._placements[_placement_key(get_job_step_name(job_name), target)]
@@ -249,8 +275,9 @@ class StorageAdmission:
         storage = self._storages.of(name, target, path)
         if storage is None:
             where, what = self._storages.missing(name, target, path)
+            not_done = "shared with others" if self._annotations[step].required is not None else "applied"
             logger.warning(
-                f"The storageBW of {step} is not applied on {where}: the StreamFlow file has no {what} there"
+                f"The storageBW of {step} is not {not_done} on {where}: the StreamFlow file has no {what} there"
             )
         return storage
 

@@ -44,7 +44,10 @@ def find_storages(
                 errors += above_storage(bandwidth, storage)
             else:
                 where, what = places.missing(wanted, target, directory)
-                warnings.append(f"The storageBW of {step} is not applied: the StreamFlow file has no {what} on {where}")
+                not_done = "shared with others" if hints.required is not None else "applied"
+                warnings.append(
+                    f"The storageBW of {step} is not {not_done}: the StreamFlow file has no {what} on {where}"
+                )
         steps.append(
             StepStorage(
                 step=step,

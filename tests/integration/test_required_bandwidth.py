@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,22 +16,25 @@ IO_TASK = {"class": "sfio:IOTask"}
 BYTES = 2_000_000
 
 
-def save(source: str = "state", **fields: Any) -> Document:
+def save(source: str = "state", *hints: Document) -> Document:
     """An I/O task that copies a file."""
     script = f'cat "${source}" > saved.bin'
-    return tool(script, {source: "File"}, {"saved": found("saved.bin")}, [IO_TASK], **fields)
+    return tool(script, {source: "File"}, {"saved": found("saved.bin")}, [IO_TASK, *hints])
 
 
-def compute(seconds: float, inputs: Mapping[str, Any], file: str = "made.bin") -> Document:
-    script = f"sleep {seconds}; head -c {BYTES} /dev/zero > {file}"
+def compute(seconds: float, inputs: Mapping[str, Any], file: str = "made.bin", size: int = BYTES) -> Document:
+    script = f"sleep {seconds}; head -c {size} /dev/zero > {file}"
     return tool(script, inputs, {"out": found(file)})
 
 
-def looped() -> Document:
-    """Three iterations that compute, and save beside the next; then one more job that computes."""
+def looped(*hints: Document, times: int = 3, seconds: float = 0.4, size: int = BYTES) -> Document:
+    """Iterations that compute, and save beside the next; then one more job that computes.
+
+    :param hints: of what saves
+    """
     steps = {
-        "compute": {"run": compute(0.4, {"number": "int"}), "in": {"number": "number"}},
-        "save": {"run": save(), "in": {"state": "compute/out"}},
+        "compute": {"run": compute(seconds, {"number": "int"}, size=size), "in": {"number": "number"}},
+        "save": {"run": save("state", *hints), "in": {"state": "compute/out"}},
         "count": {
             "run": {
                 "class": "ExpressionTool",
@@ -47,13 +51,13 @@ def looped() -> Document:
         "in": {"number": {"default": 0}},
         "requirements": {
             "cwltool:Loop": {
-                "loopWhen": "$(inputs.number < 3)",
+                "loopWhen": f"$(inputs.number < {times})",
                 "loop": {"number": "next"},
                 "outputMethod": "last",
             }
         },
     }
-    last = {"run": compute(0.4, {"state": "File"}), "in": {"state": "iteration/state"}}
+    last = {"run": compute(seconds, {"state": "File"}), "in": {"state": "iteration/state"}}
     return workflow({}, {"iteration": iteration, "last": last}, {"saved": "iteration/saved", "out": "last/out"})
 
 
@@ -132,6 +136,37 @@ def test_an_io_task_that_is_held_to_its_storage_bandwidth(bench: Bench) -> None:
         "streamflow-io", "bandwidth", "last", cwd=bench.directory, environment={"XDG_DATA_HOME": str(bench.data)}
     )
     assert "/save: held to its storageBW by" in told.stdout, told.stdout
+
+
+def test_a_loop_that_is_kept_to_what_is_required(bench: Bench) -> None:
+    """The first phase has no limit; each further one that of the window before it, until nobody computes any more."""
+    size = 60_000_000
+    disk = {"name": "disk", "path": "/", "write": 400}
+    required = {"class": "sfio:StorageBandwidth", "storageBW": "required(direct)"}
+    document = looped(required, times=4, seconds=2, size=size)
+    bench.run_both(document, config={"storages": [disk]})
+    told = requests(bench)
+    assert [one["phase"] for one in told] == [0, 1, 2, 3]
+    assert told[0].get("limit") is None
+    for before, one in pairwise(told):
+        window = before["required"] - before["ready"]
+        # Ten percent more, and StreamFlow's own time around a job is no time to move in.
+        assert one["limit"] >= 1.1 * size / 1e6 / window
+        assert one["limit"] <= 1.1 * size / 1e6 / max(window - 2, 0.05)
+        seconds = one["ended"] - one["started"]
+        # It is done in time, and not much sooner.
+        assert seconds >= 0.5 * size / 1e6 / one["limit"], (one, bench.telemetry())
+    rates = [record for record in bench.telemetry() if record["event"] == "rate"]
+    assert next(record["reason"] for record in rates if record["job"].endswith("0.1")) == "strategy"
+    said = forked.run(
+        "streamflow-io", "bandwidth", "last", cwd=bench.directory, environment={"XDG_DATA_HOME": str(bench.data)}
+    )
+    assert "/iteration/save: 3 of 4 phases (75%) had a limit" in said.stdout, said.stdout
+    # The window of the first phase is remembered for that of the next run.
+    again = bench.run(looped(required, times=1, seconds=2, size=size), config={"storages": [disk]})
+    assert again.ok, again.errors
+    [first] = requests(bench)
+    assert 1.1 * size / 1e6 / (told[0]["required"] - told[0]["ready"]) <= first["limit"] < 100
 
 
 def test_a_job_that_waits_for_what_is_moved(bench: Bench) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 from streamflow.core.workflow import Job, Status
@@ -12,7 +14,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.run import connector
 from streamflow_io.run.connector import JobConnector
-from streamflow_io.runtime import NodeRuntimeError
+from streamflow_io.runtime import JobSpec, NodeRuntimeError
 from streamflow_io.telemetry.records import EndedRecord
 from tests.streaming_fakes import FakeConnector, FakeRun, FakeRuntime
 
@@ -178,3 +180,39 @@ async def test_the_limit_of_a_job_is_told(caplog: pytest.LogCaptureFixture) -> N
         limit = {"rate": 500_000, "direction": "write", "path": "/out"}
         assert limits == [None if unlimited else limit] * 2
     assert caplog.messages == [f"/write is not held to its storageBW on {runtime.location}: {unlimited}"]
+
+
+async def test_a_rate_that_is_found_while_a_job_runs() -> None:
+    """It is told with the job, as far as it is known, and then as it changes; what the job has moved is told back."""
+    runtime = FakeRuntime("here")
+    hint = Located(StorageBandwidth.model_validate({"storageBW": "required"}), Level.TOOL, "a", Source("write.cwl"))
+    run = FakeRun({"/write": replace(LIMITED["/write"], storage_bandwidth=hint)}, here=runtime)
+    run.limits.submitted(Job(NAME, 1, {}, "/in", "/out", "/tmp"))
+    run.runner.limit(NAME, 3e6)
+
+    async def act(_: int) -> int:
+        [job] = runtime.jobs
+        runtime.start(job)
+        run.runner.limit(NAME, 3e6)
+        await asyncio.sleep(0.01)
+        runtime.tell(job, "moved", bytes=5)
+        runtime.exit(job, success=True, code=0)
+        return 0
+
+    await run.runner.measure(NAME, UNMEASURED)
+    await execute(run, FakeConnector(act))
+    await run.runner.end(NAME, succeeded=True)
+    assert [spec["limit"] for spec in runtime.specs.values()] == [
+        {"direction": "write", "path": "/out", "expected": 1_000_000}
+    ]
+    assert [limits["rate"] for _, limits in runtime.limits] == [3_000_000]
+    assert run.rates.told == [(NAME, 5)]
+
+
+async def test_the_next_attempt_of_a_job_that_streams_is_told() -> None:
+    runtime = FakeRuntime("here")
+    run = FakeRun(LIMITED, here=runtime)
+    for _ in range(2):
+        with run.runner.running(NAME, await runtime.create_job(NAME), JobSpec(name=NAME)):
+            pass
+    assert run.rates.told == [(NAME, "repeated")]

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamflow_io.admission.demand import Capacity
 from streamflow_io.bandwidth.expectations import Expectations, Learned
-from streamflow_io.bandwidth.pacing import Capacity, Pacing, Place
+from streamflow_io.bandwidth.pacing import Pacing, Place
 from streamflow_io.bandwidth.windows import Moved, Windows
 from streamflow_io.hints.bandwidth import RequiredConstraint
 

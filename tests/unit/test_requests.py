@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +12,16 @@ from streamflow.workflow.combinator import LoopCombinator
 from streamflow.workflow.step import LoopCombinatorStep
 from streamflow.workflow.token import ListToken
 
+from streamflow_io.admission.demand import Capacity
+from streamflow_io.bandwidth.windows import Windows
 from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, Output, OutputKind, Route, StreamEdge
 from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StreamingRule
+from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.run import requests
 from streamflow_io.run.plan import Plan
+from streamflow_io.run.rates import Rates, storages_of_steps
 from streamflow_io.run.requests import Requests
 from streamflow_io.run.tokens import StreamSource, StreamToken, file_value
 from streamflow_io.telemetry.records import AdmittedRecord, EndedRecord, Record, RequestRecord, StartedRecord, Usage
@@ -38,11 +43,37 @@ HINTS = {
 class Driver:
     """Jobs of a run that never was. Times are seconds since it began."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **plan: Any) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        hints: dict[str, StepAnnotations] | None = None,
+        limits: bool = True,
+        **plan: Any,
+    ) -> None:
+        self.records: list[Record] = []
         self.now = 0.0
         monkeypatch.setattr(requests, "time", SimpleNamespace(time=lambda: BEGIN + self.now))
         workflow = SimpleNamespace(steps=plan.pop("steps", {}))
-        self.requests = Requests(Plan(workflow, {}, annotations=HINTS, **plan))
+        plan_of_run, windows = Plan(workflow, {}, annotations={**HINTS, **(hints or {})}, **plan), Windows()
+        self.capacity: Capacity | None = Capacity(100_000_000, True, 8, 8)
+        self.more_jobs = True
+        self.rates: list[tuple[str, float | None]] = []
+        self.adapter = Rates(
+            plan_of_run,
+            limits,
+            windows,
+            RememberedWindows(
+                Path("/nowhere/learned.db"),
+                dict.fromkeys(plan_of_run.annotations, "tool"),
+                storages_of_steps(plan_of_run, ()),
+            ),
+            lambda place, way: self.capacity,
+            lambda step: 0,
+            lambda job, rate: self.rates.append((job, rate)),
+            lambda step: self.more_jobs,
+            self.records.append,
+        )
+        self.requests = Requests(plan_of_run, windows, self.adapter)
         self.jobs: dict[str, Job] = {}
         self.told: list[RequestRecord] = []
 

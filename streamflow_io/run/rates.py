@@ -1,0 +1,201 @@
+"""Adapter: keeps I/O tasks to the bandwidth that is required, by their requests.
+
+Decides nothing: :mod:`streamflow_io.bandwidth.pacing` does. Translates StreamFlow's jobs, tells those that run their
+rates, and remembers their windows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job
+from streamflow.cwl.command import CWLCommand
+
+from streamflow_io.bandwidth.expectations import Expectations
+from streamflow_io.bandwidth.pacing import CapacityOf, Pacing, Place
+from streamflow_io.bandwidth.phases import Request
+from streamflow_io.bandwidth.windows import Moved, Windows
+from streamflow_io.hints.bandwidth import StaticConstraint
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Direction
+from streamflow_io.learned.limits import input_bytes
+from streamflow_io.learned.windows import RememberedWindows
+from streamflow_io.telemetry.records import AdmittedRecord, RateRecord, Record
+
+from .plan import Plan
+
+_MB = 10**6
+# How often rates are looked at while a job runs that has one, or could; and for how long no job may compute before
+# nobody is expected to any more: StreamFlow takes its time between one iteration and the next.
+_LOOK_SECONDS = 1.0
+
+
+class Rates:
+    """The rates of the jobs of I/O tasks with `storageBW: required`.
+
+    :param is_on: whether any job is limited
+    :param windows: of all requests; is told of each before this is
+    :param capacity: what a storage has for them
+    :param hidden: see :class:`~streamflow_io.bandwidth.pacing.Pacing`
+    :param tell: lets a job that runs move so many bytes per second; None: as many as it can
+    :param more_jobs: whether further jobs of a step may be scheduled
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        is_on: bool,
+        windows: Windows,
+        remembered: RememberedWindows,
+        capacity: CapacityOf,
+        hidden: Callable[[str], int],
+        tell: Callable[[str, float | None], None],
+        more_jobs: Callable[[str], bool],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._plan = plan
+        self._steps = {
+            step: Expectations(hints.required, hints.within)
+            for step, hints in plan.annotations.items()
+            if is_on and hints.required is not None and hints.is_limited
+        }
+        self._pacing = Pacing(windows, self._steps, capacity, hidden)
+        self._remembered = remembered
+        self._looked_up: set[str] = set()
+        self._tell = tell
+        self._more_jobs = more_jobs
+        self._record = record
+        self._computing: set[str] = set()
+        self._computed = float("-inf")
+        self._looking: asyncio.Task[None] | None = None
+
+    def opened(self, job: Job, channel: str, direction: Direction, ready: float, now: float) -> None:
+        """The job of an I/O task has all its input."""
+        if (step := get_job_step_name(job.name)) not in self._steps:
+            return
+        size = sum(map(input_bytes, job.inputs.values()))
+        if step not in self._looked_up:
+            self._looked_up.add(step)
+            if (learned := self._remembered.of(step, size)) is not None:
+                self._steps[step].remember(learned)
+        self._pacing.opened(job.name, step, channel, direction, ready, now, size, self._time_limit(step))
+
+    def computes(self, job_name: str) -> None:
+        """A job that is no I/O task has all its input."""
+        self._computing.add(job_name)
+
+    def admitted(self, record: AdmittedRecord) -> None:
+        """A job has its location."""
+        self._pacing.admitted(record.job, Place(record.storage, record.location), record.time)
+
+    def started(self, job_name: str, now: float) -> None:
+        """A job is about to run its command."""
+        self._pacing.started(job_name, now)
+
+    def repeated(self, job_name: str) -> None:
+        """The command of a job that has failed is run again."""
+        self._pacing.repeated(job_name)
+        self.update(time.time())
+
+    def moved(self, job_name: str, moved: int) -> None:
+        """A job that runs has moved so many bytes so far."""
+        self._pacing.moved(job_name, moved, time.time())
+        self.update(time.time())
+
+    def computed(self, job_name: str, now: float) -> None:
+        """A job that is no I/O task has ended, however."""
+        self._computing.discard(job_name)
+        self._computed = now
+
+    def ended(self, job_name: str, now: float, moved: Moved | None) -> None:
+        """The job of an I/O task has ended, however.
+
+        :param moved: None: it has not succeeded, or nobody knows
+        """
+        if moved is None:
+            self._pacing.ended(job_name, now)
+        else:
+            self._pacing.ended(job_name, now, moved.bytes, (moved.started, moved.ended))
+
+    def told(self, request: Request) -> None:
+        """All is known of a request."""
+        if request.step in self._steps:
+            self._steps[request.step].told(request)
+
+    def update(self, now: float) -> None:
+        """Tell those jobs their rates that have others now."""
+        if not self._steps:
+            return
+        self._pacing.over(self._is_over(now))
+        for one in self._pacing.rates(now):
+            rate = None if one.rate is None else one.rate / _MB
+            self._record(RateRecord(time=now, job=one.job, step=one.step, rate=rate, reason=one.reason))
+            self._tell(one.job, one.rate)
+        if self._looking is None and not self._pacing.is_idle:
+            self._looking = asyncio.create_task(self._look())
+
+    def rate(self, job_name: str) -> float | None:
+        """How fast a job may move now, bytes/s; None: as fast as it can."""
+        return self._pacing.rate(job_name)
+
+    def first_rate(self, job_name: str) -> float | None:
+        """How fast a job was allowed to move when it started, bytes/s."""
+        return self._pacing.first_rate(job_name)
+
+    def expected_bytes(self, job_name: str) -> float | None:
+        """How many bytes a job is expected to move."""
+        return self._pacing.expected_bytes(job_name)
+
+    def spacing(self, job: Job, bandwidth: float, executors: int) -> StaticConstraint | None:
+        """What a job is admitted with that is too small to be limited, so that not all of them move at once.
+
+        :param bandwidth: of its storage, MB/s
+        :param executors: how many of its kind may run at once
+        """
+        step = get_job_step_name(job.name)
+        if step not in self._steps or not self._pacing.is_small(job.name):
+            return None
+        throughput = self._steps[step].throughput
+        each = bandwidth / executors if throughput is None else throughput / _MB
+        return StaticConstraint(min(bandwidth, each))
+
+    async def close(self) -> None:
+        """Remember the windows of this run. All its requests have been told."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        learned = {step: of.learned for step, of in self._steps.items()}
+        await self._remembered.keep({step: of for step, of in learned.items() if of is not None})
+
+    async def _look(self) -> None:
+        while not self._pacing.is_idle:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self.update(time.time())
+        self._looking = None
+
+    def _is_over(self, now: float) -> bool:
+        """Whether no job computes, or waits to, and none is expected to."""
+        if self._computing:
+            return False
+        compute = (step for step, hints in self._plan.annotations.items() if hints.io_task is None)
+        return abs(now - self._computed) >= _LOOK_SECONDS or not any(map(self._more_jobs, compute))
+
+    def _time_limit(self, step: str) -> float | None:
+        """The ToolTimeLimit of a step, as far as it is a number."""
+        command = getattr(self._plan.workflow.steps.get(step), "command", None)
+        limit = command.time_limit if isinstance(command, CWLCommand) else None
+        return float(limit) if isinstance(limit, int) and limit > 0 else None
+
+
+def storages_of_steps(plan: Plan, storages: Iterable[StorageConfig]) -> dict[str, str]:
+    """A text for each step that is the same as long as the storages that its jobs may use are."""
+    where = {one.name: f"{one.name}: {one.path} ({one.scope})" for one in storages}
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for step in plan.storages.steps if plan.storages is not None else ():
+        found[step.step].add(where.get(step.storage or "", "none"))
+    return {step: ", ".join(sorted(found[step])) for step in plan.annotations}
