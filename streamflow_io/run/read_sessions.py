@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import cast
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
+from streamflow.core.scheduling import AvailableLocation
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
@@ -18,7 +18,7 @@ from streamflow_io.graph.part_sites import share_cache
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.runtime import EmbeddedRuntime, Event, FilePart, NodeRuntime, NodeRuntimeError
-from streamflow_io.runtime.locations import node_name
+from streamflow_io.runtime.locations import location_name, node_name
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
 from streamflow_io.runtime.protocol import PartEvent
 from streamflow_io.runtime.remote import RemoteRuntime
@@ -29,7 +29,7 @@ from .part_ways import PartWays
 from .plan import Plan
 from .read_session import ReadSession
 from .reader_tasks import ReaderTaskMaker
-from .selected_parts import Begin, SelectedParts
+from .selected_parts import Ahead, Begin, SelectedParts
 from .session_starter import SessionStarter, WorthReading
 from .splitting import Split
 from .storages import Storages
@@ -149,11 +149,30 @@ class ReadSessions:
             if rule.form == "selected" and any(rule.of == each.of for each in self._ahead[step])
         ]
 
+    def waits(self, job: Job) -> None:
+        """A job waits for a core."""
+        for parts in self._selecting(job.name):
+            parts.waits(job.name)
+
+    def narrow(
+        self, job: Job, available: MutableMapping[str, AvailableLocation]
+    ) -> MutableMapping[str, AvailableLocation]:
+        """Of the locations where a job fits, that where its part is read ahead; none: they are for others that wait."""
+        for parts in self._selecting(job.name):
+            names = parts.choose(job.name, {location_name(each) for each in available.values()})
+            available = {key: each for key, each in available.items() if location_name(each) in names}
+        return available
+
+    def placed(self, job: Job, location: AvailableLocation) -> None:
+        """A job is about to run at a location."""
+        for parts in self._selecting(job.name):
+            parts.placed(job.name, location_name(location))
+
     def ended(self, job_name: str) -> None:
         """A job has ended, however, or will not start."""
         for session, part in self._reads.pop(job_name, ()):
             session.consume(part)
-        for parts in self._selected.get(get_job_step_name(job_name), ()):
+        for parts in self._selecting(job_name):
             parts.ended(job_name)
 
     async def close(self) -> None:
@@ -172,45 +191,61 @@ class ReadSessions:
                     return
                 await self._starter.begin_whole(step, file, runtime)
 
+    def _selecting(self, job_name: str) -> Sequence[SelectedParts]:
+        """The files of which a job selects its own part."""
+        return self._selected.get(get_job_step_name(job_name), ())
+
     def _begin_at(self, step: str, target: Target) -> Begin:
-        async def begin(path: str, consumers: int) -> ReadSession | None:
-            location = await self._location(target)
-            if location is None or (not location.local and not self._has(location, path)):
-                return None
-            try:
-                runtime = await self._runtimes.at(location, target.workdir)
-                if isinstance(runtime, EmbeddedRuntime):
-                    file = self._starter.look(path, target)
-                elif isinstance(runtime, RemoteRuntime) and runtime.has_sessions:
-                    found = await runtime.find(path)
-                    file = self._starter.look_at(found, posixpath.dirname(found.path), target)
-                else:
-                    return None
-            except NodeRuntimeError as error:
-                logger.warning(f"Nothing is read ahead for {step}: {error}")
-                return None
-            return None if file is None else await self._starter.begin(step, file, runtime, consumers, "selected")
+        async def begin(path: str, consumers: int) -> dict[str, Ahead]:
+            locations = await self._locations(target)
+            # Of several, who needs all of a file, and where, is not known.
+            if len(locations) > 1 and consumers == 0:
+                return {}
+            homes = [each for each in locations if each.local or self._has(each.location, path)]
+            begun = await asyncio.gather(
+                *(self._begin_on(each, len(locations) > 1, step, target, path, consumers) for each in homes)
+            )
+            return {
+                location_name(home): Ahead(session, home.hardware.cores if home.hardware is not None else 1.0)
+                for home, session in zip(homes, begun, strict=True)
+                if session is not None
+            }
 
         return begin
+
+    async def _begin_on(
+        self, home: AvailableLocation, is_one_of_several: bool, step: str, target: Target, path: str, consumers: int
+    ) -> ReadSession | None:
+        try:
+            runtime = await self._runtimes.at(home.location, target.workdir)
+            if isinstance(runtime, EmbeddedRuntime):
+                file = self._starter.look(path, target)
+            elif isinstance(runtime, RemoteRuntime) and runtime.has_sessions:
+                found, node = await runtime.find(path), node_name(home) if is_one_of_several else None
+                file = self._starter.look_at(found, posixpath.dirname(found.path), target, node)
+            else:
+                return None
+        except NodeRuntimeError as error:
+            logger.warning(f"Nothing is read ahead for {step}: {error}")
+            return None
+        return None if file is None else await self._starter.begin(step, file, runtime, consumers, "selected")
 
     def _has(self, location: ExecutionLocation, path: str) -> bool:
         """Whether a file is at a location. What is not StreamFlow copies there, and so it is in the page cache."""
         found = self._context.data_manager.get_data_locations(path, location.deployment, location.name)
         return len(found) > 0
 
-    async def _location(self, target: Target) -> ExecutionLocation | None:
-        """Where all jobs of a target run; None: it has several locations."""
+    async def _locations(self, target: Target) -> list[AvailableLocation]:
         connector = self._context.deployment_manager.get_connector(target.deployment.name)
-        found = (await connector.get_available_locations(service=target.service)).values()
-        return cast(ExecutionLocation, next(iter(found)).location) if len(found) == 1 else None
+        return list((await connector.get_available_locations(service=target.service)).values())
 
     async def _runtime_here(self, step: str, target: Target) -> EmbeddedRuntime | None:
         """The node runtime of this node, if the target is there."""
-        location = await self._location(target)
-        if location is None or not location.local:
+        locations = await self._locations(target)
+        if len(locations) != 1 or not locations[0].local:
             return None
         try:
-            runtime = await self._runtimes.at(location, target.workdir)
+            runtime = await self._runtimes.at(locations[0].location, target.workdir)
         except NodeRuntimeError as error:
             logger.warning(f"Nothing is read ahead for {step}: {error}")
             return None

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from streamflow.core.workflow import Step, Token
@@ -16,12 +17,25 @@ from streamflow.workflow.token import FileToken, TerminationToken
 
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.sessions.extents import Span
+from streamflow_io.sessions.homes import Homes
 from streamflow_io.sessions.selected import selected
 
 from .read_session import ReadSession
 
-#: Begins the session of a file, with the number of jobs that consume each part; None: there is none.
-Begin = Callable[[str, int], Awaitable["ReadSession | None"]]
+
+@dataclass(frozen=True)
+class Ahead:
+    """A file is read ahead at a location.
+
+    :ivar cores: of the location
+    """
+
+    session: ReadSession
+    cores: float
+
+
+#: Begins the sessions of a file, with the number of jobs that consume each part: by the name of their location.
+Begin = Callable[[str, int], Awaitable[Mapping[str, Ahead]]]
 
 
 class SelectedParts:
@@ -39,15 +53,35 @@ class SelectedParts:
         self._needed = len(ports)
         # By tag, what has come for one job.
         self._found: dict[str, dict[str, Token]] = {}
-        self._sessions: dict[str, ReadSession | None] = {}
+        self._files: dict[str, Mapping[str, Ahead]] = {}
+        self._homes = Homes()
         # By job, what it reads; the jobs that have ended before that was known.
         self._reads: dict[str, tuple[ReadSession, int]] = {}
         self._early: set[str] = set()
         self._warned = False
+        # One after the other: parts are announced in the order of the list.
+        self._announcing = asyncio.Lock()
         self._following = asyncio.create_task(self._follow(schedule, ports))
+
+    def waits(self, job_name: str) -> None:
+        """A job waits for a core."""
+        self._homes.wait(job_name)
+
+    def choose(self, job_name: str, free: Collection[str]) -> Collection[str]:
+        """Of the locations with room for a job, those where it is to run; see :class:`Homes`."""
+        return self._homes.choose(job_name, free)
+
+    def placed(self, job_name: str, location: str) -> None:
+        """A job is about to run at a location: what is read ahead for it elsewhere is of no use."""
+        if not self._homes.place(job_name, location) and job_name in self._reads:
+            self._consume(job_name)
 
     def ended(self, job_name: str) -> None:
         """A job has ended, however."""
+        self._homes.leave(job_name)
+        self._consume(job_name)
+
+    def _consume(self, job_name: str) -> None:
         if (read := self._reads.pop(job_name, None)) is not None:
             session, part = read
             session.consume(part)
@@ -60,9 +94,9 @@ class SelectedParts:
 
     async def _follow(self, schedule: Step, ports: list[str]) -> None:
         await asyncio.gather(*(self._take(schedule, port) for port in ports))
-        for session in self._sessions.values():
-            if session is not None:
-                session.all_announced()
+        for file in self._files.values():
+            for ahead in file.values():
+                ahead.session.all_announced()
 
     async def _take(self, schedule: Step, name: str) -> None:
         port = schedule.get_input_port(name)
@@ -72,27 +106,31 @@ class SelectedParts:
             found = self._found.setdefault(token.tag, {})
             found[name] = token
             if len(found) == self._needed:
-                await self._announce(token.tag, self._found.pop(token.tag))
+                async with self._announcing:
+                    await self._announce(token.tag, self._found.pop(token.tag))
 
     async def _announce(self, tag: str, inputs: dict[str, Token]) -> None:
         of = inputs[self._rule.of]
         path = of.value.get("path") if isinstance(of, FileToken) else None
         if path is None:
             return
-        reads_all = self._rule.part is None
-        is_new = path not in self._sessions
+        reads_all, is_new = self._rule.part is None, path not in self._files
         if is_new:
-            self._sessions[path] = await self._begin(path, 0 if reads_all else 1)
-        if (session := self._sessions[path]) is None or (reads_all and not is_new):
+            self._files[path] = await self._begin(path, 0 if reads_all else 1)
+        if not (file := self._files[path]) or (reads_all and not is_new):
             return
-        span = (0, session.size) if reads_all else self._span(inputs, session.size)
+        size = next(iter(file.values())).session.size
+        span = (0, size) if reads_all else self._span(inputs, size)
         if span is None:
             return
-        part = session.announce([span])
-        if (job_name := posixpath.join(self._step, tag)) in self._early:
-            session.consume(part)
-        else:
-            self._reads[job_name] = session, part
+        job_name = posixpath.join(self._step, tag)
+        home = self._homes.deal(job_name, {name: ahead.cores for name, ahead in file.items()})
+        if home is None:
+            return
+        session = file[home].session
+        self._reads[job_name] = session, session.announce([span])
+        if job_name in self._early:
+            self._consume(job_name)
 
     def _span(self, inputs: dict[str, Token], size: int) -> Span | None:
         parts: Any = self._rule.parts

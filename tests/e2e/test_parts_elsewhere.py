@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,27 +201,51 @@ def test_the_window_is_within_the_cgroup_of_the_host(reading: Site, shared: Path
     assert [record["window"] for record in told(reading, "session")] == [256 * MIB]
 
 
-@LONG
-@pytest.mark.parametrize("reading", ["one host", "one deployment"], indirect=True)
-def test_jobs_that_select_their_own_part(reading: Site, shared: Path) -> None:
-    """The file is read ahead on a host where all of them run, and left alone where it is not known where they run."""
-    document, values = cold_split(shared)
+def cold_selecting(directory: Path, before: str = "") -> tuple[Document, Document]:
+    """A file of which nothing is in memory, and the sums of what jobs select of it.
+
+    :param before: what they do first
+    """
+    document, values = cold_split(directory)
     script = 'size=`stat -L -c %s "$of"`; size=`expr $size / 8`; skip=`expr ${range%of*} - 1`; '
     run = tool(
-        script + 'dd if="$of" bs=$size skip=$skip count=1 status=none | sha1sum',
+        before + script + 'dd if="$of" bs=$size skip=$skip count=1 status=none | sha1sum',
         {"of": "File", "range": "string", "done": "File"},
         {"summed": "stdout"},
         stdout="summed.txt",
         hints=[{"class": "sfio:ReadSession", "rules": [{"of": "of", "part": "range", "records": "bytes"}]}],
     )
     inputs = {"of": "of", "range": "ranges", "done": "cold/done"}
-    document["steps"] |= {"count": {"run": run, "in": inputs, "scatter": "range"}}
-    del document["steps"]["split"]
-    document = workflow({"of": "File", "ranges": "string[]"}, document["steps"], {"summed": "count/summed"})
-    ours = reading.run(document, {"of": values["of"], "ranges": [f"{number}of8" for number in range(1, 9)]})
+    steps = {"cold": document["steps"]["cold"], "count": {"run": run, "in": inputs, "scatter": "range"}}
+    document = workflow({"of": "File", "ranges": "string[]"}, steps, {"summed": "count/summed"})
+    return document, {"of": values["of"], "ranges": [f"{number}of8" for number in range(1, 9)]}
+
+
+@LONG
+@pytest.mark.parametrize("reading", ["one host", "one deployment"], indirect=True)
+def test_jobs_that_select_their_own_part(reading: Site, shared: Path) -> None:
+    """The file is read ahead on the host that has it: StreamFlow makes a copy for the other one."""
+    ours = reading.run(*cold_selecting(shared))
     check_sums(ours, shared)
-    assert len(told(reading, "session")) == (1 if len(reading.deployment["config"]["nodes"]) == 1 else 0)
+    assert len(told(reading, "session")) == 1
     assert sum(record["bytes"] for record in told(reading, "chunk")) <= SIZE
+    assert " WARNING " not in ours.log, ours.errors
+    check_gone(reading)
+
+
+@pytest.mark.parametrize("reading", [pytest.param("one deployment", marks=LONG)], indirect=True)
+def test_each_host_reads_what_its_jobs_select(reading: Site, shared: Path) -> None:
+    """Both have the file, and no byte of it is read ahead on both of them."""
+    reading.ports[0]["target"]["locations"] = 2
+    document, values = cold_selecting(shared, 'note "at `hostname` $range"; sleep 0.3; ')
+    ours = reading.run(document, values)
+    check_sums(ours, shared)
+    sessions = [record["session"] for record in told(reading, "session")]
+    assert len(sessions) == 2
+    arrived = Counter(record["session"] for record in told(reading, "arrived"))
+    assert arrived == dict.fromkeys(sessions, 4)
+    assert sum(record["bytes"] for record in told(reading, "chunk")) <= SIZE
+    assert Counter(what.split()[1] for _, what in ours.trace if what.startswith("at ")) == {"host1": 4, "host2": 4}
     assert " WARNING " not in ours.log, ours.errors
     check_gone(reading)
 
