@@ -25,7 +25,7 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.run.deployment_sites import Sites
-from streamflow_io.run.storage_admission import StorageAdmission
+from streamflow_io.run.storage_admission import RequiredJobs, StorageAdmission
 from streamflow_io.run.storages import Storages
 from streamflow_io.runtime.protocol import EVENT
 
@@ -110,11 +110,15 @@ def storage_admission_ms(nodes: int, jobs: int) -> float:
 
 
 def io_task_admission(
-    cluster: Cluster, is_io_task: bool = True, wake: Callable[[], None] = lambda: None
+    cluster: Cluster,
+    is_io_task: bool = True,
+    wake: Callable[[], None] = lambda: None,
+    storage_bw: float | str = 10,
+    required: RequiredJobs | None = None,
 ) -> StorageAdmission:
     """Our adapter for a step of I/O tasks, or of other jobs with a storageBW, on a storage that each location has."""
     storage = StorageConfig(name="ssd", path="/", scope="node", write=1000)
-    bandwidth = StorageBandwidth.model_validate({"storageBW": 10})
+    bandwidth = StorageBandwidth.model_validate({"storageBW": storage_bw})
     annotations = StepAnnotations(
         STEP,
         io_task=Located(IOTask(), Level.TOOL, "sfio:IOTask", Source("step.cwl")) if is_io_task else None,
@@ -130,6 +134,7 @@ def io_task_admission(
         arrived=lambda _: 1,
         wake=wake,
         record=lambda _: None,
+        required=required,
     )
 
 

@@ -1,6 +1,7 @@
 """Admission by storage bandwidth and I/O executors: who may start now, where, and with how much. Pure.
 
-Jobs are admitted in order of arrival: a job that lacks a resource holds back all later ones that need the same
+Jobs are admitted in order of arrival, but for those of which it is known when they are needed: these change their
+places with each other. A job that lacks a resource holds back all later ones that need the same
 resource, so that none starves. Jobs of one step are alike; only the first of them that waits is looked at, and the
 best location is kept in a heap: the time of a decision does not depend on how many jobs wait.
 """
@@ -110,6 +111,8 @@ class Admission:
         self._learners.submitted(demand, now, ready)
         if demand.io_task:
             self._enqueue(self._jobs[request.job])
+            if request.due is not None:
+                self._order_by_need()
 
     def decide(self, now: float) -> list[Grant]:
         """Admit the I/O tasks that may start now, in order of arrival; each is granted once."""
@@ -248,6 +251,17 @@ class Admission:
         if not queue:
             del self._queues[job.request.demand]
         return True
+
+    def _order_by_need(self) -> None:
+        """Let those that are needed first be first, at the places in the order of arrival that they have together."""
+        names = [name for queue in self._queues.values() for _, name in queue]
+        needed = [job for name in names if (job := self._jobs[name]).request.due is not None]
+        places = sorted(job.arrival for job in needed)
+        needed.sort(key=lambda job: (job.request.due or 0.0, job.arrival))
+        for job in needed:
+            self._dequeue(job)
+        for job, job.arrival in zip(needed, places, strict=True):
+            self._enqueue(job)
 
     # Deciding
 

@@ -47,11 +47,13 @@ class Request:
     """A job that is to be admitted.
 
     :ivar preferred: locations to take if they are free, best first
+    :ivar due: when it is needed; those of which that is known start in this order. None: in the order of arrival
     """
 
     job: str
     demand: Demand
     preferred: tuple[str, ...] = ()
+    due: float | None = None
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,10 @@ class Pacing:
         """Whether a request is likely to be over before it could be limited."""
         return job in self._open and self._open[job].is_small
 
+    def required_end(self, job: str) -> float:
+        """When somebody is expected to wait for a request; inf: that is not known."""
+        return self._open[job].expected.required if job in self._open else inf
+
     def expected_bytes(self, job: str) -> float | None:
         """How many bytes a request is expected to move."""
         return self._open[job].expected.bytes if job in self._open else None

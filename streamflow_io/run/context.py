@@ -137,7 +137,7 @@ class Run:
             self._arrived,
             scheduler.wake,
             self._record,
-            self._rates.spacing,
+            self._rates,
         )
         self.part_ways = PartWays(plan, scheduler.context, self._runtimes, storages, scheduler.job_allocations)
         self.sessions = ReadSessions(

@@ -164,6 +164,10 @@ class Rates:
         each = bandwidth / executors if throughput is None else throughput / _MB
         return StaticConstraint(min(bandwidth, each))
 
+    def due(self, job: Job) -> float | None:
+        """When a job is needed that is admitted in the order of need: a small one; None: it is none of these."""
+        return self._pacing.required_end(job.name) if self._pacing.is_small(job.name) else None
+
     async def close(self) -> None:
         """Remember the windows of this run. All its requests have been told."""
         if self._looking is not None:

@@ -10,7 +10,7 @@ import posixpath
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
@@ -36,6 +36,13 @@ from .storages import Storages
 from .tokens import streams_of
 
 
+class RequiredJobs(Protocol):
+    """What is known of jobs of steps with `storageBW: required`; nothing of others."""
+
+    def spacing(self, job: Job, bandwidth: float, executors: int) -> StaticConstraint | None: ...
+    def due(self, job: Job) -> float | None: ...
+
+
 class StorageAdmission:
     """The jobs of annotated steps on their way to StreamFlow's scheduler.
 
@@ -46,8 +53,7 @@ class StorageAdmission:
     :param arrived: how many jobs of a step have all their input
     :param wake: lets StreamFlow ask again for the jobs that wait there
     :param record: keeps a record for telemetry
-    :param spacing: what a job is to be admitted with that has `required`, by MB/s of its storage, and how many may run
-        there at once; None: nothing
+    :param required: knows jobs that take no bandwidth
     """
 
     def __init__(
@@ -61,9 +67,9 @@ class StorageAdmission:
         arrived: Callable[[str], int],
         wake: Callable[[], None],
         record: Callable[[Record], None],
-        spacing: Callable[[Job, float, int], StaticConstraint | None] = lambda *_: None,
+        required: RequiredJobs | None = None,
     ) -> None:
-        self._spacing = spacing
+        self._required = required
         self._by_name = {storage.name: storage for storage in config.storages}
         self._context = context
         self._storages = storages
@@ -110,9 +116,10 @@ class StorageAdmission:
         preferred = await self._preferred(job) if self._has_choice(targets) else ()
         demand = await self._remembered.load(demand, job)
         self._jobs[job.name] = demand
+        due = None if self._required is None or demand.constraint is None else self._required.due(job)
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
         self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
-        self._admission.submit(Request(job.name, demand, preferred), time.time(), self.behind(demand.step))
+        self._admission.submit(Request(job.name, demand, preferred, due), time.time(), self.behind(demand.step))
         if not demand.io_task:
             return targets
         self._waiting[job.name] = asyncio.get_running_loop().create_future()
@@ -257,8 +264,10 @@ class StorageAdmission:
         """What a job is admitted with; one that is kept to what is required takes no bandwidth, unless it is small."""
         if not isinstance(annotations.storage_bw, RequiredConstraint):
             return annotations.storage_bw
+        if self._required is None:
+            return None
         spaced = [
-            self._spacing(job, one.storage.bandwidth(annotations.direction), self._admission.executors(one))
+            self._required.spacing(job, one.storage.bandwidth(annotations.direction), self._admission.executors(one))
             for one in placements
             if one.storage is not None
         ]

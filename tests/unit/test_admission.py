@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
+from math import inf
 
 import pytest
 
 from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import Demand, Grant, Placement, Request
+from streamflow_io.admission.demand import Capacity, Demand, Grant, Placement, Request
 from streamflow_io.admission.epochs import EpochEnded
 from streamflow_io.admission.observations import Observation
 from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
@@ -44,11 +45,13 @@ class Driver:
         self.admission.set_locations("hpc", dict.fromkeys(locations, 1.0))
         self._names: dict[str, Iterator[int]] = {}
 
-    def submit(self, demand: Demand, jobs: int = 1, preferred: Sequence[str] = ()) -> list[Grant]:
+    def submit(
+        self, demand: Demand, jobs: int = 1, preferred: Sequence[str] = (), due: float | None = None
+    ) -> list[Grant]:
         """Jobs `/step/1`, `/step/2`, ... arrive."""
         names = self._names.setdefault(demand.step, count(1))
         for _ in range(jobs):
-            self.admission.submit(Request(f"{demand.step}/{next(names)}", demand, tuple(preferred)), 0.0)
+            self.admission.submit(Request(f"{demand.step}/{next(names)}", demand, tuple(preferred), due), 0.0)
         return self.admission.decide(0.0)
 
     def end(self, *jobs: str, seconds: float = 1.0) -> list[Grant]:
@@ -66,6 +69,33 @@ def places(grants: Sequence[Grant]) -> list[str]:
 
 
 # Bandwidth
+
+
+def test_jobs_that_are_needed_first_start_first() -> None:
+    """At the places that they have together: nobody else starts earlier or later for that."""
+    driver = Driver()
+    driver.submit(step("other", 100))
+    for name, due in (("a", 30.0), ("b", None), ("c", inf), ("d", 20.0), ("e", 10.0)):
+        assert driver.submit(step(name, 100), due=due) == []
+    started, running = [], "/other/1"
+    for _ in range(5):
+        [grant] = driver.end(running)
+        running = grant.job
+        started.append(running)
+    assert started == ["/e/1", "/b/1", "/d/1", "/a/1", "/c/1"]
+
+
+def test_what_nobody_holds() -> None:
+    driver = Driver(("n1", "n2"), io_executors=3)
+    driver.submit(step("node", 30), preferred=["n1"])
+    driver.submit(step("shared", 40, NFS), preferred=["n1"])
+    capacity = driver.admission.capacity
+    assert capacity(SSD, "write", "n1") == Capacity(70_000_000, False, 3, 1)
+    assert capacity(SSD, "write", "n2") == Capacity(100_000_000, False, 3, 3)
+    assert capacity(SSD, "read", "n1").bandwidth == 60_000_000
+    assert capacity(NFS, "write", "n2") == Capacity(60_000_000, True, 3, 3)
+    assert driver.admission.executors(Placement("hpc", NFS)) == 6
+    assert driver.admission.executors(Placement("hpc", SSD)) == 3
 
 
 def test_a_grant_says_what_is_used() -> None:

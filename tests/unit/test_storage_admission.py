@@ -8,11 +8,13 @@ from collections.abc import Mapping, MutableMapping
 import pytest
 from streamflow.core.deployment import DeploymentConfig, Target
 from streamflow.core.scheduling import AvailableLocation, Hardware
+from streamflow.core.workflow import Job
 
 from benchmarks.driver_parts import STEP, Cluster, io_task_admission, job, target
 from streamflow_io.admission.admission import Admission
-from streamflow_io.admission.demand import READ_SESSIONS, Demand, Grant, Placement, Request
+from streamflow_io.admission.demand import READ_SESSIONS, Capacity, Demand, Grant, Placement, Request
 from streamflow_io.admission.observations import Observation
+from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 
@@ -145,3 +147,32 @@ async def test_a_chunk_that_ends_wakes_jobs_that_lacked_its_bandwidth() -> None:
     admission.end_reader(granted[0].job, None)
     assert woken == [True]
     assert admission.may_start(f"{STEP}/0.0", target(), location)
+
+
+class Required:
+    """Jobs with `storageBW: required`; those with an odd number are small."""
+
+    def spacing(self, job: Job, bandwidth: float, executors: int) -> StaticConstraint | None:
+        assert (bandwidth, executors) == (1000, 64)
+        return StaticConstraint(600) if int(job.name[-1]) % 2 else None
+
+    def due(self, job: Job) -> float | None:
+        return -float(job.name[-1])
+
+
+async def test_what_is_required_takes_an_executor_and_no_bandwidth_unless_it_is_small() -> None:
+    cluster = Cluster(1)
+    admission = io_task_admission(cluster, storage_bw="required", required=Required())
+    for number in (0, 2, 4, 1):
+        await asyncio.wait_for(admission.admit(job(number), [target()]), 1)
+    place = Place("ssd", "cluster/node00000")
+    assert admission.capacity(place, "write") == Capacity(400_000_000, False, 64, 60)
+    assert admission.capacity(Place(None, place.location), "write") is None
+    waiting = {number: asyncio.create_task(admission.admit(job(number), [target()])) for number in (3, 5)}
+    await asyncio.sleep(0.01)
+    assert not any(task.done() for task in waiting.values())
+    admission.release(f"{STEP}/0.1", None)
+    await asyncio.wait_for(waiting[5], 1)
+    assert not waiting[3].done(), "it is needed later"
+    admission.release(f"{STEP}/0.5", None)
+    await asyncio.wait_for(waiting[3], 1)
