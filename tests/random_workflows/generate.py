@@ -251,11 +251,23 @@ def _with_split(draft: _Draft, step: Step) -> Step:
     if last.writer == JSON or draft.splitting.random() > 0.3:
         return step
     hint: tuple[tuple[str, Any], ...] = (("of", "i"),) if draft.splitting.random() < 0.9 else ()
+    step = _with_own_file(draft, step)
     if not step.named and "name" not in step.extras and draft.declaring.random() < 0.5:
         # Each job of the step has the same names then.
         hint = (*CUTS.items(), ("names", f"{step.name}-{last.port}-b%d"))
         return replace(step, outputs=(*others, Output(last.port, DECLARED, hint=hint)))
     return replace(step, outputs=(*others, Output(last.port, SPLIT, hint=hint)))
+
+
+def _with_own_file(draft: _Draft, step: Step) -> Step:
+    """A step that reads an input of the workflow, now and then, which mostly nobody else does."""
+    if "i" in step.scatter or "stages" in step.extras or draft.splitting.random() > 0.4:
+        return step
+    source, name = f"own{len(draft.given)}", _NAMES[draft.splitting.randrange(len(_NAMES))]
+    draft.given[source] = Given(_FILE, {"name": f"{name}.own", "lines": draft.splitting.choice((0, 3, 40, 20_000))})
+    if draft.splitting.random() < 0.2:
+        draft.types[source] = _FILE
+    return replace(step, links=tuple({**dict(step.links), "i": Link((source,))}.items()))
 
 
 def _can_loop(step: Step) -> bool:
