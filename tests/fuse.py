@@ -15,12 +15,13 @@ from pathlib import Path
 from tests.node_support import wait_for
 
 _SERVER = """
-import ctypes, os, struct, sys
+import ctypes, os, signal, struct, sys, time
 backing, place, flag, mode, since = *sys.argv[1:5], int(sys.argv[5])
 libc = ctypes.CDLL(None, use_errno=True)
 device = os.open("/dev/fuse", os.O_RDWR)
 options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()},allow_other"
 assert libc.mount(b"test", place.encode(), b"fuse", 0, options.encode()) == 0, os.strerror(ctypes.get_errno())
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 status, file = os.stat(backing), os.open(backing, os.O_RDONLY)
 LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT = 1, 2, 3, 14, 15, 17, 18, 25, 26
 OPENDIR, READDIR, RELEASEDIR, ACCESS, INTERRUPT, BATCH_FORGET = 27, 28, 29, 34, 36, 42
@@ -35,7 +36,7 @@ while True:
     except OSError: break
     _, code, unique, node = struct.unpack_from("<IIQQ", request)
     if code in (FORGET, INTERRUPT, BATCH_FORGET): continue
-    error, answer = 0, b""
+    error, answer, child = 0, b"", False
     if code == INIT: answer = struct.pack("<4I2H2I2H8I", 7, 31, 1 << 17, 0, 1000, 1000, 1 << 16, 1, 32, 0, *[0] * 8)
     elif code in (RELEASE, FLUSH, RELEASEDIR, ACCESS): pass
     elif code == LOOKUP and request[40:] != b"f\\0": error = -2
@@ -51,11 +52,14 @@ while True:
         offset, size = struct.unpack_from("<Q I", request, 48)
         answer = os.pread(file, size, offset)
         if offset + size > since and os.path.exists(flag):
-            if mode == "hangs": continue
+            if mode == "hangs" or (mode == "waits" and os.fork() != 0): continue
+            while mode == "waits" and os.path.exists(flag): time.sleep(0.02)
+            child = mode == "waits"
             error, answer = (-5, b"") if mode == "fails" else (0, answer)
     else: error = -38
     try: os.write(device, struct.pack("<IiQ", 16 + len(answer), error, unique) + answer)
     except OSError: pass
+    if child: os._exit(0)
 """
 # Its input ends with those who test, however they end: a mount that is left would be in everybody's way.
 _KEEPER = '"$@" < /dev/null & cat; kill -KILL $!; umount --lazy "$0"'
@@ -72,7 +76,8 @@ def served(backing: Path, place: Path, mode: str, since: int, flag: Path) -> Ite
     """Serve a file for as long as the context lasts; who waits for an answer then gets an error.
 
     :param place: where it is mounted, an empty directory
-    :param mode: `direct`: no page is kept; `fails`, `hangs`: what reading says as soon as there is `flag`
+    :param mode: `direct`: no page is kept; `fails`, `hangs`, `waits` until it is gone: what reading does as soon as
+        there is `flag`
     :param since: bytes, behind which it does so
     """
     words = [sys.executable, "-ISc", _SERVER, str(backing), str(place), str(flag), mode, str(since)]

@@ -22,7 +22,6 @@ from streamflow_io._streamflow import cwl_files
 from streamflow_io.admission.storages import StepStorage
 from streamflow_io.errors import is_ours, said
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
-from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.cwl import CWLObject, UnreadableError, load
@@ -72,6 +71,7 @@ class Plans:
                     },
                     "edges": [_edge_to_json(edge) for edge in plan.edges],
                     "partitions": [vars(partition) for partition in plan.partitions],
+                    "early_inputs": [port_path(*read) for read in sorted(plan.read_early)],
                     "gangs": [
                         {**vars(gang), "apart": plan.apart.get(number)} for number, gang in enumerate(plan.gangs)
                     ],
@@ -91,7 +91,7 @@ class Plans:
             if plan.edges:
                 console.print(_edges(plan.edges, plan.virtual))
             if plan.partitions:
-                console.print(_partitions(plan.partitions))
+                console.print(_partitions(plan))
             if plan.gangs:
                 console.print(_gangs(plan))
             for step, why in plan.impossible.items():
@@ -309,9 +309,9 @@ def _delivered(edge: StreamEdge, virtual: Collection[str]) -> str:
     return _DELIVERY[edge.delivery] + (", by element" if edge.by_element else "") + condition
 
 
-def _partitions(partitions: tuple[Partition, ...]) -> Table:
+def _partitions(plan: Plan) -> Table:
     rows = []
-    for partition in partitions:
+    for partition in plan.partitions:
         declared = "cut as declared; verified for the same values of its other inputs"
         who = declared if partition.form == "declared" else "said by the program"
         parts = f"parts of {port_path(partition.step, partition.of)}, {who}"
@@ -321,6 +321,8 @@ def _partitions(partitions: tuple[Partition, ...]) -> Table:
             split = "[green]read ahead[/green]" if partition.is_read_ahead else "as without the rule"
         if partition.condition is not None:
             parts += f", if {partition.condition}; else {'real' if partition.port else 'not'}"
+        if (partition.step, partition.of) in plan.read_early:
+            parts += "; does not wait for StreamFlow's checksum"
         rows.append((partition.name, split, partition.real or partition.trial or parts))
     return table("Read sessions", ("of", "split", "why"), rows)
 

@@ -174,6 +174,19 @@ class Route:
 
 
 @dataclass(frozen=True)
+class InputRoute:
+    """A way that an input of the workflow takes.
+
+    :ivar input: the step of StreamFlow that hands it on
+    :ivar consumer: the input that it reaches; None: a workflow output
+    """
+
+    input: str
+    hops: tuple[Hop, ...]
+    consumer: Input | None
+
+
+@dataclass(frozen=True)
 class StreamEdge:
     """A route, and how it is served.
 
@@ -219,9 +232,11 @@ class IOGraph:
     :ivar outputs: what they make
     :ivar routes: how their outputs reach inputs and workflow outputs
     :ivar names: how the names of their outputs do, as part of other values, where no file arrives
+    :ivar inputs: how the inputs of the workflow do; looked for where read sessions are asked for
     """
 
     steps: dict[str, Step]
     outputs: tuple[Output, ...]
     routes: tuple[Route, ...]
     names: tuple[Route, ...] = ()
+    inputs: tuple[InputRoute, ...] = ()

@@ -14,7 +14,7 @@ from streamflow_io.capio_cl.applications import KnownJobs
 from streamflow_io.capio_cl.configuration import Configuration
 from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
 from streamflow_io.graph.gangs import Gang
-from streamflow_io.graph.io_graph import Delivery, Input, Output, Route, Step, StreamEdge
+from streamflow_io.graph.io_graph import Delivery, Input, InputRoute, Output, Route, Step, StreamEdge
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
@@ -38,7 +38,8 @@ class Plan:
     :ivar steps: all tools, by step path
     :ivar edges: all stream edges, also those that fell back
     :ivar partitions: what is made of each rule of a read session
-    :ivar read_first: files of read sessions that are known before the run, with a step that reads them
+    :ivar early_inputs: how those inputs of the workflow reach their jobs that come before they are read for a checksum
+    :ivar read_first: other files of read sessions that are known before the run, with a step that reads them
     :ivar declared: where splits are declared to cut, by step and output
     :ivar verdicts: of declared splits, as they are remembered
     :ivar delivered: those of files and of names, as they are served
@@ -61,6 +62,7 @@ class Plan:
     tools: Mapping[str, str] = field(default_factory=dict)
     edges: tuple[StreamEdge, ...] = ()
     partitions: tuple[Partition, ...] = ()
+    early_inputs: tuple[InputRoute, ...] = ()
     read_first: Mapping[str, str] = field(default_factory=dict)
     declared: Mapping[tuple[str, str], Declaration] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
@@ -112,6 +114,12 @@ class Plan:
     def configuration(self) -> Configuration:
         """The coordination configuration, as far as it is known before the run."""
         return self.configure(self.jobs)
+
+    @property
+    def read_early(self) -> frozenset[tuple[str, str]]:
+        """The inputs that come before they are read for their checksum, as step and port."""
+        readers = (route.consumer for route in self.early_inputs)
+        return frozenset((reader.step, reader.port) for reader in readers if reader is not None)
 
     @property
     def virtual(self) -> frozenset[str]:

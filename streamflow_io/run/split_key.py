@@ -78,6 +78,11 @@ def _told_to(rule: SessionRule, inputs: Values) -> dict[str, Any]:
     return told
 
 
+def needs_content(declaration: Declaration) -> bool:
+    """Whether cuts of other contents may be other ones, as far as is known."""
+    return declaration.is_bound or declaration.rule.every is None
+
+
 def inputs_digest(declaration: Declaration, inputs: Values) -> str:
     """What tells jobs from others whose cuts may be other ones.
 
@@ -87,8 +92,7 @@ def inputs_digest(declaration: Declaration, inputs: Values) -> str:
     rule = declaration.rule
     file = inputs[rule.of]
     others = {name: _content(name, value) for name, value in inputs.items() if name != rule.of}
-    is_bound = declaration.is_bound or rule.every is None
-    of = _content(rule.of, file) if is_bound else posixpath.splitext(str(file["basename"]))[1]
+    of = _content(rule.of, file) if needs_content(declaration) else posixpath.splitext(str(file["basename"]))[1]
     return hashlib.sha256(json.dumps([others, of], sort_keys=True).encode()).hexdigest()
 
 

@@ -15,11 +15,13 @@ from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import ListToken
 
 from .attempts import ProducerFailedError, StreamingJobs
+from .early_inputs import EarlyInputToken
 from .paths import job_path
 from .reach import Reach
-from .tokens import PartToken, StreamToken, part_tokens, stream_tokens
+from .tokens import PartToken, StreamToken, file_tokens, stream_tokens
 
 Placed = TypeVar("Placed", StreamToken, PartToken)
+_OURS = (StreamToken, PartToken, EarlyInputToken)
 
 
 class Streams(Protocol):
@@ -69,9 +71,23 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
             return cast(Token, await super().transfer(job, final))
         if isinstance(token, PartToken):
             return await self._place(job, token)
-        if isinstance(token, ListToken) and any(True for _ in (*stream_tokens(token), *part_tokens(token))):
+        if isinstance(token, EarlyInputToken):
+            return await self._transfer_early(job, token)
+        if isinstance(token, ListToken) and any(isinstance(each, _OURS) for each in file_tokens(token)):
             return token.update([await self.transfer(job, element) for element in token.value])
         return cast(Token, await super().transfer(job, token))
+
+    async def _transfer_early(self, job: Job, token: EarlyInputToken) -> Token:
+        """Give a job a link to a file that is still read, or a copy when its checksum is known."""
+        locations = self.workflow.context.scheduler.get_locations(job.name)
+        if self.writable or not all(location.local for location in locations):
+            checksum = await token.checksum(self.workflow.ports, f"{self.name} for {job.name}")
+            return cast(Token, await super().transfer(job, token.update({**token.value, "checksum": checksum})))
+        # StreamFlow compares it where it copies only.
+        linked = await super().transfer(job, token.update({"checksum": None, **token.value}))
+        if linked.value["checksum"] is None:
+            del linked.value["checksum"]
+        return cast(Token, linked)
 
     @property
     def _streams(self) -> Streams:

@@ -11,12 +11,13 @@ from streamflow.core.workflow import Workflow
 from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 
+from streamflow_io.graph.io_graph import InputRoute
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.learned.database import date_of
 from streamflow_io.learned.verdicts import Verdict, VerdictKey
 from streamflow_io.run.plan import NOT_VERIFIED
-from streamflow_io.run.split_key import Declaration, NoRuleError, told_of, verdict_key
+from streamflow_io.run.split_key import Declaration, NoRuleError, needs_content, told_of, verdict_key
 
 from .known_splits import known_inputs
 from .known_tokens import KnownTokens, is_open
@@ -46,6 +47,14 @@ def declarations(
         (step, port): Declaration(rule=rule, tool=tools[step], is_bound=_is_bound(workflow.steps.get(step), rule.of))
         for (step, port), rule in rules.items()
     }
+
+
+def with_checksum(routes: Iterable[InputRoute], declared: Declarations) -> frozenset[tuple[str, str]]:
+    """The inputs of which a verdict needs the checksum, as step and port."""
+    rules = {(step, each.rule.of): each for (step, _), each in declared.items()}
+    steps = {step for step, _ in declared}
+    reached = {(route.consumer.step, route.consumer.port) for route in routes if route.consumer is not None}
+    return frozenset(read for read in reached if read[0] in steps and (read not in rules or needs_content(rules[read])))
 
 
 def known_keys(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -16,6 +17,7 @@ from streamflow.cwl.step import (
     CWLConditionalStep,
     CWLEmptyScatterConditionalStep,
     CWLExecuteStep,
+    CWLInputInjectorStep,
     CWLLoopConditionalStep,
 )
 from streamflow.cwl.utils import resolve_dependencies
@@ -30,7 +32,7 @@ from streamflow.workflow.step import (
 )
 
 from streamflow_io.graph import io_graph as graph
-from streamflow_io.graph.io_graph import Hop, HopKind, Input, IOGraph, Output, Route
+from streamflow_io.graph.io_graph import Hop, HopKind, Input, InputRoute, IOGraph, Output, Route
 from streamflow_io.graph.sites import Site, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations, port_path
 from streamflow_io.run.output_globs import file_processor, kind_of
@@ -54,6 +56,8 @@ from .ports import Readers, readers_of
 
 COLLECTOR = "-collector-transformer"
 TOKEN_TRANSFORMER = "-token-transformer"
+# The one token of the inputs that nobody gives.
+UNBOUND = "/__empty_unbound_inputs__"
 
 
 # What a reader does with a token, and the port on which it goes on; no port: it goes no further.
@@ -77,7 +81,7 @@ def io_graph(
     steps = {tool.name: _step(tool, site_of) for tool in tools}
     hints = {tool.name: annotations.get(tool.name, StepAnnotations(tool.name)) for tool in tools}
     # Obstacles of inputs are not looked for where nobody starts with his producer, or reads parts.
-    all_parts = any(annotated.partitions for annotated in annotations.values())
+    all_parts = any(annotated.sessions for annotated in annotations.values())
     all_inputs = all_obstacles or any(
         rule.value.start == "producer"
         for annotated in annotations.values()
@@ -102,7 +106,25 @@ def io_graph(
         tuple(outputs),
         tuple(route for route in routes if not route.by_name),
         tuple(route for route in routes if route.by_name),
+        tuple(_input_routes(workflow, readers, inputs)) if all_parts else (),
     )
+
+
+def _input_routes(
+    workflow: Workflow, readers: Readers, inputs: Mapping[tuple[str, str], Input]
+) -> Iterator[InputRoute]:
+    """How what a user gives reaches inputs, and the defaults of a document."""
+    readers = defaultdict(list, readers)
+    for step in workflow.steps.values():
+        if isinstance(step, transformer.DefaultTransformer):
+            # It has its default without an input port.
+            name = getattr(step, "primary_port", next(iter(step.input_ports)))
+            readers[step.default_port.name] = [*readers[step.default_port.name], (step, name)]
+    for step in workflow.steps.values():
+        # Nobody gives anything to the inputs for which this stands.
+        if isinstance(step, CWLInputInjectorStep) and not step.name.startswith(UNBOUND):
+            for hops, consumer in _follow(step.get_output_port(), readers, inputs):
+                yield InputRoute(step.name, hops, consumer)
 
 
 def standard_outputs(workflow: Workflow) -> frozenset[str]:

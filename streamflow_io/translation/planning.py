@@ -13,6 +13,7 @@ from streamflow.log_handler import logger
 
 from streamflow_io.admission.storages import StepStorages
 from streamflow_io.capio_cl.applications import KnownJobs
+from streamflow_io.graph.early_inputs import early_inputs
 from streamflow_io.graph.edges import name_edges, plan_edges
 from streamflow_io.graph.feasibility import never_start, not_together
 from streamflow_io.graph.gangs import find_gangs
@@ -32,7 +33,7 @@ from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError
 
-from .declared import declarations, declared_rules, known_keys, trials
+from .declared import declarations, declared_rules, known_keys, trials, with_checksum
 from .inspect import io_graph, standard_outputs
 from .known_files import known_files
 from .known_jobs import known_jobs
@@ -92,7 +93,9 @@ def make_plan(
     unavailable = unavailable_here() if wanted else None
     io_tasks = [path for path, hints in annotations.items() if hints.io_task is not None]
     here = room_here()
-    return Plan(
+    served = [each for each in partitions if each.is_read_ahead or (wanted and unavailable is None)]
+    early = early_inputs(graph.inputs, served, with_checksum(graph.inputs, declared))
+    plan = Plan(
         workflow,
         graph.steps,
         file=str(document.loadingOptions.fileuri or ""),
@@ -100,7 +103,7 @@ def make_plan(
         tools=tools,
         edges=edges,
         partitions=partitions,
-        read_first=known_files(tokens, workflow, partitions),
+        early_inputs=early,
         declared=declared,
         verdicts=verdicts,
         delivered=delivered,
@@ -116,6 +119,8 @@ def make_plan(
         impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe == "gangs" else (), here),
         apart={number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))},
     )
+    late = [each for each in partitions if (each.step, each.of) not in plan.read_early]
+    return replace(plan, read_first=known_files(tokens, workflow, late))
 
 
 def _sites(scheduler: IOAwareScheduler) -> Sites:

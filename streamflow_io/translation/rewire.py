@@ -28,11 +28,10 @@ from streamflow_io.run.steps import ObservedExecuteStep, StreamingExecuteStep
 from streamflow_io.run.transfer import StreamingTransferStep
 
 from .elements import ElementWiring, leaves_by_element
-from .inspect import COLLECTOR, TOKEN_TRANSFORMER
+from .inspect import COLLECTOR, TOKEN_TRANSFORMER, UNBOUND
 from .ports import Readers, readers_of, replace_step
 
 EMPTY_SCATTER = "-empty-scatter-condition"
-_UNBOUND = "/__empty_unbound_inputs__"
 
 T = TypeVar("T", bound=CWLExecuteStep)
 
@@ -65,6 +64,17 @@ def _same_tool(cls: type[T], old: CWLExecuteStep) -> T:
     new.output_connectors = old.output_connectors
     new.output_processors = old.output_processors
     return new
+
+
+def replace_transfer(workflow: Workflow, readers: Readers, name: str) -> None:
+    """Let our step of that name hand an input of a job on."""
+    old = workflow.steps[name]
+    assert isinstance(old, CWLTransferStep)
+    if not isinstance(old, StreamingTransferStep):
+        new = StreamingTransferStep(
+            old.name, old.workflow, old.get_input_port("__job__"), old.prefix_path, old.writable
+        )
+        replace_step(readers, old, new)
 
 
 class _Rewiring:
@@ -118,12 +128,8 @@ class _Rewiring:
 
     def _replace_transfers(self, path: str) -> None:
         prefix = posixpath.join(path, "__transfer__") + "/"
-        for old in [step for name, step in self._workflow.steps.items() if name.startswith(prefix)]:
-            assert isinstance(old, CWLTransferStep)
-            new = StreamingTransferStep(
-                old.name, old.workflow, old.get_input_port("__job__"), old.prefix_path, old.writable
-            )
-            replace_step(self._readers, old, new)
+        for name in [name for name in self._workflow.steps if name.startswith(prefix)]:
+            replace_transfer(self._workflow, self._readers, name)
 
     def _wire_output(self, edges: Sequence[StreamEdge]) -> None:
         output = edges[0].route.output
@@ -270,5 +276,5 @@ def _pair_defaults_by_tag(workflow: Workflow, readers: Readers) -> None:
     for old in [step for step in workflow.steps.values() if type(step) is DefaultRetagTransformer]:
         writer = writers.get(old.input_ports[old.primary_port])
         # What nobody gives has one token for all. What is alone has no others to be paired with.
-        if len(old.input_ports) > 1 and writer is not None and not writer.name.startswith(_UNBOUND):
+        if len(old.input_ports) > 1 and writer is not None and not writer.name.startswith(UNBOUND):
             replace_step(readers, old, DefaultByTagTransformer(old.name, workflow, old.default_port, old.primary_port))

@@ -8,6 +8,7 @@ from streamflow_io.run.plan import Plan
 from streamflow_io.run.scheduler import IOAwareScheduler
 
 from .capio import choose_capio
+from .early_inputs import wire_early_inputs
 from .rewire import observe_jobs, rewire
 
 
@@ -21,6 +22,7 @@ def apply(plan: Plan, scheduler: IOAwareScheduler) -> None:
         if config.runtime == "capio":
             start_here = choose_capio(plan.workflow, plan.edges, config.capio_unchecked)
         rewire(plan)
+    wire_early_inputs(plan)
     if any(plan.annotations.values()) or config.observe:
         scheduler.begin(plan, start_here)
     if config.observe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -29,13 +30,15 @@ def everything() -> Document:
         [{"class": "sfio:ReadSession", "rules": [{"port": "parts", "of": "log"}]}],
     )
     steps = {
+        "f": {"run": says, "in": {"log": "given"}},
+        "g": {"run": used, "in": {"file": "f/parts"}, "scatter": "file"},
         "d": {"run": says, "in": {"log": "c/out"}},
         "e": {"run": used, "in": {"file": "d/parts"}, "scatter": "file"},
         "a": {"run": made, "in": {}},
         "b": {"run": used, "in": {"file": "a/list"}, "scatter": "file"},
         "c": {"run": read, "in": {"file": "a/log"}},
     }
-    return workflow({}, steps, {"b": "b/out", "c": "c/out", "e": "e/out"})
+    return workflow({"given": "File"}, steps, {"b": "b/out", "c": "c/out", "e": "e/out", "g": "g/out"})
 
 
 def streamflow(path: Path, *arguments: str) -> str:
@@ -45,13 +48,17 @@ def streamflow(path: Path, *arguments: str) -> str:
 
 
 def test_prov(bench: Bench) -> None:
-    path = bench.write(everything(), {}, io=True)
+    (given := bench.directory / "given").write_bytes(b"as it is")
+    path = bench.write(everything(), {"given": {"class": "File", "path": str(given)}}, io=True)
     streamflow(path, "run", str(path), "--name", "ours", "--outdir", str(path.parent / "out"))
     streamflow(path, "prov", "ours", "--file", str(path), "--outdir", str(path.parent), "--name", "crate.zip")
     with zipfile.ZipFile(path.parent / "crate.zip") as crate:
         graph = json.loads(crate.read("ro-crate-metadata.json"))["@graph"]
     actions = [entity for entity in graph if entity.get("@type") == "CreateAction"]
-    assert len(actions) >= 7
+    assert len(actions) >= 9
+    # It came without its checksum, which the crate has.
+    files = [entity for entity in graph if entity["@type"] == "File" and entity.get("alternateName") == "given"]
+    assert [entity["sha1"] for entity in files] == [hashlib.sha1(b"as it is").hexdigest()]
     # A part is no file of the crate, which could not have it: its name and its size are told.
     values = [entity.get("value", "") for entity in graph if entity["@type"] == "PropertyValue"]
     parts = [value for value in values if "'basename': '1.part'" in value]

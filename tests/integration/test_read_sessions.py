@@ -28,6 +28,9 @@ from tests.processes import of_processes
 MIB = 1 << 20
 SIZE = 24 * MIB
 
+# An input of which nobody needs the checksum comes before it is read.
+NEEDS_CHECKSUM = ["$(inputs.of.checksum)"]
+
 # Waits for the command that follows to be told, so that the cache is looked at when it is cold.
 FORGET = """\
 import os, sys
@@ -80,7 +83,8 @@ def file(tmp_path: Path) -> Path:
 def cold(directory: Path) -> Document:
     program = directory / "forget.py"
     program.write_text(FORGET)
-    return tool(f'python3 -S -E {program} "$of"; echo 1', {"of": "File"}, {"done": "stdout"}, stdout="done.txt")
+    run = tool(f'python3 -S -E {program} "$of"; echo 1', {"of": "File"}, {"done": "stdout"}, stdout="done.txt")
+    return run | {"arguments": NEEDS_CHECKSUM}
 
 
 def split_run(directory: Path, reader: Document, before: str = "", more: Document | None = None) -> Document:
@@ -317,7 +321,8 @@ def test_jobs_that_all_read_the_whole_file(bench: Bench, tmp_path: Path, file: P
 
 def test_a_file_that_is_cached_is_left_alone(bench: Bench, tmp_path: Path, file: Path) -> None:
     document = selecting(tmp_path)
-    document["steps"]["cold"]["run"] = tool("cat $of | wc -c", {"of": "File"}, {"done": "stdout"}, stdout="done.txt")
+    cached = tool("cat $of | wc -c", {"of": "File"}, {"done": "stdout"}, stdout="done.txt", arguments=NEEDS_CHECKSUM)
+    document["steps"]["cold"]["run"] = cached
     compare(bench, document, ranges(file, 3))
     assert [end["reason"] for end in told(bench, "sessionEnd")] == ["cached"]
     assert not told(bench, "chunk")

@@ -1,0 +1,55 @@
+"""Which inputs of a workflow its jobs get before StreamFlow has read them for their checksum. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from streamflow_io.grouping import grouped
+
+from .io_graph import HopKind, InputRoute
+from .part_sites import are_here
+from .partitions import Partition
+
+# What hands a file on as it is.
+_HANDS_ON = frozenset(
+    {
+        HopKind.SUBWORKFLOW,
+        HopKind.FORWARD,
+        HopKind.COMBINATOR,
+        HopKind.SCATTER,
+        HopKind.WHEN,
+        HopKind.DEFAULT,
+    }
+)
+
+
+def early_inputs(
+    routes: Iterable[InputRoute],
+    partitions: Iterable[Partition],
+    with_checksum: Collection[tuple[str, str]] = (),
+) -> tuple[InputRoute, ...]:
+    """The routes of inputs of the workflow that come early: a read session reads them, and nobody needs their checksum.
+
+    :param routes: of all inputs of the workflow
+    :param partitions: what is made of each rule of a read session
+    :param with_checksum: inputs, as step and port, of which the checksum is needed though no expression asks for it
+    """
+    read = {(each.step, each.of) for each in partitions if each.is_served or each.is_read_ahead}
+
+    def gains(route: InputRoute) -> bool:
+        reader = route.consumer
+        return reader is not None and (reader.step, reader.port) in read and are_here(reader.site)
+
+    def may_come_early(route: InputRoute) -> bool:
+        reader = route.consumer
+        handed_on = all(hop.kind in _HANDS_ON and hop.obstacle is None and not hop.by_name for hop in route.hops)
+        return (
+            handed_on
+            and reader is not None
+            and reader.part_obstacle is None
+            and (reader.step, reader.port) not in with_checksum
+        )
+
+    of_inputs = grouped(routes, lambda route: route.input).values()
+    early = [found for found in of_inputs if any(map(gains, found)) and all(map(may_come_early, found))]
+    return tuple(route for found in early for route in found)

@@ -1,0 +1,213 @@
+"""Inputs of a workflow that jobs get before they have been read for their checksum.
+
+StreamFlow reads each input of a workflow from beginning to end, and only then a job may start. Here it is read beside
+the jobs: those that need no checksum start at once, and what they have read is in the page cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import posixpath
+from collections.abc import Mapping, MutableMapping
+from dataclasses import asdict, dataclass
+from threading import Event
+from typing import Any, cast
+
+from streamflow.core.persistence import Database, DatabaseLoadingContext
+from streamflow.core.utils import get_entity_ids
+from streamflow.core.workflow import Job, Port, Status, Token
+from streamflow.cwl.step import CWLInputInjectorStep
+from streamflow.cwl.token import CWLFileToken
+from streamflow.cwl.utils import get_path_from_token, register_data
+from streamflow.cwl.workflow import CWLWorkflow
+from streamflow.log_handler import logger
+from streamflow.workflow.port import JobPort
+from streamflow.workflow.token import ListToken, TerminationToken
+from streamflow.workflow.utils import get_job_token
+from typing_extensions import Self
+
+from .tokens import file_tokens, file_value
+
+# A request of the kernel for a file is as large as what is asked for; more is not read faster.
+_BLOCK = 1 << 20
+# What tells more of a File than its path, or that it is no file at all.
+_MORE = frozenset({"contents", "secondaryFiles", "listing"})
+
+
+@dataclass(frozen=True)
+class Complete:
+    """Where the token of the same file with its checksum will be.
+
+    :ivar port: the name of the port
+    :ivar port_id: the same in the database
+    :ivar path: of the file, before it was given to a job
+    """
+
+    port: str
+    port_id: int
+    path: str
+
+
+class EarlyInputToken(CWLFileToken):  # type: ignore[misc]
+    """A File of which all is known but its checksum."""
+
+    __slots__ = ("complete",)
+
+    def __init__(self, value: Mapping[str, Any], complete: Complete, tag: str = "0", recoverable: bool = False) -> None:
+        super().__init__(value, tag=tag, recoverable=recoverable)
+        self.complete = complete
+
+    @classmethod
+    async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
+        """Who looks at it after its file has been read finds its checksum, as in any other File."""
+        value, complete = row["value"]["file"], Complete(**row["value"]["complete"])
+        for token_id in await loading_context.database.get_port_tokens(complete.port_id):
+            checksum = _checksum_of(await loading_context.load_token(token_id), complete.path)
+            value |= {} if checksum is None else {"checksum": checksum}
+        return cls(value, complete, tag=row["tag"], recoverable=row["recoverable"])
+
+    async def _save_value(self, database: Database) -> dict[str, Any]:
+        return {"file": self.value, "complete": asdict(self.complete)}
+
+    def retag(self, tag: str) -> EarlyInputToken:
+        return EarlyInputToken(self.value, self.complete, tag=tag, recoverable=self.recoverable)
+
+    def update(self, value: Mapping[str, Any]) -> EarlyInputToken:
+        return EarlyInputToken(value, self.complete, tag=self.tag, recoverable=self.recoverable)
+
+    async def checksum(self, ports: Mapping[str, Port], consumer: str) -> str:
+        """The checksum of its file; waits until that has been read.
+
+        :param consumer: who asks, as for :meth:`Port.get`
+        :raises OSError: if it could not be read
+        """
+        if (known := self.value.get("checksum")) is not None:
+            return cast(str, known)
+        if (port := ports.get(self.complete.port)) is None:
+            # A workflow that was made to run some jobs again has only the ports that these read.
+            return await _checksum(self.complete.path)
+        checksum = _checksum_of(await port.get(consumer), self.complete.path)
+        if checksum is None:
+            raise OSError(f"{self.complete.path} was not read to its end")
+        return checksum
+
+
+class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
+    """Hands an input of the workflow on, and then reads its files for their checksums.
+
+    :ivar complete: gets the token with checksums; the regular port gets one without
+    """
+
+    def __init__(self, name: str, workflow: CWLWorkflow, job_port: JobPort, complete: Port) -> None:
+        super().__init__(name, workflow, job_port)
+        self.complete = complete
+        self._reading: list[asyncio.Task[None]] = []
+
+    async def process_input(self, job: Job, token_value: Any) -> Token:
+        if (early := await self._early(job, token_value)) is None:
+            return cast(Token, await super().process_input(job, token_value))
+        self._reading.append(asyncio.create_task(self._read(job, early)))
+        return early
+
+    async def terminate(self, status: Status) -> None:
+        reading, self._reading = self._reading, []
+        if status in (Status.FAILED, Status.CANCELLED):
+            for task in reading:
+                task.cancel()
+        failed = [error for error in await asyncio.gather(*reading, return_exceptions=True) if error is not None]
+        for error in failed:
+            if isinstance(error, Exception):
+                logger.error(f"{self.name.removesuffix('-injector')} cannot be read: {error}")
+                status = Status.FAILED
+        if not self.terminated:
+            self.complete.put(TerminationToken(status))
+        await super().terminate(status)
+
+    async def _early(self, job: Job, value: Any) -> Token | None:
+        """The token of a File or a list of them without checksums; None: it is another value, or not on this node."""
+        if isinstance(value, list):
+            elements = [await self._early(job, element) for element in value]
+            found = [element for element in elements if element is not None]
+            return ListToken(found) if found and len(found) == len(elements) else None
+        locations = self.workflow.context.scheduler.get_locations(job.name)
+        if not isinstance(value, Mapping) or value.get("class") != "File" or _MORE & value.keys():
+            return None
+        path = get_path_from_token(value)
+        if path is None or not posixpath.isabs(path) or not all(location.local for location in locations):
+            return None
+        try:
+            size = os.stat(path).st_size
+        except OSError:
+            # StreamFlow has a message for it.
+            return None
+        file = {**_value(value, path), "size": size}
+        await register_data(
+            context=self.workflow.context,
+            connector=self.workflow.context.scheduler.get_connector(job.name),
+            locations=locations,
+            base_path=job.output_directory,
+            token_value=file,
+        )
+        complete = Complete(self.complete.name, cast(int, self.complete.persistent_id), path)
+        return EarlyInputToken(file, complete, recoverable=True)
+
+    async def _read(self, job: Job, early: Token) -> None:
+        token = await _with_checksums(early)
+        job_token = get_job_token(job.name, self.get_input_port("__job__").token_list)
+        persisted = await self._persist_token(
+            token=token, port=self.complete, input_token_ids=get_entity_ids([job_token, early])
+        )
+        self.complete.put(persisted)
+
+    async def _save_additional_params(self, database: Database) -> MutableMapping[str, Any]:
+        return {**await super()._save_additional_params(database), "complete": self.complete.persistent_id}
+
+    @classmethod
+    async def _load(cls, row: MutableMapping[str, Any], loading_context: DatabaseLoadingContext) -> Self:
+        return cls(
+            row["name"],
+            cast(CWLWorkflow, await loading_context.load_workflow(row["workflow"])),
+            cast(JobPort, await loading_context.load_port(row["params"]["job_port"])),
+            await loading_context.load_port(row["params"]["complete"]),
+        )
+
+
+def _value(given: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """A File as StreamFlow has it, but for what it reads from the file."""
+    value = file_value(path)
+    if basename := given.get("basename"):
+        root, extension = posixpath.splitext(basename)
+        value |= {"basename": basename, "nameroot": root, "nameext": extension}
+    return value | ({"format": given["format"]} if given.get("format") else {})
+
+
+async def _with_checksums(token: Token) -> Token:
+    if isinstance(token, EarlyInputToken):
+        value = {**token.value, "checksum": await _checksum(token.complete.path)}
+        return CWLFileToken(value, tag=token.tag, recoverable=True)
+    return token.update([await _with_checksums(element) for element in token.value])
+
+
+async def _checksum(path: str) -> str:
+    """The checksum of a file as CWL has it, unless it is cancelled."""
+    cancelled = Event()
+    try:
+        return await asyncio.to_thread(_digest, path, cancelled)
+    finally:
+        cancelled.set()
+
+
+def _digest(path: str, cancelled: Event) -> str:
+    digest = hashlib.sha1(usedforsecurity=False)
+    with open(path, "rb", buffering=0) as file:
+        while not cancelled.is_set() and (block := file.read(_BLOCK)):
+            digest.update(block)
+    return f"sha1${digest.hexdigest()}"
+
+
+def _checksum_of(token: Token, path: str) -> str | None:
+    """The checksum of a file among those of a token."""
+    found = (file.value for file in file_tokens(token))
+    return next((file.get("checksum") for file in found if get_path_from_token(file) == path), None)

@@ -1,0 +1,64 @@
+"""Which inputs of a workflow come before they have been read for their checksum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streamflow_io.graph.early_inputs import early_inputs
+from streamflow_io.graph.io_graph import Hop, HopKind, Input, InputRoute
+from streamflow_io.graph.partitions import Partition
+from streamflow_io.graph.sites import Deployment, Site, SiteKind
+
+READS = Input("/split", "reads")
+SPLIT = Partition("/split", "chunks", "reads")
+ROUTE = InputRoute("/reads-injector", (), READS)
+OTHER = Input("/count", "file")
+HOST = Site((Deployment("host", "ssh", SiteKind.HOSTS),))
+
+
+def through(kind: HopKind, obstacle: str | None = None, by_name: bool = False) -> InputRoute:
+    return replace(ROUTE, hops=(Hop("/hop", "reads", kind, obstacle, by_name=by_name),))
+
+
+def test_what_a_session_reads() -> None:
+    assert early_inputs([ROUTE], [SPLIT]) == (ROUTE,)
+    assert early_inputs([ROUTE], [replace(SPLIT, port=None)]) == (ROUTE,)
+
+
+def test_others_wait() -> None:
+    assert early_inputs([ROUTE], []) == ()
+    assert early_inputs([ROUTE], [replace(SPLIT, of="index")]) == ()
+    assert early_inputs([ROUTE], [replace(SPLIT, real="it is a workflow output")]) == ()
+    assert early_inputs([replace(ROUTE, consumer=replace(READS, site=HOST))], [SPLIT]) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_early"),
+    [(kind, kind.value in ("scatter", "subworkflow", "forward", "combinator", "when", "default")) for kind in HopKind],
+)
+def test_what_lies_between(kind: HopKind, is_early: bool) -> None:
+    assert bool(early_inputs([through(kind)], [SPLIT])) is is_early
+    assert not early_inputs([through(kind, "it needs the whole file")], [SPLIT])
+    assert not early_inputs([through(kind, by_name=True)], [SPLIT])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(ROUTE, consumer=None), id="an output of the workflow"),
+        pytest.param(replace(ROUTE, consumer=replace(OTHER, part_obstacle="checksum")), id="an expression"),
+        pytest.param(InputRoute("/reads-injector", (Hop("/x", "x", HopKind.UNKNOWN),), OTHER), id="something else"),
+    ],
+)
+def test_one_who_needs_the_checksum_makes_all_wait(other: InputRoute) -> None:
+    assert early_inputs([ROUTE, replace(ROUTE, consumer=OTHER)], [SPLIT]) == (ROUTE, replace(ROUTE, consumer=OTHER))
+    assert early_inputs([ROUTE, other], [SPLIT]) == ()
+    # Not those of another input.
+    assert early_inputs([ROUTE, replace(other, input="/b-injector")], [SPLIT]) == (ROUTE,)
+
+
+def test_what_a_verdict_needs() -> None:
+    assert early_inputs([ROUTE], [SPLIT], {("/split", "reads")}) == ()
+    assert early_inputs([ROUTE], [SPLIT], {("/split", "other")}) == (ROUTE,)
