@@ -117,6 +117,17 @@ def test_who_neither_sees_nor_reaches_the_file(hosts: Site, tmp_path: Path) -> N
     check_gone(site)
 
 
+def test_an_input_that_comes_early_here_and_is_copied_to_a_host(hosts: Site, tmp_path: Path) -> None:
+    """The copy is compared with its checksum, for which it waits."""
+    document = scattered()
+    document["steps"]["whole"] = {"run": summing(), "in": {"chunk": "reads", "trace": "trace"}, "out": ["summed"]}
+    document["outputs"]["whole"] = {"type": "File", "outputSource": "whole/summed"}
+    site = replace(one_host(hosts), steps=("/whole",))
+    _, ours = site.run_both(document, job(tmp_path))
+    check_virtual(ours)
+    check_gone(site)
+
+
 # Says parts of equal bytes, and does not read the file; an arithmetic expression of the shell looks as one of CWL.
 SAY = """size=`stat -L -c %s "$of"`; i=0; while [ $i -lt $count ]; do start=`expr $size \\* $i / $count`
 i=`expr $i + 1`; length=`expr $size \\* $i / $count - $start`
