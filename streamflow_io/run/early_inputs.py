@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import posixpath
+import stat
 from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from threading import Event
@@ -138,11 +139,13 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
         if path is None or not posixpath.isabs(path) or not all(location.local for location in locations):
             return None
         try:
-            size = os.stat(path).st_size
+            status = os.stat(path)
         except OSError:
             # StreamFlow has a message for it.
             return None
-        file = {**_value(value, path), "size": size}
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        file = {**_value(value, path), "size": status.st_size}
         await register_data(
             context=self.workflow.context,
             connector=self.workflow.context.scheduler.get_connector(job.name),

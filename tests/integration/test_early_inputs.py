@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,24 @@ def test_a_default(bench: Bench, tmp_path: Path) -> None:
     (plan,) = plan_file(bench.write(document, job, io=True)).plans.values()
     assert plan.read_early == {("/sum", "of")}
     bench.run_both(document, job)
+
+
+@pytest.mark.parametrize("form", [pytest.param("said", marks=pytest.mark.long), "selected"])
+def test_jobs_that_fail_once(bench: Bench, tmp_path: Path, form: str) -> None:
+    """StreamFlow takes their inputs from its database, where the checksum may not be yet."""
+    part = hashlib.sha1(b"x" * 250).hexdigest()
+    (path := tmp_path / "all.bin").write_bytes(b"x" * 1000)
+    document, job = (splitting(tmp_path), of(path, 4)) if form == "said" else (selecting(tmp_path), ranges(path, 4))
+    command = document["steps"]["sum"]["run"]["baseCommand"]
+    mark = 'mark="$(dirname "$TRACE")/$(echo "$chunk$range" | tr -dc 0-9 | tail -c 3)"'
+    command[2] = f'{mark}; [ -e "$mark" ] || {{ touch "$mark"; exit 1; }}; {command[2]}'
+    retry = {"failureManager": {"type": "default", "config": {"max_retries": 3, "retry_delay": 0}}}
+    ours = bench.run(document, job, **retry)
+    assert len(list((bench.directory / "run1").glob("[0-9]*"))) == 4
+    assert ours.log.count("FAILED Job /sum/0.") >= 4
+    end = b"  -\n" if form == "said" else b"\n"
+    assert ours.ok, ours.errors
+    assert sorted(ours.files.values()) == [part.encode() + end] * 4
 
 
 def _with(document: Document, **fields: Any) -> Document:
