@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from streamflow_io.runtime import JobSpec, NodeJob, NodeRuntimeError, new_limits
-from streamflow_io.runtime.protocol import EVENT, MovedEvent
+from streamflow_io.runtime import ExitEvent, JobSpec, NodeJob, NodeRuntimeError, new_limits
+from streamflow_io.runtime.embedded import EmbeddedRuntime
+from streamflow_io.runtime.protocol import EVENT, MovedEvent, RateLimit
+from tests.node_support import wait_for
 from tests.streaming_fakes import FakeRuntime, until
 
 
@@ -125,6 +128,32 @@ async def test_a_job_that_cannot_be_paused_is_told_of_its_streams_only(monkeypat
     job.limit(8, "frames")
     await settle()
     assert [limits for _, limits in runtime.limits] == [{"inputs": {"frames": 8}}]
+
+
+async def test_a_job_of_this_node(tmp_path: Path) -> None:
+    """It is paused by a limit that it gets when it runs, and goes on without."""
+    runtime = await EmbeddedRuntime.start(tmp_path)
+    try:
+        job = await runtime.create_job("/a/0")
+        limit = RateLimit(direction="write", path=str(tmp_path), expected=30_000_000)
+        words = await job.wrap(JobSpec(name="/a/0", limit=limit))
+        script = (
+            f"cd {tmp_path}; touch up; while ! test -e go; do sleep 0.01; done; head -c 30000000 /dev/zero > a; sleep 3"
+        )
+        process = await asyncio.create_subprocess_exec(*words, "sh", "-c", script)
+        await asyncio.to_thread(wait_for, (tmp_path / "up").exists, "the job")
+        job.limit(1e6)
+        (tmp_path / "go").touch()
+        await asyncio.sleep(1)
+        job.limit(None)
+        assert await process.wait() == 0
+        events = [event async for event in job.events()]
+    finally:
+        await runtime.close()
+    assert [event.bytes >= 3_000_000 for event in events if isinstance(event, MovedEvent)] == [True]
+    [usage] = [event.usage for event in events if isinstance(event, ExitEvent)]
+    assert usage.paused is not None
+    assert usage.paused > 0.3
 
 
 async def test_what_was_moved_is_handed_on() -> None:

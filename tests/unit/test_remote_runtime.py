@@ -220,6 +220,26 @@ async def test_the_life_of_a_job(access: Access, workdir: Path) -> None:
         assert job.exit.result().success
 
 
+async def test_limits_are_replaced_as_a_whole(access: Access, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RemoteRuntime, "limit_seconds", 0.01)
+    async with serving(access, workdir) as runtime:
+        job = await runtime.create_job("j")
+        job.limit(7)
+        await job.wrap(JobSpec(name="j"))
+        job.limit(8.2, "it's $x")
+        file = Path(job.directory, "limit")
+        expected = {"rate": 7, "inputs": {"it's $x": 8}}
+        await asyncio.to_thread(
+            wait_for, lambda: file.exists() and json.loads(file.read_text()) == expected, "the limits"
+        )
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        say(runtime, exited(job.identifier))
+        await job.exit
+        job.limit(9)
+        await asyncio.sleep(0.05)
+        assert json.loads(file.read_text()) == expected
+
+
 async def test_a_job_has_started_when_it_has_a_file_for_its_events(access: Access, workdir: Path) -> None:
     async with serving(access, workdir) as runtime:
         job = await runtime.create_job("j")
