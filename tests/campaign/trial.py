@@ -20,6 +20,7 @@ from .containers import Engine
 from .disk import mounts, real_disk, small_disk
 from .faults import Place, strike
 from .hosts import Hosts
+from .limits import changing
 from .processes import of_run
 from .verdict import Verdict, judge
 from .workloads import make, plain_steps
@@ -89,7 +90,7 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
     seconds = RUN_SECONDS + (case.relief or 0) + (_CONTAINERS_SECONDS if isinstance(where, Engine) else 0)
     began = time.monotonic()
     left: list[str] = []
-    with _disk(case, place.temporary, left):
+    with _disk(case, place.temporary, left), changing(case, place.temporary):
         process = bench.start(path, **environment)
         struck = strike(case, process, place)
         hung = not _ends(process, seconds)

@@ -173,6 +173,36 @@ done"""
     return workflow({}, steps, {"streams": "readstream/out", "files": "readfile/out"})
 
 
+def pauses() -> Document:
+    """I/O tasks that are paused, by limits that change: one reads a stream, one commits files one by one."""
+    limit = {"class": "sfio:StorageBandwidth", "storageBW": 2, "limited": True}
+    hints = [{"class": "sfio:IOTask"}, limit]
+    lines = "for i in 1 2 3; do part $i; sleep 0.2; done"
+    save = 'for i in 1 2 3 4 5 6; do (part $i; cat "$file" "$file" "$file" "$file" "$file") > saved$i; done'
+    steps: dict[str, Document] = {
+        "make": {
+            "run": _make(lines, {"out": streamable("stdout")}, stdout="made.txt"),
+            "in": {},
+        },
+        "copy": {
+            "run": tool(
+                _PRODUCER + _CONSUMER + _SHELL + "cat \"$file\" | tee again; cat again again",
+                {"file": streamable()}, {"out": "stdout"}, hints, stdout="copied.txt",
+            ),
+            "in": {"file": "make/out"},
+        },
+        "save": {
+            "run": tool(
+                _PRODUCER + _CONSUMER + _SHELL + save, {"file": "File"}, {"out": found("saved*", "File[]")},
+                [*hints, streaming({"port": "out", "committed": "on_close"})],
+            ),
+            "in": {"file": "copy/out"},
+        },
+        "read": {"run": _read("readsaved", _READ_PART), "scatter": "file", "in": {"file": "save/out"}},
+    }  # fmt: skip
+    return workflow({}, steps, {"copied": "copy/out", "saved": "save/out", "read": "read/out"})
+
+
 WORKLOADS = {
     "byte-streams": byte_streams,
     "commits": commits,
@@ -181,6 +211,7 @@ WORKLOADS = {
     "mixture": mixture,
     "gate": gate,
     "parts": parts,
+    "pauses": pauses,
 }
 _RANDOM_STEPS = 6
 #: So many outputs of a random workload are streamed, committed or at a gate.
