@@ -242,6 +242,7 @@ impl Feeder {
             (Some(rein), Some(rate)) => rein.change(rate),
             (rein, rate) => *rein = rate.map(Rein::new),
         }
+        self.origin.allow(rate.map(window));
     }
 
     /// The command is paused, or goes on.

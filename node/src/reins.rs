@@ -100,7 +100,7 @@ impl Reins {
         (!self.slack).then_some(self.due)
     }
 
-    /// Keeps the job to another rate from now on, and looks at it at once. Without one nobody is paused any more.
+    /// Keeps the job to another rate from now on, beginning with a look at it that is due at once.
     pub fn keep_to(&mut self, rate: Rate, now: Duration) {
         match (&mut self.pace, rate) {
             (Some(pace), Some(rate)) => pace.change(rate, now),
@@ -108,9 +108,6 @@ impl Reins {
         }
         self.rate = rate;
         self.due = now;
-        if rate.is_none() {
-            self.let_go(now);
-        }
     }
 
     /// How many bytes were moved so far, when that is to be told.

@@ -460,7 +460,6 @@ impl<'a> Supervisor<'a> {
                     reins.keep_to(rate, now);
                 }
                 self.inputs.keep_to(&limits.inputs);
-                self.inputs.pause(self.is_paused());
             }
             Err(message) => self.note(&[Event::warning(message, None)]),
         }

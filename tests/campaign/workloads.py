@@ -186,7 +186,7 @@ def pauses() -> Document:
         },
         "copy": {
             "run": tool(
-                _PRODUCER + _CONSUMER + _SHELL + "cat \"$file\" | tee again; cat again again",
+                _PRODUCER + _CONSUMER + _SHELL + "cat \"$file\" > again; cat again again again",
                 {"file": streamable()}, {"out": "stdout"}, hints, stdout="copied.txt",
             ),
             "in": {"file": "make/out"},

@@ -43,43 +43,83 @@ pub const TIMES: Times = Times {
 /// Brings a stream into a pipe.
 pub struct Fetcher {
     pub link: Link,
-    /// The bytes that may wait in the socket.
-    pub window: Option<usize>,
     pub request: Request,
     pub sink: OwnedFd,
     pub times: Times,
-    pub leave: Arc<Leave>,
+    pub orders: Arc<Orders>,
     /// The last connection has brought something, or waited for the command only.
     pub progress: bool,
 }
 
-/// How the feeder says that it takes no more, and wants to know what is still to be compared of what it has taken.
-#[derive(Debug, Default)]
-pub struct Leave {
-    taken: AtomicBool,
-    /// The connection that may have nothing to say for some time.
-    socket: Mutex<Option<TcpStream>>,
+/// The bytes that may wait in a socket; None: as many as the kernel finds right.
+pub type Window = Option<usize>;
+
+/// What the feeder says while the fetcher works.
+#[derive(Debug)]
+pub struct Orders {
+    /// It takes no more, and wants to know what is still to be compared of what it has taken.
+    leaves: AtomicBool,
+    connection: Mutex<Connection>,
 }
 
-impl Leave {
-    fn connected(&self, socket: &TcpStream) -> io::Result<()> {
-        *lock(&self.socket) = Some(socket.try_clone()?);
+#[derive(Debug)]
+struct Connection {
+    /// That of the last one, which may have nothing to say for some time, and its window.
+    socket: Option<(TcpStream, Window)>,
+    /// That of the next one.
+    window: Window,
+}
+
+impl Connection {
+    /// Ends the last one where its window is less than half of what it may be: it can be no larger than it was at first.
+    fn end_if_narrow(&self) -> bool {
+        let Some((socket, Some(own))) = &self.socket else { return false };
+        let is_narrow = self.window.is_none_or(|window| window / 2 > *own);
+        if is_narrow {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        is_narrow
+    }
+}
+
+impl Orders {
+    pub fn new(window: Window) -> Self {
+        Self { leaves: AtomicBool::new(false), connection: Mutex::new(Connection { socket: None, window }) }
+    }
+
+    fn window(&self) -> Window {
+        lock(&self.connection).window
+    }
+
+    fn connected(&self, socket: &TcpStream, window: Window) -> io::Result<()> {
+        let mut connection = lock(&self.connection);
+        connection.socket = Some((socket.try_clone()?, window));
+        connection.end_if_narrow();
         Ok(())
     }
 
-    fn is_taken(&self) -> bool {
-        self.taken.load(Ordering::Acquire)
+    fn are_to_leave(&self) -> bool {
+        self.leaves.load(Ordering::Acquire)
     }
 
     /// Before the pipe is closed, which says to the fetcher that nothing more is taken.
-    pub fn take(&self) {
-        self.taken.store(true, Ordering::Release);
+    pub fn leave(&self) {
+        self.leaves.store(true, Ordering::Release);
     }
 
     /// After that.
     pub fn hurry(&self) {
-        if let Some(socket) = &*lock(&self.socket) {
+        if let Some((socket, _)) = &lock(&self.connection).socket {
             let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// So many bytes may wait from now on. A connection that would be too slow with its window is replaced.
+    pub fn allow(&self, window: Window) {
+        let mut connection = lock(&self.connection);
+        connection.window = window;
+        if connection.end_if_narrow() {
+            connection.socket = None;
         }
     }
 }
@@ -109,7 +149,7 @@ impl Fetcher {
             self.progress = false;
             let message = match self.connect_and_fetch() {
                 Ok(end) => return end,
-                Err(Interruption::Unread) if self.leave.is_taken() => continue,
+                Err(Interruption::Unread) if self.orders.are_to_leave() => continue,
                 Err(Interruption::Unread) => return Ok(None),
                 Err(Interruption::Link(LinkError::Refused(message))) => return Err(self.unreachable(&message)),
                 Err(Interruption::Link(LinkError::Broken(message))) => message,
@@ -132,11 +172,12 @@ impl Fetcher {
 
     fn connect_and_fetch(&mut self) -> Result<End, Interruption> {
         self.request.part = !has_reader(&self.sink);
-        if self.request.part && !self.leave.is_taken() {
+        if self.request.part && !self.orders.are_to_leave() {
             return Err(Interruption::Unread);
         }
-        let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls, self.window)?;
-        self.leave.connected(&channel.socket)?;
+        let window = self.orders.window();
+        let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls, window)?;
+        self.orders.connected(&channel.socket, window)?;
         handshake::ask(&mut channel, &self.request)?;
         channel.socket.set_read_timeout(Some(self.times.quiet))?;
         if !channel.is_plain() {
@@ -144,7 +185,7 @@ impl Fetcher {
             fcntl(&self.sink, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io::Error::from)?;
         }
         let brought = self.bring(&mut channel);
-        let left = matches!(brought, Err(Interruption::Unread)) && !self.leave.is_taken();
+        let left = matches!(brought, Err(Interruption::Unread)) && !self.orders.are_to_leave();
         if brought.is_ok() || left {
             let _ = channel.stream().write_all(&record(Kind::Done, b""));
         }

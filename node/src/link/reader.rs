@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{splice, OFlag, SpliceFFlags};
 use nix::unistd::pipe2;
 
-use super::fetcher::{End, Fetcher, Leave, Times, TIMES};
+use super::fetcher::{End, Fetcher, Orders, Times, Window, TIMES};
 use super::request::{Request, Wanted};
 use crate::job::{Home, Link};
 use crate::links;
@@ -42,7 +42,7 @@ pub struct Reader {
     pipe: Option<OwnedFd>,
     taken: u64,
     outcome: Outcome,
-    leave: Arc<Leave>,
+    orders: Arc<Orders>,
     copy: Option<Copy>,
 }
 
@@ -61,7 +61,7 @@ impl Reader {
     ///
     /// # Errors
     /// When there can be no pipe or no thread.
-    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify, window: Option<usize>) -> io::Result<Self> {
+    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify, window: Window) -> io::Result<Self> {
         Self::start(link, Asked { port, path, verify, number: None, window }, TIMES)
     }
 
@@ -86,15 +86,15 @@ impl Reader {
         widen(&sink);
         let outcome = Outcome::default();
         let told = outcome.clone();
-        let (request, leave) = (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::<Leave>::default());
-        let mut fetcher =
-            Fetcher { link: link.clone(), window, request, sink, times, leave: leave.clone(), progress: false };
+        let (request, orders) =
+            (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::new(Orders::new(window)));
+        let mut fetcher = Fetcher { link: link.clone(), request, sink, times, orders: orders.clone(), progress: false };
         spawn("link", move || {
             let ended = fetcher.fetch();
             let _ = told.set(ended);
             drop(fetcher);
         })?;
-        Ok(Self { link: link.clone(), wanted, pipe: Some(pipe), taken: 0, outcome, leave, copy: None })
+        Ok(Self { link: link.clone(), wanted, pipe: Some(pipe), taken: 0, outcome, orders, copy: None })
     }
 
     /// Fetches the file anew, from its first byte, into `part`.
@@ -116,7 +116,7 @@ struct Asked<'a> {
     path: &'a Path,
     verify: Verify,
     number: Option<u64>,
-    window: Option<usize>,
+    window: Window,
 }
 
 impl Origin for Reader {
@@ -155,14 +155,18 @@ impl Origin for Reader {
         }
     }
 
+    fn allow(&mut self, window: Option<usize>) {
+        self.orders.allow(window);
+    }
+
     /// Ends the thread, too, when it knows what is still to be compared, if that is wanted.
     fn close(&mut self, asks: bool) {
         if asks {
-            self.leave.take();
+            self.orders.leave();
         }
         self.pipe = None;
         if asks {
-            self.leave.hurry();
+            self.orders.hurry();
         }
     }
 
@@ -243,9 +247,13 @@ mod tests {
         }
 
         fn reader_of(&self, address: SocketAddr) -> Reader {
+            self.reader_with(address, None, HASTY)
+        }
+
+        fn reader_with(&self, address: SocketAddr, window: Window, times: Times) -> Reader {
             let link = Link { address, job: "j".into(), key: self.key.clone(), tls: false };
-            let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None, window: None };
-            Reader::start(&link, asked, HASTY).unwrap()
+            let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None, window };
+            Reader::start(&link, asked, times).unwrap()
         }
 
         /// Admits a reader for each of `words`, says them, and hangs up; returns what offsets were asked for.
@@ -309,6 +317,35 @@ mod tests {
         let mut bytes = Vec::new();
         File::from(target).read_to_end(&mut bytes).unwrap();
         assert_eq!((bytes.as_slice(), reader.taken()), (&b"abc"[..], 3));
+    }
+
+    #[test]
+    fn a_window_that_is_too_small_is_left() {
+        let setting = Setting::new();
+        let sizes = |words: Vec<&'static [u8]>| {
+            let (listener, key) = (setting.listener.try_clone().unwrap(), setting.key.clone());
+            // Each connection is kept until the reader leaves it.
+            let say = move |words: &[u8]| {
+                let (mut channel, request) = handshake::receive(listener.accept().unwrap().0, &key).unwrap();
+                channel.stream().write_all(&record(Kind::Data, words)).unwrap();
+                let _ = channel.stream().read_to_end(&mut Vec::new());
+                request.offset
+            };
+            thread::spawn(move || words.into_iter().map(say).collect::<Vec<u64>>())
+        };
+        let sender = sizes(vec![b"abc", b"defgh", b"i"]);
+        let mut reader = setting.reader_with(setting.listener.local_addr().unwrap(), Some(1 << 16), TIMES);
+        let (mut pipe, mut bytes) = (File::from(reader.pipe.as_ref().unwrap().try_clone().unwrap()), [0; 9]);
+        for (range, windows) in [(0..3, [Some(1 << 17), Some(1 << 20)]), (3..8, [Some(1 << 21), None])] {
+            pipe.read_exact(&mut bytes[range]).unwrap();
+            windows.into_iter().for_each(|window| reader.allow(window));
+        }
+        pipe.read_exact(&mut bytes[8..]).unwrap();
+        reader.allow(Some(1 << 16));
+        reader.allow(None);
+        drop(pipe);
+        reader.close(true);
+        assert_eq!((&bytes, sender.join().unwrap()), (b"abcdefghi", vec![0, 3, 8]));
     }
 
     #[test]
