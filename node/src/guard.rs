@@ -68,7 +68,7 @@ pub fn run(job: &Path, alone: bool) -> i32 {
         paused = line.split_ascii_whitespace().filter_map(parse).collect();
     }
     if !paused.is_empty() {
-        for id in paused.into_iter().filter(|id| tree::lives(*id)) {
+        for id in paused.into_iter().filter(|id| !tree::is_gone(*id)) {
             let _ = kill(Pid::from_raw(id.pid), Signal::SIGKILL);
         }
         tree::sweep("SFIO_JOB", |directory| directory == job);

@@ -214,7 +214,7 @@ impl Reins {
         self.grown = now;
         self.since = None;
         for id in std::mem::take(&mut self.stopped) {
-            if tree::lives(id) {
+            if !tree::is_gone(id) {
                 let _ = kill(Pid::from_raw(id.pid), Signal::SIGCONT);
             }
         }

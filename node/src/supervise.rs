@@ -25,7 +25,7 @@ use nix::unistd::Pid;
 pub use self::inputs::Inputs;
 use self::leftovers::Activity;
 use self::outputs::Outputs;
-use self::processes::{signal_tree, Processes};
+use self::processes::Processes;
 
 use self::state::{Action, Ended, Fact, State, ENDING_TICK};
 use crate::event::{Event, EventLog, Paused, Reason, Started, FOREIGN};
@@ -226,7 +226,7 @@ impl<'a> Supervisor<'a> {
         match action {
             Action::HearDriver => self.hear_driver(),
             Action::SignalTree { signal, spare_group } => {
-                signal_tree(signal, spare_group);
+                self.processes.signal(signal, spare_group);
                 // Who is paused would not hear it.
                 self.slacken();
             }
@@ -471,8 +471,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn look_at_leftovers(&self) -> Option<Activity> {
-        let processes: Vec<Process> = tree::descendants().into_iter().filter(|process| !process.zombie).collect();
+    fn look_at_leftovers(&mut self) -> Option<Activity> {
+        let processes: Vec<Process> = self.processes.find().into_iter().filter(|process| !process.zombie).collect();
         if processes.is_empty() {
             return None;
         }

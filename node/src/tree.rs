@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -36,9 +37,12 @@ pub fn read(pid: i32) -> Option<Process> {
     read_stat(pid, &File::open(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Whether a process is there, and not another one that has its number now.
-pub fn lives(id: ProcessId) -> bool {
-    read(id.pid).is_some_and(|process| process.id == id)
+/// Whether a process is surely not there any more, or another one has its number now.
+pub fn is_gone(id: ProcessId) -> bool {
+    match File::open(format!("/proc/{}/stat", id.pid)) {
+        Ok(file) => read_stat(id.pid, &file).is_none_or(|process| process.id != id),
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
 }
 
 /// Reads the `stat` of a process, or of a thread.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -106,6 +107,7 @@ def test_a_close_before_a_failure_is_no_commit_however_long_the_pause_between(ru
     out = tmp_path / "out"
     script = f"""
 import os
+import resource
 beside = os.open("{out}/beside", os.O_CREAT | os.O_WRONLY)
 file = open("{out}/a", "w")
 file.write("part")
@@ -262,3 +264,15 @@ def test_a_job_that_may_not_be_looked_into_runs_as_it_does(strangers: Node) -> N
     [warning] = job.named("warning")
     assert "it is not held to its storageBW" in str(warning["message"])
     assert "Permission denied" in str(warning["message"])
+
+
+def test_nobody_stays_paused_or_is_left_where_exec_can_open_nothing(runtime: Node, tmp_path: Path) -> None:
+    job = runtime.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 60", limit=limit(12, tmp_path))
+    tree(job)
+    used = {int(name) for name in os.listdir(f"/proc/{job.process.pid}/fd")}
+    most = next(number for number in range(3, 1000) if number not in used)
+    resource.prlimit(job.process.pid, resource.RLIMIT_NOFILE, (most, most))
+    wait_for((tmp_path / "out" / "done").exists, "the end of the pauses")
+    job.cancel()
+    job.wait()
+    assert job.processes() == []

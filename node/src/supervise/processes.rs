@@ -2,7 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -20,12 +20,17 @@ use crate::sys;
 use crate::tree::{self, Descendants, Process};
 use crate::vitals::{ProcessId, Snapshot, Vitals};
 
+/// So many files are open at the same time while processes are sought.
+const ROOM: usize = 3;
+
 pub struct Processes {
     /// The main process of the command.
     pub main: Pid,
     main_ended: bool,
     orphans: u64,
     descendants: Descendants,
+    /// Descriptors that can be done without: who finds nobody can end nobody.
+    room: Vec<OwnedFd>,
     /// Descriptors of those that may have closed what is held: they tell how one ended, even when its parent was quicker
     /// than we.
     suspects: BTreeMap<ProcessId, OwnedFd>,
@@ -46,6 +51,7 @@ impl Processes {
             main_ended: false,
             orphans: 0,
             descendants: Descendants::new(),
+            room: make_room(),
             suspects: BTreeMap::new(),
             printed: inherited.filter(awaited).filter_map(file_id).collect(),
         }
@@ -109,6 +115,20 @@ impl Processes {
         open_files::holds_any(processes, &self.printed)
     }
 
+    /// All of them, as they are now, also where nothing more can be opened.
+    pub fn find(&mut self) -> Vec<Process> {
+        self.room.clear();
+        let processes = tree::descendants();
+        self.room = make_room();
+        processes
+    }
+
+    /// Signals all of them; `spare_group`: but for those in our own process group.
+    pub fn signal(&mut self, signal: Signal, spare_group: bool) {
+        let processes = self.find();
+        tree::signal_all(processes.iter().filter(|process| !(spare_group && in_own_group(**process))), signal);
+    }
+
     /// Signals the main process; `spare_group`: unless it is in our own process group.
     pub fn signal_main(&self, signal: Signal, spare_group: bool) {
         if !(spare_group && tree::read(self.main.as_raw()).is_some_and(in_own_group)) {
@@ -117,10 +137,8 @@ impl Processes {
     }
 }
 
-/// Signals all descendants; `spare_group`: but for those in our own process group.
-pub fn signal_tree(signal: Signal, spare_group: bool) {
-    let processes = tree::descendants();
-    tree::signal_all(processes.iter().filter(|process| !(spare_group && in_own_group(**process))), signal);
+fn make_room() -> Vec<OwnedFd> {
+    (0..ROOM).filter_map(|_| File::open("/dev/null").ok().map(OwnedFd::from)).collect()
 }
 
 fn in_own_group(process: Process) -> bool {
