@@ -263,7 +263,10 @@ class Node:
             if mark.search(environment)
         ]
         left += [f"exec of {job.name}" for job in self.jobs if job.process.poll() is None]
-        left += [str(path) for path in self.base.rglob("*") if path.is_fifo()]
+        try:
+            left += [str(path) for path in self.base.rglob("*") if path.is_fifo()]
+        except FileNotFoundError as error:  # It is being removed.
+            left.append(str(error.filename))
         return left + ([str(self.run)] if self.run.exists() else [])
 
 

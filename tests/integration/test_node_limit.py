@@ -267,12 +267,18 @@ def test_a_job_that_may_not_be_looked_into_runs_as_it_does(strangers: Node) -> N
 
 
 def test_nobody_stays_paused_or_is_left_where_exec_can_open_nothing(runtime: Node, tmp_path: Path) -> None:
-    job = runtime.shell("j", f"cd {tmp_path}/out; {BURST}; touch done; sleep 60", limit=limit(12, tmp_path))
-    tree(job)
-    used = {int(name) for name in os.listdir(f"/proc/{job.process.pid}/fd")}
-    most = next(number for number in range(3, 1000) if number not in used)
-    resource.prlimit(job.process.pid, resource.RLIMIT_NOFILE, (most, most))
-    wait_for((tmp_path / "out" / "done").exists, "the end of the pauses")
-    job.cancel()
-    job.wait()
-    assert job.processes() == []
+    jobs = []
+    for rate in (0.2, 12):
+        (place := tmp_path / "out" / str(rate)).mkdir()
+        job = runtime.shell(place.name, f"cd {place}; {BURST}; touch done; sleep 60", limit=limit(rate, tmp_path))
+        jobs.append(job)
+        tree(job)
+        used = {int(name) for name in os.listdir(f"/proc/{job.process.pid}/fd")}
+        most = next(number for number in range(3, 1000) if number not in used)
+        resource.prlimit(job.process.pid, resource.RLIMIT_NOFILE, (most, most))
+    jobs[0].cancel()
+    wait_for((place / "done").exists, "the end of the pauses")
+    jobs[1].cancel()
+    for job in jobs:
+        job.wait()
+        assert job.processes() == []
