@@ -29,7 +29,8 @@ def main(megabits: int, directory: Path) -> None:
     (directory / "shared").mkdir()
     generate_key(directory / "key")
     call("ip link set lo up")
-    call("ip link add bridge type bridge forward_delay 0")
+    # With an address of its own: else it has that of a link, and another one when that host is gone.
+    call("ip link add bridge address 02:00:00:00:00:01 type bridge forward_delay 0")
     call(f"ip addr add {NETWORK}.1/24 dev bridge")
     call("ip link set bridge up")
     shape = link_shape(megabits)

@@ -119,6 +119,22 @@ async def remove_jobs(connector: Connector) -> None:
         await connector._remove_jobs(location, [job for job, other in jobs.items() if other.name == location.name])
 
 
+def abandon(connector: Connector, location: ExecutionLocation) -> None:
+    """Drop the connections to an SSH host that does not answer.
+
+    StreamFlow 0.2.0rc3 waits, when it undeploys, until they are closed: a quarter of an hour, until TCP gives up.
+    """
+    if isinstance(connector, FutureConnector):
+        connector = connector._connector
+    if not isinstance(connector, SSHConnector):
+        return
+    for factories in (connector.ssh_context_factories, connector.data_transfer_context_factories):
+        if (factory := factories.get(location.name)) is not None:
+            for connection in (context._ssh_connection for context in factory._contexts):
+                if connection is not None:
+                    connection.abort()
+
+
 _run, _copy_there, _copy_here = SSHConnector.run, SSHConnector.copy_local_to_remote, SSHConnector.copy_remote_to_local
 
 

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from pathlib import PurePath, PurePosixPath
 from typing import TYPE_CHECKING
 
-from streamflow_io._streamflow import container_command, own_shell
+from streamflow_io._streamflow import abandon, container_command, own_shell
 
 from .conversation import Conversation, ProcessConversation, ShellConversation
 from .node_runtime import NodeRuntimeError
@@ -157,6 +157,10 @@ class Access:
         except Exception as error:
             raise NodeRuntimeError(f"{self.name}: {error or type(error).__name__}") from error
         return Output(stack, stream)
+
+    def abandon(self) -> None:
+        """It does not answer: nobody waits for it any more."""
+        abandon(self._connector, self._location)
 
     async def _send(self, stream: StreamWrapper, data: bytes) -> None:
         for begin in range(0, len(data), self._connector.transferBufferSize):

@@ -188,5 +188,6 @@ class RemoteRuntime(LinkedRuntime):
             )
         except NodeRuntimeError as error:
             said, code = str(error), 1
+            self._access.abandon()
         if code != 0:
             logger.warning(f"{self.directory} at {self.location} could not be removed: {said}")

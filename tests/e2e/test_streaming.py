@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from laboratories.hosts import ADDRESSES
+from laboratories.laboratory import Laboratory
 from tests.cwl import Document, Run, found, streamable, streaming, tool, workflow
 from tests.e2e.support import Site, apart
 from tests.e2e.test_laboratory import login
@@ -102,13 +103,15 @@ def check_gone(site: Site) -> None:
 
 
 def left_on_hosts(site: Site) -> list[str]:
-    if site.is_slurm:
-        return []
+    return [] if site.is_slurm else [line for address in ADDRESSES for line in left_at(site.laboratory, address)]
+
+
+def left_at(laboratory: Laboratory, address: str) -> list[str]:
     look = (
         "find /tmp /scratch \\( -name 'streamflow-io-*' -o -type p -o -type s \\) ! -path '*/.streamflow-io/*'; "
         "for p in /proc/[0-9]*; do tr '\\0' ' ' 2>&- < $p/cmdline | grep -a -e '[s]fio-node' -e '[T]RACE'; done; true"
     )
-    return [f"{a}: {line}" for a in ADDRESSES for line in login(site.laboratory, a, look).splitlines() if line]
+    return [f"{address}: {line}" for line in login(laboratory, address, look).splitlines() if line]
 
 
 @LONG

@@ -25,7 +25,7 @@ from streamflow.deployment.connector.kubernetes import (
     KubernetesShell,
 )
 from streamflow.deployment.connector.queue_manager import QueueManagerConnector
-from streamflow.deployment.connector.ssh import SSHShell
+from streamflow.deployment.connector.ssh import SSHConnector, SSHContext, SSHContextFactory, SSHShell
 from streamflow.deployment.future import FutureConnector
 from streamflow.main import build_context
 from streamflow.recovery.failure_manager import RollbackFailureManager
@@ -211,6 +211,12 @@ def test_the_seam() -> None:
     assert "get_inner_location(location)" in inspect.getsource(QueueManagerConnector.undeploy)
     assert "self._connector = connector" in inspect.getsource(FutureConnector.deploy)
     assert "if not self.deploying" in inspect.getsource(FutureConnector.get_available_locations)
+    undeployed = inspect.getsource(SSHConnector.undeploy)
+    assert [f"self.{kind}_factories.values()" in undeployed for kind in ("ssh_context", "data_transfer_context")] == [
+        True
+    ] * 2
+    assert "c.close()) for c in self._contexts" in inspect.getsource(SSHContextFactory.close)
+    assert "await self._ssh_connection.wait_closed()" in inspect.getsource(SSHContext.close)
     # An SSH host is handed locations that are not its own. Once it is not, `mend_containers_on_ssh_hosts` can go.
     deployed = "".join(inspect.getsource(SingularityConnector._populate_instance).split())
     assert 'self.connector.run(location=location,command=["singularity","buildcfg"' in deployed
