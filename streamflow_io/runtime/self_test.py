@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from . import GatedInput, InputStream, JobSpec, NodeJob, NodeRuntime, NodeRuntimeError, OutputRule, WatchedOutput
-from .protocol import CommittedEvent, WarningEvent
+from .protocol import CommittedEvent, RateLimit, WarningEvent
 from .tried_location import BrokenError, Finding, TriedLocation
 
 _TEXT = "what a producer writes"
@@ -18,6 +18,10 @@ _AT_COMMIT = "consumers start at commit"
 _NO_GATE = "`start: producer` waits before the command, not inside it"
 _OPENINGS = 5  # Each may be seen by chance.
 _CALL_SECONDS = 15.0
+_MB = 10**6
+# A job that is limited to so many bytes per second writes for 2 s.
+_RATE = 20 * _MB
+_WRITTEN = 2 * _RATE
 #: What is done where a system call is refused.
 INSTEAD = {
     "kcmp": "openings of a stream are counted by their notices",
@@ -30,11 +34,16 @@ INSTEAD = {
 async def self_test(location: TriedLocation) -> list[Finding]:
     """Try what jobs need of a node runtime."""
     jobs = _SelfTest(location)
-    return [
+    findings = [
         await _try(location, "commit tokens", jobs.commit, "consumers start when the producer has ended"),
         await _try(location, "byte streams", jobs.stream, _AT_COMMIT),
         await _try(location, "gate", jobs.gate, _NO_GATE),
     ]
+    if location.runtime.unlimited is None:
+        findings.append(
+            await _try(location, "limits", jobs.limit, "`limited` and `required` do not hold I/O tasks back")
+        )
+    return findings
 
 
 async def contained_test(location: TriedLocation) -> list[Finding]:
@@ -132,6 +141,26 @@ class _SelfTest:
             _Command(consumer, JobSpec(name="consumer", inputs=(stream,)), "cat fifo > copy", there),
         )
         return "a reader got every byte, and the end"
+
+    async def limit(self) -> str:
+        """A job moves its data no faster than it may."""
+        directory = await self._location.make("limit")
+        job = await self._location.runtime.create_job("limit")
+        limit = RateLimit(rate=_RATE, direction="write", path=str(directory))
+        command = _Command(job, JobSpec(name="limit", limit=limit), f"head -c {_WRITTEN} /dev/zero > file", directory)
+        try:
+            await self._run(self._location, command)
+        finally:
+            await job.cancel()
+        async for event in job.events():
+            if isinstance(event, WarningEvent):
+                raise BrokenError(event.message)
+        ended = await job.exit
+        seconds = (ended.ended or 0.0) - (ended.started or 0.0)
+        found = f"a job that may write {_RATE / _MB:.0f} MB/s has written {_WRITTEN / max(seconds, 1e-3) / _MB:.0f}"
+        if not ended.usage.paused and seconds < _WRITTEN / _RATE / 2:
+            raise BrokenError(found)
+        return found
 
     async def second_opening(self) -> str:
         """A stream that is opened twice is no stream: the job ends before anybody takes what it made for whole."""

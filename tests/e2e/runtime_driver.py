@@ -21,7 +21,7 @@ from streamflow_io.commands.doctor_location import deployed
 from streamflow_io.runtime import JobSpec, NodeJob, NodeRuntime, OutputRule, WatchedOutput
 from streamflow_io.runtime.deployments import Deployments
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
-from streamflow_io.runtime.protocol import StartedEvent
+from streamflow_io.runtime.protocol import MovedEvent, RateLimit, StartedEvent
 
 
 async def main(file: str, deployment: str, killed: bool) -> list[dict[str, Any]]:
@@ -43,6 +43,7 @@ async def use(
     directory = f"{Deployments(context).workdir(location)}/jobs"
     await connector.run(location, ["mkdir", "-p", directory], capture_output=True)
     events, result = await small(connector, location, runtime, directory)
+    limited = {} if killed else await change_limits(connector, location, runtime, directory)
     slow, running = await start_slow(connector, location, runtime, directory)
     if killed:
         print(json.dumps([{"directory": str(runtime.directory), "binary": runtime.binary}]), flush=True)
@@ -54,6 +55,7 @@ async def use(
         "binary": runtime.binary,
         "events": events,
         "result": result,
+        **limited,
         "cancelled": slow.exit.result().reason,
         "result of the cancelled": await running,
         "succeeded though scancelled": runtime.wrapper == "run"
@@ -71,6 +73,27 @@ async def start_slow(
         if isinstance(event, StartedEvent):
             break
     return slow, running
+
+
+async def change_limits(
+    connector: Connector, location: ExecutionLocation, runtime: NodeRuntime, directory: str
+) -> dict[str, float]:
+    """How a job was paused that has a limit until it is told how much it has moved."""
+    job = await runtime.create_job("limited")
+    spec = JobSpec(name="limited", limit=RateLimit(rate=1_000_000, direction="write", path=directory))
+    file = f"{job.identifier}.out"
+    running = asyncio.create_task(
+        run(connector, location, job, spec, f"head -c 40000000 /dev/zero > {file}; rm {file}", directory)
+    )
+    moved = 0
+    async for event in job.events():
+        if isinstance(event, MovedEvent):
+            moved = event.bytes
+            job.limit(None)
+    await running
+    ended = await job.exit
+    seconds = (ended.ended or 0) - (ended.started or 0)
+    return {"paused": ended.usage.paused or 0, "moved": moved, "seconds of the limited": seconds}
 
 
 async def succeeds_though_scancelled(

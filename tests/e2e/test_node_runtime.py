@@ -53,6 +53,10 @@ def test_a_runtime_at_each_location(request: pytest.FixtureRequest, name: str) -
         assert location["events"] == ["started", "opened", "closed", "committed", "complete", "changed", "exit"]
         assert location["result"] == ["said", 3]
         assert location["cancelled"] == "cancelled"
+        # 40 MB, at 1 MB/s until it has told how much it has moved.
+        assert location["paused"] > 1
+        assert location["seconds of the limited"] < 15
+        assert location["moved"] > 0
         # Of a job of Slurm that a signal has ended, StreamFlow says that its exit code is 0.
         assert location["result of the cancelled"][1] != 0 or place.name == "hpc"
         assert location["succeeded though scancelled"] is False
@@ -80,7 +84,8 @@ def found_by_doctor(site: Site, config: Document | None = None) -> dict[str, Any
 @pytest.mark.parametrize("tls", [pytest.param(False, marks=pytest.mark.long), True])
 def test_doctor_at_hosts(hosts: Site, tls: bool) -> None:
     found = found_by_doctor(hosts, {"tls": True} if tls else None)
-    names = [f"{name}, {host}" for host in ADDRESSES for name in ("delivery", "commit tokens", "byte streams", "gate")]
+    tried = ("delivery", "commit tokens", "byte streams", "gate", "limits")
+    names = [f"{name}, {host}" for host in ADDRESSES for name in tried]
     assert list(found) == ["connection", *names, *(f"link, {host}" for host in ADDRESSES)]
     assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}
     details = [found[f"link, {host}"]["detail"] for host in ADDRESSES]
@@ -91,5 +96,5 @@ def test_doctor_at_hosts(hosts: Site, tls: bool) -> None:
 @pytest.mark.long
 def test_doctor_at_slurm(login: Site) -> None:
     found = found_by_doctor(login)
-    assert list(found) == ["connection", "delivery", "commit tokens", "byte streams", "gate", "link"]
+    assert list(found) == ["connection", "delivery", "commit tokens", "byte streams", "gate", "limits", "link"]
     assert {name: finding for name, finding in found.items() if finding["works"] is not True} == {}

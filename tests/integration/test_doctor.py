@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,9 @@ def test_a_machine_where_all_works(tmp_path: Path) -> None:
     code, found = doctor(tmp_path)
     assert {name for name, finding in found.items() if finding["works"] is False} == set()
     assert code == 0
+    may, has = map(int, re.findall(r"\d+", str(found["limits"]["detail"])))
+    assert may == 20
+    assert has < 40
     assert list(tmp_path.iterdir()) == []
 
 
