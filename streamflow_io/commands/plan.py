@@ -22,6 +22,7 @@ from streamflow_io._streamflow import cwl_files
 from streamflow_io.admission.storages import StepStorage
 from streamflow_io.errors import is_ours, said
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
+from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.cwl import CWLObject, UnreadableError, load
@@ -91,7 +92,10 @@ class Plans:
             if plan.edges:
                 console.print(_edges(plan.edges, plan.virtual))
             if plan.partitions:
-                console.print(_partitions(plan))
+                console.print(_partitions(plan.partitions))
+            if plan.read_early:
+                names = ", ".join(port_path(*read) for read in sorted(plan.read_early))
+                say(console, f"Without waiting until StreamFlow has read it for its checksum: {names}")
             if plan.gangs:
                 console.print(_gangs(plan))
             for step, why in plan.impossible.items():
@@ -309,9 +313,9 @@ def _delivered(edge: StreamEdge, virtual: Collection[str]) -> str:
     return _DELIVERY[edge.delivery] + (", by element" if edge.by_element else "") + condition
 
 
-def _partitions(plan: Plan) -> Table:
+def _partitions(partitions: tuple[Partition, ...]) -> Table:
     rows = []
-    for partition in plan.partitions:
+    for partition in partitions:
         declared = "cut as declared; verified for the same values of its other inputs"
         who = declared if partition.form == "declared" else "said by the program"
         parts = f"parts of {port_path(partition.step, partition.of)}, {who}"
@@ -321,8 +325,6 @@ def _partitions(plan: Plan) -> Table:
             split = "[green]read ahead[/green]" if partition.is_read_ahead else "as without the rule"
         if partition.condition is not None:
             parts += f", if {partition.condition}; else {'real' if partition.port else 'not'}"
-        if (partition.step, partition.of) in plan.read_early:
-            parts += "; does not wait for StreamFlow's checksum"
         rows.append((partition.name, split, partition.real or partition.trial or parts))
     return table("Read sessions", ("of", "split", "why"), rows)
 

@@ -28,7 +28,9 @@ def early_inputs(
     partitions: Iterable[Partition],
     with_checksum: Collection[tuple[str, str]] = (),
 ) -> tuple[InputRoute, ...]:
-    """The routes of inputs of the workflow that come early: a read session reads them, and nobody needs their checksum.
+    """The routes of inputs of the workflow that come early: nobody needs their checksum, and somebody gains by it.
+
+    Gain those who read front to back, as the checksum is made, and those for whom a read session does.
 
     :param routes: of all inputs of the workflow
     :param partitions: what is made of each rule of a read session
@@ -38,7 +40,9 @@ def early_inputs(
 
     def gains(route: InputRoute) -> bool:
         reader = route.consumer
-        return reader is not None and (reader.step, reader.port) in read and are_here(reader.site)
+        if reader is None or not are_here(reader.site):
+            return False
+        return reader.streamable or (reader.step, reader.port) in read
 
     def may_come_early(route: InputRoute) -> bool:
         reader = route.consumer

@@ -114,7 +114,8 @@ class Input:
 
     :ivar streamable: read once, front to back
     :ivar obstacle: why the whole file is needed before the step starts, if so
-    :ivar part_obstacle: why it cannot be a part of another file; looked for where a rule asks for parts
+    :ivar part_obstacle: why more of it is needed than is known of a part of another file, if so; looked for where a
+        rule asks for parts, or any input is streamable
     :ivar site: where the jobs of the step run
     """
 
@@ -232,7 +233,7 @@ class IOGraph:
     :ivar outputs: what they make
     :ivar routes: how their outputs reach inputs and workflow outputs
     :ivar names: how the names of their outputs do, as part of other values, where no file arrives
-    :ivar inputs: how the inputs of the workflow do; looked for where read sessions are asked for
+    :ivar inputs: how the inputs of the workflow do; looked for as the obstacles of parts
     """
 
     steps: dict[str, Step]

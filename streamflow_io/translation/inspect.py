@@ -80,8 +80,8 @@ def io_graph(
     tools = [step for step in workflow.steps.values() if isinstance(step, CWLExecuteStep)]
     steps = {tool.name: _step(tool, site_of) for tool in tools}
     hints = {tool.name: annotations.get(tool.name, StepAnnotations(tool.name)) for tool in tools}
-    # Obstacles of inputs are not looked for where nobody starts with his producer, or reads parts.
-    all_parts = any(annotated.sessions for annotated in annotations.values())
+    # Obstacles of inputs are not looked for where nobody starts with his producer, reads parts, or reads front to back.
+    all_parts = any(annotated.sessions or annotated.streamable_inputs for annotated in annotations.values())
     all_inputs = all_obstacles or any(
         rule.value.start == "producer"
         for annotated in annotations.values()

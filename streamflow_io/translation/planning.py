@@ -94,7 +94,8 @@ def make_plan(
     io_tasks = [path for path, hints in annotations.items() if hints.io_task is not None]
     here = room_here()
     served = [each for each in partitions if each.is_read_ahead or (wanted and unavailable is None)]
-    early = early_inputs(graph.inputs, served, with_checksum(graph.inputs, declared))
+    comes_early = hinted and config.runtime == "embedded"
+    early = early_inputs(graph.inputs, served, with_checksum(graph.inputs, declared)) if comes_early else ()
     plan = Plan(
         workflow,
         graph.steps,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamflow_io.commands.plan import plan_file
-from tests.cwl import Bench, Document, found, tool, workflow
+from tests.cwl import Bench, Document, found, streamable, tool, workflow
 from tests.fuse import may_mount, served
 from tests.integration.test_node_read import forget
 from tests.integration.test_read_sessions import MIB, NEEDS_CHECKSUM, SELECT, SIZE, SPLIT, of, ranges
@@ -79,11 +79,19 @@ def compare(bench: Bench, document: Document, job: Document, slow: Path, flag: P
     assert not flag.exists()
 
 
-@pytest.mark.parametrize("form", ["said", "selected"])
+def streaming(directory: Path) -> Document:
+    """A tool that reads its input front to back."""
+    script = f'{{ head -c 1000; rm -f {directory / "flag"}; cat; }} < "$of" | sha1sum'
+    read = tool(script, {"of": streamable()}, {"summed": "stdout"}, stdout="summed.txt")
+    return workflow({"of": "File"}, {"sum": {"run": read, "in": {"of": "of"}}}, {"summed": "sum/summed"})
+
+
+@pytest.mark.parametrize("form", ["said", "selected", "streamable"])
 def test_the_first_jobs_do_not_wait_for_the_end_of_the_file(
     bench: Bench, tmp_path: Path, slow: Path, flag: Path, form: str
 ) -> None:
-    document, job = (splitting(tmp_path), of(slow, 4)) if form == "said" else (selecting(tmp_path), ranges(slow, 4))
+    documents = {"said": splitting, "selected": selecting, "streamable": streaming}
+    document, job = documents[form](tmp_path), (ranges(slow, 4) if form == "selected" else of(slow, 4))
     compare(bench, document, job, slow, flag)
 
 

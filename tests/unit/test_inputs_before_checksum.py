@@ -27,6 +27,12 @@ def test_what_a_session_reads() -> None:
     assert early_inputs([ROUTE], [replace(SPLIT, port=None)]) == (ROUTE,)
 
 
+def test_what_is_read_front_to_back() -> None:
+    route = replace(ROUTE, consumer=replace(OTHER, streamable=True))
+    assert early_inputs([route, ROUTE], []) == (route, ROUTE)
+    assert early_inputs([replace(route, consumer=replace(OTHER, streamable=True, site=HOST))], []) == ()
+
+
 def test_others_wait() -> None:
     assert early_inputs([ROUTE], []) == ()
     assert early_inputs([ROUTE], [replace(SPLIT, of="index")]) == ()
