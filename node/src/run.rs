@@ -92,6 +92,8 @@ impl<'a> Run<'a> {
         let (signals, inherited) = signals::take().map_err(|error| format!("signals: {}", error.desc()))?;
         let local = Local::start(shared)?;
         mirror.follow(&local.job.join("events.jsonl"));
+        // It may have waited in a queue.
+        pass_limits_on(driver, &local);
         let mut exec = own_program();
         exec.args(["exec", "--grace", GRACE, "--job"]).arg(&local.job).arg("--").args(command);
         sys::with_mask(&mut exec, inherited);
@@ -166,17 +168,13 @@ impl<'a> Run<'a> {
 
     fn look(&mut self) {
         match self.driver.look() {
-            DriverState::Lives if self.mirror.failure().is_none() => self.pass_limits_on(),
+            DriverState::Lives if self.mirror.failure().is_none() => {
+                if pass_limits_on(self.driver, &self.local) {
+                    self.send(DRIVER_NOTICE);
+                }
+            }
             DriverState::Gone => self.local.leave(),
             _ => self.cancel(),
-        }
-    }
-
-    fn pass_limits_on(&mut self) {
-        if let Some(limits) = self.driver.limits() {
-            if replace_limits(&self.local.job, &limits).is_ok() {
-                self.send(DRIVER_NOTICE);
-            }
         }
     }
 
@@ -190,4 +188,9 @@ impl<'a> Run<'a> {
     fn send(&self, signal: Signal) {
         let _ = kill(Pid::from_raw(self.exec.id() as i32), signal);
     }
+}
+
+/// Copies the limits of the job, if they have changed.
+fn pass_limits_on(driver: &mut Driver, local: &Local) -> bool {
+    driver.limits().is_some_and(|limits| replace_limits(&local.job, &limits).is_ok())
 }

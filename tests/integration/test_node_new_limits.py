@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -246,3 +247,10 @@ def test_limits_of_a_job_on_another_machine(shared: RemoteNode) -> None:
     wait_for((out / "done").exists, "the end of the pause")
     job.cancel()
     job.wait()
+    shared.place("k", "{}")
+    (shared.run / "jobs" / "k" / "limit").write_text(json.dumps({"rate": 30 * MB}))
+    waited = shell(shared, "k", f"cd {out}; head -c {30 * MB} /dev/zero > waited", limit=later(out))
+    assert waited.wait() == 0
+    usage = waited.exit()["usage"]
+    assert isinstance(usage, dict)
+    assert usage["paused"] > 0.2
