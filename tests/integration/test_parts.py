@@ -161,7 +161,10 @@ def test_a_list_as_a_whole(bench: Bench, tmp_path: Path) -> None:
 
 def test_pairs_with_another_list(bench: Bench, tmp_path: Path) -> None:
     pair = tool(
-        'cat "$chunk"; echo $number', {"chunk": "File", "number": "int"}, {"counted": "stdout"}, stdout="counted.txt"
+        'cat "$chunk"; echo $number',
+        {"chunk": "File", "number": "int"},
+        {"counted": "stdout"},
+        stdout="$(inputs.chunk.nameroot).counted",
     )
     document = scattered(tmp_path, split(tmp_path), pair)
     document["inputs"]["numbers"] = "int[]"
