@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .chain import CHAIN
+from .checkpoints import CHECKPOINTS
 from .cluster import CLUSTER
 from .containers import CONTAINERS
 from .demo import run_demo
@@ -45,6 +46,7 @@ WORKLOADS = {
         PATTERNS,
         GATE,
         IO_TASKS,
+        CHECKPOINTS,
         THOUSAND_GENOMES,
         THOUSAND_GENOMES_DIRECTORIES,
         VARIANT_CALLING,

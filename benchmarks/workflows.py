@@ -20,6 +20,7 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 RESULT = "result"  # the name of the output of a run
 _NAME = "benchmark"
+_NAMESPACES: JSON = {"sfio": "urn:streamflow-io:cwl#", "cwltool": "http://commonwl.org/cwltool#"}
 _DATABASE = "streamflow.db"
 _NO_CONTAINERS: JSON = [{"step": "/", "deployment": {"type": "none", "config": {}}}]
 _PLAIN_STREAMFLOW = Path(__file__).with_name("plain_streamflow.py")
@@ -59,7 +60,7 @@ def write_workflow(
     path: Path, inputs: Mapping[str, JSON], outputs: Mapping[str, JSON], steps: Mapping[str, JSON]
 ) -> Path:
     """Write a Workflow. JSON is YAML, so that StreamFlow reads it."""
-    header: dict[str, JSON] = {"cwlVersion": "v1.2", "$namespaces": {"sfio": "urn:streamflow-io:cwl#"}}
+    header: dict[str, JSON] = {"cwlVersion": "v1.2", "$namespaces": _NAMESPACES}
     path.write_text(json.dumps({**header, **workflow(inputs, outputs, steps)}, indent=2), encoding="utf-8")
     return path
 

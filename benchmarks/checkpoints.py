@@ -1,0 +1,178 @@
+"""A loop that computes and saves a checkpoint beside its next iteration, on a disk of 100 MB/s.
+
+The pattern of HACC-IO in the paper (Tarraf et al., CLUSTER 2024). A checkpoint needs a fifth of the bandwidth of the
+disk to be done in time. As an I/O task it takes all of it, and the disk has nothing to do for the rest of the time;
+with `storageBW: required` it moves all the time that it has. Compute waits instead of computing, so that the disk
+decides. All variants run the same CWL, with other annotations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.reader import read_records
+from streamflow_io.telemetry.requirements import requests_of, requirements
+from streamflow_io.telemetry.runs import TELEMETRY_FILE
+
+from .model import Comparison
+from .slow_disks import BANDWIDTH, cold_on, obstacle
+from .workflows import JSON, Site, StreamFlowRun, tool, workflow, write_workflow
+from .workload import Outcome, Variant, Workload
+
+ITERATIONS = 12
+COMPUTE_SECONDS = 5
+MEBIBYTES = 96
+STATIC_MB = 25
+
+_DISK_BYTES = 2**31
+_STORAGE = "disk"
+_STATIC = f"static {STATIC_MB}"
+_TWICE = "required(direct,2)"
+_DIRECT, _UP_ONLY, _ADAPTIVE = REQUIRED = ("required(direct)", "required(up-only)", "required")
+# Further measures, of the I/O tasks.
+_EXPLOITATION, _WAITS, _LIMITED, _OFF = "exploitation", "waits / run", "limited phases", "off the limit, %"
+
+
+def _prepare(directory: Path) -> Sequence[Variant]:
+    document, mount = _write_workflow(directory / "checkpoints.cwl"), directory / _STORAGE
+    skipped = obstacle()
+
+    def variant(name: str, storage_bw: float | str | None) -> Variant:
+        hints: list[JSON] = [{"class": "sfio:IOTask"}]
+        if storage_bw is not None:
+            hints.append({"class": "sfio:StorageBandwidth", "storageBW": storage_bw, "storage": _STORAGE})
+        annotations = directory / f"{name}.yml"
+        annotations.write_text(json.dumps({"steps": {"/iteration/save": hints}}), encoding="utf-8")
+
+        def run(run_directory: Path) -> Outcome:
+            scheduler: dict[str, JSON] = {
+                "annotations": str(annotations),
+                "storages": [{"name": _STORAGE, "path": str(mount), "write": BANDWIDTH.megabytes}],
+                # Nothing is known of earlier runs.
+                "learned": str(run_directory / "learned.db"),
+            }
+            return _run(document, mount, scheduler, run_directory)
+
+        return Variant(name, run, skipped=skipped)
+
+    return (
+        Variant("plain", lambda run: _run(document, mount, None, run), skipped=skipped),
+        variant("IOTask", None),
+        variant(_STATIC, STATIC_MB),
+        *(variant(name, name) for name in (*REQUIRED, _TWICE)),
+    )
+
+
+def _run(document: Path, mount: Path, scheduler: Mapping[str, JSON] | None, directory: Path) -> Outcome:
+    here: JSON = {"type": "local", "config": {}, "workdir": str(mount)}
+    with cold_on(BANDWIDTH, mount, directory, (), _DISK_BYTES):
+        outcome = StreamFlowRun(document, scheduler, site=Site({"here": here}, {"/": "here"})).run(directory)
+    if scheduler is None:
+        return outcome
+    [telemetry] = directory.rglob(TELEMETRY_FILE)
+    further = {**outcome.sample.further, **measures(telemetry)}
+    return dataclasses.replace(outcome, sample=outcome.sample.model_copy(update={"further": further}))
+
+
+def measures(telemetry: Path) -> dict[str, float]:
+    """What the I/O tasks of a run did, as far as it was measured."""
+    history = read_history("run", read_records(telemetry))
+    found = requirements(history)
+    [step] = found.steps
+    rates = [(one.bytes / (one.ended - one.started), one.limit) for one in requests_of(history)]
+    off = [100 * abs(rate / limit - 1) for rate, limit in rates if limit is not None]
+    return {
+        _EXPLOITATION: found.exploitation or 0.0,
+        _WAITS: found.wait_seconds / found.seconds,
+        _LIMITED: step.limited / max(1, step.phases),
+        **({_OFF: median(off)} if off else {}),
+    }
+
+
+def _tool(script: str, inputs: dict[str, JSON], outputs: dict[str, JSON], mebibytes: int) -> JSON:
+    # StreamFlow runs no job where less is free than it may need.
+    resources: JSON = {"coresMin": 1, "ramMin": 64, "outdirMin": mebibytes, "tmpdirMin": 1}
+    needed: JSON = {"ResourceRequirement": resources, "InlineJavascriptRequirement": {}}
+    return tool(["sh", "-euc", script], inputs, outputs, requirements=needed)
+
+
+def _write_workflow(path: Path) -> Path:
+    compute = _tool(
+        f'sleep {COMPUTE_SECONDS}; echo "$0" > state.txt',
+        {"number": {"type": "int", "inputBinding": {"position": 1}}},
+        {
+            "state": {"type": "File", "outputBinding": {"glob": "state.txt"}},
+            "next": {"type": "int", "outputBinding": {"outputEval": "$(inputs.number + 1)"}},
+        },
+        mebibytes=1,
+    )
+    save = _tool(
+        f'cat "$0" > checkpoint.bin; dd if=/dev/zero of=checkpoint.bin bs=1M count={MEBIBYTES} oflag=append '
+        "iflag=fullblock conv=notrunc,fdatasync status=none",
+        {"state": {"type": "File", "inputBinding": {"position": 1}}},
+        {"checkpoint": {"type": "File", "outputBinding": {"glob": "checkpoint.bin"}}},
+        mebibytes=2 * MEBIBYTES,
+    )
+    inner = workflow(
+        inputs={"number": "int"},
+        outputs={
+            "next": {"type": "int", "outputSource": "compute/next"},
+            "checkpoint": {"type": "File", "outputSource": "save/checkpoint"},
+        },
+        steps={
+            "compute": {"run": compute, "in": {"number": "number"}, "out": ["state", "next"]},
+            "save": {"run": save, "in": {"state": "compute/state"}, "out": ["checkpoint"]},
+        },
+    )
+    loop: JSON = {
+        "InlineJavascriptRequirement": {},
+        "cwltool:Loop": {
+            "loopWhen": f"$(inputs.number < {ITERATIONS})",
+            "loop": {"number": "next"},
+            "outputMethod": "last",
+        },
+    }
+    iteration: JSON = {"run": inner, "in": {"number": {"default": 0}}, "out": ["checkpoint"], "requirements": loop}
+    return write_workflow(
+        path,
+        inputs={},
+        outputs={"saved": {"type": "File", "outputSource": "iteration/checkpoint"}},
+        steps={"iteration": iteration},
+    )
+
+
+def _exploitations() -> Sequence[Comparison]:
+    goals: dict[str, dict[str, float]] = {
+        "IOTask": {"at_most": 0.35},
+        **{name: {"at_least": 0.70} for name in REQUIRED},
+    }
+    return [
+        Comparison(name=f"exploitation: {name}", measure=_EXPLOITATION, variant=name, **goals.get(name, {}))
+        for name in ("IOTask", _STATIC, *REQUIRED, _TWICE)
+    ]
+
+
+CHECKPOINTS = Workload(
+    "checkpoints",
+    f"a loop of {ITERATIONS} that computes {COMPUTE_SECONDS} s, and saves {MEBIBYTES} MiB beside the next, at 100 MB/s",
+    _prepare,
+    (
+        *(
+            Comparison(name=f"run time: {name} / IOTask", variant=name, baseline="IOTask", at_most=1.02)
+            for name in (*REQUIRED, _TWICE)
+        ),
+        Comparison(name="run time: IOTask / plain", variant="IOTask", baseline="plain"),
+        *_exploitations(),
+        *(
+            Comparison(name=f"{what}: {name}", measure=what, variant=name, at_most=limit)
+            for name in REQUIRED
+            for what, limit in ((_WAITS, 0.02), (_OFF, 5.0))
+        ),
+        *(Comparison(name=f"{_LIMITED}: {name}", measure=_LIMITED, variant=name) for name in REQUIRED),
+    ),
+)
