@@ -147,6 +147,9 @@ class FakeRates:
     def moved(self, job_name: str, moved: int) -> None:
         self.told.append((job_name, moved))
 
+    def unheld(self, job_name: str) -> None:
+        self.told.append((job_name, "not held"))
+
     def repeated(self, job_name: str) -> None:
         self.told.append((job_name, "repeated"))
 

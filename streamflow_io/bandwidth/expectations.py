@@ -99,6 +99,11 @@ class Expectations:
         return median(self._throughputs) if self._throughputs else None
 
     @property
+    def overhead(self) -> float:
+        """StreamFlow's own time around a command, seconds: what nothing can be moved in."""
+        return median(self._starting) + median(self._ending)
+
+    @property
     def learned(self) -> Learned | None:
         """What is to be remembered; None: nothing."""
         if not self._windows:
@@ -122,9 +127,8 @@ class Expectations:
         window = next((one for one in (known.window, self.within, self._window) if one is not None), None)
         if size is None or window is None or is_exposed(window, int(size)):
             return Expected(size)
-        starting, ending = median(self._starting), median(self._ending)
-        known.limited = next_limit(known.before, window, size, starting + ending)
-        return Expected(size, known.limited.limit, ready + max(window - ending, SHORTEST_WINDOW))
+        known.limited = next_limit(known.before, window, size, self.overhead)
+        return Expected(size, known.limited.limit, ready + max(window - median(self._ending), SHORTEST_WINDOW))
 
     def moved(self, channel: str, moved: int, input_bytes: float) -> None:
         """A request has moved so much."""

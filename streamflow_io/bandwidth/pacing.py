@@ -125,6 +125,7 @@ class Pacing:
         self._hidden = hidden
         self._open: dict[str, _Open] = {}
         self._failed: set[str] = set()
+        self._unheld: set[tuple[str, Place | None]] = set()
         # Where jobs of a step have moved last: those that wait are likely to.
         self._places: dict[str, Place] = {}
         self._is_over = False
@@ -165,6 +166,8 @@ class Pacing:
         if (request := self._open.get(job)) is not None:
             request.place = self._places[request.step] = place
             request.admitted = now
+            if (request.step, place) in self._unheld:
+                request.expected = Expected(request.expected.bytes)
 
     def started(self, job: str, now: float) -> None:
         """The job of a request is about to run its command."""
@@ -198,6 +201,13 @@ class Pacing:
         of.ran(began - request.ready - waited, now - done)
         if done > began and moved > 0 and request.first is None and request.rate is None:
             of.reached(moved / (done - began))
+
+    def unheld(self, job: str) -> None:
+        """A request cannot be held to a rate where it is, and none of its step there."""
+        if (request := self._open.get(job)) is not None:
+            self._unheld.add((request.step, request.place))
+            request.expected = Expected(request.expected.bytes)
+            request.rate = request.first = None
 
     def over(self, is_over: bool) -> None:
         """Whether no job computes any more, or waits to: then everybody waits for what is open."""

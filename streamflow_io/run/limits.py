@@ -26,6 +26,7 @@ class RequiredRates(Protocol):
     def expected_bytes(self, job_name: str) -> float | None: ...
     def moved(self, job_name: str, moved: int) -> None: ...
     def repeated(self, job_name: str) -> None: ...
+    def unheld(self, job_name: str) -> None: ...
 
 
 class Limits:
@@ -81,6 +82,7 @@ class Limits:
             return None
         if runtime.unlimited is not None:
             self.not_held(job_name, f"on {runtime.location}", runtime.unlimited)
+            self._required.unheld(job_name)
             return None
         directory = str(job.output_directory)
         storage = self._storages.of(bandwidth.value.storage, self._allocations[job_name].target, directory)

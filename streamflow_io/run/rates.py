@@ -29,9 +29,11 @@ from streamflow_io.telemetry.records import AdmittedRecord, RateRecord, Record
 from .plan import Plan
 
 _MB = 10**6
-# How often rates are looked at while a job runs that has one, or could; and for how long no job may compute before
-# nobody is expected to any more: StreamFlow takes its time between one iteration and the next.
+# How often rates are looked at while a job runs that has one, or could.
 _LOOK_SECONDS = 1.0
+# For how long no job may compute before nobody is expected to any more: StreamFlow takes its time between one iteration
+# and the next. So many times that which it takes around a command, and at least so many seconds.
+_PATIENCE, _LEAST_PATIENCE = 2.0, 0.25
 
 
 class Rates:
@@ -73,6 +75,7 @@ class Rates:
         self._computing: set[str] = set()
         self._computed = float("-inf")
         self._looking: asyncio.Task[None] | None = None
+        self._waiting: asyncio.TimerHandle | None = None
 
     def opened(self, job: Job, channel: str, direction: Direction, ready: float, now: float) -> None:
         """The job of an I/O task has all its input."""
@@ -102,6 +105,11 @@ class Rates:
         self._pacing.repeated(job_name)
         self.update(time.time())
 
+    def unheld(self, job_name: str) -> None:
+        """A job cannot be held to a rate where it runs."""
+        self._pacing.unheld(job_name)
+        self.update(time.time())
+
     def moved(self, job_name: str, moved: int) -> None:
         """A job that runs has moved so many bytes so far."""
         self._pacing.moved(job_name, moved, time.time())
@@ -111,6 +119,10 @@ class Rates:
         """A job that is no I/O task has ended, however."""
         self._computing.discard(job_name)
         self._computed = now
+        if self._steps and not self._computing:
+            self._stop_waiting()
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.call_later(self._patience, lambda: self.update(time.time()))
 
     def ended(self, job_name: str, now: float, moved: Moved | None) -> None:
         """The job of an I/O task has ended, however.
@@ -170,6 +182,7 @@ class Rates:
 
     async def close(self) -> None:
         """Remember the windows of this run. All its requests have been told."""
+        self._stop_waiting()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -187,7 +200,15 @@ class Rates:
         if self._computing:
             return False
         compute = (step for step, hints in self._plan.annotations.items() if hints.io_task is None)
-        return abs(now - self._computed) >= _LOOK_SECONDS or not any(map(self._more_jobs, compute))
+        return abs(now - self._computed) >= self._patience or not any(map(self._more_jobs, compute))
+
+    @property
+    def _patience(self) -> float:
+        return max(_LEAST_PATIENCE, *(_PATIENCE * of.overhead for of in self._steps.values()))
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     def _time_limit(self, step: str) -> float | None:
         """The ToolTimeLimit of a step, as far as it is a number."""

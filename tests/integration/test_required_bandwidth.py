@@ -22,12 +22,12 @@ def save(source: str = "state", *hints: Document) -> Document:
     return tool(script, {source: "File"}, {"saved": found("saved.bin")}, [IO_TASK, *hints])
 
 
-def compute(seconds: float, inputs: Mapping[str, Any], file: str = "made.bin", size: int = BYTES) -> Document:
+def compute(seconds: float | str, inputs: Mapping[str, Any], file: str = "made.bin", size: int = BYTES) -> Document:
     script = f"sleep {seconds}; head -c {size} /dev/zero > {file}"
     return tool(script, inputs, {"out": found(file)})
 
 
-def looped(*hints: Document, times: int = 3, seconds: float = 0.4, size: int = BYTES) -> Document:
+def looped(*hints: Document, times: int = 3, seconds: float | str = 0.4, size: int = BYTES) -> Document:
     """Iterations that compute, and save beside the next; then one more job that computes.
 
     :param hints: of what saves
@@ -167,6 +167,20 @@ def test_a_loop_that_is_kept_to_what_is_required(bench: Bench) -> None:
     assert again.ok, again.errors
     [first] = requests(bench)
     assert 1.1 * size / 1e6 / (told[0]["required"] - told[0]["ready"]) <= first["limit"] < 100
+
+
+@pytest.mark.long
+def test_who_is_waited_for_has_no_limit_any_more(bench: Bench) -> None:
+    """Two long iterations, and then short ones: the second checkpoint is late when the third is ready."""
+    size = 100_000_000
+    required = {"class": "sfio:StorageBandwidth", "storageBW": "required"}
+    run = bench.run(looped(required, times=4, seconds="$((number < 2 ? 3 : 0))", size=size))
+    assert run.ok, run.errors
+    second = requests(bench)[1]
+    assert (second["job"], second["rule"]) == ("/iteration/save/0.1", "next")
+    rates = [one for one in bench.telemetry() if one["event"] == "rate" and one["job"] == second["job"]]
+    assert [(one.get("rate"), one["reason"]) for one in rates] == [(second["limit"], "strategy"), (None, "late")]
+    assert second["ended"] - second["started"] < 0.75 * size / 1e6 / second["limit"]
 
 
 def test_a_job_that_waits_for_what_is_moved(bench: Bench) -> None:

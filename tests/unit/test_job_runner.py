@@ -179,6 +179,7 @@ async def test_the_limit_of_a_job_is_told(caplog: pytest.LogCaptureFixture) -> N
         limits = [spec.get("limit") for spec in runtime.specs.values()]
         limit = {"rate": 500_000, "direction": "write", "path": "/out"}
         assert limits == [None if unlimited else limit] * 2
+        assert ((NAME, "not held") in run.rates.told) is (unlimited is not None)
     assert caplog.messages == [f"/write is not held to its storageBW on {runtime.location}: {unlimited}"]
 
 

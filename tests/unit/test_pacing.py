@@ -167,6 +167,21 @@ def test_the_next_attempt_of_a_job_has_no_limit() -> None:
     assert of.rate("b") is None, "StreamFlow submits it again"
 
 
+def test_who_cannot_be_held_to_a_rate_has_none() -> None:
+    """It is known when the first of them starts, of each place."""
+    of = exact(within=10.0)
+    of.ready(0, "a")
+    of.pacing.unheld("a")
+    of.look(1)
+    assert (of.rate("a"), of.pacing.first_rate("a")) == (None, None)
+    told = len(of.told)
+    of.ready(2, "b", channel="d")
+    assert (of.rate("b"), len(of.told)) == (None, told)
+    of.ready(3, "c", channel="e", admitted=False)
+    of.start(3, "c", Place("disk", "elsewhere"))
+    assert of.rate("c") is not None
+
+
 def test_requests_of_a_storage_share_it() -> None:
     of = exact(within=10.0)
     for n in range(3):

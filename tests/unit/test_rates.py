@@ -107,7 +107,8 @@ async def test_limits_end_when_no_job_computes_any_more(making: Making) -> None:
 
 
 async def test_who_does_not_come_for_a_while_is_not_waited_for(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rates, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(rates, "_PATIENCE", 0.0)
+    monkeypatch.setattr(rates, "_LEAST_PATIENCE", 0.01)
     driver = making(within=1000)
     driver.submit(0, "/compute/0")
     driver.submit(1, "/save/0", file("/out/compute/0/file"))
