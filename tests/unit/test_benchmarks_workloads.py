@@ -106,6 +106,7 @@ def test_goals_are_those_to_reach() -> None:
         "patterns": [1.05, 0.90],
         "gate": [0.5, 12.0, 12.0],
         "io-tasks": [1.0, 1.10, 1.03, 1, 0.75],
+        "checkpoints": [1.02] * 4 + [0.35] + [0.70] * 3 + [0.02, 5.0] * 3,
         "1000genome": [0.999],
         "1000genome-directories": [0.999],
         "variant-calling": [0.70],
