@@ -188,6 +188,8 @@ class RemoteRuntime(LinkedRuntime):
             )
         except NodeRuntimeError as error:
             said, code = str(error), 1
-            self._access.abandon()
+            # One that has not started leaves the connection to StreamFlow, which may go on without it.
+            if self._following is not None:
+                self._access.abandon()
         if code != 0:
             logger.warning(f"{self.directory} at {self.location} could not be removed: {said}")
