@@ -121,7 +121,7 @@ def test_goals_are_those_to_reach() -> None:
             *[0.65, 1.0, 1.02, 0.01] * 2,
             *[0.65, 1.0, 1.05, 0.01],
         ],
-        "read-sessions-hosts": [0.50, 1.02, 2.05, 0.1],
+        "read-sessions-hosts": [0.50, 1.02, 2.02, 2.05, 0.1],
         "read-sessions-templates": [0.60] * 3 + [1.02] * 3,
     }
 
