@@ -4,15 +4,14 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-use crate::exit::CANNOT_SET_UP;
 use crate::program::own_program;
-use crate::tree;
 use crate::vitals::ProcessId;
+use crate::{sys, tree};
 
 /// The end of `exec`.
 #[derive(Debug)]
@@ -25,7 +24,12 @@ pub struct Guard {
 impl Guard {
     /// Starts one for a job, given by its directory. To be called before this process becomes the reaper of its descendants: the guard is none.
     pub fn start(job: &Path) -> std::io::Result<Self> {
-        let mut child = program(job).stdin(Stdio::piped()).spawn()?;
+        let mut program = own_program();
+        // Not what the terminal signals, and nothing that somebody waits to be closed.
+        program.arg("guard").arg("--job").arg(job).process_group(0);
+        program.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        sys::disown(&mut program);
+        let mut child = program.spawn()?;
         let told = child.stdin.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
         child.wait()?;
         Ok(Self { told, last: String::new() })
@@ -48,21 +52,8 @@ impl Drop for Guard {
     }
 }
 
-fn program(job: &Path) -> Command {
-    let mut program = own_program();
-    // Not what the terminal signals, and nothing that somebody waits to be closed.
-    program.arg("guard").arg("--job").arg(job).process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
-    program
-}
-
 /// Guards a job, given by its directory, whose `exec` tells on the standard input whom it pauses.
-///
-/// # Arguments
-/// * `alone` - false: lets somebody do it who is no child of `exec`
-pub fn run(job: &Path, alone: bool) -> i32 {
-    if !alone {
-        return program(job).arg("--alone").spawn().map_or(CANNOT_SET_UP, |_| 0);
-    }
+pub fn run(job: &Path) -> i32 {
     let mut paused = Vec::new();
     for line in BufReader::new(std::io::stdin()).lines().map_while(Result::ok) {
         paused = line.split_ascii_whitespace().filter_map(parse).collect();

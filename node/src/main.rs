@@ -205,8 +205,6 @@ enum Command {
     Guard {
         #[arg(long)]
         job: PathBuf,
-        #[arg(long)]
-        alone: bool,
     },
 }
 
@@ -237,7 +235,7 @@ fn main() -> ExitCode {
         Command::Run { job, patience, command } => run::run(&job, &command, Duration::from_secs(patience)),
         Command::Launch { socket, purpose, command } => gate::launch(socket, purpose, &command),
         Command::PassThrough => gate::pass_through(),
-        Command::Guard { job, alone } => guard::run(&job, alone),
+        Command::Guard { job } => guard::run(&job),
     };
     // Codes are those of a process, which has only these.
     ExitCode::from((code & 0xFF) as u8)

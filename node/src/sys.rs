@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
 use nix::sys::stat::Mode;
-use nix::unistd::{getppid, Pid};
+use nix::unistd::{getppid, ForkResult, Pid};
 
 nix::ioctl_read_bad!(
     /// Bytes that wait in a pipe.
@@ -43,6 +43,19 @@ pub fn bind_to_parent(command: &mut Command, inherited: SigSet) {
         Ok(())
     };
     // SAFETY: between fork and exec the closure only makes system calls, and allocates only on its way to failure.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Lets the command be no child of this process: what is started, and is to be waited for, ends at once.
+pub fn disown(command: &mut Command) {
+    let prepare = || -> io::Result<()> {
+        // SAFETY: what has just been forked has one thread; no destructor is to run in it twice.
+        match unsafe { nix::unistd::fork() }? {
+            ForkResult::Parent { .. } => unsafe { nix::libc::_exit(0) },
+            ForkResult::Child => Ok(()),
+        }
+    };
+    // SAFETY: between fork and exec the closure only makes system calls, and allocates nothing.
     unsafe { command.pre_exec(prepare) };
 }
 
