@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import ExecutionLocation, Target
@@ -29,7 +29,7 @@ from .part_ways import PartWays
 from .plan import Plan
 from .read_session import ReadSession
 from .reader_tasks import ReaderTaskMaker
-from .selected_parts import Ahead, Begin, SelectedParts
+from .selected_parts import Begin, SelectedParts
 from .session_starter import SessionStarter, WorthReading
 from .splitting import Split
 from .storages import Storages
@@ -149,20 +149,6 @@ class ReadSessions:
             if rule.form == "selected" and any(rule.of == each.of for each in self._ahead[step])
         ]
 
-    def waits(self, job: Job) -> None:
-        """A job waits for a core."""
-        for parts in self._selecting(job.name):
-            parts.waits(job.name)
-
-    def narrow(
-        self, job: Job, available: MutableMapping[str, AvailableLocation]
-    ) -> MutableMapping[str, AvailableLocation]:
-        """Of the locations where a job fits, that where its part is read ahead; none: they are for others that wait."""
-        for parts in self._selecting(job.name):
-            names = parts.choose(job.name, {location_name(each) for each in available.values()})
-            available = {key: each for key, each in available.items() if location_name(each) in names}
-        return available
-
     def placed(self, job: Job, location: AvailableLocation) -> None:
         """A job is about to run at a location."""
         for parts in self._selecting(job.name):
@@ -196,7 +182,7 @@ class ReadSessions:
         return self._selected.get(get_job_step_name(job_name), ())
 
     def _begin_at(self, step: str, target: Target) -> Begin:
-        async def begin(path: str, consumers: int) -> dict[str, Ahead]:
+        async def begin(path: str, consumers: int) -> dict[str, ReadSession]:
             locations = await self._locations(target)
             # Of several, who needs all of a file, and where, is not known.
             if len(locations) > 1 and consumers == 0:
@@ -206,9 +192,7 @@ class ReadSessions:
                 *(self._begin_on(each, len(locations) > 1, step, target, path, consumers) for each in homes)
             )
             return {
-                location_name(home): Ahead(session, home.hardware.cores if home.hardware is not None else 1.0)
-                for home, session in zip(homes, begun, strict=True)
-                if session is not None
+                location_name(home): session for home, session in zip(homes, begun, strict=True) if session is not None
             }
 
         return begin

@@ -133,8 +133,6 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             # Those that it reads from may have ended meanwhile.
             if hardware_requirement is not None and run is not None and run.needs_no_core(job):
                 hardware_requirement = CorelessRequirement(hardware_requirement, self._without_cores)
-            elif run is not None and not run.storages.concerns(job.name):
-                run.sessions.waits(job)
             await super().schedule(job, binding_config, hardware_requirement)
         except BaseException:
             if run is not None:
@@ -217,8 +215,6 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             cores = self._without_cores.get(job.name, hardware_requirement.cores)
             available_locations = self.run.gangs.narrow(job, cores, available_locations)
             available_locations = self.run.part_ways.narrow(job, available_locations)
-            if not (available_locations := self.run.sessions.narrow(job, available_locations)):
-                return []
         selected: MutableSequence[AvailableLocation] = await super()._get_locations(
             job, hardware_requirement, locations, scheduling_policy, available_locations
         )

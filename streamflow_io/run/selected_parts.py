@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from streamflow.core.workflow import Step, Token
@@ -17,29 +16,19 @@ from streamflow.workflow.token import FileToken, TerminationToken
 
 from streamflow_io.hints.sessions import SessionRule
 from streamflow_io.sessions.extents import Span
-from streamflow_io.sessions.homes import Homes
 from streamflow_io.sessions.selected import selected
 
 from .read_session import ReadSession
 
-
-@dataclass(frozen=True)
-class Ahead:
-    """A file is read ahead at a location.
-
-    :ivar cores: of the location
-    """
-
-    session: ReadSession
-    cores: float
-
-
 #: Begins the sessions of a file, with the number of jobs that consume each part: by the name of their location.
-Begin = Callable[[str, int], Awaitable[Mapping[str, Ahead]]]
+Begin = Callable[[str, int], Awaitable[Mapping[str, ReadSession]]]
 
 
 class SelectedParts:
     """What the jobs of one step read of one of their inputs.
+
+    Where one location has the file, it is read ahead in the order of the list. Of several, nobody knows which jobs will
+    run where: each reads for a job when that is about to run there, so that no byte is read on two of them.
 
     :param step: the path of the step
     :param schedule: StreamFlow's step that submits its jobs, and has their input
@@ -53,40 +42,50 @@ class SelectedParts:
         self._needed = len(ports)
         # By tag, what has come for one job.
         self._found: dict[str, dict[str, Token]] = {}
-        self._files: dict[str, Mapping[str, Ahead]] = {}
-        self._homes = Homes()
-        # By job, what it reads; the jobs that have ended before that was known.
-        self._reads: dict[str, tuple[ReadSession, int]] = {}
+        self._files: dict[str, Mapping[str, ReadSession]] = {}
+        # By job, what it reads, and where that is read ahead; the jobs that have ended before that was known.
+        self._reads: dict[str, tuple[str, ReadSession, int]] = {}
         self._early: set[str] = set()
+        # Where jobs run; what those will read of which that is not known, and who may read it ahead.
+        self._places: dict[str, str] = {}
+        self._unplaced: dict[str, tuple[Mapping[str, ReadSession], Span]] = {}
+        self._all_known = False
         self._warned = False
         # One after the other: parts are announced in the order of the list.
         self._announcing = asyncio.Lock()
         self._following = asyncio.create_task(self._follow(schedule, ports))
 
-    def waits(self, job_name: str) -> None:
-        """A job waits for a core."""
-        self._homes.wait(job_name)
-
-    def choose(self, job_name: str, free: Collection[str]) -> Collection[str]:
-        """Of the locations with room for a job, those where it is to run; see :class:`Homes`."""
-        return self._homes.choose(job_name, free)
-
     def placed(self, job_name: str, location: str) -> None:
         """A job is about to run at a location: what is read ahead for it elsewhere is of no use."""
-        if not self._homes.place(job_name, location) and job_name in self._reads:
+        self._places[job_name] = location
+        if job_name in self._reads and self._reads[job_name][0] != location:
             self._consume(job_name)
+        elif (found := self._unplaced.pop(job_name, None)) is not None:
+            self._read_at(location, job_name, *found)
+            self._tell_all_announced()
 
     def ended(self, job_name: str) -> None:
         """A job has ended, however."""
-        self._homes.leave(job_name)
+        if self._unplaced.pop(job_name, None) is not None:
+            self._tell_all_announced()
         self._consume(job_name)
 
     def _consume(self, job_name: str) -> None:
         if (read := self._reads.pop(job_name, None)) is not None:
-            session, part = read
+            _, session, part = read
             session.consume(part)
         else:
             self._early.add(job_name)
+
+    def _read_at(self, location: str, job_name: str, file: Mapping[str, ReadSession], span: Span) -> None:
+        if (session := file.get(location)) is not None:
+            self._reads[job_name] = location, session, session.announce([span])
+
+    def _tell_all_announced(self) -> None:
+        if self._all_known and not self._unplaced:
+            for file in self._files.values():
+                for session in file.values():
+                    session.all_announced()
 
     async def close(self) -> None:
         self._following.cancel()
@@ -94,9 +93,8 @@ class SelectedParts:
 
     async def _follow(self, schedule: Step, ports: list[str]) -> None:
         await asyncio.gather(*(self._take(schedule, port) for port in ports))
-        for file in self._files.values():
-            for ahead in file.values():
-                ahead.session.all_announced()
+        self._all_known = True
+        self._tell_all_announced()
 
     async def _take(self, schedule: Step, name: str) -> None:
         port = schedule.get_input_port(name)
@@ -119,17 +117,17 @@ class SelectedParts:
             self._files[path] = await self._begin(path, 0 if reads_all else 1)
         if not (file := self._files[path]) or (reads_all and not is_new):
             return
-        size = next(iter(file.values())).session.size
+        size = next(iter(file.values())).size
         span = (0, size) if reads_all else self._span(inputs, size)
         if span is None:
             return
         job_name = posixpath.join(self._step, tag)
-        home = self._homes.deal(job_name, {name: ahead.cores for name, ahead in file.items()})
-        if home is None:
+        place = next(iter(file)) if len(file) == 1 else self._places.get(job_name)
+        if place is None:
+            self._unplaced[job_name] = file, span
             return
-        session = file[home].session
-        self._reads[job_name] = session, session.announce([span])
-        if job_name in self._early:
+        self._read_at(place, job_name, file, span)
+        if job_name in self._early or self._places.get(job_name, place) != place:
             self._consume(job_name)
 
     def _span(self, inputs: dict[str, Token], size: int) -> Span | None:

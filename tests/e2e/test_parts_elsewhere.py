@@ -246,17 +246,19 @@ def test_jobs_that_select_their_own_part(reading: Site, shared: Path) -> None:
 
 @pytest.mark.parametrize("reading", [pytest.param("one deployment", marks=LONG)], indirect=True)
 def test_each_host_reads_what_its_jobs_select(reading: Site, shared: Path) -> None:
-    """Both have the file, and no byte of it is read ahead on both of them."""
+    """Both have the file, and no byte of it is read ahead on both."""
     reading.ports[0]["target"]["locations"] = 2
-    document, values = cold_selecting(shared, 'note "at `hostname` $range"; sleep 0.3; ')
+    slow = 'note "at `hostname` $range"; case `hostname` in host1) sleep 0.5;; *) sleep 3;; esac; '
+    document, values = cold_selecting(shared, slow)
     ours = reading.run(document, values)
     check_sums(ours, shared)
-    sessions = [record["session"] for record in told(reading, "session")]
-    assert len(sessions) == 2
     arrived = Counter(record["session"] for record in told(reading, "arrived"))
-    assert arrived == dict.fromkeys(sessions, 4)
-    assert sum(record["bytes"] for record in told(reading, "chunk")) <= SIZE
-    assert Counter(what.split()[1] for _, what in ours.trace if what.startswith("at ")) == {"host1": 4, "host2": 4}
+    ran = Counter(what.split()[1] for _, what in ours.trace if what.startswith("at "))
+    assert len(ran) == len(told(reading, "session")) == 2
+    assert sorted(arrived.values()) == sorted(ran.values())
+    assert min(ran.values()) < 4
+    chunks = [record["bytes"] for record in told(reading, "chunk")]
+    assert SIZE // 2 <= sum(chunks) <= SIZE
     assert " WARNING " not in ours.log, ours.errors
     check_gone(reading)
 
