@@ -163,10 +163,10 @@ CHECKPOINTS = Workload(
     _prepare,
     (
         *(
-            Comparison(name=f"run time: {name} / IOTask", variant=name, baseline="IOTask", at_most=1.02)
+            Comparison(name=f"window: {name} / IOTask", measure="window", variant=name, baseline="IOTask", at_most=1.02)
             for name in (*REQUIRED, _TWICE)
         ),
-        Comparison(name="run time: IOTask / plain", variant="IOTask", baseline="plain"),
+        Comparison(name="window: IOTask / plain", measure="window", variant="IOTask", baseline="plain"),
         *_exploitations(),
         *(
             Comparison(name=f"{what}: {name}", measure=what, variant=name, at_most=limit)

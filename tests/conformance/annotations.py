@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 from streamflow_io.hints.inheritance import Parameter, Step, can_stream, port_path
 from tests.cwl import Document, streaming
 
-Kind = Literal["stream", "gate", "close", "closegate", "io-task", "storage"]
+Kind = Literal["stream", "gate", "close", "closegate", "io-task", "storage", "required"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 _RULES: Final[Mapping[str, Document]] = {
@@ -16,11 +16,16 @@ _RULES: Final[Mapping[str, Document]] = {
     "close": {"committed": "on_close"},
     "closegate": {"committed": "on_close", "start": "producer"},
 }
-_HINTS: Final[Mapping[str, Document]] = {
-    "io-task": {"class": "sfio:IOTask"},
-    "storage": {"class": "sfio:StorageBandwidth", "storageBW": 60, "storage": "disk"},
+_IO_TASK: Final[Document] = {"class": "sfio:IOTask"}
+_HINTS: Final[Mapping[str, list[Document]]] = {
+    "io-task": [_IO_TASK],
+    "storage": [{"class": "sfio:StorageBandwidth", "storageBW": 60, "storage": "disk"}],
+    "required": [
+        _IO_TASK,
+        {"class": "sfio:StorageBandwidth", "storageBW": "required", "within": 2, "storage": "disk"},
+    ],
 }
-#: The storage that the hints of `storage` name: two jobs do not fit at once.
+#: The storage that the hints of `storage` and `required` name: of the former two jobs do not fit at once.
 STORAGES: Final[list[Document]] = [{"name": "disk", "path": "/", "scope": "shared", "write": 100, "read": 100}]
 
 
@@ -41,12 +46,12 @@ def annotations_file(steps: Iterable[Step], kind: Kind) -> Document:
 
 def config(kind: Kind) -> Document:
     """What the scheduler's `config` needs besides."""
-    return {"storages": STORAGES} if kind == "storage" else {}
+    return {"storages": STORAGES} if kind in ("storage", "required") else {}
 
 
 def _hints(step: Step, kind: Kind) -> list[Document]:
     if kind in _HINTS:
-        return [_HINTS[kind]]
+        return _HINTS[kind]
     rules = [{"port": name, **_RULES[kind]} for name, output in step.outputs.items() if can_stream(output)]
     return [streaming(*rules)] if rules else []
 

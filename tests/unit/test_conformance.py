@@ -47,7 +47,8 @@ def test_every_tool_and_port_has_a_hint(tmp_path: Path, kind: Kind) -> None:
     steps = resolve(document, str(file))
     assert steps.keys() == {"/a", "/inner/b"}
     for step in steps.values():
-        assert (step.io_task is not None, step.storage_bandwidth is not None) == (kind == "io-task", kind == "storage")
+        assert (step.io_task is not None) is (kind in ("io-task", "required"))
+        assert (step.storage_bandwidth is not None) is (kind in ("storage", "required"))
         assert set(step.streaming) == ({"o", "all"} if kind in ("gate", "close", "closegate") else set())
         assert set(step.streamable_inputs) == ({"i"} if kind == "stream" else set())
         assert set(step.streamable_outputs) == ({"o", "all"} if kind == "stream" else set())
@@ -55,7 +56,7 @@ def test_every_tool_and_port_has_a_hint(tmp_path: Path, kind: Kind) -> None:
 
 def test_a_tool_alone_has_no_edges(tmp_path: Path) -> None:
     steps = read_steps(load(written(tmp_path, TOOL))).steps
-    assert [kind for kind in KINDS if annotations_file(steps, kind)] == ["io-task", "storage"]
+    assert [kind for kind in KINDS if annotations_file(steps, kind)] == ["io-task", "storage", "required"]
 
 
 def test_the_tests_of_a_suite(tmp_path: Path) -> None:
