@@ -123,7 +123,9 @@ class JobRunner:
         if (measured := self._measured.get(job.name)) is not None:
             place = measured.node_job.runtime.place
             measured.spec = self._recorder.told(job_spec(step, job), step, job, place)
-            measured.following = asyncio.create_task(self._follow(job.name, measured.node_job))
+            # One that is limited is followed already; its events are for one reader.
+            if measured.following is None:
+                measured.following = asyncio.create_task(self._follow(job.name, measured.node_job))
 
     async def end(self, job_name: str, succeeded: bool) -> None:
         """A job has ended; returns when nothing of it runs, and what was measured of it is recorded."""

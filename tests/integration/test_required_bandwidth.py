@@ -144,7 +144,8 @@ def test_a_loop_that_is_kept_to_what_is_required(bench: Bench) -> None:
     disk = {"name": "disk", "path": "/", "write": 400}
     required = {"class": "sfio:StorageBandwidth", "storageBW": "required(direct)"}
     document = looped(required, times=4, seconds=2, size=size)
-    bench.run_both(document, config={"storages": [disk]})
+    # What is observed of a job is told to the same reader as what it has moved.
+    bench.run_both(document, config={"storages": [disk], "observe": True})
     told = requests(bench)
     assert [one["phase"] for one in told] == [0, 1, 2, 3]
     assert told[0].get("limit") is None
