@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable
 from streamflow_io.grouping import grouped
 
 from .io_graph import HopKind, InputRoute
-from .part_sites import are_here
+from .part_sites import are_here, is_of_hosts
 from .partitions import Partition
+from .sites import Site
 
 # What hands a file on as it is.
 _HANDS_ON = frozenset(
@@ -40,7 +41,7 @@ def early_inputs(
 
     def gains(route: InputRoute) -> bool:
         reader = route.consumer
-        if reader is None or not are_here(reader.site):
+        if reader is None or not _is_there(route.site, reader.site):
             return False
         return reader.streamable or (reader.step, reader.port) in read
 
@@ -57,3 +58,10 @@ def early_inputs(
     of_inputs = grouped(routes, lambda route: route.input).values()
     early = [found for found in of_inputs if any(map(gains, found)) and all(map(may_come_early, found))]
     return tuple(route for found in early for route in found)
+
+
+def _is_there(given: Site, reader: Site) -> bool:
+    """Whether what is given at one site is surely at the other one, too, so that jobs need no copy."""
+    if are_here(given) and are_here(reader):
+        return True
+    return is_of_hosts(given) and is_of_hosts(reader) and given.deployments[0].name == reader.deployments[0].name

@@ -180,11 +180,13 @@ class InputRoute:
 
     :ivar input: the step of StreamFlow that hands it on
     :ivar consumer: the input that it reaches; None: a workflow output
+    :ivar site: where what is given is
     """
 
     input: str
     hops: tuple[Hop, ...]
     consumer: Input | None
+    site: Site = DRIVERS_NODE
 
 
 @dataclass(frozen=True)

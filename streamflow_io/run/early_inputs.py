@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import posixpath
-import stat
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from threading import Event
 from typing import Any, cast
 
+from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.exception import WorkflowExecutionException
 from streamflow.core.persistence import Database, DatabaseLoadingContext
 from streamflow.core.utils import get_entity_ids
-from streamflow.core.workflow import Job, Port, Status, Token
+from streamflow.core.workflow import Job, Port, Status, Token, Workflow
 from streamflow.cwl.step import CWLInputInjectorStep
 from streamflow.cwl.token import CWLFileToken
 from streamflow.cwl.utils import get_path_from_token, register_data
 from streamflow.cwl.workflow import CWLWorkflow
+from streamflow.data.remotepath import LocalStreamFlowPath, StreamFlowPath
 from streamflow.log_handler import logger
 from streamflow.workflow.port import JobPort
 from streamflow.workflow.token import ListToken, TerminationToken
@@ -78,7 +79,7 @@ class EarlyInputToken(CWLFileToken):  # type: ignore[misc]
     def update(self, value: Mapping[str, Any]) -> EarlyInputToken:
         return EarlyInputToken(value, self.complete, tag=self.tag, recoverable=self.recoverable)
 
-    async def checksum(self, ports: Mapping[str, Port], consumer: str) -> str:
+    async def checksum(self, workflow: Workflow, consumer: str) -> str:
         """The checksum of its file; waits until that has been read.
 
         :param consumer: who asks, as for :meth:`Port.get`
@@ -86,9 +87,12 @@ class EarlyInputToken(CWLFileToken):  # type: ignore[misc]
         """
         if (known := self.value.get("checksum")) is not None:
             return cast(str, known)
-        if (port := ports.get(self.complete.port)) is None:
+        if (port := workflow.ports.get(self.complete.port)) is None:
             # A workflow that was made to run some jobs again has only the ports that these read.
-            return await _checksum(self.complete.path)
+            data, context = workflow.context.data_manager, workflow.context
+            if (source := await data.get_source_location(self.complete.path, "__LOCAL__")) is None:
+                raise OSError(f"{self.complete.path} is not there any more")
+            return await _checksum(StreamFlowPath(source.path, context=context, location=source.location))
         checksum = _checksum_of(await port.get(consumer), self.complete.path)
         if checksum is None:
             raise OSError(f"{self.complete.path} was not read to its end")
@@ -107,9 +111,10 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
         self._reading: list[asyncio.Task[None]] = []
 
     async def process_input(self, job: Job, token_value: Any) -> Token:
-        if (early := await self._early(job, token_value)) is None:
+        files: dict[str, StreamFlowPath] = {}
+        if (early := await self._early(job, token_value, files)) is None:
             return cast(Token, await super().process_input(job, token_value))
-        self._reading.append(asyncio.create_task(self._read(job, early)))
+        self._reading.append(asyncio.create_task(self._read(job, early, files)))
         return early
 
     async def terminate(self, status: Status) -> None:
@@ -126,26 +131,29 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
             self.complete.put(TerminationToken(status))
         await super().terminate(status)
 
-    async def _early(self, job: Job, value: Any) -> Token | None:
-        """The token of a File or a list of them without checksums; None: it is another value, or not on this node."""
+    async def _early(self, job: Job, value: Any, files: dict[str, StreamFlowPath]) -> Token | None:
+        """The token of a File or a list of them without checksums; None: it is another value, or not there.
+
+        :param files: gets what is to be read
+        """
         if isinstance(value, list):
-            elements = [await self._early(job, element) for element in value]
+            elements = [await self._early(job, element, files) for element in value]
             found = [element for element in elements if element is not None]
             return ListToken(found) if found and len(found) == len(elements) else None
-        locations = self.workflow.context.scheduler.get_locations(job.name)
         if not isinstance(value, Mapping) or value.get("class") != "File" or _MORE & value.keys():
             return None
         path = get_path_from_token(value)
-        if path is None or not posixpath.isabs(path) or not all(location.local for location in locations):
+        if path is None or not posixpath.isabs(path):
             return None
+        locations = self.workflow.context.scheduler.get_locations(job.name)
         try:
-            status = os.stat(path)
-        except OSError:
+            if (there := await self._find(path, locations)) is None:
+                return None
+            file = {**_value(value, path), "size": await there.size()}
+        except (OSError, WorkflowExecutionException):
             # StreamFlow has a message for it.
             return None
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        file = {**_value(value, path), "size": status.st_size}
+        files[path] = there
         await register_data(
             context=self.workflow.context,
             connector=self.workflow.context.scheduler.get_connector(job.name),
@@ -156,8 +164,16 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
         complete = Complete(self.complete.name, cast(int, self.complete.persistent_id), path)
         return EarlyInputToken(file, complete, recoverable=True)
 
-    async def _read(self, job: Job, early: Token) -> None:
-        token = await _with_checksums(early)
+    async def _find(self, path: str, locations: Iterable[ExecutionLocation]) -> StreamFlowPath | None:
+        """The regular file of a path, at the first of the locations that has it."""
+        for location in locations:
+            found = await StreamFlowPath(path, context=self.workflow.context, location=location).resolve()
+            if found is not None and await found.is_file():
+                return found
+        return None
+
+    async def _read(self, job: Job, early: Token, files: Mapping[str, StreamFlowPath]) -> None:
+        token = await _with_checksums(early, files)
         job_token = get_job_token(job.name, self.get_input_port("__job__").token_list)
         persisted = await self._persist_token(
             token=token, port=self.complete, input_token_ids=get_entity_ids([job_token, early])
@@ -186,18 +202,25 @@ def _value(given: Mapping[str, Any], path: str) -> dict[str, Any]:
     return value | ({"format": given["format"]} if given.get("format") else {})
 
 
-async def _with_checksums(token: Token) -> Token:
+async def _with_checksums(token: Token, files: Mapping[str, StreamFlowPath]) -> Token:
     if isinstance(token, EarlyInputToken):
-        value = {**token.value, "checksum": await _checksum(token.complete.path)}
+        value = {**token.value, "checksum": await _checksum(files[token.complete.path])}
         return CWLFileToken(value, tag=token.tag, recoverable=True)
-    return token.update([await _with_checksums(element) for element in token.value])
+    return token.update([await _with_checksums(element, files) for element in token.value])
 
 
-async def _checksum(path: str) -> str:
-    """The checksum of a file as CWL has it, unless it is cancelled."""
+async def _checksum(file: StreamFlowPath) -> str:
+    """The checksum of a file as CWL has it.
+
+    :raises OSError: if it cannot be read
+    """
+    if not isinstance(file, LocalStreamFlowPath):
+        if not (checksum := await file.checksum()):
+            raise OSError(f"{file} cannot be read where it is")
+        return f"sha1${checksum}"
     cancelled = Event()
     try:
-        return await asyncio.to_thread(_digest, path, cancelled)
+        return await asyncio.to_thread(_digest, str(file), cancelled)
     finally:
         cancelled.set()
 

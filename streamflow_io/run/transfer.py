@@ -7,6 +7,8 @@ from collections.abc import MutableMapping
 from pathlib import PurePosixPath
 from typing import Protocol, TypeVar, cast
 
+from streamflow.core.data import DataType
+from streamflow.core.deployment import ExecutionLocation
 from streamflow.core.utils import random_name
 from streamflow.core.workflow import Job, Status, Token
 from streamflow.cwl.step import CWLTransferStep
@@ -80,14 +82,21 @@ class StreamingTransferStep(CWLTransferStep):  # type: ignore[misc]
     async def _transfer_early(self, job: Job, token: EarlyInputToken) -> Token:
         """Give a job a link to a file that is still read, or a copy when its checksum is known."""
         locations = self.workflow.context.scheduler.get_locations(job.name)
-        if self.writable or not all(location.local for location in locations):
-            checksum = await token.checksum(self.workflow.ports, f"{self.name} for {job.name}")
+        if self.writable or not all(self._has(location, token.value["path"]) for location in locations):
+            checksum = await token.checksum(self.workflow, f"{self.name} for {job.name}")
             return cast(Token, await super().transfer(job, token.update({**token.value, "checksum": checksum})))
         # StreamFlow compares it where it copies only.
         linked = await super().transfer(job, token.update({"checksum": None, **token.value}))
         if linked.value["checksum"] is None:
             del linked.value["checksum"]
         return cast(Token, linked)
+
+    def _has(self, location: ExecutionLocation, path: str) -> bool:
+        """Whether StreamFlow finds a file at a location, and so makes a link there."""
+        found = self.workflow.context.data_manager.get_data_locations(path, data_type=DataType.PRIMARY)
+        if location.local:
+            return any(each.location.local for each in found)
+        return any((each.deployment, each.name) == (location.deployment, location.name) for each in found)
 
     @property
     def _streams(self) -> Streams:

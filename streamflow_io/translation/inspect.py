@@ -106,12 +106,15 @@ def io_graph(
         tuple(outputs),
         tuple(route for route in routes if not route.by_name),
         tuple(route for route in routes if route.by_name),
-        tuple(_input_routes(workflow, readers, inputs)) if all_parts else (),
+        tuple(_input_routes(workflow, readers, inputs, site_of)) if all_parts else (),
     )
 
 
 def _input_routes(
-    workflow: Workflow, readers: Readers, inputs: Mapping[tuple[str, str], Input]
+    workflow: Workflow,
+    readers: Readers,
+    inputs: Mapping[tuple[str, str], Input],
+    site_of: Callable[[BindingConfig], Site],
 ) -> Iterator[InputRoute]:
     """How what a user gives reaches inputs, and the defaults of a document."""
     readers = defaultdict(list, readers)
@@ -123,8 +126,9 @@ def _input_routes(
     for step in workflow.steps.values():
         # Nobody gives anything to the inputs for which this stands.
         if isinstance(step, CWLInputInjectorStep) and not step.name.startswith(UNBOUND):
+            site = site_of(_schedule_step(step.get_input_port("__job__")).binding_config)
             for hops, consumer in _follow(step.get_output_port(), readers, inputs):
-                yield InputRoute(step.name, hops, consumer)
+                yield InputRoute(step.name, hops, consumer, site)
 
 
 def standard_outputs(workflow: Workflow) -> frozenset[str]:
@@ -138,12 +142,13 @@ def standard_outputs(workflow: Workflow) -> frozenset[str]:
     )
 
 
-def _schedule_step(tool: CWLExecuteStep) -> ScheduleStep:
-    return next(step for step in tool.get_job_port().get_input_steps() if isinstance(step, ScheduleStep))
+def _schedule_step(jobs: Port) -> ScheduleStep:
+    """The step that schedules the jobs on a port."""
+    return next(step for step in jobs.get_input_steps() if isinstance(step, ScheduleStep))
 
 
 def _step(tool: CWLExecuteStep, site_of: Callable[[BindingConfig], Site]) -> graph.Step:
-    schedule = _schedule_step(tool)
+    schedule = _schedule_step(tool.get_job_port())
     requirement = schedule.hardware_requirement
     cores, memory = getattr(requirement, "cores", 1), getattr(requirement, "memory", 0)
     return graph.Step(
@@ -187,7 +192,7 @@ def _inputs(
 ) -> Iterator[Input]:
     @cache
     def used() -> tuple[str, ...]:
-        everything = [tool.command, _schedule_step(tool).hardware_requirement, tool.output_processors]
+        everything = [tool.command, _schedule_step(tool.get_job_port()).hardware_requirement, tool.output_processors]
         return with_library(expressions(everything), tool.command)
 
     for name in tool.input_ports:
@@ -234,7 +239,7 @@ def _input_obstacle(
 
 def _fixed_directory(tool: CWLExecuteStep) -> str | None:
     """Why no job of a tool can be tried again in a directory of its own, if so."""
-    if _schedule_step(tool).output_directory is None:
+    if _schedule_step(tool.get_job_port()).output_directory is None:
         return None
     return f"{tool.name} has a dockerOutputDirectory, which a job shares with its next attempt"
 

@@ -118,6 +118,19 @@ def test_a_default(bench: Bench, tmp_path: Path) -> None:
     bench.run_both(document, job)
 
 
+def test_a_symbolic_link_and_an_odd_path(bench: Bench, tmp_path: Path) -> None:
+    """StreamFlow links what is at a location, whatever it is called."""
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / "#all [1].bin").write_bytes(b"x" * 1000)
+    (tmp_path / "link.txt").symlink_to("a b/#all [1].bin")
+    document = selecting(tmp_path)
+    for path in (tmp_path / "link.txt", tmp_path / "a b" / "../a b/#all [1].bin"):
+        job = ranges(path, 2)
+        (plan,) = plan_file(bench.write(document, job, io=True)).plans.values()
+        assert plan.read_early
+        bench.run_both(document, job)
+
+
 @pytest.mark.parametrize("form", [pytest.param("said", marks=pytest.mark.long), "selected"])
 def test_jobs_that_fail_once(bench: Bench, tmp_path: Path, form: str) -> None:
     """StreamFlow takes their inputs from its database, where the checksum may not be yet."""

@@ -37,6 +37,14 @@ def test_others_wait() -> None:
     assert early_inputs([ROUTE], []) == ()
     assert early_inputs([ROUTE], [replace(SPLIT, of="index")]) == ()
     assert early_inputs([ROUTE], [replace(SPLIT, real="it is a workflow output")]) == ()
+
+
+def test_where_it_is() -> None:
+    there = replace(ROUTE, consumer=replace(READS, site=HOST), site=HOST)
+    assert early_inputs([there], [SPLIT]) == (there,)
+    other = Site((Deployment("other", "ssh", SiteKind.HOSTS),))
+    assert early_inputs([replace(there, site=other)], [SPLIT]) == ()
+    assert early_inputs([replace(ROUTE, site=HOST)], [SPLIT]) == ()
     assert early_inputs([replace(ROUTE, consumer=replace(READS, site=HOST))], [SPLIT]) == ()
 
 
