@@ -137,7 +137,7 @@ class EarlyInputInjectorStep(CWLInputInjectorStep):  # type: ignore[misc]
         :param files: gets what is to be read
         """
         if isinstance(value, list):
-            elements = [await self._early(job, element, files) for element in value]
+            elements = await asyncio.gather(*(self._early(job, element, files) for element in value))
             found = [element for element in elements if element is not None]
             return ListToken(found) if found and len(found) == len(elements) else None
         if not isinstance(value, Mapping) or value.get("class") != "File" or _MORE & value.keys():
@@ -206,7 +206,7 @@ async def _with_checksums(token: Token, files: Mapping[str, StreamFlowPath]) -> 
     if isinstance(token, EarlyInputToken):
         value = {**token.value, "checksum": await _checksum(files[token.complete.path])}
         return CWLFileToken(value, tag=token.tag, recoverable=True)
-    return token.update([await _with_checksums(element, files) for element in token.value])
+    return token.update(await asyncio.gather(*(_with_checksums(element, files) for element in token.value)))
 
 
 async def _checksum(file: StreamFlowPath) -> str:
