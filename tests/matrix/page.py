@@ -20,7 +20,10 @@ from `tests/matrix/`, where the command of each program stands; do not edit it. 
 that does better fails the test, too.
 
 Each producer is caught in the middle of its file. Behind a gate, the consumer is started before its producer. Under
-`on_close` and `on_n_files`, the producer goes on running until its consumer has ended.
+`on_close` and `on_n_files`, the producer goes on running until its consumer has ended. Where it says
+*limited*, the program is an I/O task with [`limited: true`](storage.md#limited-no-faster-than-that) and so low a
+storageBW that it is paused in the middle of what it does: by what system calls move, or, *limited storage*, by what the
+kernel writes.
 
 | word | meaning |
 |---|---|

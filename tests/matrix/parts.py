@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.matrix.building import Workshop
 from tests.matrix.data import DATA
 from tests.matrix.directories import EXPLORE, SLOW_DIRECTORY
-from tests.matrix.programs import SHELL, Filler, Producer, Program, Walker
+from tests.matrix.programs import SHELL, Filler, Limit, Producer, Program, Walker
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,13 @@ class Plan:
     closes: int = 1
     #: The producer goes on after its commit, until its consumer has ended.
     stays: bool = True
+    #: The program of the table is the producer, not the consumer.
+    writes: bool = False
+
+    @property
+    def tried(self) -> Part:
+        """The program of the table; the other one is its counterpart."""
+        return self.producer if self.writes else self.consumer
 
 
 def plan(program: Program) -> Plan:
@@ -42,9 +49,9 @@ def plan(program: Program) -> Plan:
         globs = program.globs or (program.file,)
         reader = Part((*SHELL, program.then), program.file)
         kind = "files" if program.globs else "file"
-        return Plan(Part(command, program.file), reader, globs, kind, program.closes, not program.never_closed)
+        return Plan(Part(command, program.file), reader, globs, kind, program.closes, not program.never_closed, True)
     if isinstance(program, Filler):
-        return Plan(Part(command, "d"), Part((*SHELL, EXPLORE), "d"), ("d",), "directory")
+        return Plan(Part(command, "d"), Part((*SHELL, EXPLORE), "d"), ("d",), "directory", writes=True)
     if isinstance(program, Walker):
         return Plan(Part((*SHELL, SLOW_DIRECTORY), "d"), Part(command, "d"), ("d",), "directory")
     file = DATA[program.data].file
@@ -74,3 +81,10 @@ def prepare(workshop: Workshop, program: Program) -> None:
 def environment(workshop: Workshop, name: str, control: Path) -> dict[str, str]:
     controls = {"GO": str(control / "go"), "END": str(control / "end")}
     return {**workshop.environment(), **controls, "IN": f"in/{name}"}
+
+
+def limit_field(limit: Limit, place: Path) -> dict[str, object]:
+    """The field of `job.json` of a program that works in a directory."""
+    # Where nothing is stored, the bytes of system calls count.
+    direction, path = ("write", str(place)) if limit.storage else ("both", "/proc")
+    return {"rate": limit.rate, "direction": direction, "path": path}

@@ -20,6 +20,8 @@ class Outcome(Enum):
     DIFFERS = "differs"
     #: A consumer behind a gate ended before its input was committed, or was not held where it should.
     NOT_HELD = "not held"
+    #: A limited program that writes has ended without a pause: nothing was tried.
+    NOT_PAUSED = "not paused"
     #: A program that failed has committed something, or left a FIFO.
     WRONG_COMMIT = "wrong commit"
     HANGS = "hangs"
@@ -143,6 +145,22 @@ Program = Consumer | Producer | Walker | Filler
 
 
 @dataclass(frozen=True)
+class Limit:
+    """What an I/O task is held to, so low that a program is paused in the middle of what it does.
+
+    ``rate`` is in bytes per second; ``storage``: what the kernel writes to the storage counts, else what system calls
+    move, in either direction, through pipes, too, as in memory.
+    """
+
+    rate: int
+    storage: bool
+
+
+CALLS = Limit(500_000, storage=False)
+STORAGE = Limit(150_000, storage=True)
+
+
+@dataclass(frozen=True)
 class Rule:
     """A commit rule with a way of delivery, and the kinds of programs that it is for."""
 
@@ -153,6 +171,8 @@ class Rule:
     mode: str = "update"
     #: Part of the tests; the others are run for the page only.
     tested: bool = True
+    #: What the program, an I/O task, is held to.
+    limit: Limit | None = None
 
 
 RULES = (
@@ -167,6 +187,12 @@ RULES = (
     Rule("update, on_n_files", "directory", "on_n_files", (Walker,)),
     Rule("no_update, on_termination", "directory", "on_termination", (Walker, Filler), "no_update", tested=False),
     Rule("no_update, on_n_files", "directory", "on_n_files", (Walker,), "no_update"),
+    Rule("limited, FIFO", "fifo", "on_close", (Consumer,), tested=False, limit=CALLS),
+    Rule("limited, stdin", "stdin", "on_close", (Consumer,), tested=False, limit=CALLS),
+    Rule("limited, on_close", "gate", "on_close", (Producer,), tested=False, limit=CALLS),
+    Rule("limited, on_termination", "directory", "on_termination", (Walker, Filler), tested=False, limit=CALLS),
+    Rule("limited storage, on_close", "gate", "on_close", (Producer,), tested=False, limit=STORAGE),
+    Rule("limited storage, on_termination", "directory", "on_termination", (Filler,), tested=False, limit=STORAGE),
 )
 
 

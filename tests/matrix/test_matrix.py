@@ -54,10 +54,31 @@ def _sampled() -> Iterator[object]:
         yield pytest.param(program, id=name, marks=[] if new else pytest.mark.long)
 
 
+#: A mapping, a database, a process that nobody waits for, an interpreter, files of a directory: one of each.
+LIMITED = {f"Producer {name}" for name in ("C: mmap", "sqlite3", "bash: > >(gzip)", "Python: gzip")} | {"Filler tar x"}
+
+
+def _limited() -> Iterator[object]:
+    """All programs; those that are not in ``LIMITED`` are long."""
+    for program in PROGRAMS:
+        name = f"{type(program).__name__} {program.name}"
+        yield pytest.param(program, id=name, marks=[] if name in LIMITED else pytest.mark.long)
+
+
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("program", list(_sampled()))
 def test_program(program: Program, workshop: Workshop, tmp_path: Path) -> None:
-    chosen = _tested(program)
+    _is_as_the_table_says(_tested(program), workshop, tmp_path)
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("program", list(_limited()))
+def test_a_limited_program_does_the_same(program: Program, workshop: Workshop, tmp_path: Path) -> None:
+    """Paused again and again, as an I/O task that is `limited: true`."""
+    _is_as_the_table_says([case for case in cases((program,)) if case.rule.limit is not None], workshop, tmp_path)
+
+
+def _is_as_the_table_says(chosen: list[Case], workshop: Workshop, tmp_path: Path) -> None:
     try:
         observations = observe(workshop, chosen, tmp_path / "cases")
     except MissingError as missing:
