@@ -22,6 +22,7 @@ from .gate import GATE
 from .harness import run_workload
 from .io_tasks import IO_TASKS
 from .limiter import LIMITER
+from .neighbour import NEIGHBOUR
 from .overhead import OVERHEAD
 from .patterns import PATTERNS
 from .processes import CommandError
@@ -47,6 +48,7 @@ WORKLOADS = {
         GATE,
         IO_TASKS,
         CHECKPOINTS,
+        NEIGHBOUR,
         THOUSAND_GENOMES,
         THOUSAND_GENOMES_DIRECTORIES,
         VARIANT_CALLING,

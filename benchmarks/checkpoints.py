@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -31,6 +33,7 @@ STATIC_MB = 25
 
 _DISK_BYTES = 2**31
 _STORAGE = "disk"
+_STEP = "/iteration/save"
 _STATIC = f"static {STATIC_MB}"
 _TWICE = "required(direct,2)"
 _DIRECT, _UP_ONLY, _ADAPTIVE = REQUIRED = ("required(direct)", "required(up-only)", "required")
@@ -39,24 +42,14 @@ _EXPLOITATION, _WAITS, _LIMITED, _OFF = "exploitation", "waits / run", "limited 
 
 
 def _prepare(directory: Path) -> Sequence[Variant]:
-    document, mount = _write_workflow(directory / "checkpoints.cwl"), directory / _STORAGE
+    document, mount = write_loop(directory / "checkpoints.cwl", ITERATIONS, MEBIBYTES), directory / _STORAGE
     skipped = obstacle()
 
     def variant(name: str, storage_bw: float | str | None) -> Variant:
-        hints: list[JSON] = [{"class": "sfio:IOTask"}]
-        if storage_bw is not None:
-            hints.append({"class": "sfio:StorageBandwidth", "storageBW": storage_bw, "storage": _STORAGE})
-        annotations = directory / f"{name}.yml"
-        annotations.write_text(json.dumps({"steps": {"/iteration/save": hints}}), encoding="utf-8")
+        bandwidth: Mapping[str, JSON] | None = None if storage_bw is None else {"storageBW": storage_bw}
 
         def run(run_directory: Path) -> Outcome:
-            scheduler: dict[str, JSON] = {
-                "annotations": str(annotations),
-                "storages": [{"name": _STORAGE, "path": str(mount), "write": BANDWIDTH.megabytes}],
-                # Nothing is known of earlier runs.
-                "learned": str(run_directory / "learned.db"),
-            }
-            return _run(document, mount, scheduler, run_directory)
+            return _run(document, mount, scheduler_config(run_directory, mount, bandwidth), run_directory)
 
         return Variant(name, run, skipped=skipped)
 
@@ -68,10 +61,35 @@ def _prepare(directory: Path) -> Sequence[Variant]:
     )
 
 
+def scheduler_config(directory: Path, mount: Path, bandwidth: Mapping[str, JSON] | None) -> dict[str, JSON]:
+    """Write annotations for a run, where nothing is known of earlier ones, and return what the scheduler is to be told.
+
+    :param bandwidth: fields of the hint StorageBandwidth of the I/O tasks; none: they have none
+    """
+    hints: list[JSON] = [{"class": "sfio:IOTask"}]
+    if bandwidth is not None:
+        hints.append({"class": "sfio:StorageBandwidth", "storage": _STORAGE, **bandwidth})
+    annotations = directory / "annotations.yml"
+    annotations.write_text(json.dumps({"steps": {_STEP: hints}}), encoding="utf-8")
+    return {
+        "annotations": str(annotations),
+        "storages": [{"name": _STORAGE, "path": str(mount), "write": BANDWIDTH.megabytes}],
+        "learned": str(directory / "learned.db"),
+    }
+
+
 def _run(document: Path, mount: Path, scheduler: Mapping[str, JSON] | None, directory: Path) -> Outcome:
-    here: JSON = {"type": "local", "config": {}, "workdir": str(mount)}
     with cold_on(BANDWIDTH, mount, directory, (), _DISK_BYTES):
-        outcome = StreamFlowRun(document, scheduler, site=Site({"here": here}, {"/": "here"})).run(directory)
+        return run_loop(document, mount, scheduler, directory)
+
+
+def run_loop(document: Path, mount: Path, scheduler: Mapping[str, JSON] | None, directory: Path) -> Outcome:
+    """Run the workflow on a disk that is mounted.
+
+    :param scheduler: as in :class:`StreamFlowRun`
+    """
+    here: JSON = {"type": "local", "config": {}, "workdir": str(mount)}
+    outcome = StreamFlowRun(document, scheduler, site=Site({"here": here}, {"/": "here"})).run(directory)
     if scheduler is None:
         return outcome
     [telemetry] = directory.rglob(TELEMETRY_FILE)
@@ -101,9 +119,14 @@ def _tool(script: str, inputs: dict[str, JSON], outputs: dict[str, JSON], mebiby
     return tool(["sh", "-euc", script], inputs, outputs, requirements=needed)
 
 
-def _write_workflow(path: Path) -> Path:
+def write_loop(path: Path, iterations: int, mebibytes: int, computed: Path = Path(os.devnull)) -> Path:
+    """Write the workflow: the I/O tasks are those of the step `/iteration/save`.
+
+    :param mebibytes: of a checkpoint
+    :param computed: gets a line with the time when a checkpoint can be saved, in seconds since the epoch
+    """
     compute = _tool(
-        f'sleep {COMPUTE_SECONDS}; echo "$0" > state.txt',
+        f'sleep {COMPUTE_SECONDS}; echo "$0" > state.txt; date +%s.%N >> {shlex.quote(str(computed))}',
         {"number": {"type": "int", "inputBinding": {"position": 1}}},
         {
             "state": {"type": "File", "outputBinding": {"glob": "state.txt"}},
@@ -112,11 +135,11 @@ def _write_workflow(path: Path) -> Path:
         mebibytes=1,
     )
     save = _tool(
-        f'cat "$0" > checkpoint.bin; dd if=/dev/zero of=checkpoint.bin bs=1M count={MEBIBYTES} oflag=append '
+        f'cat "$0" > checkpoint.bin; dd if=/dev/zero of=checkpoint.bin bs=1M count={mebibytes} oflag=append '
         "iflag=fullblock conv=notrunc,fdatasync status=none",
         {"state": {"type": "File", "inputBinding": {"position": 1}}},
         {"checkpoint": {"type": "File", "outputBinding": {"glob": "checkpoint.bin"}}},
-        mebibytes=2 * MEBIBYTES,
+        mebibytes=2 * mebibytes,
     )
     inner = workflow(
         inputs={"number": "int"},
@@ -132,7 +155,7 @@ def _write_workflow(path: Path) -> Path:
     loop: JSON = {
         "InlineJavascriptRequirement": {},
         "cwltool:Loop": {
-            "loopWhen": f"$(inputs.number < {ITERATIONS})",
+            "loopWhen": f"$(inputs.number < {iterations})",
             "loop": {"number": "next"},
             "outputMethod": "last",
         },
