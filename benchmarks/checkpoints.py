@@ -119,14 +119,14 @@ def _tool(script: str, inputs: dict[str, JSON], outputs: dict[str, JSON], mebiby
     return tool(["sh", "-euc", script], inputs, outputs, requirements=needed)
 
 
-def write_loop(path: Path, iterations: int, mebibytes: int, computed: Path = Path(os.devnull)) -> Path:
+def write_loop(path: Path, iterations: int, mebibytes: int, begun: Path = Path(os.devnull)) -> Path:
     """Write the workflow: the I/O tasks are those of the step `/iteration/save`.
 
     :param mebibytes: of a checkpoint
-    :param computed: gets a line with the time when a checkpoint can be saved, in seconds since the epoch
+    :param begun: gets a line when a job begins to save a checkpoint: the time, in seconds since the epoch
     """
     compute = _tool(
-        f'sleep {COMPUTE_SECONDS}; echo "$0" > state.txt; date +%s.%N >> {shlex.quote(str(computed))}',
+        f'sleep {COMPUTE_SECONDS}; echo "$0" > state.txt',
         {"number": {"type": "int", "inputBinding": {"position": 1}}},
         {
             "state": {"type": "File", "outputBinding": {"glob": "state.txt"}},
@@ -135,7 +135,8 @@ def write_loop(path: Path, iterations: int, mebibytes: int, computed: Path = Pat
         mebibytes=1,
     )
     save = _tool(
-        f'cat "$0" > checkpoint.bin; dd if=/dev/zero of=checkpoint.bin bs=1M count={mebibytes} oflag=append '
+        f'date +%s.%N >> {shlex.quote(str(begun))}; cat "$0" > checkpoint.bin; '
+        f"dd if=/dev/zero of=checkpoint.bin bs=1M count={mebibytes} oflag=append "
         "iflag=fullblock conv=notrunc,fdatasync status=none",
         {"state": {"type": "File", "inputBinding": {"position": 1}}},
         {"checkpoint": {"type": "File", "outputBinding": {"glob": "checkpoint.bin"}}},

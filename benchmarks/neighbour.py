@@ -1,7 +1,7 @@
 """The loop of `checkpoints` beside somebody else who writes 150 MB to the same disk, and syncs, again and again.
 
-Out of step: each has a period of its own, so that bursts meet now and then. In step: the neighbour begins whenever one
-of our checkpoints can be saved, and both together need 0.7 of the disk. What a limit is worth is how long the
+Out of step: each has a period of its own, so that bursts meet now and then. In step: the neighbour begins whenever we
+begin to save a checkpoint, and both together need 0.7 of the disk. What a limit is worth is how long the
 neighbour waits for its sync, and whether we wait for ours.
 """
 
@@ -72,15 +72,15 @@ class Neighbour:
     :ivar phases: when each began, in seconds since the epoch, and how long it took
     """
 
-    def __init__(self, file: Path, computed: Path, period: float | None) -> None:
+    def __init__(self, file: Path, begun: Path, period: float | None) -> None:
         """
         :param file: is there while a phase lasts only
-        :param computed: gets a line for each checkpoint that can be saved
+        :param begun: gets a line for each checkpoint that we begin to save
         :param period: as in :class:`Way`
         """
         self.phases: list[tuple[float, float]] = []
         self._file = file
-        self._computed = computed
+        self._begun = begun
         self._period = period
         self._seen = 0
         self._ended = threading.Event()
@@ -116,35 +116,35 @@ class Neighbour:
             due = self.phases[-1][0] + self._period if self.phases else None
             return due is None or not self._ended.wait(max(0.0, due - time.time()))
         while not self._ended.wait(_LOOK_SECONDS):
-            if (ready := len(ready_times(self._computed))) > self._seen:
-                self._seen = ready
+            if (begun := len(begin_times(self._begun))) > self._seen:
+                self._seen = begun
                 return True
         return False
 
 
-def ready_times(computed: Path) -> list[float]:
-    """When each checkpoint could be saved, in seconds since the epoch."""
-    return [float(line) for line in computed.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n"]
+def begin_times(begun: Path) -> list[float]:
+    """When we began to save each checkpoint, in seconds since the epoch."""
+    return [float(line) for line in begun.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n"]
 
 
-def counted(phases: Sequence[tuple[float, float]], ready: Sequence[float]) -> list[float]:
+def counted(phases: Sequence[tuple[float, float]], begun: Sequence[float]) -> list[float]:
     """The seconds of those phases that lie beside a checkpoint that has time until the next one.
 
     The last has none: somebody waits for it at once, and nothing limits it.
 
     :param phases: as in :class:`Neighbour`
-    :param ready: when each checkpoint could be saved
+    :param begun: when we began to save each checkpoint
     """
-    end = ready[-1] - NEIGHBOUR_BYTES / (BANDWIDTH.megabytes * 10**6)
-    return [seconds for start, seconds in phases if ready[0] <= start < end]
+    end = begun[-1] - NEIGHBOUR_BYTES / (BANDWIDTH.megabytes * 10**6)
+    return [seconds for start, seconds in phases if begun[0] <= start < end]
 
 
 def _prepare(directory: Path) -> Sequence[Variant]:
-    mount, computed, skipped = directory / "disk", directory / "computed", obstacle()
+    mount, begun, skipped = directory / "disk", directory / "begun", obstacle()
 
     def alone(run_directory: Path) -> Outcome:
         with cold_on(BANDWIDTH, mount, run_directory, (), _DISK_BYTES):
-            neighbour, start = Neighbour(mount / "neighbour", computed, None), time.monotonic()
+            neighbour, start = Neighbour(mount / "neighbour", begun, None), time.monotonic()
             for _ in range(ALONE_PHASES):
                 neighbour.phase()
             seconds = time.monotonic() - start
@@ -152,14 +152,14 @@ def _prepare(directory: Path) -> Sequence[Variant]:
 
     def variant(way: Way, document: Path, name: str, bandwidth: Mapping[str, JSON] | None) -> Variant:
         def run(run_directory: Path) -> Outcome:
-            computed.write_bytes(b"")
+            begun.write_bytes(b"")
             with cold_on(BANDWIDTH, mount, run_directory, (), _DISK_BYTES):
-                neighbour = Neighbour(mount / "neighbour", computed, way.period)
+                neighbour = Neighbour(mount / "neighbour", begun, way.period)
                 with neighbour.at_work():
                     outcome = run_loop(
                         document, mount, scheduler_config(run_directory, mount, bandwidth), run_directory
                     )
-            figures = _figures(counted(neighbour.phases, ready_times(computed)))
+            figures = _figures(counted(neighbour.phases, begin_times(begun)))
             further = {**outcome.sample.further, **figures}
             sample = outcome.sample.model_copy(update={"further": further})
             return Outcome(sample, {f"{way.name}: {label}": digest for label, digest in outcome.outputs.items()})
@@ -168,7 +168,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
 
     variants = [Variant(_ALONE, alone, skipped=skipped)]
     for way in (OUT_OF_STEP, IN_STEP):
-        document = write_loop(directory / f"{way.name}.cwl", ITERATIONS, way.mebibytes, computed)
+        document = write_loop(directory / f"{way.name}.cwl", ITERATIONS, way.mebibytes, begun)
         variants += [variant(way, document, name, bandwidth) for name, bandwidth in way.hints.items()]
     return variants
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import neighbour
-from benchmarks.neighbour import Neighbour, counted, ready_times
+from benchmarks.neighbour import Neighbour, begin_times, counted
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +18,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def computed(tmp_path: Path) -> Path:
-    (path := tmp_path / "computed").touch()
+def begun(tmp_path: Path) -> Path:
+    (path := tmp_path / "begun").touch()
     return path
 
 
@@ -29,13 +29,13 @@ def wait_for(phases: int, found: Neighbour) -> None:
         time.sleep(0.01)
 
 
-def test_in_step_it_begins_with_each_checkpoint(tmp_path: Path, computed: Path) -> None:
-    found = Neighbour(tmp_path / "file", computed, None)
+def test_in_step_it_begins_with_each_checkpoint(tmp_path: Path, begun: Path) -> None:
+    found = Neighbour(tmp_path / "file", begun, None)
     with found.at_work():
         time.sleep(0.1)
         assert not found.phases
         for number in (1, 2):
-            with computed.open("a") as stream:
+            with begun.open("a") as stream:
                 stream.write(f"{number}.5\n")
             wait_for(number, found)
         time.sleep(0.1)
@@ -43,8 +43,8 @@ def test_in_step_it_begins_with_each_checkpoint(tmp_path: Path, computed: Path) 
     assert not (tmp_path / "file").exists()
 
 
-def test_out_of_step_it_has_a_period(tmp_path: Path, computed: Path) -> None:
-    found = Neighbour(tmp_path / "file", computed, 0.2)
+def test_out_of_step_it_has_a_period(tmp_path: Path, begun: Path) -> None:
+    found = Neighbour(tmp_path / "file", begun, 0.2)
     with found.at_work():
         wait_for(3, found)
     starts = [start for start, _ in found.phases]
@@ -52,8 +52,8 @@ def test_out_of_step_it_has_a_period(tmp_path: Path, computed: Path) -> None:
     assert all(later - earlier >= 0.19 for earlier, later in itertools.pairwise(starts))
 
 
-def test_a_neighbour_that_cannot_write_is_a_failure(tmp_path: Path, computed: Path) -> None:
-    with pytest.raises(FileNotFoundError), Neighbour(tmp_path / "none" / "file", computed, 1.0).at_work():
+def test_a_neighbour_that_cannot_write_is_a_failure(tmp_path: Path, begun: Path) -> None:
+    with pytest.raises(FileNotFoundError), Neighbour(tmp_path / "none" / "file", begun, 1.0).at_work():
         pass
 
 
@@ -62,6 +62,6 @@ def test_phases_beside_the_last_checkpoint_do_not_count() -> None:
     assert counted(phases, [10.0, 20.0]) == [2.0, 3.0]
 
 
-def test_a_line_counts_when_it_is_whole(computed: Path) -> None:
-    computed.write_text("1.5\n2.25\n3.")
-    assert ready_times(computed) == [1.5, 2.25]
+def test_a_line_counts_when_it_is_whole(begun: Path) -> None:
+    begun.write_text("1.5\n2.25\n3.")
+    assert begin_times(begun) == [1.5, 2.25]
