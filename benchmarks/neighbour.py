@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from .checkpoints import COMPUTE_SECONDS, run_loop, scheduler_config, write_loop
+from .checkpoints import run_loop, scheduler_config, write_loop
 from .model import Comparison, Sample
 from .processes import CommandError
 from .slow_disks import BANDWIDTH, cold_on, obstacle
@@ -57,8 +57,7 @@ class Way:
         return {
             _IO_TASK: None,
             _STATIC: {"storageBW": self.static, "limited": True},
-            # With `within` the first checkpoint has a limit, too.
-            _REQUIRED: {"storageBW": "required", "within": COMPUTE_SECONDS},
+            _REQUIRED: {"storageBW": "required"},
         }
 
 
@@ -128,15 +127,15 @@ def begin_times(begun: Path) -> list[float]:
 
 
 def counted(phases: Sequence[tuple[float, float]], begun: Sequence[float]) -> list[float]:
-    """The seconds of those phases that lie beside a checkpoint that has time until the next one.
+    """The seconds of those phases that lie beside a checkpoint that may have a limit.
 
-    The last has none: somebody waits for it at once, and nothing limits it.
+    Of the first nothing is known yet. Somebody waits for the last at once.
 
     :param phases: as in :class:`Neighbour`
     :param begun: when we began to save each checkpoint
     """
     end = begun[-1] - NEIGHBOUR_BYTES / (BANDWIDTH.megabytes * 10**6)
-    return [seconds for start, seconds in phases if begun[0] <= start < end]
+    return [seconds for start, seconds in phases if begun[1] <= start < end]
 
 
 def _prepare(directory: Path) -> Sequence[Variant]:

@@ -57,9 +57,9 @@ def test_a_neighbour_that_cannot_write_is_a_failure(tmp_path: Path, begun: Path)
         pass
 
 
-def test_phases_beside_the_last_checkpoint_do_not_count() -> None:
+def test_phases_beside_the_first_and_the_last_checkpoint_do_not_count() -> None:
     phases = [(9.0, 1.0), (10.0, 2.0), (19.9, 3.0), (19.995, 4.0), (20.0, 5.0), (21.0, 6.0)]
-    assert counted(phases, [10.0, 20.0]) == [2.0, 3.0]
+    assert counted(phases, [0.0, 10.0, 20.0]) == [2.0, 3.0]
 
 
 def test_a_line_counts_when_it_is_whole(begun: Path) -> None:
