@@ -5,7 +5,8 @@
 //!   until `serve` itself has ended the job's processes: the end of a stream never comes from the death of who feeds it.
 //! - The inotify instance, to close it. The kernel takes some 10 ms to end one with watches (it waits for an SRCU grace
 //!   period), and a process that has one cannot exit before. A thread of `serve` can wait.
-//! - That it begins, and that it ends its job. The kernel says who sends, so that no job can say this for its `exec`.
+//! - That it begins, that it ends its job, and that it has written how. The kernel says who sends, so that no job can say
+//!   this for its `exec`.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -30,11 +31,12 @@ const LONGEST: usize = 512;
 /// How long the sender of a descriptor that is to be closed may take to close its own.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// In the place of the number of an input: `exec` begins, before its command; the command's tree has ended; and here is a
-/// descriptor to close.
+/// In the place of the number of an input: `exec` begins, before its command; the command's tree has ended; here is a
+/// descriptor to close; and the last event is written.
 const BEGIN: u32 = u32::MAX;
 const END: u32 = u32::MAX - 1;
 const CLOSE: u32 = u32::MAX - 2;
+const CONCLUDED: u32 = u32::MAX - 3;
 
 /// The name of the socket in the run directory.
 const SOCKET: &str = "descriptors";
@@ -63,6 +65,11 @@ impl Client {
     /// Nothing of the job runs any more; its last event follows.
     pub fn end(&self) {
         let _ = self.send(END, None, MsgFlags::empty());
+    }
+
+    /// Its last event is written, and the events are closed.
+    pub fn concluded(&self) {
+        let _ = self.send(CONCLUDED, None, MsgFlags::empty());
     }
 
     /// Leaves the write end of a stream with `serve`; `number` is that of the input.
@@ -94,6 +101,7 @@ struct Left {
     sinks: Vec<(u32, OwnedFd)>,
     exec: Option<i32>,
     has_ended: bool,
+    has_concluded: bool,
 }
 
 type Jobs = HashMap<OsString, Left>;
@@ -113,6 +121,7 @@ impl Left {
             (BEGIN, _) => self.exec = self.exec.or(message.sender),
             _ if self.exec.is_some() && self.exec != message.sender => {}
             (END, _) => self.has_ended = self.exec.is_some(),
+            (CONCLUDED, _) => self.has_concluded = self.exec.is_some(),
             (_, Some(sink)) => self.sinks.push((number, sink)),
             (_, None) => self.sinks.retain(|(other, _)| *other != number),
         }
@@ -148,12 +157,23 @@ impl FdStore {
         self.take_all().get(job).filter(|left| left.exec.is_some()).map(|left| left.has_ended)
     }
 
+    /// Whether the `exec` of a job has said that its last event is written.
+    pub fn has_concluded(&self, job: &OsStr) -> bool {
+        self.take_all().get(job).is_some_and(|left| left.has_concluded)
+    }
+
     fn take_all(&self) -> MutexGuard<'_, Jobs> {
         let mut left = lock(&self.left);
         loop {
             match self.receive() {
                 // The one who closes last has to wait, and that shall be nobody who is waited for.
                 Ok((CLOSE, _, message)) => message.file.into_iter().for_each(|slow| drop(self.slow.send(slow))),
+                // Of a job that is forgotten nothing is to be kept.
+                Ok((CONCLUDED, job, message)) => {
+                    if let Some(left) = left.get_mut(&job) {
+                        left.take(CONCLUDED, message);
+                    }
+                }
                 Ok((number, job, message)) => left.entry(job).or_default().take(number, message),
                 // Not by one of ours.
                 Err(Errno::EBADMSG) => {}
@@ -228,7 +248,9 @@ mod tests {
         client.begin();
         assert_eq!(store.has_ended(job), Some(false));
         client.end();
-        assert_eq!(store.has_ended(job), Some(true));
+        assert_eq!((store.has_ended(job), store.has_concluded(job)), (Some(true), false));
+        client.concluded();
+        assert!(store.has_concluded(job));
         store.forget(job);
         assert_eq!(store.has_ended(job), None);
     }

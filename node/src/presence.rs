@@ -47,6 +47,7 @@ impl Presence {
         let driver_gone = exit.reason == Reason::Driver;
         self.store.iter().for_each(|store| store.end());
         let _ = events.conclude(exit);
+        self.store.iter().for_each(|store| store.concluded());
         if let (Some(mut watcher), Some(store)) = (watcher, &self.store) {
             watcher.forget(|_| true);
             store.close(&watcher);

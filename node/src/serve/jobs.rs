@@ -296,9 +296,9 @@ impl Jobs {
     fn is_closed(&self, id: &OsStr) -> bool {
         let Some(lifeline) = &self.lifeline else { return false };
         let known = self.running.get(id).and_then(|running| running.events.is_locked());
-        let has_ended = || lifeline.store.has_ended(id) == Some(true);
         let is_written = || File::open(self.directory.join(id).join("events.jsonl")).as_ref().map_or(true, is_written);
-        !known.unwrap_or_else(|| is_written() && !has_ended())
+        // Somebody else may have replaced the file before it was read here.
+        !known.unwrap_or_else(|| is_written() && !lifeline.store.has_concluded(id))
     }
 
     /// Prints new events of a job. `closed`: its exec has closed them, which it does only when it ends.
@@ -368,4 +368,31 @@ fn printed(id: &OsStr, line: &[u8]) -> String {
     let event = String::from_utf8_lossy(line);
     let members = event.trim_ascii().trim_start_matches('{');
     format!("{{\"job\":{},{members}\n", json::write(&ByteString(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presence::Presence;
+
+    #[test]
+    fn a_job_that_is_first_seen_before_its_last_event_is_not_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path().canonicalize().unwrap();
+        let mut jobs = Jobs::new(&run, false, Some(Lifeline::new(&run).unwrap()), Output::new(false)).unwrap();
+        for (name, events) in [("empty", &[][..]), ("warned", &[Event::warning("w", None)])] {
+            let (id, path) = (OsStr::new(name), run.join("jobs").join(name));
+            fs::create_dir(&path).unwrap();
+            let (presence, mut log) = Presence::begin(&path).unwrap();
+            log.append(events).unwrap();
+            presence.store.iter().for_each(|store| store.end());
+            jobs.welcome_all();
+            assert!(!jobs.ended.contains(id), "{name}");
+            presence.end::<()>(log, Exit { code: Some(0), success: true, ..Exit::default() }, None);
+            jobs.take_notices();
+            assert!(jobs.ended.contains(id), "{name}");
+            let text = fs::read_to_string(path.join("events.jsonl")).unwrap();
+            assert_eq!(text.matches("\"exit\"").count(), 1, "{text}");
+        }
+    }
 }
