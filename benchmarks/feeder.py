@@ -99,10 +99,18 @@ def _feeder(case: Case, files: Sequence[Path], events: Path) -> Variant:
 
 def _outcome(case: Case, finished: Finished) -> Outcome:
     """The bytes that the readers counted are the output."""
-    total = sum(int(number) for number in re.findall(r"^(\d+) bytes", finished.errors, re.MULTILINE))
+    total = count_bytes(finished.errors)
     further = {"mb_per_s": total / finished.seconds / 1e6}
     sample = Sample(wall=finished.seconds, window=finished.seconds, further=further)
     return Outcome(sample, {f"bytes of {case.name}": str(total)})
+
+
+def count_bytes(said: str) -> int:
+    """The bytes that several `dd` have read, which say it at the same time.
+
+    It writes the end of its last line by itself: another one may begin in the same line.
+    """
+    return sum(map(int, re.findall(r"(\d+) bytes", said)))
 
 
 def bash_readers(reader: str, files: Sequence[Path], into: Path = Path()) -> list[str]:

@@ -147,6 +147,11 @@ def test_feeder_verification_compares_every_byte(tmp_path: Path) -> None:
         assert subprocess.run(command, capture_output=True, check=False).returncode == code
 
 
+def test_readers_are_counted_that_speak_at_the_same_time() -> None:
+    first, second = "1048576 bytes (1.0 MB, 1.0 MiB) copied, 0.001 s, 1.3 GB/s", "999 bytes copied, 0.001 s, 1.0 MB/s"
+    assert feeder.count_bytes(f"1+0 records in\n1+0 records out\n{first}{second}\n\n") == 1_049_575
+
+
 @pytest.mark.parametrize("case", SMALL_CASES, ids=lambda case: case.name)
 def test_pipes_deliver_all_bytes(case: feeder.Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeder, "CASES", (case,))
