@@ -2,8 +2,11 @@
 
 mod compare;
 mod cuts;
+mod flow;
+mod magic;
 mod rule;
 mod scan;
+mod told;
 mod walk;
 
 use std::env;
@@ -15,7 +18,8 @@ use serde::Serialize;
 
 use self::compare::{Compared, Comparison};
 use self::rule::Rule;
-use self::walk::{walk, Found};
+use self::told::Found;
+use self::walk::walk;
 use crate::json::{self, ByteString};
 use crate::part::Piece;
 use crate::parts::VARIABLE;

@@ -19,7 +19,7 @@ use crate::json::{self, optional_path, ByteString};
 use crate::observe::Verdict;
 use crate::ownership;
 use crate::part::{Identity, Piece};
-use crate::verify::Part;
+use crate::verify::{self, Part};
 
 /// `again`: it was committed before; `at_end`: only because the job has succeeded.
 #[derive(Debug, Serialize)]
@@ -83,6 +83,8 @@ pub struct PartSaid<'a> {
     pub path: ByteString<&'a Path>,
     pub identity: &'a Identity,
     pub pieces: &'a [Piece],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<verify::Digest>,
 }
 
 /// A part is there as a file.

@@ -10,6 +10,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::json::bytes;
+use crate::verify::Digest;
 
 pub const MOST_PIECES: usize = 64;
 /// In bytes.
@@ -52,10 +53,15 @@ impl Identity {
         Self { device: Some(file.dev()), inode: file.ino(), size: file.size(), mtime }
     }
 
+    /// Whether it is the same file, though it may have been written to.
+    pub fn is_file(&self, now: &Self) -> bool {
+        let other_device = matches!((self.device, now.device), (Some(then), Some(now)) if then != now);
+        !other_device && self.inode == now.inode
+    }
+
     /// What has become of the file, which is `now`; None: it is the same.
     pub fn difference(&self, now: &Self) -> Option<&'static str> {
-        let other_device = matches!((self.device, now.device), (Some(then), Some(now)) if then != now);
-        if other_device || self.inode != now.inode {
+        if !self.is_file(now) {
             Some("was replaced after it was cut into parts")
         } else if self.size != now.size {
             Some("has another size than when it was cut into parts")
@@ -75,6 +81,8 @@ pub struct Part {
     pub file: PathBuf,
     pub identity: Identity,
     pub pieces: Vec<Piece>,
+    /// Of its bytes, if the file was still written when it was cut; else it must not have changed since.
+    pub digest: Option<Digest>,
 }
 
 #[derive(Deserialize)]
@@ -84,24 +92,32 @@ struct PartFields {
     file: PathBuf,
     identity: Identity,
     pieces: Vec<Piece>,
+    #[serde(default)]
+    digest: Option<Digest>,
 }
 
 impl TryFrom<PartFields> for Part {
     type Error = String;
 
     fn try_from(fields: PartFields) -> Result<Self, String> {
-        let PartFields { file, identity, pieces } = fields;
+        let PartFields { file, identity, pieces, digest } = fields;
         if !file.is_absolute() {
             return Err("file: has to be an absolute path".into());
         }
         check(&pieces, identity.size)?;
-        Ok(Self { file, identity, pieces })
+        Ok(Self { file, identity, pieces, digest })
     }
 }
 
 impl Part {
     pub fn size(&self) -> u64 {
         size(&self.pieces)
+    }
+
+    /// What has become of the file, which is `now`, as far as that tells it; None: it can be the same.
+    pub fn difference(&self, now: &Identity) -> Option<&'static str> {
+        let grows = self.digest.is_some() && self.identity.is_file(now);
+        self.identity.difference(now).filter(|_| !grows)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::links;
 use crate::origin::{Failure, Origin, Step};
 use crate::part::{Ahead, Cursor, Identity, Part};
 use crate::part_writer::{PartWriter, Trouble};
+use crate::parts::digest_of;
 use crate::pipe::move_bytes;
 use crate::verify;
 
@@ -84,11 +85,25 @@ impl PartReader {
         fresh::refresh(file, &self.part.file);
         for found in [file.metadata(), fs::metadata(&self.part.file)] {
             let now = Identity::of(&found.map_err(|error| self.cannot_read(&error))?);
-            if let Some(how) = self.part.identity.difference(&now) {
+            if let Some(how) = self.part.difference(&now) {
                 return Err(self.rewritten(how));
             }
         }
         Ok(())
+    }
+
+    /// All bytes that are wanted were taken: whether they were those that were cut.
+    fn compare_all(&self) -> Result<(), Failure> {
+        self.compare()?;
+        let (Some(file), Some(digest)) = (&self.file, self.part.digest) else { return Ok(()) };
+        match digest_of(file, &self.part.pieces) {
+            Ok(now) if now == digest => Ok(()),
+            Ok(_) => Err(self.rewritten("was written again where it was cut into parts")),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Err(self.rewritten("is shorter than when it was cut into parts"))
+            }
+            Err(error) => Err(self.cannot_read(&error)),
+        }
     }
 
     /// Takes bytes by `transfer`, which is given the file and what is next, and returns how many bytes it has moved.
@@ -102,7 +117,7 @@ impl PartReader {
         self.begin()?;
         let Some(file) = &self.file else { return Ok(Step::Waiting) };
         let Some(ahead) = self.cursor.ahead(&self.part.pieces) else {
-            return self.compare().map(|()| Step::Complete);
+            return self.compare_all().map(|()| Step::Complete);
         };
         match transfer(file, &ahead) {
             Ok(0) => Err(self.rewritten("is shorter than when it was cut into parts")),
@@ -137,9 +152,9 @@ impl Origin for PartReader {
         })
     }
 
-    /// There is nothing to compare later: the file was final before.
+    /// There is nothing to compare later: its bytes were final when it was cut.
     fn part(&mut self) -> Poll<Result<Option<verify::Part>, Failure>> {
-        Poll::Ready(self.check().and_then(|()| self.compare()).map(|()| None))
+        Poll::Ready(self.check().and_then(|()| self.compare_all()).map(|()| None))
     }
 
     fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure> {
@@ -174,7 +189,8 @@ mod tests {
     use super::*;
     use crate::part::Piece;
     use crate::pipe::fifo_of_tests;
-    use std::os::unix::fs::PermissionsExt;
+    use std::io::Write;
+    use std::os::unix::fs::{FileExt, PermissionsExt};
     use std::time::Duration;
 
     /// A file of `size` bytes, and a part of it.
@@ -182,7 +198,7 @@ mod tests {
         let file = directory.join("file");
         fs::write(&file, content(size)).unwrap();
         let identity = Identity::of(&fs::metadata(&file).unwrap());
-        Part { file, identity, pieces }
+        Part { file, identity, pieces, digest: None }
     }
 
     fn content(size: usize) -> Vec<u8> {
@@ -287,6 +303,38 @@ mod tests {
         assert_eq!(reader.part(), Poll::Ready(Ok(None)));
         fs::write(&part.file, content(3_000_000)).unwrap();
         assert!(matches!(reader.part(), Poll::Ready(Err(Failure::Rewritten(_)))));
+    }
+
+    #[test]
+    fn a_part_of_a_file_that_grows_is_known_by_its_bytes() {
+        let write_at = |file: &Path, offset: u64| {
+            File::options().write(true).open(file).unwrap().write_all_at(b"?", offset).unwrap()
+        };
+        type Act<'a> = &'a dyn Fn(&Path);
+        let table: [(Act, &str); 5] = [
+            (&|file| File::options().append(true).open(file).unwrap().write_all(b"more").unwrap(), ""),
+            (&|file| write_at(file, 5), ""),
+            (&|file| write_at(file, 2_000_000), "was written again"),
+            (&|file| File::options().write(true).open(file).unwrap().set_len(2_000_000).unwrap(), "is shorter"),
+            (
+                &|file| {
+                    fs::copy(file, file.with_extension("x")).and(fs::rename(file.with_extension("x"), file)).unwrap()
+                },
+                "was replaced",
+            ),
+        ];
+        for (act, word) in table {
+            let directory = tempfile::tempdir().unwrap();
+            let mut part = part(directory.path(), 3_000_000, vec![extent(10, 2_999_000), Piece::Text(b"x".to_vec())]);
+            part.digest = digest_of(&File::open(&part.file).unwrap(), &part.pieces).ok();
+            let file = part.file.clone();
+            let (found, step) = taken(&mut PartReader::new(part), || act(&file));
+            match &step {
+                Ok(step) => assert!(word.is_empty() && *step == Step::Complete && found.len() == 2_999_001, "{word}"),
+                Err(Failure::Rewritten(message)) if !word.is_empty() => assert!(message.contains(word), "{message}"),
+                Err(failure) => panic!("{word}: {failure:?}"),
+            }
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -13,9 +14,11 @@ use serde::Deserialize;
 use crate::event::{Event, PartSaid, Seen};
 use crate::file_id::{file_id, file_id_of};
 use crate::follow::Follower;
+use crate::fresh;
 use crate::job::Partition;
 use crate::json::{self, bytes};
 use crate::part::{check, check_name, size, Identity, Part, Piece};
+use crate::verify::Digest;
 
 /// Where the command finds the path of the file.
 pub const VARIABLE: &str = "SFIO_PARTS";
@@ -32,6 +35,14 @@ pub struct Said {
     pub pieces: Vec<Piece>,
 }
 
+/// What is told of a part.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    said: Said,
+    identity: Identity,
+    digest: Option<Digest>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -41,37 +52,34 @@ struct Line {
 }
 
 /// From lines to parts. Pure.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Lines {
-    /// Of the file that is cut.
-    size: u64,
     number: u64,
     names: HashSet<OsString>,
 }
 
 impl Lines {
-    fn new(size: u64) -> Self {
-        Self { size, number: 0, names: HashSet::new() }
-    }
-
+    /// # Arguments
+    /// * `size` - of the file that is cut
+    ///
     /// # Errors
     /// A message that has the number of the line, its beginning, and what is wrong with it.
-    fn take(&mut self, line: &[u8]) -> Result<Said, String> {
+    fn take(&mut self, line: &[u8], size: u64) -> Result<Said, String> {
         self.number += 1;
-        self.read(line).map_err(|message| {
+        self.read(line, size).map_err(|message| {
             let excerpt = String::from_utf8_lossy(&line[..line.len().min(EXCERPT)]);
             let more = if line.len() > EXCERPT { "..." } else { "" };
             format!("{VARIABLE}, line {}: {message}: {excerpt}{more}", self.number)
         })
     }
 
-    fn read(&mut self, line: &[u8]) -> Result<Said, String> {
+    fn read(&mut self, line: &[u8], size: u64) -> Result<Said, String> {
         if line.len() > LONGEST {
             return Err(format!("is longer than {LONGEST} bytes"));
         }
         let Line { path: name, extents: pieces } = json::read(line)?;
         check_name(name.as_bytes())?;
-        check(&pieces, self.size)?;
+        check(&pieces, size)?;
         if !self.names.insert(name.clone()) {
             return Err("path was said before".into());
         }
@@ -89,6 +97,8 @@ pub fn said_part(events: &Path, port: &str, number: u64) -> Option<Part> {
         path: PathBuf,
         identity: Identity,
         pieces: Vec<Piece>,
+        #[serde(default)]
+        digest: Option<Digest>,
     }
     let mut follower = Follower::new(events.into());
     while let Some(lines) = follower.lines() {
@@ -99,18 +109,40 @@ pub fn said_part(events: &Path, port: &str, number: u64) -> Option<Part> {
             let said: Option<Event> = json::read(&line).ok();
             if let Some(said) = said.filter(|said| said.number == number && said.port == port) {
                 check(&said.pieces, said.identity.size).ok()?;
-                return Some(Part { file: said.path, identity: said.identity, pieces: said.pieces });
+                let Event { path: file, identity, pieces, digest, .. } = said;
+                return Some(Part { file, identity, pieces, digest });
             }
         }
     }
     None
 }
 
+/// Of the bytes of a part that are in the file.
+///
+/// # Errors
+/// When they cannot be read, or the file is shorter.
+pub fn digest_of(file: &File, pieces: &[Piece]) -> io::Result<Digest> {
+    let places = pieces.iter().filter_map(|piece| match piece {
+        Piece::Extent { offset, length } => Some((*offset, *length)),
+        Piece::Text(_) => None,
+    });
+    Digest::of(file, places)
+}
+
+/// The file that is cut.
+#[derive(Debug)]
+enum Cut {
+    /// It is final, and was this.
+    Final(Identity),
+    /// It is still written. It is there when the first part is said.
+    Growing(Option<File>),
+}
+
 /// A split that runs.
 #[derive(Debug)]
 pub struct Parts<'a> {
     request: &'a Partition,
-    identity: Identity,
+    cut: Cut,
     /// What is followed, as long as it is there.
     file: File,
     follower: Follower,
@@ -126,16 +158,20 @@ impl<'a> Parts<'a> {
     /// A message that names the field.
     pub fn begin(request: &'a Partition) -> Result<Self, String> {
         let at = |field: &str, path: &Path, why: String| format!("partitions[0].{field}: {}: {why}", path.display());
-        let of = fs::metadata(&request.of).map_err(|error| at("of", &request.of, error.to_string()))?;
-        if !of.is_file() {
-            return Err(at("of", &request.of, "is no regular file".into()));
-        }
+        let cut = if request.grows {
+            Cut::Growing(None)
+        } else {
+            let of = fs::metadata(&request.of).map_err(|error| at("of", &request.of, error.to_string()))?;
+            if !of.is_file() {
+                return Err(at("of", &request.of, "is no regular file".into()));
+            }
+            Cut::Final(Identity::of(&of))
+        };
         let made = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&request.file);
         let file = made.map_err(|error| at("file", &request.file, error.to_string()))?;
-        let identity = Identity::of(&of);
-        let (follower, lines) = (Follower::new(request.file.clone()), Lines::new(identity.size));
+        let (follower, lines) = (Follower::new(request.file.clone()), Lines::default());
         let directory = env::current_dir().unwrap_or_else(|_| "/".into());
-        Ok(Self { request, identity, file, follower, lines, directory })
+        Ok(Self { request, cut, file, follower, lines, directory })
     }
 
     /// The file to which the command appends lines.
@@ -147,29 +183,53 @@ impl<'a> Parts<'a> {
     ///
     /// # Errors
     /// A message: of the line that is wrong, or of what was done to the file.
-    pub fn read(&mut self) -> Result<Vec<Said>, String> {
+    pub fn read(&mut self) -> Result<Vec<Found>, String> {
         if self.follower.is_cut() {
             return Err(format!("{VARIABLE}: {}: lines that were said are gone", self.file().display()));
         }
-        let mut said = Vec::new();
+        let mut found = Vec::new();
         while let Some(lines) = self.follower.lines() {
             for line in lines {
-                said.push(self.lines.take(&line)?);
+                let identity = self.look()?;
+                let said = self.lines.take(&line, identity.size)?;
+                let digest = self.digest(&said.pieces)?;
+                found.push(Found { said, identity, digest });
             }
         }
-        Ok(said)
+        Ok(found)
+    }
+
+    /// What the file is that is cut; one that is final was looked at before.
+    fn look(&mut self) -> Result<Identity, String> {
+        let file = match &mut self.cut {
+            Cut::Final(identity) => return Ok(*identity),
+            Cut::Growing(Some(file)) => file,
+            Cut::Growing(none) => {
+                let opened = fresh::open(&self.request.of).map_err(|error| cannot_read(&self.request.of, &error))?;
+                none.insert(opened)
+            }
+        };
+        file.metadata().map(|of| Identity::of(&of)).map_err(|error| cannot_read(&self.request.of, &error))
+    }
+
+    /// What tells the bytes of a part from those that another attempt would write.
+    fn digest(&self, pieces: &[Piece]) -> Result<Option<Digest>, String> {
+        let Cut::Growing(Some(file)) = &self.cut else { return Ok(None) };
+        digest_of(file, pieces).map(Some).map_err(|error| cannot_read(&self.request.of, &error))
     }
 
     /// The event that tells of a part.
-    pub fn event<'e>(&'e self, said: &'e Said) -> Event<'e> {
+    pub fn event<'e>(&'e self, found: &'e Found) -> Event<'e> {
+        let Found { said, identity, digest } = found;
         Event::Part(PartSaid {
             port: &self.request.port,
             number: said.number,
             name: json::ByteString(&*said.name),
             size: size(&said.pieces),
             path: json::ByteString(&*self.request.of),
-            identity: &self.identity,
+            identity,
             pieces: &said.pieces,
+            digest: *digest,
         })
     }
 
@@ -192,8 +252,8 @@ impl<'a> Parts<'a> {
             return Err(format!("{VARIABLE}: {name} is a part, and was written as a file, too: it can be one of both"));
         }
         let of = &self.request.of;
-        let changed = match fs::metadata(of) {
-            Ok(now) => self.identity.difference(&Identity::of(&now)),
+        let changed = match fs::metadata(of).map(|now| Identity::of(&now)) {
+            Ok(now) => self.difference(&now),
             Err(_) => Some("is gone"),
         };
         match changed.filter(|_| self.lines.number > 0) {
@@ -201,6 +261,21 @@ impl<'a> Parts<'a> {
             None => Ok(()),
         }
     }
+
+    /// What has become of the file. What was written again of one that grew is found by who has fed it to the command.
+    fn difference(&self, now: &Identity) -> Option<&'static str> {
+        match &self.cut {
+            Cut::Final(before) => before.difference(now),
+            Cut::Growing(file) => {
+                let before = Identity::of(&file.as_ref()?.metadata().ok()?);
+                before.difference(now).filter(|_| !before.is_file(now))
+            }
+        }
+    }
+}
+
+fn cannot_read(of: &Path, error: &io::Error) -> String {
+    format!("cannot read {}: {error}", of.display())
 }
 
 #[cfg(test)]
@@ -210,13 +285,13 @@ mod tests {
 
     #[test]
     fn lines_become_parts() {
-        let mut lines = Lines::new(100);
+        let mut lines = Lines::default();
         for (number, (line, name, pieces)) in (1..).zip([
             (r#"{"path": "a", "extents": [[0, 5], [90, 10]]}"#, &b"a"[..], 2),
             (r#"{"extents":[],"path":"\udcff"}"#, b"\xff", 0),
             (r#" {"path": "b", "extents": ["aGVsbG8K"]} "#, b"b", 1),
         ]) {
-            let said = lines.take(line.as_bytes()).unwrap();
+            let said = lines.take(line.as_bytes(), 100).unwrap();
             assert_eq!((said.number, said.name.as_bytes(), said.pieces.len()), (number, name, pieces));
         }
         for (line, words) in [
@@ -233,19 +308,19 @@ mod tests {
             ),
             (r#"{"path": "i", "extents": ["?"]}"#, "line 12: extents[0]: a text is no base64"),
         ] {
-            let message = lines.take(line.as_bytes()).unwrap_err();
+            let message = lines.take(line.as_bytes(), 100).unwrap_err();
             assert!(message.starts_with(&format!("{VARIABLE}, {words}")), "{message}");
         }
         let long = format!(r#"{{"path": "j", "extents": [{}]}}"#, "[0,1],".repeat(LONGEST / 6));
-        let message = lines.take(long.as_bytes()).unwrap_err();
+        let message = lines.take(long.as_bytes(), 100).unwrap_err();
         assert!(message.contains("line 13: is longer than 393216 bytes: {\"path\": \"j\"") && message.ends_with("..."));
         let many = format!(r#"{{"path": "k", "extents": [{}[0,1]]}}"#, "[0,1],".repeat(64));
-        assert!(lines.take(many.as_bytes()).unwrap_err().contains("has 65 pieces, and may have 64"));
+        assert!(lines.take(many.as_bytes(), 100).unwrap_err().contains("has 65 pieces, and may have 64"));
     }
 
     fn request(directory: &Path) -> Partition {
         fs::write(directory.join("of"), [7; 100]).unwrap();
-        Partition { port: "p".into(), of: directory.join("of"), file: directory.join("parts") }
+        Partition { port: "p".into(), of: directory.join("of"), file: directory.join("parts"), grows: false }
     }
 
     fn append(request: &Partition, text: &str) {
@@ -300,6 +375,30 @@ mod tests {
         request.of = directory.path().join("none");
         assert!(Parts::begin(&request).unwrap_err().starts_with("partitions[0].of: "));
         assert!(!request.file.exists());
+    }
+
+    #[test]
+    fn a_file_that_grows_may_come_later_and_its_parts_have_digests() {
+        let directory = tempfile::tempdir().unwrap();
+        let request = Partition { grows: true, ..request(directory.path()) };
+        fs::remove_file(&request.of).unwrap();
+        let mut parts = Parts::begin(&request).unwrap();
+        assert_eq!(parts.read(), Ok(vec![]));
+        fs::write(&request.of, [7; 10]).unwrap();
+        append(&request, "{\"path\": \"a\", \"extents\": [[0, 5]]}\n");
+        let first = parts.read().unwrap();
+        OpenOptions::new().append(true).open(&request.of).unwrap().write_all(&[7; 90]).unwrap();
+        append(&request, "{\"path\": \"b\", \"extents\": [[90, 5]]}\n{\"path\": \"c\", \"extents\": [[0, 6]]}\n");
+        let more = parts.read().unwrap();
+        assert_eq!((first[0].identity.size, more[0].identity.size), (10, 100));
+        assert!(first[0].digest.is_some() && first[0].digest == more[0].digest && more[0].digest != more[1].digest);
+        assert!(parts.event(&first[0]).line().contains(r#""pieces":[[0,5]],"digest":""#));
+        assert_eq!(parts.end(), Ok(()));
+        append(&request, "{\"path\": \"d\", \"extents\": [[99, 5]]}\n");
+        assert!(parts.read().unwrap_err().contains("is outside the file, which has 100 bytes"));
+        fs::rename(&request.of, directory.path().join("away")).unwrap();
+        fs::write(&request.of, [7; 100]).unwrap();
+        assert!(parts.end().unwrap_err().contains("was replaced"));
     }
 
     #[test]

@@ -10,4 +10,4 @@ mod part;
 mod samples;
 
 pub use self::noted::Noted;
-pub use self::part::{compare, Part, Verify};
+pub use self::part::{compare, Digest, Part, Verify};

@@ -319,6 +319,8 @@ def _partitions(partitions: tuple[Partition, ...]) -> Table:
         declared = "cut as declared; verified for the same values of its other inputs"
         who = declared if partition.form == "declared" else "said by the program"
         parts = f"parts of {port_path(partition.step, partition.of)}, {who}"
+        if partition.grows:
+            parts += ", while it is written"
         split = "[green]virtual[/green]" if partition.is_virtual else "real"
         if partition.port is None:
             parts = f"parts of {port_path(partition.step, partition.of)}, selected by its jobs"

@@ -12,10 +12,11 @@ from streamflow_io.hints.inheritance import port_path
 from streamflow_io.hints.sessions import Form, SessionRule
 
 from .edges import LOOKS_AT
-from .io_graph import HopKind, IOGraph, Output, OutputKind, Route
+from .io_graph import Delivery, HopKind, IOGraph, Output, OutputKind, Route
 from .part_sites import are_here, is_of_hosts, parts_condition, parts_obstacle
 
 _ONE_HOST = "its deployment is one host, which has the file"
+_WHERE_WRITTEN = "its job runs on the host where the file is written"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Partition:
         read parts themselves, these are read ahead
     :ivar form: who knows where the parts begin
     :ivar condition: what must be found when it runs, or it is as without the rule; None: nothing
+    :ivar grows: its parts are said while the file is still written
     :ivar trial: why the real split runs, though its files could be parts: what is declared is not trusted; None: it is,
         or the program itself is asked where it cuts
     """
@@ -39,6 +41,7 @@ class Partition:
     form: Form = "said"
     trial: str | None = None
     condition: str | None = None
+    grows: bool = False
 
     @property
     def name(self) -> str:
@@ -64,14 +67,14 @@ class Partition:
 def plan_partitions(
     graph: IOGraph,
     rules: Mapping[str, Iterable[SessionRule]],
-    streamed: Collection[tuple[str, str]],
+    streamed: Mapping[tuple[str, str], Delivery],
     trials: Mapping[tuple[str, str], str] = MappingProxyType({}),
     shared: Collection[str | None] = (),
 ) -> tuple[Partition, ...]:
     """Decide which splits are virtual.
 
     :param rules: by step path
-    :param streamed: inputs, as step and port, that are read while they are written
+    :param streamed: how inputs come, as step and port, that are read while they are written
     :param trials: by step and output, why a declared rule is not trusted; those that are not in it are
     :param shared: the deployments that have a storage of which the user says that others see it, too; None: all have
     """
@@ -95,7 +98,10 @@ def plan_partitions(
                 real = f"a program says the parts of one output only, which is {other.name}"
             trial = trials.get((step, rule.port)) if real is None else None
             condition = _condition(readers) if real is None else None
-            found.append(Partition(step, rule.port, rule.of, real, rule.form, trial, condition))
+            grows = real is None and (step, rule.of) in streamed
+            if grows and not are_here(graph.steps[step].site):
+                condition = ", and ".join(filter(None, (_WHERE_WRITTEN, condition)))
+            found.append(Partition(step, rule.port, rule.of, real, rule.form, trial, condition, grows))
     return tuple(_without_parts_of_parts(found, routes))
 
 
@@ -104,7 +110,7 @@ def _obstacle(
     output: Output | None,
     rule: SessionRule,
     routes: Collection[Route],
-    streamed: Collection[tuple[str, str]],
+    streamed: Mapping[tuple[str, str], Delivery],
     shared: Collection[str | None],
 ) -> str | None:
     """Why the real split runs, if so; one sentence for the user."""
@@ -115,11 +121,19 @@ def _obstacle(
     at_split = step, output.site
     if (reason := parts_obstacle(at_split, at_split, {None}) or output.part_obstacle) is not None:
         return reason
-    if (step, rule.of) in streamed:
-        return f"{port_path(step, rule.of)} is streamed: cuts are known of a complete file only"
+    if (how := streamed.get((step, rule.of))) is not None and not _may_grow(rule, how):
+        return f"{port_path(step, rule.of)} is streamed: other cuts than declared ones of `every` need a complete file"
     if not routes:
         return f"nobody reads {output.name}"
     return next((reason for route in routes if (reason := _route_obstacle(route, shared)) is not None), None)
+
+
+def _may_grow(rule: SessionRule, how: Delivery) -> bool:
+    """Whether it is known of a file that is still written where it is cut.
+
+    Whether a program cuts as `chunk` says depends on the content, and where `parts` begin on the size.
+    """
+    return how is Delivery.STREAM and rule.form == "declared" and rule.every is not None
 
 
 def _condition(routes: Iterable[Route]) -> str | None:
@@ -150,7 +164,7 @@ def name_of_part(rule: SessionRule, number: int = 0) -> str:
     return (rule.names or "%d") % ((1 if rule.first is None else rule.first) + number)
 
 
-def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Collection[tuple[str, str]]) -> str | None:
+def _reader_obstacle(graph: IOGraph, step: str, of: str, streamed: Mapping[tuple[str, str], Delivery]) -> str | None:
     """Why nothing is read ahead for jobs that select their own part, if so."""
     if step not in graph.steps:
         return f"{step} is an ExpressionTool"
@@ -189,7 +203,7 @@ def _without_parts_of_parts(
         if whole is None:
             return partition
         real = f"{port_path(partition.step, partition.of)} is a part itself ({whole.name})"
-        return replace(partition, real=real, trial=None, condition=None)
+        return replace(partition, real=real, trial=None, condition=None, grows=False)
 
     def feeds(source: Partition, partition: Partition) -> bool:
         read = (partition.step, partition.of)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from streamflow.core.workflow import Job, Token
 from streamflow.log_handler import logger
-from streamflow.workflow.token import FileToken
 from streamflow.workflow.utils import get_token_value
 
 from streamflow_io.hints.inheritance import port_path
@@ -17,6 +16,8 @@ from streamflow_io.runtime import NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtime import seconds_to_compare
 from streamflow_io.runtime.protocol import FileIdentity
 
+from .inputs import Producers, growing_file
+from .job_spec import is_whole_file
 from .outputs import EarlyOutput
 from .split_key import (
     DIFFERENT,
@@ -38,14 +39,16 @@ class DeclaredSplit:
     """A job whose cuts are declared.
 
     :ivar output: of which the elements are parts
+    :ivar read: the path from which the job reads
     :ivar file: that is split
     :ivar rule: as `sfio-node cut` reads it
     :ivar is_virtual: its program is not run: `sfio-node cut` says the parts
-    :ivar identity: of the file, before the job; None: it was not there
+    :ivar identity: of the file, before the job; None: it was not there, or it is still written
     """
 
     step: str
     output: EarlyOutput
+    read: str
     file: str
     rule: str
     key: VerdictKey
@@ -56,9 +59,14 @@ class DeclaredSplit:
     def name(self) -> str:
         return port_path(self.step, self.output.port)
 
-    def command(self, runtime: NodeRuntime, *options: str) -> list[str]:
+    @property
+    def grows(self) -> bool:
+        """Whether the file is still written when the job begins, which reads it as a stream."""
+        return self.read != self.file
+
+    def command(self, runtime: NodeRuntime) -> list[str]:
         """What is run instead of the program."""
-        return [str(runtime.binary), "cut", "--of", self.file, "--rule", self.rule, *options]
+        return [str(runtime.binary), "cut", "--of", self.read, "--rule", self.rule]
 
     def values(self, said: object) -> dict[str, int | None]:
         """The outputs that the program makes beside the parts, by name, as far as they are known without it.
@@ -76,7 +84,9 @@ class DeclaredSplit:
         globs: Sequence[str],
         verdicts: RememberedVerdicts,
     ) -> None:
-        """Compare what the program has written with the cuts, and remember the verdict. Never fails.
+        """The job has succeeded: compare what its program has written with the cuts, and remember the verdict.
+
+        Never fails.
 
         :param outputs: of the job
         :param globs: where that is found which holds the parts
@@ -84,10 +94,12 @@ class DeclaredSplit:
         if not verdicts.begin(self.key):
             return
         try:
-            words = self.command(runtime, "--compare", job.output_directory)
-            size = 0 if self.identity is None else self.identity.size
-            said, code = await runtime.run(words, seconds_to_compare(size))
-            if self.identity is None or await _identity_of(self.file, runtime) != self.identity:
+            options = ["--of", self.file, "--rule", self.rule, "--compare", job.output_directory]
+            # Of a stream all bytes were compared with the file when that was final.
+            identity = await _identity_of(self.file, runtime) if self.grows else self.identity
+            size = 0 if identity is None else identity.size
+            said, code = await runtime.run([str(runtime.binary), "cut", *options], seconds_to_compare(size))
+            if identity is None or await _identity_of(self.file, runtime) != identity:
                 self._tell_unknown(f"{self.file} was changed meanwhile")
             elif code == SAME:
                 await self._judge(job, said, outputs, globs, verdicts)
@@ -138,16 +150,19 @@ async def declared_split(
     inputs: Mapping[str, Token],
     verdicts: RememberedVerdicts,
     runtime: NodeRuntime,
+    producers: Producers = (),
 ) -> DeclaredSplit | None:
     """How a job splits whose cuts are declared; None: they are not, or the rule says nothing about it.
 
     :param inputs: of the job, before an InitialWorkDirRequirement has changed them
     :param runtime: where the job runs
+    :param producers: what it reads while it is written
     """
     output = next((output for output in step.early_outputs if output.declared is not None), None)
     if output is None or output.declared is None or output.of is None:
         return None
-    if not isinstance(file := job.inputs.get(output.of), FileToken) or file.value["class"] != "File":
+    growing = growing_file(inputs.get(output.of), producers, runtime)
+    if (file := job.inputs.get(output.of)) is None or (growing is None and not is_whole_file(file)):
         return None
     values = {name: get_token_value(token) for name, token in inputs.items()}
     try:
@@ -156,9 +171,10 @@ async def declared_split(
         step.warn_once(f"The rule of `sfio:ReadSession` for {port_path(step.name, output.port)} does nothing: {error}")
         return None
     verdict = verdicts.of(key)
-    path = str(file.value["path"])
     is_virtual = verdict is not None and verdict.is_verified
-    return DeclaredSplit(step.name, output, path, rule, key, is_virtual, await _identity_of(path, runtime))
+    read = str(file.value["path"])
+    identity = await _identity_of(read, runtime) if growing is None else None
+    return DeclaredSplit(step.name, output, read, str(growing or read), rule, key, is_virtual, identity)
 
 
 async def _identity_of(path: str, runtime: NodeRuntime) -> FileIdentity | None:

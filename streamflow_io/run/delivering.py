@@ -18,7 +18,6 @@ from streamflow.workflow.token import ListToken
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.globs import is_pattern
-from streamflow_io.runtime import FilePart
 from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
 
 from .attempts import Attempt
@@ -286,12 +285,11 @@ class Deliverer:
         said = self._delivery.parts(port)[name]
         value = file_value(f"{self._job.output_directory}/{name}") | {"size": said.size}
         value = with_format(self._step, self._job, port, value)
-        part = FilePart(file=said.path, identity=said.identity, pieces=said.pieces)
         assert self._attempt is not None
         assert self._attempt.node_job is not None, "only a job under a node runtime says parts"
         run = str(self._attempt.node_job.runtime.directory)
         said_by = SaidBy(self._job.name, run, said.job, said.number)
-        return PartToken(value, part, port, said_by, self._tag)
+        return PartToken(value, said.part, port, said_by, self._tag)
 
     async def _process(self, source: Source) -> Token:
         """The token of one file, or of an output as a whole, made as StreamFlow makes it at the end of the job."""

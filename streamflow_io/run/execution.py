@@ -208,7 +208,7 @@ class Execution:
             # Before anything is said of the outputs: a file that is put there under another name can give them theirs.
             command = await prepare_work_dir(command, self._job, expression_context(self._step, self._job))
         globs = {output.port: output_globs(self._step, self._job, output.port) for output in self._step.early_outputs}
-        split = await self._splitting.begin(runtime, node_job, self._inputs)
+        split = await self._splitting.begin(runtime, node_job, self._inputs, producers)
         spec = self._spec(node_job, [read for read in producers if held(*read) is None], globs, split)
         attempt = record.begin(PurePosixPath(self._job.output_directory), node_job)
         self._deliverer.begin(attempt, globs)

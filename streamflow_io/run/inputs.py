@@ -121,6 +121,18 @@ def _placed(token: Token, paths: Mapping[int, PurePosixPath]) -> Token:
     return placed
 
 
+def growing_file(token: Token | None, producers: Producers, reader: NodeRuntime) -> PurePosixPath | None:
+    """The file in which the bytes of a stream are that is written where its reader runs; None: it is no such stream.
+
+    :param reader: where the job runs that reads
+    """
+    for read, attempt in producers:
+        if read is token and read.source.gate is None and held(read, attempt) is None:
+            is_here = attempt.node_job is not None and attempt.node_job.runtime is reader
+            return attempt.output_directory / read.source.path if is_here else None
+    return None
+
+
 def gated_input(token: StreamToken, attempt: Attempt, reader: NodeRuntime) -> GatedInput:
     """An input that the job is held at until one attempt of its producer has committed it.
 

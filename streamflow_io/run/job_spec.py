@@ -28,20 +28,15 @@ def job_spec(step: CWLExecuteStep, job: Job) -> JobSpec:
     return JobSpec(name=job.name, success_codes=tuple(sorted(codes)))
 
 
-def to_partition(
-    outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token], is_virtual: bool
-) -> tuple[str, str] | None:
-    """The output of which the command of a job is asked where it cuts the input that it splits, and the path of this.
+def to_partition(outputs: Iterable[EarlyOutput], inputs: Mapping[str, Token]) -> tuple[str, str] | None:
+    """The output of which the program of a job is asked where it cuts the input that it splits, and the path of this.
 
-    It is not where its program writes the parts, nor where that is no file, as an optional input may be, or one that is
-    not there as a whole.
-
-    :param is_virtual: whether it says it, too, where the cuts are declared
+    It is not where that is declared, nor where the input is no file, as an optional one may be, or one that is not
+    there as a whole.
     """
     for output in outputs:
-        is_asked = output.of is not None and (output.declared is None or is_virtual)
-        token = inputs.get(output.of or "") if is_asked else None
-        if token is not None and _is_whole_file(token):
+        token = inputs.get(output.of or "") if output.declared is None else None
+        if token is not None and is_whole_file(token):
             return output.port, str(token.value["path"])
     return None
 
@@ -86,7 +81,8 @@ def paths_of(tokens: Iterable[Token]) -> Iterator[str]:
         yield from _paths(get_token_value(token))
 
 
-def _is_whole_file(token: Token) -> bool:
+def is_whole_file(token: Token) -> bool:
+    """Whether a token is a File that is final."""
     value: Mapping[str, Any] | None = token.value if isinstance(token, FileToken) else None
     return value is not None and value["class"] == "File"
 

@@ -36,12 +36,14 @@ class CutFile:
     :ivar is_here: all of them are on the driver's node, as the split is
     :ivar found: what it is where the split runs
     :ivar from_home: whether all of them may have their parts from there
+    :ivar grows: it was still written when its parts were said first
     """
 
     path: str
     is_here: bool
     found: FoundFile | None = None
     from_home: bool = True
+    grows: bool = False
 
     async def events(self, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """What a split says, with the file as its readers find it: elsewhere its device has another number."""
@@ -84,20 +86,23 @@ class PartWays:
         self._linkable: set[tuple[str, NodeRuntime]] = set()
         self._read_ahead: set[str] = set()
 
-    async def of(self, job_name: str, port: str, path: str, runtime: NodeRuntime) -> CutFile | None:
+    async def of(
+        self, job_name: str, port: str, path: str, runtime: NodeRuntime, grows: bool = False
+    ) -> CutFile | None:
         """The file that a job is about to split; None: not all that read its parts see it, which is said once.
 
         :param port: whose elements the parts are
         :param path: where the job finds it
         :param runtime: where the job runs
+        :param grows: it is still written: nobody can say of another host what is seen of it there
         """
         step = get_job_step_name(job_name)
         readers = self._plan.part_readers(step, port)
         if are_here(self._plan.steps[step].site) and all(are_here(reader.site) for reader in readers):
-            return CutFile(path, is_here=True)
+            return CutFile(path, is_here=True, grows=grows)
         self._homes[job_name, str(runtime.directory)] = runtime
         try:
-            file = await runtime.find(path)
+            file = None if grows else await runtime.find(path)
             steps = dict.fromkeys(reader.step for reader in readers)
             targets = [(reader, target) for reader in steps for target in self._targets(reader)]
             tried = (self._try(job_name, runtime, *reader, file) for reader in targets)
@@ -105,7 +110,8 @@ class PartWays:
         except (_UnseenError, NodeRuntimeError) as error:
             self._tell(port_path(step, port), str(error))
             return None
-        return CutFile(str(file.path), is_here=False, found=file, from_home=from_home)
+        real_path = path if file is None else str(file.path)
+        return CutFile(real_path, is_here=False, found=file, from_home=from_home, grows=grows)
 
     def read_ahead(self, job_name: str) -> None:
         """The file of a job is read ahead where it runs: each byte is read once, and sent from there."""
@@ -138,25 +144,34 @@ class PartWays:
     def _targets(self, step: str) -> Iterator[Target]:
         yield from self._plan.workflow.steps[posixpath.join(step, "__schedule__")].binding_config.targets
 
-    async def _try(self, split: str, home: NodeRuntime, reader: str, target: Target, file: FoundFile) -> bool:
+    async def _try(self, split: str, home: NodeRuntime, reader: str, target: Target, file: FoundFile | None) -> bool:
         """
+        :param file: None: it is still written
         :return: whether they may have their parts from where the split runs
         :raises _UnseenError: if a job of a step cannot read the file at one of the locations of a target
         :raises NodeRuntimeError: if there is no node runtime that would give it its part
         """
-        self._check_storage(split, target, str(file.path))
+        if file is not None:
+            self._check_storage(split, target, str(file.path))
         locations = await self._locations(target)
         return all(
             await asyncio.gather(*(self._try_at(split, home, reader, target, location, file) for location in locations))
         )
 
     async def _try_at(
-        self, split: str, home: NodeRuntime, reader: str, target: Target, location: AvailableLocation, file: FoundFile
+        self,
+        split: str,
+        home: NodeRuntime,
+        reader: str,
+        target: Target,
+        location: AvailableLocation,
+        file: FoundFile | None,
     ) -> bool:
         runtime = await self._runtimes.at(location.location, target.workdir)
         if runtime is home:
             return True
-        unseen, apart = await runtime.why_not(file), await runtime.no_link(home)
+        unseen = "it is still written" if file is None else await runtime.why_not(file)
+        apart = await runtime.no_link(home)
         if unseen is not None and apart is not None:
             where = self._runtimes.deployments.where(location.location)
             raise _UnseenError(f"{reader}, {where}, does not see the file ({unseen}), and cannot get it: {apart}")

@@ -89,7 +89,8 @@ class ReadSessions:
         if not isinstance(runtime, EmbeddedRuntime | RemoteRuntime) or job_name in self._of_splits:
             return
         step = get_job_step_name(job_name)
-        for partition in split.partitions:
+        # What was just written is in the page cache.
+        for partition in (each for each in split.partitions if not each.grows):
             readers = self._plan.part_readers(step, partition.port)
             if isinstance(runtime, EmbeddedRuntime):
                 is_of_use = all(share_cache(reader.site) for reader in readers)
@@ -112,10 +113,9 @@ class ReadSessions:
     async def told(self, job_name: str, events: AsyncIterator[Event]) -> AsyncIterator[Event]:
         """The events of a job, each part after it was announced."""
         async for event in events:
-            if isinstance(event, PartEvent) and (session := self._of_splits.get(job_name)) is not None:
-                part = FilePart(file=event.path, identity=event.identity, pieces=event.pieces)
-                if part not in self._parts:
-                    self._parts[part] = session, session.announce(_spans(part))
+            session = self._of_splits.get(job_name)
+            if isinstance(event, PartEvent) and session is not None and (part := event.part) not in self._parts:
+                self._parts[part] = session, session.announce(_spans(part))
             yield event
 
     def split_ended(self, job_name: str) -> None:

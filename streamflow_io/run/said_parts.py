@@ -10,7 +10,7 @@ from streamflow_io.runtime.protocol import PartEvent
 
 
 class SaidParts:
-    """A part that was said is there for good: each attempt has to say it again, with the same pieces."""
+    """A part that was said is there for good: each attempt has to say it again, with the same pieces and bytes."""
 
     def __init__(self) -> None:
         self._known: dict[str, PartEvent] = {}
@@ -32,8 +32,10 @@ class SaidParts:
         """
         self._said[event.name] = event
         before = self._known.setdefault(event.name, event)
-        if before.pieces == event.pieces:
+        if (before.pieces, before.digest) == (event.pieces, event.digest):
             return None
+        if before.pieces == event.pieces:
+            return f"the part {event.name} has other bytes than before: the file that is split was written differently"
         return f"the part {event.name} is another one than before: {_shown(event)}, and was {_shown(before)}"
 
     def unsaid(self) -> str | None:

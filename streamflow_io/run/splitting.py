@@ -13,6 +13,7 @@ from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.runtime import Event, JobSpec, NodeJob, NodeRuntime, PartitionedInput
 
 from .declared_split import DeclaredSplit, declared_split
+from .inputs import Producers
 from .job_spec import to_partition
 from .part_ways import CutFile, PartWays
 from .steps import StreamingExecuteStep
@@ -73,23 +74,33 @@ class Splitting:
         self._job = job
         self._before: Split | None = None
 
-    async def begin(self, runtime: NodeRuntime, node_job: NodeJob, inputs: Mapping[str, Token]) -> Split:
+    async def begin(
+        self, runtime: NodeRuntime, node_job: NodeJob, inputs: Mapping[str, Token], producers: Producers
+    ) -> Split:
         """An attempt begins.
 
         :param inputs: of the job, before an InitialWorkDirRequirement has changed them
+        :param producers: what it reads while it is written
         """
         before = self._before
-        declared = await declared_split(self._step, self._job, inputs, self._run.verdicts, runtime)
+        declared = await declared_split(self._step, self._job, inputs, self._run.verdicts, runtime, producers)
         if declared is not None and before is not None and before.declared is not None:
             declared = replace(declared, is_virtual=before.declared.is_virtual)
-        is_virtual = declared is not None and declared.is_virtual
         split, cut = Split(declared), None if before is None else before.cut
-        asked = to_partition(self._step.early_outputs, self._job.inputs, is_virtual)
+        if declared is not None:
+            asked = (declared.output.port, declared.file) if declared.is_virtual else None
+        else:
+            asked = to_partition(self._step.early_outputs, self._job.inputs)
+        grows = (declared is not None and declared.grows) or (cut is not None and cut.grows)
         if asked is not None and before is None:
-            cut = await self._run.part_ways.of(self._job.name, *asked, runtime)
+            cut = await self._run.part_ways.of(self._job.name, *asked, runtime, grows)
+        elif asked is not None and cut is not None and cut.grows:
+            # Each attempt of the job that writes it has a file of its own.
+            cut = replace(cut, path=asked[1])
         if asked is not None and cut is not None:
             file = node_job.directory / "parts.jsonl"
-            split = Split(declared, cut, (PartitionedInput(port=asked[0], of=cut.path, file=str(file)),))
+            partition = PartitionedInput(port=asked[0], of=cut.path, file=str(file), grows=grows or None)
+            split = Split(declared, cut, (partition,))
         elif declared is not None:
             split = Split(replace(declared, is_virtual=False))
         if split.virtual is not None:

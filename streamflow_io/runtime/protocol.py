@@ -139,11 +139,13 @@ class FilePart(_Message):
 
     :ivar file: absolute
     :ivar identity: what the file was when the part was cut: it must not change
+    :ivar digest: of the bytes of the pieces in the file, if that was still written then: they alone must not change
     """
 
     file: Path
     identity: FileIdentity
     pieces: tuple[Piece, ...]
+    digest: str | None = None
 
 
 class FoundFile(_Message):
@@ -191,11 +193,13 @@ class PartitionedInput(_Message):
     :ivar port: the output that they are
     :ivar of: the file
     :ivar file: where the command says it: nothing is there before
+    :ivar grows: it is still written
     """
 
     port: str
     of: Path
     file: Path
+    grows: bool | None = None
 
 
 class GatedInput(_EarlyInput):
@@ -459,6 +463,11 @@ class PartEvent(_Event):
     path: Path
     identity: FileIdentity
     pieces: tuple[Piece, ...]
+    digest: str | None = None
+
+    @property
+    def part(self) -> FilePart:
+        return FilePart(file=self.path, identity=self.identity, pieces=self.pieces, digest=self.digest)
 
 
 class PlacedEvent(_Event):

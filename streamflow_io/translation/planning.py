@@ -166,8 +166,8 @@ def _partitions(
     trials: Mapping[tuple[str, str], str],
 ) -> tuple[Partition, ...]:
     rules = {path: [rule.value for rule in hints.sessions] for path, hints in annotations.items() if hints.sessions}
-    joined = (edge.route.consumer for edge in edges if edge.delivery.joins)
-    streamed = {(consumer.step, consumer.port) for consumer in joined if consumer is not None}
+    joined = ((edge.route.consumer, edge.delivery) for edge in edges if edge.delivery.joins)
+    streamed = {(consumer.step, consumer.port): delivery for consumer, delivery in joined if consumer is not None}
     # The default of `scope` says nothing of who sees what is there.
     told = (storage for storage in config.storages if "scope" in storage.model_fields_set)
     shared = {storage.deployment for storage in told if storage.scope == "shared"}

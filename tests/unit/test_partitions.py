@@ -34,7 +34,7 @@ def hop(kind: HopKind, obstacle: str | None = None, by_name: bool = False) -> Ho
 def decide(*routes: Route, output: Output = CHUNKS, rule: SessionRule = RULE, streamed: bool = False) -> str | None:
     """Why the real split runs, if so."""
     graph = IOGraph({}, (output,), routes)
-    (found,) = plan_partitions(graph, {"/split": [rule]}, {("/split", "reads")} if streamed else ())
+    (found,) = plan_partitions(graph, {"/split": [rule]}, {("/split", "reads"): Delivery.STREAM} if streamed else {})
     assert found == Partition("/split", rule.port, "reads", found.real, rule.form, condition=found.condition)
     assert found.is_virtual is (found.real is None)
     return found.real
@@ -91,14 +91,17 @@ def test_the_split_itself() -> None:
     assert split(kind=OutputKind.OTHER) == "/split/chunks is a other"
     assert split(site=PODS) == "/split runs on cluster (kubernetes): parts are not read in pods"
     route = Route(CHUNKS, (SCATTER,), CHUNK)
-    assert decide(route, streamed=True) == "/split/reads is streamed: cuts are known of a complete file only"
+    assert (
+        decide(route, streamed=True)
+        == "/split/reads is streamed: other cuts than declared ones of `every` need a complete file"
+    )
 
 
 def test_jobs_that_select_their_own_part() -> None:
     def ahead(step: Step | None, streamed: bool = False, *others: SessionRule) -> Partition:
         graph = IOGraph({"/align": step} if step else {}, (), ())
         rules = {"/align": [SessionRule(of="reads"), *others]}
-        return plan_partitions(graph, rules, {("/align", "reads")} if streamed else ())[0]
+        return plan_partitions(graph, rules, {("/align", "reads"): Delivery.STREAM} if streamed else {})[0]
 
     here = Step("/align")
     found = ahead(here)
@@ -115,7 +118,7 @@ def test_what_is_a_part_is_not_read_ahead() -> None:
     route = Route(CHUNKS, (SCATTER,), Input("/align", "chunk"))
     graph = IOGraph({"/align": Step("/align")}, (CHUNKS,), (route,))
     rules = {"/split": [RULE], "/align": [SessionRule(of="chunk")]}
-    split, align = plan_partitions(graph, rules, ())
+    split, align = plan_partitions(graph, rules, {})
     assert split.is_virtual
     assert align.real == "/align/chunk is a part itself (/split/chunks)"
 
@@ -139,23 +142,39 @@ def test_declared_cuts() -> None:
 
 def test_what_is_declared_is_trusted_when_it_was_verified() -> None:
     graph = IOGraph({}, (CHUNKS,), (Route(CHUNKS, (SCATTER,), CHUNK),))
-    (trusted,) = plan_partitions(graph, {"/split": [DECLARED]}, ())
+    (trusted,) = plan_partitions(graph, {"/split": [DECLARED]}, {})
     assert trusted.is_served
     assert trusted.is_virtual
-    (tried,) = plan_partitions(graph, {"/split": [DECLARED]}, (), {("/split", "chunks"): "why"})
+    (tried,) = plan_partitions(graph, {"/split": [DECLARED]}, {}, {("/split", "chunks"): "why"})
     assert tried.is_served
     assert not tried.is_virtual
     assert tried.trial == "why"
-    (real,) = plan_partitions(graph, {"/split": [DECLARED]}, {("/split", "reads")}, {("/split", "chunks"): "why"})
+    streamed = {("/split", "reads"): Delivery.STREAM}
+    (real,) = plan_partitions(graph, {"/split": [RULE]}, streamed, {("/split", "chunks"): "why"})
     assert not real.is_served
     assert real.trial is None
+
+
+def test_a_file_that_is_still_written() -> None:
+    def split(rule: SessionRule, how: Delivery = Delivery.STREAM, site: Site = DRIVERS_NODE) -> Partition:
+        output = replace(CHUNKS, site=site)
+        graph = IOGraph({"/split": Step("/split", site=site)}, (output,), (Route(output, (SCATTER,), CHUNK),))
+        return plan_partitions(graph, {"/split": [rule]}, {("/split", "reads"): how})[0]
+
+    every = split(DECLARED)
+    assert (every.is_virtual, every.grows, every.condition) == (True, True, None)
+    needs_all = "/split/reads is streamed: other cuts than declared ones of `every` need a complete file"
+    chunk, parts = (DECLARED.model_copy(update={"every": None, cut: 2}) for cut in ("chunk", "parts"))
+    for found in (split(RULE), split(chunk), split(parts), split(DECLARED, Delivery.GATE)):
+        assert (found.real, found.grows) == (needs_all, False)
+    assert "its job runs on the host where the file is written" in str(split(DECLARED, site=HOST).condition)
 
 
 def test_a_program_says_the_parts_of_one_output() -> None:
     other = replace(CHUNKS, port="others")
     routes = tuple(Route(output, (SCATTER,), CHUNK) for output in (CHUNKS, other))
     rules = [RULE, SessionRule(port="others", of="reads")]
-    first, second = plan_partitions(IOGraph({}, (CHUNKS, other), routes), {"/split": rules}, ())
+    first, second = plan_partitions(IOGraph({}, (CHUNKS, other), routes), {"/split": rules}, {})
     assert first.is_virtual
     assert second.real == "a program says the parts of one output only, which is /split/chunks"
 
@@ -166,7 +185,7 @@ def test_parts_of_parts() -> None:
     readers = [Input(f"/split{number}", "reads") for number in range(1, 4)]
     routes = [Route(output, (SCATTER,), reader) for output, reader in zip(outputs, [*readers, CHUNK], strict=True)]
     rules = {output.step: [RULE] for output in reversed(outputs)}
-    found = plan_partitions(IOGraph({}, tuple(outputs), tuple(routes)), rules, ())
+    found = plan_partitions(IOGraph({}, tuple(outputs), tuple(routes)), rules, {})
     assert {each.step for each in found if each.is_virtual} == {"/split0", "/split2"}
     assert {each.real for each in found} == {
         None,
@@ -206,7 +225,7 @@ def test_edges_of_a_virtual_split() -> None:
 def test_where_parts_are_read(split: Site, reader: Site, outcome: str | None) -> None:
     output = replace(CHUNKS, site=split)
     graph = IOGraph({}, (output,), (Route(output, (SCATTER,), replace(CHUNK, site=reader)),))
-    (found,) = plan_partitions(graph, {"/split": [RULE]}, ())
+    (found,) = plan_partitions(graph, {"/split": [RULE]}, {})
     if outcome in (None, "condition"):
         assert found.is_virtual
         both = split.kind is reader.kind is SiteKind.HOSTS
@@ -220,5 +239,5 @@ def test_where_parts_are_read(split: Site, reader: Site, outcome: str | None) ->
 def test_a_storage_that_a_queue_manager_shares() -> None:
     graph = IOGraph({}, (CHUNKS,), (Route(CHUNKS, (SCATTER,), replace(CHUNK, site=HPC)),))
     for shared, is_virtual in (({"hpc"}, True), ({None}, True), ({"other"}, False)):
-        (found,) = plan_partitions(graph, {"/split": [RULE]}, (), shared=shared)
+        (found,) = plan_partitions(graph, {"/split": [RULE]}, {}, shared=shared)
         assert found.is_virtual is is_virtual

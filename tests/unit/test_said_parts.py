@@ -25,11 +25,21 @@ GLOBS = st.lists(st.sampled_from(["*", "a*", "*1", "[ab]*", "?", "a", "*.a"]), m
 PIECES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)) | st.sampled_from(["VA==", "Cg=="]), max_size=2)
 
 
-def said(name: str, pieces: Any = ((0, 1),)) -> PartEvent:
+def said(name: str, pieces: Any = ((0, 1),), digest: str | None = None) -> PartEvent:
     size = sum(1 if isinstance(piece, str) else piece[1] for piece in pieces)
     identity = {"device": 1, "inode": 2, "size": 9, "mtime": 3}
-    fields = {"job": "1", "time": 0, "port": "chunks", "number": 1, "name": name, "size": size, "path": "/in/reads"}
-    return PartEvent.model_validate({"event": "part", **fields, "identity": identity, "pieces": pieces})
+    fields: dict[str, Any] = {
+        "job": "1",
+        "time": 0,
+        "port": "chunks",
+        "number": 1,
+        "name": name,
+        "size": size,
+        "path": "/in/reads",
+    }
+    return PartEvent.model_validate(
+        {"event": "part", **fields, "identity": identity, "pieces": pieces, "digest": digest}
+    )
 
 
 def test_an_event_as_it_is_printed() -> None:
@@ -40,7 +50,7 @@ def test_an_event_as_it_is_printed() -> None:
     )
     assert isinstance(event, PartEvent)
     assert event.pieces == ((0, 5120), (69206016, 4189184), "VEVYVAo=")
-    part = FilePart(file=event.path, identity=event.identity, pieces=event.pieces)
+    part = event.part
     told = PartInput(name="chunk", port="chunks", part=part, target={"file": "/in/chunk-0001.fq"})
     assert FilePart.model_validate(told.model_dump(mode="json")["part"]) == part
     assert event.identity.mtime == 1790000000123456789
@@ -74,6 +84,16 @@ def test_what_is_said_is_said_once_and_for_all(attempts: list[list[tuple[str, An
         names = {name for name, _ in attempt}
         assert parts.said.keys() == names
         assert (parts.unsaid() is None) is (names == first.keys())
+
+
+def test_other_bytes_are_another_part() -> None:
+    parts = SaidParts()
+    assert parts.say(said("a", digest="01")) is None
+    parts.begin()
+    assert parts.say(said("a", digest="01")) is None
+    parts.begin()
+    wrong = "the part a has other bytes than before: the file that is split was written differently"
+    assert parts.say(said("a", digest="02")) == wrong
 
 
 OUTPUT = EarlyOutput(

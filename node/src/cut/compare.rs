@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::rule::Rule;
-use super::walk::{walk, Found};
+use super::told::Found;
+use super::walk::walk;
 use crate::part::{size, Piece};
 
 const BLOCK: u64 = 1 << 20;

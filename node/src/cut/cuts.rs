@@ -20,7 +20,7 @@ pub struct Cuts {
 impl Cuts {
     /// # Arguments
     /// * `header` - its length
-    /// * `size` - of the file
+    /// * `size` - of the file, if it is cut into a number of parts
     pub fn new(cut: Cut, header: u64, size: u64) -> Self {
         Self { cut, header, size, part: header, record: header, count: 0 }
     }
@@ -71,11 +71,10 @@ impl Cuts {
         }
     }
 
-    /// There are no more records.
-    pub fn end(mut self, mut tell: impl FnMut(u64, u64)) {
+    /// There are no more records; the file has `size` bytes.
+    pub fn end(mut self, size: u64, mut tell: impl FnMut(u64, u64)) {
         match self.cut {
             Cut::Parts(_) => {
-                let size = self.size;
                 while self.next().is_some() {
                     tell(self.part, size);
                     self.part = size;
@@ -84,14 +83,14 @@ impl Cuts {
                 tell(self.part, size);
             }
             Cut::Chunk(most) => {
-                self.close(self.size, most, &mut tell);
-                if self.part < self.size {
-                    tell(self.part, self.size);
+                self.close(size, most, &mut tell);
+                if self.part < size {
+                    tell(self.part, size);
                 }
             }
             Cut::Every(_) => {
-                if self.part < self.size {
-                    tell(self.part, self.size);
+                if self.part < size {
+                    tell(self.part, size);
                 }
             }
         }
@@ -100,25 +99,52 @@ impl Cuts {
 
 /// Cuts records that have `each` bytes: nothing has to be read.
 pub fn cut_bytes(each: NonZeroU64, cut: Cut, header: u64, size: u64, mut tell: impl FnMut(u64, u64)) {
-    let (each, length) = (each.get(), size - header);
-    // The last record may be shorter than the others.
-    let (step, most) = match cut {
-        Cut::Every(every) => (each.saturating_mul(every.get()), 0),
-        Cut::Chunk(most) => ((most.get() / each).max(1).saturating_mul(each), most.get()),
-        Cut::Parts(_) => {
-            let mut cuts = Cuts::new(cut, header, size);
-            while let Some(next) = cuts.next() {
-                let records = (cuts.target(next) - header).div_ceil(each);
-                cuts.record(header + records.saturating_mul(each).min(length), &mut tell);
-            }
-            return cuts.end(tell);
+    let Some(mut strides) = Strides::new(each, cut, header) else {
+        let mut cuts = Cuts::new(cut, header, size);
+        while let Some(next) = cuts.next() {
+            let records = (cuts.target(next) - header).div_ceil(each.get());
+            cuts.record(header + records.saturating_mul(each.get()).min(size - header), &mut tell);
         }
+        return cuts.end(size, tell);
     };
-    let mut start = header;
-    while start < size {
-        let end = if size - start <= most { size } else { size.min(start.saturating_add(step)) };
-        tell(start, end);
-        start = end;
+    strides.grown(size, &mut tell);
+    strides.end(size, tell);
+}
+
+/// Parts of so many bytes, one after the other.
+#[derive(Debug)]
+pub struct Strides {
+    step: u64,
+    /// The last record may be shorter than the others: a part may have so many bytes if nothing follows.
+    most: u64,
+    start: u64,
+}
+
+impl Strides {
+    /// None: there is to be a number of them.
+    pub fn new(each: NonZeroU64, cut: Cut, header: u64) -> Option<Self> {
+        let each = each.get();
+        let (step, most) = match cut {
+            Cut::Every(every) => (each.saturating_mul(every.get()), 0),
+            Cut::Chunk(most) => ((most.get() / each).max(1).saturating_mul(each), most.get()),
+            Cut::Parts(_) => return None,
+        };
+        Some(Self { step, most, start: header })
+    }
+
+    /// The file has at least `size` bytes.
+    pub fn grown(&mut self, size: u64, mut tell: impl FnMut(u64, u64)) {
+        while size.saturating_sub(self.start) >= self.step.max(self.most.saturating_add(1)) {
+            tell(self.start, self.start + self.step);
+            self.start += self.step;
+        }
+    }
+
+    /// The file has `size` bytes, and was said to have grown to them.
+    pub fn end(self, size: u64, mut tell: impl FnMut(u64, u64)) {
+        if self.start < size {
+            tell(self.start, size);
+        }
     }
 }
 
@@ -162,7 +188,7 @@ mod tests {
                     rest = more;
                 }
                 records.end(|start| cuts.record(start, &mut tell));
-                cuts.end(tell);
+                cuts.end(size, tell);
             }
         }
         // Each byte of the body is in one part, in order.

@@ -83,6 +83,11 @@ impl<'r> HeaderScan<'r> {
         self.found
     }
 
+    /// It ends there at the earliest, as long as its length is not known.
+    pub fn earliest(&self) -> u64 {
+        self.lines.open.unwrap_or(self.lines.offset)
+    }
+
     pub fn block(&mut self, bytes: &[u8]) {
         let Self { header, lines, count, found } = self;
         lines.block(bytes, |start, head| see(header, count, found, start, head));

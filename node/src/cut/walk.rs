@@ -1,30 +1,21 @@
-//! Goes through a file that is cut, or only where it is cut.
+//! Goes through a file that is cut, or only where it is cut; what comes through a pipe is cut [as it flows](flow).
 
-use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 use super::cuts::{cut_bytes, Cuts};
+use super::flow::flow;
+use super::magic::{compressed, START};
 use super::rule::{Cut, Record, Rule};
 use super::scan::{HeaderScan, Records};
-use crate::part::Piece;
+use super::told::{Tell, Told};
 
 /// So much is read at once front to back; and where a place is looked for.
-const BLOCK: usize = 1 << 20;
+pub const BLOCK: usize = 1 << 20;
 const LOOK: usize = 64 << 10;
 /// Places that are closer are not looked for one by one: reading all is faster.
 const CLOSE: u64 = 1 << 20;
-
-/// A part, as it is said.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Found {
-    pub name: OsString,
-    pub pieces: Vec<Piece>,
-}
-
-/// What is told: a part, or, None, that it takes some time until the next one; false: no more is wanted.
-type Tell<'a> = dyn FnMut(Option<Found>) -> bool + 'a;
 
 /// Tells of all parts, in order, and returns how many records there are, if the rule wants to know it.
 ///
@@ -33,52 +24,40 @@ type Tell<'a> = dyn FnMut(Option<Found>) -> bool + 'a;
 pub fn walk(file: &File, path: &Path, rule: &Rule, tell: &mut Tell) -> Result<Option<u64>, String> {
     let at = |error: std::io::Error| format!("{}: {error}", path.display());
     let found = file.metadata().map_err(at)?;
-    if !found.is_file() {
+    let mut told = Told::new(rule, tell);
+    if found.file_type().is_fifo() {
+        flow(file, &mut told).map_err(|error| format!("{}: {error}", path.display()))?;
+    } else if found.is_file() {
+        let mut walk = Walk { file, size: found.len(), told: &mut told };
+        if rule.is_text {
+            if let Some(message) = walk.compressed().map_err(at)? {
+                return Err(format!("{}: {message}", path.display()));
+            }
+        }
+        walk.told.header = walk.find_header().map_err(at)?;
+        walk.cut().map_err(at)?;
+    } else {
         return Err(format!("{}: is no regular file", path.display()));
     }
-    let mut walk = Walk { file, size: found.len(), rule, tell, header: 0, number: 0, records: 0, ended: false };
-    if rule.is_text {
-        if let Some(message) = walk.compressed().map_err(at)? {
-            return Err(format!("{}: {message}", path.display()));
-        }
-    }
-    walk.header = walk.find_header().map_err(at)?;
-    walk.cut().map_err(at)?;
-    Ok(rule.count.then_some(walk.records))
+    Ok(rule.count.then_some(told.records))
 }
 
-struct Walk<'a, 'b> {
-    file: &'a File,
+struct Walk<'t, 'a, 'b> {
+    file: &'t File,
     size: u64,
-    rule: &'a Rule,
-    tell: &'a mut Tell<'b>,
-    /// Its length.
-    header: u64,
-    /// Parts that were told.
-    number: u64,
-    /// That were found, where all is read.
-    records: u64,
-    ended: bool,
+    told: &'t mut Told<'a, 'b>,
 }
 
-impl Walk<'_, '_> {
-    /// Why there are no lines to be seen.
+impl Walk<'_, '_, '_> {
     fn compressed(&self) -> std::io::Result<Option<&'static str>> {
-        let mut start = [0; 16];
-        let length = self.size.min(16) as usize;
+        let mut start = [0; START];
+        let length = self.size.min(START as u64) as usize;
         self.file.read_exact_at(&mut start[..length], 0)?;
-        // RFC 1952; a block of BGZF has an extra field "BC" (SAM specification, 4.1).
-        let is_bgzf = start.starts_with(&[0x1f, 0x8b, 8]) && start[3] & 4 != 0 && &start[12..14] == b"BC";
-        let magic: [&[u8]; 4] = [&[0x1f, 0x8b], b"BZh", &[0xfd, b'7', b'z', b'X', b'Z', 0], &[0x28, 0xb5, 0x2f, 0xfd]];
-        Ok(match magic.iter().any(|magic| start.starts_with(magic)) {
-            true if is_bgzf => Some("is compressed (BGZF), and cannot be cut into records: decompress it"),
-            true => Some("is compressed, and cannot be cut into records: decompress it"),
-            false => None,
-        })
+        Ok(compressed(start))
     }
 
     fn find_header(&mut self) -> std::io::Result<u64> {
-        let mut scan = HeaderScan::new(&self.rule.header);
+        let mut scan = HeaderScan::new(&self.told.rule.header);
         let (mut offset, mut buffer) = (0, vec![0; LOOK]);
         while offset < self.size && scan.found().is_none() {
             let count = read(self.file, &mut buffer, offset, self.size)?;
@@ -89,54 +68,45 @@ impl Walk<'_, '_> {
     }
 
     fn cut(&mut self) -> std::io::Result<()> {
-        let (cut, header, size) = (self.rule.cut, self.header, self.size);
-        if let Record::Bytes(each) = self.rule.record {
-            cut_bytes(each, cut, header, size, |start, end| self.found(start, end));
-            self.records = (size - header).div_ceil(each.get());
+        let Told { rule, header, .. } = *self.told;
+        let size = self.size;
+        if let Record::Bytes(each) = rule.record {
+            cut_bytes(each, rule.cut, header, size, |start, end| self.told.found(start, end));
+            self.told.records = (size - header).div_ceil(each.get());
             return Ok(());
         }
-        match cut {
-            Cut::Parts(parts) if !self.rule.count && (size - header) / parts.get() >= CLOSE => self.look(),
+        match rule.cut {
+            Cut::Parts(parts) if !rule.count && (size - header) / parts.get() >= CLOSE => self.look(),
             _ => self.read_all(),
         }
     }
 
-    fn found(&mut self, start: u64, end: u64) {
-        let extents = [(0, self.header), (start, end - start)].map(|(offset, length)| Piece::Extent { offset, length });
-        let pieces = extents.into_iter().filter(|piece| piece.length() > 0).collect();
-        let found = Found { name: self.rule.names.of(self.number), pieces };
-        self.number += 1;
-        self.ended = self.ended || !(self.tell)(Some(found));
-    }
-
     /// Reads front to back.
     fn read_all(&mut self) -> std::io::Result<()> {
-        let Some(mut records) = Records::new(&self.rule.record, self.header, true) else { return Ok(()) };
-        let mut cuts = Cuts::new(self.rule.cut, self.header, self.size);
-        let (mut offset, mut buffer) = (self.header, vec![0; BLOCK]);
-        let mut record = |walk: &mut Self, start: u64| {
-            walk.records += 1;
-            cuts.record(start, |start, end| walk.found(start, end));
-        };
-        while offset < self.size && !self.ended {
+        let Told { rule, header, .. } = *self.told;
+        let Some(mut records) = Records::new(&rule.record, header, true) else { return Ok(()) };
+        let mut cuts = Cuts::new(rule.cut, header, self.size);
+        let (mut offset, mut buffer) = (header, vec![0; BLOCK]);
+        while offset < self.size && !self.told.ended {
             let count = read(self.file, &mut buffer, offset, self.size)?;
-            records.block(&buffer[..count], |start| record(self, start));
+            records.block(&buffer[..count], |start| self.told.record(&mut cuts, start));
             offset += count as u64;
-            self.ended = self.ended || !(self.tell)(None);
+            self.told.waits();
         }
-        records.end(|start| record(self, start));
-        cuts.end(|start, end| self.found(start, end));
+        records.end(|start| self.told.record(&mut cuts, start));
+        cuts.end(self.size, |start, end| self.told.found(start, end));
         Ok(())
     }
 
     /// Reads where parts are to begin.
     fn look(&mut self) -> std::io::Result<()> {
-        let mut cuts = Cuts::new(self.rule.cut, self.header, self.size);
+        let Told { rule, header, .. } = *self.told;
+        let mut cuts = Cuts::new(rule.cut, header, self.size);
         let mut buffer = vec![0; LOOK];
-        while let Some(next) = cuts.next().filter(|_| !self.ended) {
+        while let Some(next) = cuts.next().filter(|_| !self.told.ended) {
             // A line begins there if the byte before it ends one.
             let mut offset = cuts.target(next) - 1;
-            let Some(mut records) = Records::new(&self.rule.record, offset, false) else { break };
+            let Some(mut records) = Records::new(&rule.record, offset, false) else { break };
             let mut begin = None;
             while begin.is_none() && offset < self.size {
                 let count = read(self.file, &mut buffer, offset, self.size)?;
@@ -145,10 +115,10 @@ impl Walk<'_, '_> {
             }
             records.end(|start| begin = begin.or(Some(start)));
             let Some(begin) = begin else { break };
-            cuts.record(begin, |start, end| self.found(start, end));
-            self.ended = self.ended || !(self.tell)(None);
+            cuts.record(begin, |start, end| self.told.found(start, end));
+            self.told.waits();
         }
-        cuts.end(|start, end| self.found(start, end));
+        cuts.end(self.size, |start, end| self.told.found(start, end));
         Ok(())
     }
 }
@@ -167,7 +137,9 @@ fn read(file: &File, buffer: &mut [u8], offset: u64, size: u64) -> std::io::Resu
 
 #[cfg(test)]
 mod tests {
+    use super::super::told::Found;
     use super::*;
+    use crate::part::Piece;
     use crate::test_random::Random;
     use std::fs;
 
@@ -207,28 +179,20 @@ mod tests {
                 let found = parts(&content, &text).unwrap();
                 assert_eq!(found.len(), count);
                 let rule = rule(&text);
-                let mut told = Vec::new();
+                let mut all = Vec::new();
                 let mut tell = |part: Option<Found>| {
-                    told.extend(part);
+                    all.extend(part);
                     true
                 };
                 let directory = tempfile::tempdir().unwrap();
                 let path = directory.path().join("of");
                 fs::write(&path, &content).unwrap();
                 let file = File::open(&path).unwrap();
-                let size = content.len() as u64;
-                let mut walk = Walk {
-                    file: &file,
-                    size,
-                    rule: &rule,
-                    tell: &mut tell,
-                    header: 15,
-                    number: 0,
-                    records: 0,
-                    ended: false,
-                };
+                let mut told = Told::new(&rule, &mut tell);
+                told.header = 15;
+                let mut walk = Walk { file: &file, size: content.len() as u64, told: &mut told };
                 walk.read_all().unwrap();
-                assert_eq!(found, told, "{text}");
+                assert_eq!(found, all, "{text}");
             }
         }
     }

@@ -184,6 +184,9 @@ pub struct Partition {
     /// Where the command says it.
     #[serde(deserialize_with = "absolute_path")]
     pub file: PathBuf,
+    /// It is still written, and need not be there yet.
+    #[serde(default, deserialize_with = "or_default")]
+    pub grows: bool,
 }
 
 /// An input at which the command is held until it is committed.

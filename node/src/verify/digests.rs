@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::Xxh3Default;
@@ -73,11 +74,11 @@ impl Noted for Digests {
     }
 
     fn difference(&self, file: &File) -> Option<Difference> {
-        let mut buffer = vec![0; PIECE as usize];
         let last = Block { end: self.noted, digest: self.open.digest() };
         let mut from = 0;
         for Block { end, digest } in self.blocks.iter().chain([&last]) {
-            if digest_of(file, from, *end, &mut buffer) != Some(*digest) {
+            let mut found = Xxh3Default::new();
+            if digest_range(file, from, *end, &mut found).is_err() || found.digest() != *digest {
                 return Some(Difference { from, to: *end });
             }
             from = *end;
@@ -86,16 +87,20 @@ impl Noted for Digests {
     }
 }
 
-fn digest_of(file: &File, from: u64, to: u64, buffer: &mut [u8]) -> Option<u64> {
-    let mut digest = Xxh3Default::new();
+/// Adds some bytes of a file to a digest.
+///
+/// # Errors
+/// When they cannot be read, or the file is shorter.
+pub fn digest_range(file: &File, from: u64, to: u64, digest: &mut Xxh3Default) -> io::Result<()> {
+    let mut buffer = vec![0; (to - from).min(PIECE) as usize];
     let mut position = from;
     while position < to {
         let piece = &mut buffer[..(to - position).min(PIECE) as usize];
-        file.read_exact_at(piece, position).ok()?;
+        file.read_exact_at(piece, position)?;
         digest.update(piece);
         position += piece.len() as u64;
     }
-    Some(digest.digest())
+    Ok(())
 }
 
 #[cfg(test)]

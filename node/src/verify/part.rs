@@ -6,8 +6,9 @@ use std::path::Path;
 
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use xxhash_rust::xxh3::Xxh3Default;
 
-use super::digests::Digests;
+use super::digests::{digest_range, Digests};
 use super::noted::Noted;
 use super::samples::Samples;
 use crate::fresh;
@@ -39,6 +40,25 @@ pub struct Part {
     #[serde(serialize_with = "write_digest", deserialize_with = "read_digest")]
     pub digest: u64,
     pub verify: Verify,
+}
+
+/// Of all bytes of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Digest(#[serde(serialize_with = "write_digest", deserialize_with = "read_digest")] u64);
+
+impl Digest {
+    /// Of some places in a file, each an offset and a length. Reads them.
+    ///
+    /// # Errors
+    /// When they cannot be read, or the file is shorter.
+    pub fn of(file: &File, places: impl IntoIterator<Item = (u64, u64)>) -> io::Result<Self> {
+        let mut digest = Xxh3Default::new();
+        for (offset, length) in places {
+            digest_range(file, offset, offset + length, &mut digest)?;
+        }
+        Ok(Self(digest.digest()))
+    }
 }
 
 impl Part {

@@ -1,0 +1,55 @@
+//! What is told while a file is cut. No I/O.
+
+use std::ffi::OsString;
+
+use super::cuts::Cuts;
+use super::rule::Rule;
+use crate::part::Piece;
+
+/// A part, as it is said.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    pub name: OsString,
+    pub pieces: Vec<Piece>,
+}
+
+/// What is told: a part, or, None, that it takes some time until the next one; false: no more is wanted.
+pub type Tell<'a> = dyn FnMut(Option<Found>) -> bool + 'a;
+
+pub struct Told<'a, 'b> {
+    pub rule: &'a Rule,
+    tell: &'a mut Tell<'b>,
+    /// The length of the header.
+    pub header: u64,
+    /// Parts that were told.
+    number: u64,
+    /// That were found, where all is read.
+    pub records: u64,
+    pub ended: bool,
+}
+
+impl<'a, 'b> Told<'a, 'b> {
+    pub fn new(rule: &'a Rule, tell: &'a mut Tell<'b>) -> Self {
+        Self { rule, tell, header: 0, number: 0, records: 0, ended: false }
+    }
+
+    /// A part is known: the header, and these bytes.
+    pub fn found(&mut self, start: u64, end: u64) {
+        let extents = [(0, self.header), (start, end - start)].map(|(offset, length)| Piece::Extent { offset, length });
+        let pieces = extents.into_iter().filter(|piece| piece.length() > 0).collect();
+        let found = Found { name: self.rule.names.of(self.number), pieces };
+        self.number += 1;
+        self.ended = self.ended || !(self.tell)(Some(found));
+    }
+
+    /// A record begins at `start`.
+    pub fn record(&mut self, cuts: &mut Cuts, start: u64) {
+        self.records += 1;
+        cuts.record(start, |start, end| self.found(start, end));
+    }
+
+    /// It takes some time until more is known.
+    pub fn waits(&mut self) {
+        self.ended = self.ended || !(self.tell)(None);
+    }
+}
