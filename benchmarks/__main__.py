@@ -15,6 +15,7 @@ from .chain import CHAIN
 from .checkpoints import CHECKPOINTS
 from .cluster import CLUSTER
 from .containers import CONTAINERS
+from .deadlines import DEADLINES
 from .demo import run_demo
 from .fanout import FANOUT
 from .feeder import FEEDER
@@ -49,6 +50,7 @@ WORKLOADS = {
         IO_TASKS,
         CHECKPOINTS,
         NEIGHBOUR,
+        DEADLINES,
         THOUSAND_GENOMES,
         THOUSAND_GENOMES_DIRECTORIES,
         VARIANT_CALLING,

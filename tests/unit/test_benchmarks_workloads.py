@@ -108,6 +108,7 @@ def test_goals_are_those_to_reach() -> None:
         "io-tasks": [1.0, 1.10, 1.03, 1, 0.75],
         "checkpoints": [1.02] * 4 + [0.35] + [0.70] * 3 + [0.02, 5.0] * 3,
         "neighbour": [1.02, 0.95, 1.02, 0.80, 0.65, 1.00],
+        "deadlines": [0.25] * 2 + [0.03] * 2 + [0.5] * 2,
         "1000genome": [0.999],
         "1000genome-directories": [0.999],
         "variant-calling": [0.70],
