@@ -104,6 +104,7 @@ class Step:
     :ivar wrap: in a subworkflow of its own, which is scattered (`workflow`) or scatters (`inside`); in a `loop`; or no
         tool at all, but an `expression` that hands `i` on
     :ivar named: the names of its files begin with that of `i`
+    :ivar bandwidth: the hint StorageBandwidth of an I/O task; empty: none
     :ivar container: of the tool itself
     :ivar boxed: whether it runs in the container that the StreamFlow file names
     """
@@ -121,6 +122,7 @@ class Step:
     named: bool = False
     streamable: bool = False
     io_task: bool = False
+    bandwidth: tuple[tuple[str, Any], ...] = ()
     container: Container | None = None
     boxed: bool = False
 

@@ -60,8 +60,8 @@ def _step(step: Step) -> Document:
         hints.append({"class": "sfio:ReadSession", "rules": sessions})
     if step.io_task:
         hints.append({"class": "sfio:IOTask"})
-        if sum(map(ord, step.name)) % 2:
-            hints.append({"class": "sfio:StorageBandwidth", "storageBW": "required", "within": 1})
+    if step.bandwidth:
+        hints.append({"class": "sfio:StorageBandwidth", **dict(step.bandwidth)})
     run = tool(step, hints)
     body: Document = {"run": run, "in": {name: link.cwl() for name, link in step.links}, "out": ports}
     scattering: Document = {}

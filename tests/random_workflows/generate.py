@@ -18,6 +18,10 @@ _NAMES_IN_LISTS: Final = ("plain", "ünï", "a+b", "-dash", "a.b.c", "x" * 60, "
 _NAMES: Final = (*_NAMES_IN_LISTS, *_NAMES_IN_LISTS, "two words", "#hash", "[x]", "a$b", "*", "b\\")
 #: The most characters of a name that names are made from.
 _LONGEST: Final = 100
+#: MB/s that hold back who moves some 100 kB.
+_LIMITS: Final = (0.2, 1, 20)
+_REQUIRED: Final = ("required", "required", "required(direct)", "required(up-only,2)")
+_STORAGES: Final = ({"name": "disk", "path": "/", "write": 100, "read": 100},)
 _MERGES: Final[tuple[Merge, ...]] = ("merge_nested", "merge_flattened")
 
 
@@ -43,6 +47,7 @@ class _Draft:
     #: One of its own, so that the others go on as they are.
     splitting: Random
     declaring: Random
+    limiting: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -59,7 +64,7 @@ class _Draft:
 
 def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     """The workflow of a number."""
-    draft = _Draft(*(Random(f"{seed}:{number}{purpose}") for purpose in ("", ":split", ":declared")))
+    draft = _Draft(*(Random(f"{seed}:{number}{purpose}") for purpose in ("", ":split", ":declared", ":limited")))
     _give(draft)
     for index in range(draft.random.randint(2, most_steps)):
         (_add_expression if draft.chance(0.06) else _add_step)(draft, f"s{index}")
@@ -68,6 +73,8 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
         config = (("oversubscribe", "never"),)
     if draft.chance(0.15):
         config = (*config, ("observe", True))
+    if any(step.bandwidth for step in draft.steps) and draft.limiting.random() < 0.6:
+        config = (*config, ("storages", [*_STORAGES]))
     if any(step.reader == "contents" or any(o.writer == "count" for o in step.outputs) for step in draft.steps):
         # CWL reads the contents of 64 kB at most.
         large = draft.given["file"]
@@ -115,14 +122,27 @@ def _add_step(draft: _Draft, name: str) -> None:
     when = draft.choose((True, False)) if draft.chance(0.12) and not wrap else None
     step = Step(
         name, reader, kind, tuple(links.items()), outputs, tuple(extras), scatter, method, when, wrap, named,
-        streamable=READERS[reader].once and draft.chance(0.7), io_task=draft.chance(0.1),
+        streamable=READERS[reader].once and draft.chance(0.7), io_task=draft.chance(0.2),
     )  # fmt: skip
+    step = replace(step, bandwidth=_bandwidth(draft.limiting) if step.io_task else ())
     if kind == _FILE and not (wide or step.streamable or READERS[reader].stdin):
         step = _with_split(draft, step)
     if _can_loop(step) and draft.chance(0.15):
         step = replace(step, wrap="loop", when=None)
     draft.steps.append(step)
     _produce(draft, step, value)
+
+
+def _bandwidth(random: Random) -> tuple[tuple[str, Any], ...]:
+    """How fast an I/O task may move its data."""
+    directions: dict[str, Any] = random.choice(({}, {}, {"direction": "read"}, {"direction": "both"}))
+    match random.randrange(4):
+        case 0:
+            return ()
+        case 1:
+            return tuple({"storageBW": random.choice(_LIMITS), "limited": True, **directions}.items())
+    within: dict[str, Any] = {"within": random.choice((0.1, 1, 60))} if random.random() < 0.5 else {}
+    return tuple({"storageBW": random.choice(_REQUIRED), **within, **directions}.items())
 
 
 def _add_expression(draft: _Draft, name: str) -> None:

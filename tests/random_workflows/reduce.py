@@ -106,8 +106,10 @@ def _simpler(step: Step, blueprint: Blueprint) -> Iterator[Step]:
         yield replace(step, wrap="")
     if step.container is not None or step.boxed:
         yield replace(step, container=None, boxed=False)
+    if step.bandwidth:
+        yield replace(step, bandwidth=())
     if step.io_task:
-        yield replace(step, io_task=False)
+        yield replace(step, io_task=False, bandwidth=())
     if step.streamable:
         yield replace(step, streamable=False)
     for index, output in enumerate(step.outputs):

@@ -46,6 +46,9 @@ def test_all_that_there_is_occurs() -> None:
         assert {dict(hint).get("committed") for writer, hint in rules if writer == name} - {None} == {
             rule["committed"] for rule in writer.rules
         }
+    hints = [dict(step.bandwidth) for step in steps if step.io_task]
+    limits = {("storageBW" in hint, "within" in hint, "limited" in hint) for hint in hints}
+    assert limits == {(False, False, False), (True, False, False), (True, True, False), (True, False, True)}
     lengths = Counter(len(blueprint.given["numbers"].value) for blueprint in blueprints())
     assert lengths[0] > 50
 
