@@ -76,7 +76,7 @@ def plain(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def limit(value: float, until: float) -> Plot:
+def limit(value: float, until: float, name: str = "limit") -> Plot:
     """A line that is not to be passed; MB/s."""
-    drawn = line(f"limit: {value:g} MB/s", 5, [0.0, until], [value] * 2)
+    drawn = line(f"{name}: {value:g} MB/s", 5, [0.0, until], [value] * 2)
     return drawn | {"line": {"color": FAILED, "dash": "dash", "width": 2}}

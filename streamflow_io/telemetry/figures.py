@@ -171,6 +171,7 @@ def _timeline(run: RunResult, of_run: str) -> Figure:
                 [(row, job) for row, job in rows if job.step == step],
                 lambda job: job.running,
                 {"color": COLOURS[index % len(COLOURS)], "pattern": _HATCHED if io_task else {}},
+                _pauses,
             )
             for index, (step, io_task) in enumerate({job.step: job.io_task for job in run.timeline}.items())
         ),
@@ -199,6 +200,7 @@ def _spans(
     rows: Sequence[tuple[int, TimelineJob]],
     interval: Callable[[TimelineJob], tuple[float, float] | None],
     marker: Plot,
+    note: Callable[[TimelineJob], str] = lambda _: "",
 ) -> Plot:
     spans = [(row, job, span) for row, job in rows if (span := interval(job)) is not None]
     return {
@@ -211,9 +213,15 @@ def _spans(
         "base": [short(start) for _, _, (start, _) in spans],
         "x": [short(end - start) for _, _, (start, end) in spans],
         "marker": marker | {"line": {"width": 0}},
-        "hovertext": [f"{plain(job.job)}<br>{start:.2f} to {end:.2f} s" for _, job, (start, end) in spans],
+        "hovertext": [f"{plain(job.job)}<br>{start:.2f} to {end:.2f} s{note(job)}" for _, job, (start, end) in spans],
         "hoverinfo": "text+name",
     }
+
+
+def _pauses(job: TimelineJob) -> str:
+    if not job.pauses or job.paused_seconds is None:
+        return ""
+    return f"<br>paused {job.pauses:,} times, {job.paused_seconds:.2f} s"
 
 
 def _bad_ends(rows: Sequence[tuple[int, TimelineJob]]) -> Plot:

@@ -17,6 +17,7 @@ from .records import (
     InputRecord,
     JobRecord,
     OutputRecord,
+    RateRecord,
     Record,
     RequestRecord,
     RouteRecord,
@@ -79,6 +80,7 @@ class History:
     :ivar ended: whether the end was recorded: if not, the run was killed or goes on
     :ivar routes: what reaches what, if the run was observed
     :ivar requests: what I/O tasks have moved
+    :ivar rates: how fast jobs might move from then on, in order
     :ivar sessions: read sessions, by their numbers
     """
 
@@ -92,6 +94,7 @@ class History:
     choices: list[ChoiceRecord] = field(default_factory=list)
     routes: list[RouteRecord] = field(default_factory=list)
     requests: list[RequestRecord] = field(default_factory=list)
+    rates: list[RateRecord] = field(default_factory=list)
     sessions: dict[int, Session] = field(default_factory=dict)
 
     def since_start(self, time: float) -> float:
@@ -151,6 +154,8 @@ def read_history(label: str, records: Iterable[Record]) -> History:
             history.routes.append(record)
         elif isinstance(record, RequestRecord):
             history.requests.append(record)
+        elif isinstance(record, RateRecord):
+            history.rates.append(record)
         elif isinstance(record, SessionRecord):
             history.sessions[record.session] = Session(record)
         elif isinstance(record, ChunkRecord | ArrivedRecord | ConsumedRecord | SessionEndRecord):

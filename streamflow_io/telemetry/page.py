@@ -35,6 +35,8 @@ STEP_HEADER = (
     "read (MB)",
     "written (MB)",
     "MB/s of a job",
+    "pauses of a job",
+    "paused (s)",
 )
 SESSION_HEADER = (
     "step",
@@ -142,6 +144,8 @@ def step_row(step: StepResult) -> tuple[str, ...]:
         megabytes(step.bytes_read),
         megabytes(step.bytes_written),
         number(step.throughput),
+        number(step.pauses),
+        number(step.paused_seconds),
     )
 
 

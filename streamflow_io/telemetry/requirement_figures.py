@@ -41,20 +41,26 @@ def requirement_figures(runs: Sequence[RunResult]) -> list[Figure]:
 
 
 def _bandwidth(run: RunResult, storage: StorageRequirement, storages: int, of_run: str) -> Figure:
-    lines = (("required", storage.required_over_time), ("throughput", storage.throughput_over_time))
+    lines = [("required", storage.required_over_time), ("throughput", storage.throughput_over_time)]
+    if storage.limit_over_time:
+        lines.append(("limit", storage.limit_over_time))
     traces = []
     for index, (name, points) in enumerate(lines):
         times, rates = [time for time, _ in points], [rate for _, rate in points]
         traces.append(line(name, index, [0.0, *times, run.seconds], [0.0, *rates, 0.0], shape="hv"))
     if storage.bandwidth is not None:
-        traces.append(limit(storage.bandwidth, run.seconds))
+        traces.append(limit(storage.bandwidth, run.seconds, "storage"))
     where = "I/O tasks without a storage" if storage.storage is None else plain(storage.storage)
     more = how_many_are_shown(storages, "storages")
     caption = (
         "What the requests of I/O tasks need together so that nobody waits, and how fast they moved. Where the "
-        f"throughput is much higher, data moved faster than it had to; exposed requests are left out.{more}"
+        "throughput is much higher, data moved faster than it had to; exposed requests are left out."
     )
-    title = f"Required bandwidth and throughput: {where}, {storage.direction}{of_run}"
+    if storage.limit_over_time:
+        caption += " Limit: how fast those that had a limit might move together, while they moved."
+    caption += more
+    and_limit = ", limit" if storage.limit_over_time else ""
+    title = f"Required bandwidth{and_limit} and throughput: {where}, {storage.direction}{of_run}"
     return Figure(title, caption, traces, {"xaxis": time_axis(), "yaxis": amount_axis("bandwidth (MB/s)")})
 
 

@@ -18,6 +18,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.series import covered, highest
 
 from .history import History
+from .limits_in_force import limit_spans
 from .numbers import MB, POINTS, Result
 from .records import RequestRecord
 
@@ -96,6 +97,7 @@ class StorageRequirement(Amounts):
     :ivar bandwidth: of the storage
     :ivar required_over_time: what phases require together from each time on
     :ivar throughput_over_time: with how much they move
+    :ivar limit_over_time: with how much they may move, of those that have a limit
     """
 
     storage: str | None
@@ -103,6 +105,7 @@ class StorageRequirement(Amounts):
     bandwidth: float | None
     required_over_time: list[tuple[float, float]]
     throughput_over_time: list[tuple[float, float]]
+    limit_over_time: list[tuple[float, float]]
 
 
 class Requirements(Amounts):
@@ -208,6 +211,7 @@ def _storage(
         bandwidth=bandwidths.get(name or ""),
         required_over_time=over_time(required_spans(of)),
         throughput_over_time=over_time(throughput_spans(of)),
+        limit_over_time=over_time(limit_spans(history, of)),
     )
 
 

@@ -29,6 +29,8 @@ class StepResult(Result):
 
     :ivar mean_wait: of all attempts that started, from asking to be scheduled until then
     :ivar throughput: MB/s of one job, in the direction of the step, while its command ran
+    :ivar pauses: of a job that had a limit, however it ended; none: no job had one
+    :ivar paused_seconds: for how long it was paused
     """
 
     step: str
@@ -42,6 +44,8 @@ class StepResult(Result):
     bytes_read: int
     bytes_written: int
     throughput: float | None
+    pauses: float | None
+    paused_seconds: float | None
 
 
 class Activity(Result):
@@ -112,7 +116,12 @@ class AdmittedBandwidth(Result):
 
 
 class TimelineJob(Result):
-    """:ivar running: none: it has not started"""
+    """A job.
+
+    :ivar running: none: it has not started
+    :ivar pauses: to keep it to its limit; none: it had none
+    :ivar paused_seconds: for how long
+    """
 
     job: str
     step: str
@@ -120,6 +129,8 @@ class TimelineJob(Result):
     status: str | None
     waiting: tuple[float, float] | None
     running: tuple[float, float] | None
+    pauses: int | None
+    paused_seconds: float | None
 
 
 class RunResult(Result):
@@ -187,6 +198,7 @@ def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
     started = [job for job in jobs if job.started is not None]
     waits = [end - start for start, end in filter(None, map(history.waiting, started))]
     usages = [job.usage for job in jobs if job.usage is not None]
+    limited = [usage for usage in usages if usage.paused_seconds is not None]
     moved = sum(usage.moved(history.direction(step)) for usage in usages)
     seconds = sum(usage.ended - usage.started for usage in usages)
     return StepResult(
@@ -201,6 +213,8 @@ def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
         bytes_read=sum(usage.moved("read") for usage in usages),
         bytes_written=sum(usage.moved("write") for usage in usages),
         throughput=moved / MB / seconds if seconds > 0 else None,
+        pauses=fmean(usage.pauses or 0 for usage in limited) if limited else None,
+        paused_seconds=fmean(usage.paused_seconds or 0.0 for usage in limited) if limited else None,
     )
 
 
@@ -305,6 +319,8 @@ def _timeline(history: History) -> list[TimelineJob]:
             status=job.status,
             waiting=history.waiting(job),
             running=history.running(job),
+            pauses=job.usage.pauses if job.usage is not None else None,
+            paused_seconds=job.usage.paused_seconds if job.usage is not None else None,
         )
         for job in thinned(jobs, TIMELINE_JOBS)
     ]

@@ -14,7 +14,16 @@ from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.cli import main
 from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.records import EndRecord, Record, RequestRecord, RunRecord, StepRecord
+from streamflow_io.telemetry.page import step_row
+from streamflow_io.telemetry.records import (
+    EndedRecord,
+    EndRecord,
+    RateRecord,
+    Record,
+    RequestRecord,
+    RunRecord,
+    StepRecord,
+)
 from streamflow_io.telemetry.requirements import requests_of, requirements
 from streamflow_io.telemetry.results import run_results
 from tests.telemetry import BEGIN, job, learning_run, saving_run, usage, write
@@ -70,6 +79,54 @@ def test_how_many_phases_had_a_limit(data: Path, capsys: pytest.CaptureFixture[s
     assert "/save: 16 of 20 phases (80%) had a limit, 6 MB/s in the median" in capsys.readouterr().out
 
 
+def limited_run(*rates: RateRecord, held: bool = False) -> list[Record]:
+    """That of one channel, in which a job has these rates, or is held to its storageBW of 16 MB/s."""
+    records = list(saving_run(channels=1))
+    for number, one in enumerate(records):
+        if held and isinstance(one, EndedRecord) and one.usage is not None:
+            paused = one.usage.model_copy(update={"paused_seconds": 1.5, "pauses": 30})
+            records[number] = one.model_copy(update={"usage": paused})
+    return sorted([*records, *rates], key=lambda record: record.time)
+
+
+def rate(job: str, time: float, value: float | None) -> RateRecord:
+    return RateRecord(time=BEGIN + time, job=job, step="/save", rate=value, reason="strategy")
+
+
+def limits(records: list[Record]) -> list[tuple[float, float]]:
+    [storage] = requirements(read_history("limited", iter(records))).storages
+    return storage.limit_over_time
+
+
+def test_limits_over_time() -> None:
+    assert limits(limited_run()) == []
+    # The second phase takes 10 s, from 16 s on; the third is ready at 24 s, and moves for 2 s.
+    first = [rate("/save/0.1.0", 16, 5), rate("/save/0.1.0", 20, 8), rate("/save/0.1.0", 25, None)]
+    assert limits(limited_run(*first, rate("/save/0.2.0", 24, 30))) == [(16, 5), (20, 8), (24, 38), (25, 30), (26, 0)]
+    # One that is told a moment later than the command began; of an attempt before; and after the last phase, exposed.
+    assert limits(limited_run(rate("/save/0.0.0", 8.5, 4))) == [(8.5, 4), (10, 0)]
+    assert limits(limited_run(rate("/save/0.1.0", 15, 4))) == []
+    assert limits(limited_run(rate("/save/0.5.0", 48, 4))) == []
+    # Those that are held to a number have it from start to end.
+    assert limits(limited_run(held=True))[:4] == [(8, 16), (10, 0), (16, 16), (24, 32)]
+
+
+def test_limits_in_the_report() -> None:
+    [run] = run_results([read_history("limited", iter(limited_run(rate("/save/0.1.0", 16, 5), held=True)))])
+    figures = {figure.title: figure for figure in draw([run])}
+    figure = figures["Required bandwidth, limit and throughput: scratch, write"]
+    assert [trace["name"] for trace in figure.traces] == ["required", "throughput", "limit", "storage: 64 MB/s"]
+    graph_objects.Figure(data=figure.traces, layout=figure.layout)
+    assert "Limit: " in figure.caption
+    [save] = [step for step in run.steps if step.step == "/save"]
+    assert (save.pauses, save.paused_seconds) == (30, 1.5)
+    assert step_row(save)[-2:] == ("30", "1.5")
+    [compute] = [step for step in run.steps if step.step == "/compute"]
+    assert step_row(compute)[-2:] == ("", "")
+    texts = [text for trace in figures["Timeline"].traces for text in trace["hovertext"]]
+    assert sum("<br>paused 30 times, 1.50 s" in text for text in texts) == 6
+
+
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bandwidth", "last"]) == 0
     text = capsys.readouterr().out
@@ -90,7 +147,7 @@ def test_figures_of_a_run() -> None:
     runs = run_results([read_history("saving", saving_run()), read_history("none", learning_run())])
     figures = {figure.title: figure for figure in draw(runs)}
     bandwidths = figures["Required bandwidth and throughput: scratch, write of saving"]
-    assert [trace["name"] for trace in bandwidths.traces] == ["required", "throughput", "limit: 64 MB/s"]
+    assert [trace["name"] for trace in bandwidths.traces] == ["required", "throughput", "storage: 64 MB/s"]
     assert max(bandwidths.traces[0]["y"]) == 20
     use = figures["Use of compute time"]
     assert [trace["x"] for trace in use.traces] == [["saving"]] * 4
