@@ -126,6 +126,37 @@ def test_a_limit_is_learned_in_containers(docker: Containers) -> None:
     assert records(docker, "choice")[0]["reason"] == "remembered"
 
 
+def test_jobs_in_containers_are_not_paused(docker: Containers) -> None:
+    """Which is said once; they are measured, and run as without a limit, each in what a limit would not allow."""
+    make = tool("seq 3000000 > made$part", {"part": "int"}, {"out": found("made$(inputs.part)")})
+    save = tool(
+        'cat "$file" > "$(basename "$file").saved"',
+        {"file": "File"},
+        {"out": found("*.saved")},
+        [IO_TASK, {**bandwidth("required"), "within": 120}],
+        requirements=[LITTLE],
+    )
+    steps = {
+        "make": {"run": make, "scatter": "part", "in": {"part": "parts"}},
+        "save": {"run": save, "scatter": "file", "in": {"file": "make/out"}},
+        # Or nobody would compute beside them.
+        "wait": {
+            "run": tool("sleep 4; echo > waited", {"file": "File"}, {"out": found("waited")}, requirements=[LITTLE])
+        },
+    }
+    steps["wait"] |= {"scatter": "file", "in": {"file": "make/out"}}
+    document = workflow({"parts": "int[]"}, steps, {"out": "save/out"})
+    _, ours = docker.run_both(
+        contained(document, make=None, wait=None), {"parts": [1, 2]}, config={"storages": [disk(docker)]}
+    )
+    [said] = [line for line in ours.log.splitlines() if "is not held to its storageBW" in line]
+    assert said.endswith("jobs in containers are not paused")
+    requests = records(docker, "request")
+    assert [("limit" in request, request["bytes"] > 20e6) for request in requests] == [(False, True)] * 2
+    assert max(request["ended"] - request["started"] for request in requests) < 60
+    assert all("pauses" not in record.get("usage", {}) for record in records(docker, "ended"))
+
+
 @pytest.mark.long
 def test_files_are_observed_in_containers(docker: Containers) -> None:
     """From one container to another and to the driver's node, and from there into a container."""

@@ -19,6 +19,10 @@ TOGETHER = 'i=0; until [ $(grep -c start "$TRACE") -ge 4 ] || [ $i = 30 ]; do i=
 TWO_TOGETHER = TOGETHER.replace("-ge 4", "-ge 2") + " sleep 1;"
 
 
+# MB.
+COPIED = 24
+
+
 def bandwidth(value: float | str) -> Document:
     return {"class": "sfio:StorageBandwidth", "storageBW": value}
 
@@ -135,6 +139,42 @@ def cancel_a_run(site: Site, config: Document) -> None:
     assert [record["status"] for record in site.records("ended")] == ["cancelled"] * len(site.records("submitted"))
     if site.is_slurm:
         assert len(site.cancel_jobs()) <= 1
+
+
+def test_jobs_move_no_faster_than_it_is_required(site: Site) -> None:
+    """An I/O task copies a file while another job computes; both are needed when that one has ended."""
+    little = [{"class": "ResourceRequirement", "coresMin": 0.1, "ramMin": 16}]
+    # A queue takes its time before a job, and after it.
+    within = 8 if site.is_slurm else 4
+    required = {**bandwidth("required"), "within": within}
+    content = b"".join(b"%d\n" % number for number in range(1, 4_000_000))[: COPIED * 10**6]
+    made = tool(f"seq 3999999 | head -c {len(content)} > made", {}, {"out": found("made")}, requirements=little)
+    copy = tool('cat "$file" > copied', {"file": "File"}, {"out": found("copied")}, [IO_TASK, required])
+    compute = tool(f"sleep {within + 1}; echo done > done", {"file": "File"}, {"out": found("done")})
+    both = tool('cat "$file" "$other" > both', {"file": "File", "other": "File"}, {"out": found("both")})
+    steps = {
+        "make": {"run": made, "in": {}},
+        "copy": {"run": copy, "in": {"file": "make/out"}},
+        "compute": {"run": compute, "in": {"file": "make/out"}},
+        "both": {"run": both, "in": {"file": "copy/out", "other": "compute/out"}},
+    }
+    config = {"storages": [site.storage(100)]}
+    ours = site.run(workflow({}, steps, {"out": "both/out"}), config=config)
+    assert ours.ok, ours.errors
+    assert ours.files == {"both": content + b"done\n"}
+
+    [request] = site.records("request")
+    # Of the time StreamFlow needs some for itself.
+    assert request["rule"] == "within"
+    assert 1.1 * COPIED / within <= request["limit"] <= 2.5 * COPIED / within
+    # It is paused, is done in time, and not much sooner.
+    [usage] = [record["usage"] for record in site.records("ended") if record["step"] == "/copy"]
+    assert usage["pauses"] > 0
+    assert usage["pausedSeconds"] > 1, (usage, site.records("rate"))
+    assert usage["ended"] - usage["started"] >= 0.7 * COPIED / request["limit"]
+    assert "not held" not in ours.log
+    check_nothing_fell_back(ours.log)
+    check_gone(site)
 
 
 def test_a_limit_is_learned(site: Site) -> None:
