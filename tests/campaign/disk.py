@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-_SIZE = 48 * 2**20
+_SIZE = 192 * 2**20
 # As much as jobs may ask for: by default 2 GB each. Only what is written takes space.
 _REAL_SIZE = 16 * 2**30
 _BLOCK = bytes(2**16)

@@ -203,6 +203,33 @@ def pauses() -> Document:
     return workflow({}, steps, {"copied": "copy/out", "saved": "save/out", "read": "read/out"})
 
 
+def required() -> Document:
+    """I/O tasks that are paused to what is required of them, beside a job that computes; all is needed at its end."""
+    # 22 MB: what is small is not limited.
+    grown = "part $number > made.txt; for i in $(seq 10); do cat made.txt made.txt > more; mv more made.txt; done"
+    made = tool(_PRODUCER + _SHELL + grown, {"number": "int"}, {"out": found("made.txt")})
+    bandwidth = {"class": "sfio:StorageBandwidth", "storageBW": "required", "within": 2}
+    save = tool(
+        _PRODUCER + _CONSUMER + _SHELL + 'cat "$file" > saved.txt; taken saved saved.txt',
+        {"file": "File"}, {"out": found("saved.txt")}, [{"class": "sfio:IOTask"}, bandwidth],
+    )  # fmt: skip
+    join = tool(
+        _CONSUMER + _SHELL + 'taken joined "$file"; cat "$other"', {"file": "File", "other": "File"},
+        {"out": "stdout"}, stdout="joined.txt",
+    )  # fmt: skip
+    numbers = {"type": "int[]", "default": [1, 2]}
+    steps: dict[str, Document] = {
+        "make": {"run": made, "scatter": "number", "in": {"number": "numbers"}},
+        "save": {"run": save, "scatter": "file", "in": {"file": "make/out"}},
+        "work": {"run": _read("work", 'sleep 1.5; head -n 3 "$file"'), "scatter": "file", "in": {"file": "make/out"}},
+        "join": {
+            "run": join, "scatter": ["file", "other"], "scatterMethod": "dotproduct",
+            "in": {"file": "save/out", "other": "work/out"},
+        },
+    }  # fmt: skip
+    return workflow({"numbers": numbers}, steps, {"saved": "save/out", "joined": "join/out"})
+
+
 WORKLOADS = {
     "byte-streams": byte_streams,
     "commits": commits,
@@ -212,6 +239,7 @@ WORKLOADS = {
     "gate": gate,
     "parts": parts,
     "pauses": pauses,
+    "required": required,
 }
 _RANDOM_STEPS = 6
 #: So many outputs of a random workload are streamed, committed or at a gate.

@@ -36,6 +36,7 @@ CASES = [
     (case("mixture", Fault("driver", "TERM")), "ended"),
     (case("mixture", Fault("exec", "TERM")), "failed"),
     (case("elements", Fault("disk", "full")), "failed"),
+    (case("required", Fault("serve", "KILL")), "failed"),
 ]
 
 

@@ -128,6 +128,7 @@ def test_of_its_own_jobs_streamflow_may_say_no_more_than_that_they_failed() -> N
         "gate": set(),
         "parts": {"make", "forget"},
         "pauses": {"read"},
+        "required": {"make", "save", "work", "join"},
     }
 
 
