@@ -26,6 +26,7 @@ def annotations_text(
     streamable: Mapping[str, Sequence[str]],
     io_tasks: Mapping[str, Sequence[str]] | None = None,
     end: Iterable[str] = (),
+    required: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """Write hints as an annotations file.
 
@@ -34,17 +35,22 @@ def annotations_text(
     :param streamable: the ports that are, as `/step/port`, each with comments
     :param io_tasks: the steps that are I/O tasks, by step path, each with comments
     :param end: comments at its end; they follow `#` without a space, which may be taken out where they are YAML
+    :param required: those that have `storageBW: required`, in the same way
     :return: YAML
     """
-    io_tasks = io_tasks or {}
-    lines = [*_comments(start), *_steps(rules, io_tasks), *_streamable(streamable), *_comments(end, space="")]
-    if not (rules or io_tasks or streamable):
+    io_tasks, required = io_tasks or {}, required or {}
+    lines = [*_comments(start), *_steps(rules, io_tasks, required), *_streamable(streamable), *_comments(end, space="")]
+    if not (rules or io_tasks or required or streamable):
         lines.append("steps: {}")
     return "\n".join(lines) + "\n"
 
 
-def _steps(rules: Mapping[str, Sequence[Commented]], io_tasks: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    steps = dict.fromkeys((*rules, *io_tasks))
+def _steps(
+    rules: Mapping[str, Sequence[Commented]],
+    io_tasks: Mapping[str, Sequence[str]],
+    required: Mapping[str, Sequence[str]],
+) -> Iterator[str]:
+    steps = dict.fromkeys((*rules, *io_tasks, *required))
     if steps:
         yield "steps:"
     for step in steps:
@@ -59,6 +65,10 @@ def _steps(rules: Mapping[str, Sequence[Commented]], io_tasks: Mapping[str, Sequ
         if step in io_tasks:
             yield from _comments(io_tasks[step], 4)
             yield "    - class: sfio:IOTask"
+        if step in required:
+            yield from _comments(required[step], 4)
+            yield "    - class: sfio:StorageBandwidth"
+            yield "      storageBW: required"
 
 
 def _streamable(ports: Mapping[str, Sequence[str]]) -> Iterator[str]:

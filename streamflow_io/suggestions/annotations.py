@@ -9,7 +9,7 @@ from streamflow_io.hints.annotations_text import Commented, annotations_text, sc
 
 from .evidence import Proposal
 from .proposals import Suggestions, by_step
-from .simulation import CommitHint, GateHint, IOTaskHint, StreamHint
+from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, StreamHint
 
 
 def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
@@ -36,8 +36,9 @@ def suggestions_text(run: str, suggestions: Suggestions) -> str:
             for step, found in steps.items()
         },
         _evidence_by_port(sure),
-        {step: [_comment(one) for one in io_tasks] for step, found in steps.items() if (io_tasks := _io_tasks(found))},
+        _of_steps(steps, IOTaskHint),
         _tried(suggestions.proposals),
+        _of_steps(steps, RequiredHint),
     )
 
 
@@ -70,12 +71,18 @@ def _hints(found: Sequence[Proposal], sure: Sequence[Proposal]) -> Iterator[dict
     """The hints of a step."""
     if rules := [rule for _, rule in _rules(found, sure)]:
         yield {"class": "sfio:Streaming", "rules": rules}
-    if _io_tasks(found):
+    if any(isinstance(one.hint, IOTaskHint) for one in found):
         yield {"class": "sfio:IOTask"}
+    if any(isinstance(one.hint, RequiredHint) for one in found):
+        yield {"class": "sfio:StorageBandwidth", "storageBW": "required"}
 
 
-def _io_tasks(found: Iterable[Proposal]) -> list[Proposal]:
-    return [one for one in found if isinstance(one.hint, IOTaskHint)]
+def _of_steps(
+    steps: Mapping[str, Sequence[Proposal]], kind: type[IOTaskHint] | type[RequiredHint]
+) -> dict[str, list[str]]:
+    """The steps with a hint of a kind, each with what speaks for it."""
+    comments = {step: [_comment(one) for one in found if isinstance(one.hint, kind)] for step, found in steps.items()}
+    return {step: behind for step, behind in comments.items() if behind}
 
 
 def _streamable(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:

@@ -14,7 +14,7 @@ from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
 
 from .network import touched
-from .simulation import CommitHint, GateHint, IOTaskHint, SimulatedHint, StreamHint
+from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, SimulatedHint, StreamHint
 
 # What comes earlier by less is not worth a hint.
 EARLY = 0.2
@@ -70,7 +70,7 @@ class Proposal:
                 return output
             case StreamHint(output, target):
                 return f"{output} -> {target}"
-            case IOTaskHint(step):
+            case IOTaskHint(step) | RequiredHint(step):
                 return step
 
     @property
@@ -82,6 +82,8 @@ class Proposal:
         """The hint in few words."""
         if isinstance(self.hint, IOTaskHint):
             return "IOTask"
+        if isinstance(self.hint, RequiredHint):
+            return "storageBW: required"
         if isinstance(self.hint, StreamHint):
             return "streamable" if self.is_sure else "try streamable"
         if isinstance(self.hint, GateHint):

@@ -10,11 +10,13 @@ from statistics import fmean
 from streamflow_io.telemetry.history import History
 
 from .evidence import EARLY, Proposal, Refusal, evidence
+from .hiding import hidden
 from .network import completed_jobs, network
 from .simulation import (
     CommitHint,
     GateHint,
     IOTaskHint,
+    RequiredHint,
     SimulatedHint,
     SimulatedJob,
     Times,
@@ -51,6 +53,8 @@ def suggest(history: History) -> Suggestions:
     jobs = completed_jobs(history)
     simulated = network(history, jobs)
     found = list(evidence(history, jobs))
+    io_tasks = {one.hint.step for one in found if isinstance(one, Proposal) and isinstance(one.hint, IOTaskHint)}
+    found += hidden(history, jobs, simulated, io_tasks)
     refusals = [one for one in found if isinstance(one, Refusal)]
     weighed, idle = _weigh(simulated, [one for one in found if isinstance(one, Proposal)])
     sure = [proposal.hint for proposal in weighed if proposal.is_sure]
@@ -74,7 +78,8 @@ def _weigh(simulated: Sequence[SimulatedJob], proposals: Sequence[Proposal]) -> 
         gains = max(alone, joint, key=lambda gains: max((gain.ended for gain in gains), default=0.0))
         moved = [gain.started for gain in gains if gain.started > 0.0]
         # Who starts earlier, and then only waits, has gained nothing.
-        if max((gain.ended for gain in gains), default=0.0) < EARLY and not isinstance(proposal.hint, IOTaskHint):
+        is_for_io = isinstance(proposal.hint, IOTaskHint | RequiredHint)
+        if max((gain.ended for gain in gains), default=0.0) < EARLY and not is_for_io:
             what = "ended" if max(moved, default=0.0) >= EARLY else "started"
             reason = f"{proposal.evidence}, but no job would have {what} earlier"
             idle.append(Refusal(proposal.subject, proposal.text, reason))
@@ -92,12 +97,12 @@ def _gains(simulated: Sequence[SimulatedJob], others: Collection[SimulatedHint],
 
 
 def by_step(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
-    """Commit rules and I/O tasks by the path of their step, in the order of the paths."""
+    """Commit rules, I/O tasks and their bandwidth by the path of their step, in the order of the paths."""
     found: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         match proposal.hint:
             case CommitHint(output) | GateHint(output):
                 found.setdefault(posixpath.dirname(output), []).append(proposal)
-            case IOTaskHint(step):
+            case IOTaskHint(step) | RequiredHint(step):
                 found.setdefault(step, []).append(proposal)
     return dict(sorted(found.items()))

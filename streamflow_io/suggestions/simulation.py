@@ -54,7 +54,14 @@ class IOTaskHint:
     step: str
 
 
-SimulatedHint = CommitHint | StreamHint | GateHint | IOTaskHint
+@dataclass(frozen=True)
+class RequiredHint:
+    """The jobs of a step, which take no core, move no faster than they have to. By this nothing ends earlier."""
+
+    step: str
+
+
+SimulatedHint = CommitHint | StreamHint | GateHint | IOTaskHint | RequiredHint
 
 
 @dataclass(frozen=True)

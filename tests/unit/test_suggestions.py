@@ -20,8 +20,16 @@ from streamflow_io.suggestions.annotations import annotations_content, suggestio
 from streamflow_io.suggestions.evidence import Proposal, Refusal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
 from streamflow_io.telemetry.history import read_history
-from streamflow_io.telemetry.records import EndRecord, InputRecord, OutputRecord, Record, RouteRecord, RunRecord
-from tests.telemetry import BEGIN, job, usage, write
+from streamflow_io.telemetry.records import (
+    EndRecord,
+    InputRecord,
+    OutputRecord,
+    Record,
+    RouteRecord,
+    RunRecord,
+    StepRecord,
+)
+from tests.telemetry import BEGIN, job, saving_run, usage, write
 
 RUN = RunRecord(time=BEGIN, name="run", workflow="main.cwl")
 
@@ -347,6 +355,63 @@ def test_a_step_that_waits_for_its_disk_is_an_io_task() -> None:
     assert (proposal.subject, proposal.text) == ("/save", "IOTask")
     assert proposal.evidence == "1 job: 4.5 of 5.0 s in I/O, 0.2 s of computing"
     assert {one.subject for one in found.refusals if one.what == "IOTask"} == {"/busy", "/short"}
+
+
+def saves(megabytes: int, *, joins_at: float = 50) -> Suggestions:
+    """A job saves in 5 s what was computed before; another one, which ends after 50 s, and a third need both or not."""
+    return suggestions(
+        route("/compute/out", "/save/in"),
+        route("/save/out", "/join/saved"),
+        route("/long/out", "/join/other"),
+        ran("/compute/0", 0, 10, wrote("/compute/0", 10), io_seconds=0.1, cpu_seconds=9.0),
+        ran(
+            "/save/0", 11, 16, read("/save/0", "/compute/0"), wrote("/save/0", 16, "saved"),
+            submitted=10, io_seconds=4.5, cpu_seconds=0.2, bytes_written=megabytes * 10**6,
+        ),
+        ran("/long/0", 0, joins_at, wrote("/long/0", joins_at, "long"), io_seconds=0.1, cpu_seconds=9.0),
+        ran(
+            "/join/0", joins_at, 60, read("/join/0", "/save/0", "saved", input="saved"),
+            read("/join/0", "/long/0", "long", input="other"), io_seconds=0.1, cpu_seconds=9.0,
+        ),
+    )  # fmt: skip
+
+
+def test_what_could_move_more_slowly_is_required_bandwidth(tmp_path: Path) -> None:
+    found = saves(200)
+    of_save = [one for one in found.proposals if one.subject == "/save"]
+    assert [one.text for one in of_save] == ["IOTask", "storageBW: required"]
+    assert of_save[1].evidence == (
+        "once 200 MB, which somebody waited for after 40.0 s in the median: 5 MB/s would do, 40 MB/s were reached"
+    )
+    file = tmp_path / "annotations.yml"
+    file.write_text(suggestions_text("run", found), encoding="utf-8")
+    (scope,) = read_annotations(file).scopes
+    written = [hint.value.model_dump(by_alias=True, exclude_defaults=True) for hint in scope.hints]
+    assert [hint.value.class_ for hint in scope.hints] == ["sfio:IOTask", "sfio:StorageBandwidth"]
+    assert str(written[1]["storageBW"]) == "required"
+    assert annotations_content(found.proposals)["steps"]["/save"][1] == {
+        "class": "sfio:StorageBandwidth",
+        "storageBW": "required",
+    }
+
+
+@pytest.mark.parametrize(("megabytes", "joins_at"), [(15, 50), (200, 19), (200, 16)], ids=["small", "short", "at once"])
+def test_what_is_small_or_needed_soon_is_not(megabytes: int, joins_at: float) -> None:
+    assert "storageBW: required" not in {one.text for one in saves(megabytes, joins_at=joins_at).proposals}
+
+
+def test_io_tasks_without_bandwidth_are_compared_by_their_requests() -> None:
+    def texts(**fields: Any) -> list[str]:
+        records = [
+            record.model_copy(update=fields) if isinstance(record, StepRecord) else record for record in saving_run()
+        ]
+        return [f"{one.text}: {one.evidence}" for one in suggest(read_history("saving", iter(records))).proposals]
+
+    assert texts(storage_bw=None) == [
+        "storageBW: required: 20 times 40 MB, which somebody waited for after 8.0 s in the median: 5 MB/s would do, "
+        "20 MB/s were reached"
+    ]
+    assert texts() == []
 
 
 def everything() -> list[Record]:

@@ -1,0 +1,93 @@
+"""I/O that nobody waits for at once, and could move no faster than it has to. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from statistics import median
+
+from streamflow_io.bandwidth.pacing import SMALL
+from streamflow_io.telemetry.history import History, Job
+from streamflow_io.telemetry.requirements import requirements
+
+from .evidence import Proposal
+from .simulation import RequiredHint, SimulatedJob, end_of
+
+_MB = 1e6
+# Of what it reached: who required more gains nothing that could be seen, and is easily late.
+_HIDDEN = 0.5
+
+
+def hidden(
+    history: History, jobs: Sequence[Job], simulated: Sequence[SimulatedJob], io_tasks: Collection[str]
+) -> Iterator[Proposal]:
+    """Of steps that are I/O tasks, or are to be: those that moved their data at least twice as fast as they had to.
+
+    What is small is not held back, and needs no such hint.
+
+    :param jobs: those that count
+    :param simulated: the network of these jobs
+    :param io_tasks: the steps that are to be I/O tasks
+    """
+    tasks = {*io_tasks, *(step for step, hints in history.steps.items() if hints.io_task)}
+    windows = _windows(simulated, tasks)
+    for step in sorted(io_tasks):
+        moves = [
+            (job.usage.moved("write"), windows[index], job.usage.ended - job.usage.started)
+            for index, job in enumerate(jobs)
+            if job.step == step and job.usage is not None
+        ]
+        yield from _proposal(step, [move for move in moves if move[0] >= SMALL])
+    without = {step for step, hints in history.steps.items() if hints.io_task and hints.storage_bw is None}
+    for found in requirements(history).steps if history.requests else ():
+        if found.step in without and (found.bytes or 0.0) >= SMALL:
+            yield from _compared(found.step, found.phases, found.bytes, found.window, found.throughput)
+
+
+def _windows(simulated: Sequence[SimulatedJob], io_tasks: Collection[str]) -> list[float]:
+    """For how long nobody waits for what a job moves, from when all is there that it reads; 0: somebody does at once.
+
+    A job that reads it, and something else, waits from when that is there. If no job does, but I/O tasks perhaps, it is
+    needed when the last job has computed.
+    """
+    readers: dict[int, list[SimulatedJob]] = defaultdict(list)
+    for reader in simulated:
+        for read in reader.reads if reader.step not in io_tasks else ():
+            readers[read.producer].append(reader)
+    end = end_of([job for job in simulated if job.step not in io_tasks])
+    found = []
+    for index, job in enumerate(simulated):
+        ready = _ready(simulated, job)
+        needed = [
+            max((simulated[read.producer].ended for read in reader.reads if read.producer != index), default=ready)
+            for reader in readers[index]
+        ]
+        found.append(max(0.0, min(needed, default=end) - ready))
+    return found
+
+
+def _ready(simulated: Sequence[SimulatedJob], job: SimulatedJob) -> float:
+    return min(job.started, max((simulated[read.producer].ended for read in job.reads), default=job.submitted))
+
+
+def _proposal(step: str, moves: Sequence[tuple[int, float, float]]) -> Iterator[Proposal]:
+    if moves:
+        size, window = median(moved for moved, _, _ in moves), median(window for _, window, _ in moves)
+        reached = median(moved / seconds for moved, _, seconds in moves if seconds > 0)
+        yield from _compared(step, len(moves), size, window, reached / _MB)
+
+
+def _compared(
+    step: str, count: int, size: float | None, window: float | None, reached: float | None
+) -> Iterator[Proposal]:
+    """:param reached: MB/s"""
+    if size is None or reached is None or not window:
+        return
+    required = size / _MB / window
+    if required <= _HIDDEN * reached:
+        times = "once" if count == 1 else f"{count:,} times"
+        evidence = (
+            f"{times} {size / _MB:.0f} MB, which somebody waited for after {window:.1f} s in the median: "
+            f"{required:.3g} MB/s would do, {reached:.3g} MB/s were reached"
+        )
+        yield Proposal(RequiredHint(step), evidence)
