@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-_SIZE = 192 * 2**20
 # As much as jobs may ask for: by default 2 GB each. Only what is written takes space.
 _REAL_SIZE = 16 * 2**30
 _BLOCK = bytes(2**16)
@@ -37,12 +36,13 @@ def can_mount(directory: Path) -> bool:
 
 
 @contextlib.contextmanager
-def small_disk(directory: Path, left: list[str]) -> Iterator[None]:
+def small_disk(directory: Path, left: list[str], size: int) -> Iterator[None]:
     """A file system of its own at a directory, in memory.
 
+    :param size: bytes
     :param left: is told when something still uses it in the end
     """
-    with _mounted(directory, left, "-t", "tmpfs", "-o", f"size={_SIZE}", "none"):
+    with _mounted(directory, left, "-t", "tmpfs", "-o", f"size={size}", "none"):
         yield
 
 

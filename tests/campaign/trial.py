@@ -23,7 +23,7 @@ from .hosts import Hosts
 from .limits import changing
 from .processes import of_run
 from .verdict import Verdict, judge
-from .workloads import make, plain_steps
+from .workloads import make, plain_steps, space
 
 #: A run takes a few seconds; with retries, on a busy machine, some more. Longer is a hang.
 RUN_SECONDS = 90.0
@@ -111,7 +111,9 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
 def _disk(case: Case, directory: Path, left: list[str]) -> contextlib.AbstractContextManager[None]:
     if case.fault.victim != "disk":
         return contextlib.nullcontext()
-    return real_disk(directory, left) if case.fault.kind == "stuck" else small_disk(directory, left)
+    return (
+        real_disk(directory, left) if case.fault.kind == "stuck" else small_disk(directory, left, space(case.workload))
+    )
 
 
 def _ends(process: Driver, seconds: float) -> bool:

@@ -241,6 +241,8 @@ WORKLOADS = {
     "pauses": pauses,
     "required": required,
 }
+_SPACE = 48 * 2**20
+_MORE_SPACE = {"required": 192 * 2**20}
 _RANDOM_STEPS = 6
 #: So many outputs of a random workload are streamed, committed or at a gate.
 _OURS = 3
@@ -299,6 +301,11 @@ def _sources(step: Document) -> list[str]:
     """What the inputs of a step are connected to."""
     connected = [entry.get("source", ()) if isinstance(entry, dict) else entry for entry in step["in"].values()]
     return [source for sources in connected for source in ([sources] if isinstance(sources, str) else sources)]
+
+
+def space(name: str) -> int:
+    """Bytes of a disk on which a workload has room enough, and that is full soon."""
+    return _MORE_SPACE.get(name, _SPACE)
 
 
 def plain_steps(workflow: Document) -> set[str]:
