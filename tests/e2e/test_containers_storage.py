@@ -145,7 +145,7 @@ def test_jobs_in_containers_are_not_paused(docker: Containers) -> None:
         },
     }
     steps["wait"] |= {"scatter": "file", "in": {"file": "make/out"}}
-    document = workflow({"parts": "int[]"}, steps, {"out": "save/out"})
+    document = workflow({"parts": "int[]"}, steps, {"out": "save/out", "waited": "wait/out"})
     _, ours = docker.run_both(
         contained(document, make=None, wait=None), {"parts": [1, 2]}, config={"storages": [disk(docker)]}
     )
