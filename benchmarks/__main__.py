@@ -33,6 +33,7 @@ from .read_sessions_hosts import READ_SESSIONS_HOSTS
 from .read_sessions_templates import READ_SESSIONS_TEMPLATES
 from .scale import SCALE, SIZES, scale
 from .simulated_work import Size
+from .stream_link import STREAM_LINK
 from .table import render
 from .templates import THOUSAND_GENOMES, THOUSAND_GENOMES_DIRECTORIES, VARIANT_CALLING
 from .workload import Workload
@@ -51,6 +52,7 @@ WORKLOADS = {
         CHECKPOINTS,
         NEIGHBOUR,
         DEADLINES,
+        STREAM_LINK,
         THOUSAND_GENOMES,
         THOUSAND_GENOMES_DIRECTORIES,
         VARIANT_CALLING,

@@ -29,7 +29,7 @@ COMMANDS = {
     "partition": "show where declared splits cut, and compare it with what they write",
     "storage": "measure a storage: its bandwidths for the StreamFlow file",
     "report": "draw what runs measured: times, throughput, learning, constraints",
-    "bandwidth": "show how fast the I/O tasks of a run had to move their data, and how fast they did",
+    "bandwidth": "show how fast the data of a run had to move, and how fast it did",
     "trace": "write what the I/O tasks of a run moved as a trace, for FTIO",
     "suggest": "propose hints from an observed run; nothing is applied",
     "doctor": "show what works on this machine, what does not, and why",

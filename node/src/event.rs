@@ -13,6 +13,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::bursts::Burst;
 use crate::file_id::file_id_of;
 use crate::job::Input;
 use crate::json::{self, optional_path, ByteString};
@@ -39,6 +40,8 @@ pub enum Event<'a> {
     Evicted { bytes: u64 },
     Used(&'a Verdict),
     Moved { bytes: u64 },
+    Phase(Phase<'a>),
+    Drained { name: &'a str, bytes: u64, last: f64 },
     Warning(Warning<'a>),
     Exit(Exit),
 }
@@ -85,6 +88,22 @@ pub struct PartSaid<'a> {
     pub pieces: &'a [Piece],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<verify::Digest>,
+}
+
+/// A burst has ended, of a file that grows.
+#[derive(Debug, Serialize)]
+pub struct Phase<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<ByteString<&'a Path>>,
+    pub number: u64,
+    /// When its first byte was there, and its last one.
+    pub start: f64,
+    pub last: f64,
+    pub bytes: u64,
+    /// Bytes of the file at its end.
+    pub end: u64,
 }
 
 /// A part is there as a file.
@@ -220,6 +239,18 @@ impl Seen {
     /// It names a job, as `serve` does when it passes an event on, and `exec` never.
     pub fn names_job(&self) -> bool {
         self.job.is_some()
+    }
+}
+
+impl<'a> Phase<'a> {
+    /// # Arguments
+    /// * `epoch` - when its clock has begun, in seconds since the epoch
+    /// * `file` - which one, of which output; None: the job has written, wherever
+    pub fn of(burst: &Burst, epoch: f64, file: Option<(&'a str, &'a Path)>) -> Self {
+        let Burst { number, start, last, bytes, end } = *burst;
+        let [start, last] = [start, last].map(|time| epoch + time.as_secs_f64());
+        let (port, path) = file.unzip();
+        Self { port, path: path.map(ByteString), number, start, last, bytes, end }
     }
 }
 

@@ -41,6 +41,8 @@ use crate::watch::Watcher;
 /// of the full size, the feeder waits for so long instead of being woken for each page: the reader still has plenty.
 pub const PAUSE: Duration = Duration::from_micros(200);
 const LITTLE: u64 = 64 << 10;
+/// That all was fed is told no sooner after it was told before.
+const BETWEEN: Duration = Duration::from_millis(250);
 /// After so many bytes the other inputs get their turn.
 const TURN: u64 = 16 << 20;
 
@@ -84,6 +86,14 @@ impl Registration {
     }
 }
 
+/// What was told of it last.
+#[derive(Debug, Default)]
+struct Drained {
+    bytes: u64,
+    /// When it may be told again.
+    next: Option<Instant>,
+}
+
 #[derive(Debug)]
 pub struct Feeder {
     pub input: Input,
@@ -101,6 +111,7 @@ pub struct Feeder {
     openings: Openings,
     first: f64,
     last: f64,
+    drained: Drained,
     finished: bool,
     /// The command was given the end.
     complete: bool,
@@ -160,6 +171,7 @@ impl Feeder {
             openings: Openings::default(),
             first: 0.0,
             last: 0.0,
+            drained: Drained::default(),
             finished: false,
             complete: false,
             partly: false,
@@ -174,9 +186,29 @@ impl Feeder {
         self.origin.taken()
     }
 
-    /// When it may be fed again, if it waits for that.
+    /// When it may be fed again, or something is to be told of it, if it waits for that.
     pub fn due(&self) -> Option<Instant> {
-        self.rein.as_ref().filter(|_| self.need == Need::Time).map(|rein| rein.until)
+        match self.need {
+            Need::Time => self.rein.as_ref().map(|rein| rein.until),
+            _ => self.drained.next.filter(|_| self.has_news()),
+        }
+    }
+
+    /// All that there is was fed, and that is not told yet.
+    fn has_news(&self) -> bool {
+        let fed = self.complete || self.need == Need::Data;
+        self.input.phases && fed && self.streamed() > self.drained.bytes
+    }
+
+    /// That all was fed that there is, if it is time to tell it.
+    pub fn drained(&mut self) -> Option<Event<'_>> {
+        let time = Instant::now();
+        let early = !self.complete && self.drained.next.is_some_and(|next| time < next);
+        if !self.has_news() || early {
+            return None;
+        }
+        self.drained = Drained { bytes: self.streamed(), next: Some(time + BETWEEN) };
+        Some(Event::Drained { name: &self.input.id, bytes: self.drained.bytes, last: self.last })
     }
 
     /// What has to be waited for until it is readable.

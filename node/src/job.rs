@@ -316,6 +316,33 @@ mod tests {
     }
 
     #[test]
+    fn phases() {
+        let job = |more: &str| {
+            load(&format!(
+                r#"{{"name": "n", "outputs": [{{"port": "p", "root": "/o", "kind": "file"{more}}}],
+                "inputs": [{{"name": "r", "port": "p", "path": "/r", "events": "/e", "target": {{"stdin": true}}{more}}}]}}"#
+            ))
+            .unwrap()
+        };
+        for (more, told) in [("", false), (r#", "phases": null"#, false), (r#", "phases": true"#, true)] {
+            let job = job(more);
+            assert_eq!((job.outputs[0].phases, job.inputs[0].phases), (told, told), "{more}");
+            assert_eq!(job.inputs[0].id, "r");
+        }
+        let input = |more: &str| {
+            let text = format!(r#"{{"name": "n", "inputs": [{{"name": "r", "port": "p", {more}}}]}}"#);
+            load(&text).map(|mut job| job.inputs.remove(0).id)
+        };
+        let stream = r#""path": "/r", "events": "/e", "target": {"stdin": true}"#;
+        assert_eq!(input(&format!(r#"{stream}, "id": "0""#)).unwrap(), "0");
+        let part = r#""part": {"file": "/f", "identity": {"inode": 1, "size": 1, "mtime": 1}, "pieces": []}"#;
+        for more in [r#""id": "0""#, r#""phases": true"#, r#""limit": {"rate": 1}"#] {
+            let message = input(&format!(r#"{part}, "target": {{"stdin": true}}, {more}"#)).unwrap_err();
+            assert!(message.contains("do not go with \"part\""), "{message}");
+        }
+    }
+
+    #[test]
     fn observing() {
         let job = load(r#"{"name": "n", "observed": [{"name": "r", "path": "/i/r"}]}"#).unwrap();
         assert_eq!(job.observed.unwrap()[0].path, Path::new("/i/r"));

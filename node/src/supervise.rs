@@ -2,6 +2,7 @@
 
 mod announcer;
 mod beginning;
+mod growth;
 mod inputs;
 mod leftovers;
 mod outputs;
@@ -162,6 +163,7 @@ impl<'a> Supervisor<'a> {
             self.review();
             self.look_at_waits();
             self.look_at_limit();
+            self.look_at_growth();
             self.look_at_events();
             if news {
                 self.look_at_driver();
@@ -188,7 +190,7 @@ impl<'a> Supervisor<'a> {
             self.check(left);
         }
         if self.state.may_succeed() {
-            let written = self.outputs.commit_all(self.events);
+            let written = self.outputs.commit_all(self.events, self.now());
             self.check(written.map_err(Fact::from));
         }
         let verdicts = self.inputs.gates.verdicts();
@@ -288,6 +290,7 @@ impl<'a> Supervisor<'a> {
             reviewed.map(|at| now + at.saturating_sub(lived)),
             self.io_time.as_ref().map(IoTime::due),
             self.reins.as_ref().and_then(Reins::due),
+            self.outputs.growth_due().filter(|_| !self.state.is_ending()),
         ];
         let ticks = [
             self.inputs.wait_for_files().then_some(FALLBACK_TICK),
@@ -418,6 +421,14 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Tells in which bursts files grow.
+    fn look_at_growth(&mut self) {
+        if !self.state.is_ending() {
+            let told = self.outputs.look_at_growth(self.events, self.now());
+            self.check(told.map_err(Fact::from));
+        }
+    }
+
     fn slacken(&mut self) {
         let now = self.now();
         self.reins.iter_mut().for_each(|reins| reins.slacken(now));
@@ -503,7 +514,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn announce(&mut self) {
-        let written = self.outputs.announce(self.events);
+        let written = self.outputs.announce(self.events, self.now());
         self.check(written.map_err(Fact::from));
     }
 

@@ -20,13 +20,16 @@ from streamflow_io.series import covered
 #: waited for it at once, or it is so small that it does not count.
 Rule = Literal["need", "next", "within", "end", "exposed"]
 
+#: Who moves: an I/O task all that it moves, a byte stream a burst, a compute job one that it writes itself.
+Kind = Literal["task", "stream", "write"]
+
 SHORTEST_WINDOW = 0.05
 LEAST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a job has moved.
+    """What was moved at once.
 
     :ivar channel: what issues such requests one after the other
     :ivar phase: of its channel, from 0
@@ -54,6 +57,7 @@ class Request:
     is_estimate: bool = False
     storage: str | None = None
     limit: float | None = None
+    kind: Kind = "task"
 
     @property
     def window(self) -> float:

@@ -1,4 +1,4 @@
-"""`streamflow-io bandwidth`: how fast the I/O tasks of a run had to move their data, and how fast they did."""
+"""`streamflow-io bandwidth`: how fast the data of a run had to move, and how fast it did."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEADER = ("step", "phases", "channels", "window", "MB", "required", "reached", 
 
 @dataclass(frozen=True)
 class Result:
-    """What the I/O tasks of a run required."""
+    """What the requests of a run required."""
 
     found: Requirements
     ok = True
@@ -66,7 +66,7 @@ def _why_none(history: History) -> tuple[str, str]:
     """Why a run has no requests, and which one has."""
     jobs = [job for job in history.jobs if history.is_io_task(job.step)]
     if not any(hints.io_task for hints in history.steps.values()):
-        return "this run has no I/O tasks", "a run of a workflow with `sfio:IOTask`"
+        return "this run has no I/O tasks, and no byte stream in bursts", "a run of a workflow with `sfio:IOTask`"
     if not any(job.status == "completed" for job in jobs):
         return "no job of an I/O task has succeeded in this run", "a run in which I/O tasks have moved something"
     if not any(job.usage is not None for job in jobs):

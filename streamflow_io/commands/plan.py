@@ -275,6 +275,7 @@ def _edge_to_json(edge: StreamEdge) -> dict[str, Any]:
         "input": edge.route.consumer.name if edge.route.consumer else None,
         "committed": str(edge.rule.committed),
         "mode": edge.rule.mode,
+        "streamBW": None if edge.rule.stream_bw is None else str(edge.rule.stream_bw),
         "delivery": edge.delivery.value,
         "byElement": edge.by_element,
         "condition": edge.condition,
@@ -310,7 +311,10 @@ def _delivered(edge: StreamEdge, virtual: Collection[str]) -> str:
     if edge.delivery is Delivery.PART and edge.route.output.name not in virtual:
         return "at termination; as parts when its cuts are verified"
     condition = f", if {edge.condition}; else at commit" if edge.condition else ""
-    return _DELIVERY[edge.delivery] + (", by element" if edge.by_element else "") + condition
+    bandwidth = ""
+    if edge.delivery is Delivery.STREAM and edge.rule.stream_bw is not None:
+        bandwidth = f", streamBW: {edge.rule.stream_bw}"
+    return _DELIVERY[edge.delivery] + (", by element" if edge.by_element else "") + bandwidth + condition
 
 
 def _partitions(partitions: tuple[Partition, ...]) -> Table:

@@ -1,4 +1,4 @@
-"""The value of `storageBW`: the bandwidth constraint of a step. Pure.
+"""The values of `storageBW` and `streamBW`: the bandwidth constraint of a step, and of a byte stream. Pure.
 
 Static, auto (unbounded) and auto with bounds are the storage bandwidth constraints of H. Elshazly et al., I/O-aware
 PyCOMPSs; `required`, and the names of its strategies, are those of A. Tarraf et al., I/O Behind the Scenes: Bandwidth
@@ -21,13 +21,16 @@ _STRATEGY = f"(?:{'|'.join(get_args(Strategy))})"
 _AUTO = rf"auto(?:\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\))?"
 _REQUIRED = rf"required(?:\(\s*(?:{_STRATEGY}|(?:{_STRATEGY}\s*,\s*)?{_NUMBER})\s*\))?"
 PATTERN = f"^(?:{_NUMBER}|{_AUTO}|{_REQUIRED})$"
-ALLOWED = (
-    "a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; "
+STREAM_PATTERN = f"^{_REQUIRED}$"
+_REQUIRED_ALLOWED = (
     "required, or required(strategy,tolerance), each of which may be left out: direct, up-only or adaptive, "
     "and a number of at least 1"
 )
+ALLOWED = (
+    f"a number of MB/s above 0; auto, or auto(min,max,delta) with 0 < min <= max and delta > 1; {_REQUIRED_ALLOWED}"
+)
 WITHIN_ALLOWED = "a number of seconds above 0, up to 10^9, with `storageBW: required` only"
-STREAM_ALLOWED = "a number of MB/s above 0"
+STREAM_ALLOWED = f"a number of MB/s above 0; {_REQUIRED_ALLOWED}"
 # MB/s: more than any storage has, and a byte per second. Between the two no learner takes many steps.
 HIGHEST = 1e12
 _LOWEST = 1e-6
@@ -84,6 +87,7 @@ class RequiredConstraint:
 
 
 StorageBW = StaticConstraint | AutoConstraint | RequiredConstraint
+StreamBW = StaticConstraint | RequiredConstraint
 
 
 def parse_storage_bw(value: object) -> StorageBW:
@@ -106,24 +110,34 @@ def parse_storage_bw(value: object) -> StorageBW:
     if text == "auto":
         return AutoConstraint()
     if text.startswith("required"):
-        return _required(text)
+        return _required(text, "storage bandwidth")
     if not text.startswith("auto"):
         return _static(float(text))
     minimum, maximum, delta = (float(number) for number in text[len("auto(") : -1].split(","))
     return AutoConstraint(_bounds(minimum, maximum, delta))
 
 
-def parse_stream_bw(value: object) -> float:
-    """Read a `streamBW`: MB/s.
+def parse_stream_bw(value: object) -> StreamBW:
+    """Read a `streamBW`.
 
+    :param value: a number of MB/s, or one of the strings of :data:`STREAM_PATTERN`
     :raises ValueError: with one sentence that says what is wrong
     """
+    if isinstance(value, StreamBW):
+        return value
+    if isinstance(value, str) and re.match(STREAM_PATTERN, value.strip()) is not None:
+        return _required(value.strip(), "stream bandwidth")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is no stream bandwidth")
     try:
-        return _static(float(value)).value
+        return _static(float(value))
     except OverflowError:
         raise ValueError("a number of MB/s must be finite") from None
+
+
+def as_written(constraint: StorageBW) -> float | str:
+    """What :func:`parse_storage_bw`, or :func:`parse_stream_bw`, reads as this constraint."""
+    return constraint.value if isinstance(constraint, StaticConstraint) else str(constraint)
 
 
 def parse_within(value: object) -> float:
@@ -136,12 +150,12 @@ def parse_within(value: object) -> float:
     return float(value)
 
 
-def _required(text: str) -> RequiredConstraint:
+def _required(text: str, what: str) -> RequiredConstraint:
     given = [word.strip() for word in text[len("required") :].strip("()").split(",") if word]
     strategy = next((one for one in get_args(Strategy) if one in given), RequiredConstraint.strategy)
     tolerance = RequiredConstraint.tolerance if not given or given[-1] == strategy else float(given[-1])
     if not 1 <= tolerance <= HIGHEST:
-        raise ValueError(f"{text!r} is no storage bandwidth")
+        raise ValueError(f"{text!r} is no {what}")
     return RequiredConstraint(strategy, tolerance)
 
 

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.config import JsonDict
 
 from . import bandwidth, commit
-from .bandwidth import StorageBW, parse_storage_bw
+from .bandwidth import StorageBW, StreamBW, parse_storage_bw
 from .commit import MOST, CommitRule, parse_commit_rule
 from .fields import Model, PortName, StepPath, Text, mistake, parsed_by
 from .sessions import SessionRule
@@ -43,7 +43,7 @@ def _goes_with(field: str, kind: str) -> JsonDict:
 _StorageBW = Annotated[
     StorageBW,
     parsed_by(parse_storage_bw, bandwidth.ALLOWED),
-    PlainSerializer(lambda bw: bw.value if isinstance(bw, bandwidth.StaticConstraint) else str(bw)),
+    PlainSerializer(bandwidth.as_written),
     WithJsonSchema(
         {
             "anyOf": [
@@ -59,9 +59,17 @@ _Within = Annotated[
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
 ]
 _StreamBW = Annotated[
-    float,
+    StreamBW,
     parsed_by(bandwidth.parse_stream_bw, bandwidth.STREAM_ALLOWED),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
+    PlainSerializer(bandwidth.as_written),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": bandwidth.STREAM_PATTERN},
+            ]
+        }
+    ),
 ]
 CommitRuleText = Annotated[
     CommitRule,
@@ -163,7 +171,10 @@ class StreamingRule(Model):
     stream_bw: _StreamBW | None = Field(
         None,
         alias="streamBW",
-        description="with mode no_update: MB/s (10^6 bytes per second) to each reader, at most (default: no limit)",
+        description=(
+            "with mode no_update: MB/s (10^6 bytes per second) to each reader, at most; or `required`, or "
+            "required(strategy,tolerance): what it needs to have each burst before the next (default: no limit)"
+        ),
     )
     permanent: StrictBool | None = Field(
         None, description="true or false: kept after the run (default: workflow outputs yes, others no)"
@@ -185,7 +196,7 @@ class StreamingRule(Model):
 
     @field_validator("stream_bw", mode="after")
     @classmethod
-    def _bandwidth_of_a_stream(cls, stream_bw: float | None, info: ValidationInfo) -> float | None:
+    def _bandwidth_of_a_stream(cls, stream_bw: StreamBW | None, info: ValidationInfo) -> StreamBW | None:
         if stream_bw is not None and (info.data.get("mode"), info.data.get("start")) != ("no_update", "producer"):
             raise mistake("streamBW without a byte stream", "streamBW with mode: no_update and start: producer only")
         return stream_bw

@@ -186,6 +186,8 @@ def tidy(schema: Any) -> Any:
     options = [option for option in kept.get("anyOf", ()) if option != {"type": "null"}]
     if len(options) == 1:
         kept = {**options[0], **{key: value for key, value in kept.items() if key != "anyOf"}}
+    elif options:
+        kept["anyOf"] = options
     return {key: value if key == "properties" else tidy(value) for key, value in kept.items()}
 
 

@@ -52,6 +52,7 @@ from .requests import Requests
 from .steps import Connectors, StreamingExecuteStep
 from .storage_admission import StorageAdmission
 from .storages import Storages
+from .stream_rates import StreamRates
 from .tokens import streams_of
 
 
@@ -76,6 +77,7 @@ class Run:
     :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
+    :ivar stream_rates: measures byte streams, and keeps them to what is required
     :ivar storages: keeps jobs back until their storage has room
     :ivar part_ways: how those that read parts of a file find it
     :ivar sessions: reads ahead what many jobs read of one file
@@ -125,7 +127,12 @@ class Run:
         )
         self._requests = Requests(plan, windows, self._rates)
         self._limits = Limits(scheduler.job_allocations, plan.annotations, storages, self.config.limits, self._rates)
-        self.runner = JobRunner(self.reach, self.recorder, self.warnings, self._limits)
+        self.stream_rates = StreamRates(
+            self.config.limits,
+            lambda job, stream, rate: self.runner.limit_stream(job, stream, rate),
+            self._telemetry.write,
+        )
+        self.runner = JobRunner(self.reach, self.recorder, self.warnings, self._limits, self.stream_rates)
         self.failure = Failure(plan.workflow, scheduler.job_allocations)
         self.storages = StorageAdmission(
             scheduler.context,
@@ -159,6 +166,7 @@ class Run:
         """Keep what was learned, end the telemetry and the node runtimes."""
         self.warnings.close()
         self.failure.closing()
+        await self.stream_rates.close()
         await self.sessions.close()
         # What has been learned of their last chunks, too.
         self.storages.decide()
@@ -258,7 +266,7 @@ class Run:
             self._started = True
             self._record_start()
         self._telemetry.write(record)
-        for request in self._requests.told(record):
+        for request in (*self._requests.told(record), *self.stream_rates.told(record)):
             self._telemetry.write(request)
 
     def _record_start(self) -> None:

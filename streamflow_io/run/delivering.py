@@ -17,6 +17,7 @@ from streamflow.log_handler import logger
 from streamflow.workflow.token import ListToken
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind
+from streamflow_io.hints.bandwidth import as_written
 from streamflow_io.hints.globs import is_pattern
 from streamflow_io.runtime.protocol import Event, OpenedEvent, PartEvent, StartedEvent, StreamEvent
 
@@ -237,7 +238,8 @@ class Deliverer:
             gate = "directory" if is_directory else "file"
         mode = output.rule.mode if is_directory else "update"
         rule = output.rule_for(str(source.path))
-        bandwidth = None if rule is None or gate is not None else rule.stream_bw
+        stream_bw = None if rule is None or gate is not None else rule.stream_bw
+        bandwidth = None if stream_bw is None else as_written(stream_bw)
         origin = StreamSource(self._job.name, source.port, str(source.path), gate, mode, bandwidth)
         return StreamToken(value, origin, self._tag)
 

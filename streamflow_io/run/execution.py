@@ -32,7 +32,16 @@ from .barrier import Producers, RewrittenError, check_read, settled
 from .delivering import Deliverer
 from .ending import GaveWayError, JobFailedError, ProducerRestartError, blaming, check_exit, exit_of
 from .failure import Failure
-from .inputs import byte_streams, gated_input, held, held_now, input_stream, part_inputs, place_inputs
+from .inputs import (
+    byte_streams,
+    gated_input,
+    held,
+    held_now,
+    input_stream,
+    numbered_streams,
+    part_inputs,
+    place_inputs,
+)
 from .job_runner import JobRunner
 from .job_spec import job_spec
 from .output_globs import expression_context, output_globs
@@ -43,6 +52,7 @@ from .recorder import JobRecorder
 from .replacing import ReplacedError, check_replaced, with_replacements
 from .splitting import Split, Splitting
 from .steps import Connectors, StreamingExecuteStep
+from .stream_rates import StreamRates
 from .tokens import StreamToken, parts_of, streams_of, with_own_value
 
 _NOTICE_SECONDS = 2.0
@@ -67,6 +77,7 @@ class StreamingRun(Protocol):
     runner: JobRunner
     verdicts: RememberedVerdicts
     recorder: JobRecorder
+    stream_rates: StreamRates
     failure: Failure
 
     @property
@@ -277,7 +288,9 @@ class Execution:
         runtime, outputs = node_job.runtime, self._step.early_outputs
         watched = (output for output in outputs if output.of is None)
         link = partial(self._run.part_ways.link, runtime)
-        streams = (input_stream(*read, runtime, self._run.config) for read in producers if not read[0].source.gate)
+        read = numbered_streams(producers)
+        self._run.stream_rates.opened(self._job.name, self._inputs, read)
+        streams = (input_stream(*one, runtime, self._run.config, name) for name, one in read.items())
         spec = job_spec(self._step, self._job).model_copy(
             update={
                 "outputs": tuple(output.watched(self._job.output_directory, globs[output.port]) for output in watched),

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from streamflow.core.workflow import Token
 from streamflow.workflow.token import ListToken
 
+from streamflow_io.hints.bandwidth import StaticConstraint, StreamBW, parse_stream_bw
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.runtime import GatedInput, InputStream, Link, NodeJob, NodeRuntime, PartInput
 from streamflow_io.runtime.protocol import StreamLimit
@@ -33,18 +34,38 @@ def held_now(producers: Producers) -> list[PurePosixPath]:
     return [place for place in places if place is not None]
 
 
+def numbered_streams(producers: Producers) -> dict[str, tuple[StreamToken, Attempt]]:
+    """What a job reads as byte streams, by what each of them is called there."""
+    return {str(number): one for number, one in enumerate(one for one in producers if one[0].source.gate is None)}
+
+
+def written_to(token: StreamToken, attempt: Attempt) -> PurePosixPath:
+    """Where an attempt writes what a token stands for."""
+    return attempt.output_directory / token.source.path
+
+
 def input_stream(
-    token: StreamToken, attempt: Attempt, reader: NodeRuntime, config: SchedulerConfig | None = None
+    token: StreamToken,
+    attempt: Attempt,
+    reader: NodeRuntime,
+    config: SchedulerConfig | None = None,
+    stream: str | None = None,
 ) -> InputStream:
     """An input whose bytes are fed to the job as one attempt of its producer writes them.
 
+    What is required is told while it runs: see :mod:`.stream_rates`.
+
     :param reader: where the job runs that reads; it reaches the producer's runtime
     :param config: how much of what was fed is compared with the file at the commit, and whether its rate is limited
+    :param stream: what it is called there
     """
     config = config or SchedulerConfig()
-    bandwidth = token.source.bandwidth if config.limits else None
+    bandwidth = stream_bw(token) if config.limits else None
+    limit = None
+    if isinstance(bandwidth, StaticConstraint):
+        limit = StreamLimit(rate=max(1, round(bandwidth.value * _MB)))
     assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"
-    path = attempt.output_directory / token.source.path
+    path = written_to(token, attempt)
     shared = attempt.node_job.shared_with(reader, path)
     return InputStream(
         **({"path": str(path)} if shared is None else vars(shared)),
@@ -53,8 +74,15 @@ def input_stream(
         link=attempt.node_job.link_to(reader),
         target={"fifo": token.value["path"]},
         verify=config.verify,
-        limit=None if bandwidth is None else StreamLimit(rate=max(1, round(bandwidth * _MB))),
+        limit=limit,
+        id=stream,
+        phases=True,
     )
+
+
+def stream_bw(token: StreamToken) -> StreamBW | None:
+    """With how much the bytes of an output are streamed to each reader at most; None: no limit."""
+    return None if token.source.bandwidth is None else parse_stream_bw(token.source.bandwidth)
 
 
 def part_inputs(
@@ -103,7 +131,7 @@ async def place_inputs(inputs: Mapping[str, Token], producers: Producers, reader
         if attempt.succeeded.done() or not reader.sees(place):
             if not await asyncio.shield(attempt.succeeded):
                 return None
-            place = attempt.output_directory / token.source.path
+            place = written_to(token, attempt)
         paths[id(token)] = place
     return {name: _placed(token, paths) for name, token in inputs.items()}
 
@@ -140,7 +168,7 @@ def gated_input(token: StreamToken, attempt: Attempt, reader: NodeRuntime) -> Ga
     """
     assert token.source.gate is not None
     assert attempt.node_job is not None, "only a job under a node runtime has stream tokens"
-    shared = attempt.node_job.shared_with(reader, attempt.output_directory / token.source.path)
+    shared = attempt.node_job.shared_with(reader, written_to(token, attempt))
     assert shared is not None, "files at the gate do not leave their host"
     return GatedInput(
         **vars(shared),

@@ -21,6 +21,7 @@ from .job_warnings import JobWarnings
 from .limits import Limits
 from .reach import Reach
 from .recorder import JobRecorder
+from .stream_rates import StreamRates
 
 
 @dataclass
@@ -37,11 +38,14 @@ class JobRunner:
     measured is run by StreamFlow, which repeats it if it fails; that it is measured never lets it fail.
     """
 
-    def __init__(self, reach: Reach, recorder: JobRecorder, warnings: JobWarnings, limits: Limits) -> None:
+    def __init__(
+        self, reach: Reach, recorder: JobRecorder, warnings: JobWarnings, limits: Limits, stream_rates: StreamRates
+    ) -> None:
         self._reach = reach
         self._recorder = recorder
         self._warnings = warnings
         self._limits = limits
+        self._stream_rates = stream_rates
         self._streaming: dict[str, tuple[NodeJob, JobSpec, Sequence[str] | None]] = {}
         self._measured: dict[str, _Measured] = {}
         # Those that have streamed, once or more often.
@@ -84,6 +88,7 @@ class JobRunner:
         """
         async for event in node_job.events():
             self._recorder.happened(job_name, event)
+            self._stream_rates.happened(job_name, event)
             if isinstance(event, WarningEvent):
                 self._warnings.tell(job_name, event)
             if isinstance(event, MovedEvent):
@@ -96,6 +101,11 @@ class JobRunner:
             streaming[0].limit(rate)
         elif (measured := self._measured.get(job_name)) is not None:
             measured.node_job.limit(rate)
+
+    def limit_stream(self, job_name: str, stream: str, rate: float | None) -> None:
+        """Let a byte stream of a job be fed with so many bytes per second from now on; see :meth:`limit`."""
+        if (streaming := self._streaming.get(job_name)) is not None:
+            streaming[0].limit(rate, stream)
 
     async def exit(self, job_name: str, node_job: NodeJob) -> ExitEvent | None:
         """How a job has ended whose command is said to have ended; None: it has not come to run.

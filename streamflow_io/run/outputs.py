@@ -121,6 +121,7 @@ class EarlyOutput(BaseModel):
                 )
                 for rule in rules
             ),
+            phases=True if Delivery.STREAM in (*self.deliveries, *self.elements) else None,
         )
 
 

@@ -24,9 +24,9 @@ from streamflow_io.telemetry.records import AdmittedRecord, EndedRecord, JobReco
 from .job_spec import paths_of
 from .plan import Plan
 from .rates import Rates
+from .request_records import request_record
 from .tokens import StreamToken, file_tokens, streams_of
 
-_MB = 10**6
 _LOOP = "-loop-combinator"
 
 
@@ -129,7 +129,7 @@ class Requests:
         found = list(requests)
         for request in found:
             self._rates.told(request)
-        return _records(found, now)
+        return [request_record(request, now) for request in found]
 
     def _end(self, record: EndedRecord) -> None:
         _, since = self._submitted.pop(record.job, (None, record.time))
@@ -217,12 +217,3 @@ def _reader(route: Route) -> str | None:
         return None if route.consumer is None else route.consumer.step
     last = route.hops[-1].step
     return last.removesuffix(_LOOP) if last.endswith(_LOOP) else posixpath.dirname(last)
-
-
-def _records(requests: Iterable[Request], now: float) -> list[RequestRecord]:
-    return [RequestRecord(time=now, kind="task", estimate=one.is_estimate, **_facts(one)) for one in requests]
-
-
-def _facts(request: Request) -> dict[str, object]:
-    facts = {name: value for name, value in vars(request).items() if name != "is_estimate"}
-    return facts | {"limit": None if request.limit is None else request.limit / _MB}

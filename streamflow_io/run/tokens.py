@@ -31,7 +31,7 @@ class StreamSource:
     :ivar port: the output of its step
     :ivar path: relative to the output directory of the job; each attempt of a job has a directory of its own
     :ivar gate: what it is, if its reader is held at the gate until it is committed; None: its bytes are streamed
-    :ivar bandwidth: MB/s at most with which its bytes are streamed to each reader; None: no limit
+    :ivar bandwidth: the `streamBW` of its rule, as it is written; None: its bytes are streamed without a limit
     :ivar listing: of a Directory at the gate: whether it can be listed when complete, or entry by entry
     """
 
@@ -40,7 +40,7 @@ class StreamSource:
     path: str
     gate: Literal["file", "directory"] | None = None
     listing: FiringRule = "update"
-    bandwidth: float | None = None
+    bandwidth: float | str | None = None
 
 
 def file_value(path: str) -> dict[str, Any]:

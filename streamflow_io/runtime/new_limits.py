@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from .protocol import ExitEvent
 
@@ -24,7 +25,7 @@ class NewLimits:
 
     :param tell: tells the job all of them, as JSON; may raise any exception
     :param ended: is done when the job has ended
-    :param seconds: at most so often they are told
+    :param seconds: at most so often they are told; the end of a limit is told at once, for somebody waits
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class NewLimits:
         self._of_inputs: dict[str, int | None] = {}
         self._has_begun = False
         self._untold = False
+        self._ends = asyncio.Event()
         self._telling: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -52,6 +54,8 @@ class NewLimits:
         else:
             self._of_inputs[input_name] = limit
         self._untold = True
+        if limit is None:
+            self._ends.set()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -61,9 +65,18 @@ class NewLimits:
     async def _tell_all(self) -> None:
         while self._untold and not self._ended.done():
             self._untold, pause = False, self._seconds
+            self._ends.clear()
             try:
                 await self._tell(json.dumps({**self._of_job, "inputs": self._of_inputs}))
             except Exception as error:  # Each connector has its own.
                 logger.debug(f"A job could not be told its limits: {error}")
                 self._untold, pause = True, _RETRY_SECONDS
-            await asyncio.wait({self._ended}, timeout=pause)
+            await self._rest(pause)
+
+    async def _rest(self, seconds: float) -> None:
+        ends = asyncio.create_task(self._ends.wait())
+        try:
+            either = cast("set[asyncio.Future[object]]", {ends, self._ended})
+            await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ends.cancel()

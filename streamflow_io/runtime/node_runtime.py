@@ -185,12 +185,13 @@ class NodeJob:
     def limit(self, rate: float | None, input_name: str | None = None) -> None:
         """Let it move bytes no faster from now on. At any time, also before it runs; never waits, and never fails.
 
-        It is told soon; where it runs elsewhere at most every 2 s. Nothing happens where the job has ended, has no
-        :attr:`~.protocol.JobSpec.limit`, or cannot be paused (see :attr:`NodeRuntime.unlimited`).
+        It is told soon; where it runs elsewhere at most every 2 s, but for the end of a limit. Nothing happens where
+        the job has ended, has no :attr:`~.protocol.JobSpec.limit`, or cannot be paused (see
+        :attr:`NodeRuntime.unlimited`).
 
         :param rate: bytes per second; None: as fast as it can
-        :param input_name: the bytes that are fed to it as the byte stream of this input; None: those that its processes
-            move
+        :param input_name: the bytes that are fed to it as this byte stream, see :attr:`~.protocol.InputStream.id`;
+            None: those that its processes move
         """
         if input_name is not None or self.runtime.unlimited is None:
             self._limits.change(rate, input_name)

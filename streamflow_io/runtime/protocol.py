@@ -43,13 +43,17 @@ class OutputRule(_Message):
 
 
 class WatchedOutput(_Message):
-    """An output that is watched: files below `root`, an absolute directory, that match `globs`."""
+    """An output that is watched: files below `root`, an absolute directory, that match `globs`.
+
+    :ivar phases: the bursts are told in which its files grow; None: they are not
+    """
 
     port: str
     root: Path
     globs: tuple[str, ...]
     kind: Literal["file", "files", "directory"]
     rules: tuple[OutputRule, ...]
+    phases: Literal[True] | None = None
 
 
 class Link(_Message):
@@ -97,6 +101,8 @@ class InputStream(_EarlyInput):
     :ivar target: `{"fifo": PATH}`, or `{"stdin": True}`
     :ivar verify: how much of what was fed is compared with the file at the commit
     :ivar limit: None: it is fed as fast as it is read
+    :ivar id: what it is called where its limit changes, and in :class:`DrainedEvent`; None: as the producer's job
+    :ivar phases: it is told when all that there was has been fed; None: it is not
     """
 
     events: Path | None = None
@@ -104,6 +110,8 @@ class InputStream(_EarlyInput):
     target: dict[str, Path | bool]
     verify: Literal["full", "samples"] = "full"
     limit: StreamLimit | None = None
+    id: str | None = None
+    phases: Literal[True] | None = None
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -506,6 +514,40 @@ class MovedEvent(_Event):
     bytes: int
 
 
+class PhaseEvent(_Event):
+    """A burst has ended: nothing has grown for a while, or will any more.
+
+    :ivar port: the output whose file has grown; None: the job has written, wherever
+    :ivar number: from 0
+    :ivar start: when its first byte was there
+    :ivar last: when its last byte was there
+    :ivar end: bytes of the file when it ended
+    """
+
+    event: Literal["phase"]
+    port: str | None = None
+    path: Path | None = None
+    number: int
+    start: float
+    last: float
+    bytes: int
+    end: int
+
+
+class DrainedEvent(_Event):
+    """The command was given all bytes that there were of a stream; at most four times a second.
+
+    :ivar name: the stream, see :attr:`InputStream.id`
+    :ivar bytes: all that it was given so far
+    :ivar last: when it was given the last of them
+    """
+
+    event: Literal["drained"]
+    name: str
+    bytes: int
+    last: float
+
+
 class WarningEvent(_Event):
     """Something does not work here, and what is done instead.
 
@@ -569,6 +611,8 @@ Event = Annotated[
     | ChunkEvent
     | EvictedEvent
     | MovedEvent
+    | PhaseEvent
+    | DrainedEvent
     | WarningEvent
     | ExitEvent,
     Field(discriminator="event"),

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from streamflow_io.bandwidth.pacing import Reason
-from streamflow_io.bandwidth.phases import Rule
+from streamflow_io.bandwidth.phases import Kind, Rule
+from streamflow_io.bandwidth.streams import StreamReason
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.hints.models import Direction
 
@@ -181,18 +182,23 @@ class InputRecord(JobRecord):
 
 
 class RequestRecord(JobRecord):
-    """What a job of an I/O task has moved, and when somebody first waited for it; when that is known, in no order."""
+    """What an I/O task or a byte stream has moved, or a compute job written, and when somebody first waited for it.
+
+    When that is known, in no order.
+    """
 
     event: Literal["request"] = "request"
     channel: str = Field(description="what issues such requests one after the other")
     phase: int = Field(description="of the channel, from 0")
-    kind: Literal["task"] = "task"
+    kind: Kind = Field(
+        "task", description="what an I/O task has moved; a burst of a byte stream; one that a compute job has written"
+    )
     storage: str | None = None
     direction: Direction
     bytes: int
-    ready: float = Field(description="when what the job reads was there")
-    started: float = Field(description="when its command began")
-    ended: float = Field(description="when its command had ended")
+    ready: float = Field(description="when what the job reads was there; of a burst, when its first byte was")
+    started: float = Field(description="when its command began; of a burst, when it was ready")
+    ended: float = Field(description="when its command had ended, or the reader had been given the burst")
     required: float = Field(description="the required end: when somebody first waits for it")
     rule: Rule = Field(description="why then")
     limit: float | None = Field(None, description="MB/s, how fast it might move at its start; none: as it could")
@@ -200,11 +206,12 @@ class RequestRecord(JobRecord):
 
 
 class RateRecord(JobRecord):
-    """A job of an I/O task may move its bytes so fast from now on: no faster than it is required."""
+    """A job of an I/O task, or a byte stream, may move so fast from now on: no faster than it is required."""
 
     event: Literal["rate"] = "rate"
+    input: str | None = Field(None, description="that is fed by the stream; none: the job is an I/O task")
     rate: float | None = Field(None, description="MB/s; none: as fast as it can")
-    reason: Reason = Field(description="why; see docs/required-bandwidth.md")
+    reason: Reason | StreamReason = Field(description="why; see docs/required-bandwidth.md")
 
 
 class EpochRecord(BaseRecord):

@@ -30,7 +30,7 @@ _USES = (
 
 
 def requirement_figures(runs: Sequence[RunResult]) -> list[Figure]:
-    """Of all runs of which the requests of I/O tasks are known."""
+    """Of all runs of which requests are known."""
     known = [(run, run.requirements) for run in runs if run.requirements is not None]
     figures = []
     for run, found in known:
@@ -50,10 +50,10 @@ def _bandwidth(run: RunResult, storage: StorageRequirement, storages: int, of_ru
         traces.append(line(name, index, [0.0, *times, run.seconds], [0.0, *rates, 0.0], shape="hv"))
     if storage.bandwidth is not None:
         traces.append(limit(storage.bandwidth, run.seconds, "storage"))
-    where = "I/O tasks without a storage" if storage.storage is None else plain(storage.storage)
+    where = "byte streams, and I/O tasks without a storage" if storage.storage is None else plain(storage.storage)
     more = how_many_are_shown(storages, "storages")
     caption = (
-        "What the requests of I/O tasks need together so that nobody waits, and how fast they moved. Where the "
+        "What I/O tasks and byte streams need together so that nobody waits, and how fast they moved. Where the "
         "throughput is much higher, data moved faster than it had to; exposed requests are left out."
     )
     if storage.limit_over_time:

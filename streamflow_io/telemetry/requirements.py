@@ -149,7 +149,7 @@ def requirements(history: History) -> Requirements:
 
 def _request(record: RequestRecord) -> Request:
     return Request(
-        **record.model_dump(exclude={"time", "event", "kind", "estimate", "limit"}),
+        **record.model_dump(exclude={"time", "event", "estimate", "limit"}),
         limit=None if record.limit is None else record.limit * MB,
         is_estimate=record.estimate,
     )

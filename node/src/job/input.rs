@@ -18,6 +18,8 @@ use crate::verify::Verify;
 #[serde(try_from = "InputFields")]
 pub struct Input {
     pub name: String,
+    /// What it is called where its limit changes, and where it is told what was fed of it.
+    pub id: String,
     pub port: String,
     /// The file, as it is opened here; with a link, where the producer has it.
     pub path: PathBuf,
@@ -33,6 +35,8 @@ pub struct Input {
     pub memory: bool,
     /// It is fed no faster at first.
     pub limit: Rate,
+    /// It is told when all that there was has been fed.
+    pub phases: bool,
     /// A part comes from the machine where it was said; None: it is read here.
     pub home: Option<Home>,
 }
@@ -49,6 +53,8 @@ pub struct Home {
 #[serde(deny_unknown_fields)]
 struct InputFields {
     name: String,
+    #[serde(default)]
+    id: Option<String>,
     port: String,
     #[serde(default, deserialize_with = "path_or_null")]
     path: Option<PathBuf>,
@@ -65,19 +71,21 @@ struct InputFields {
     verify: Option<Verify>,
     memory: Option<bool>,
     limit: Option<StreamLimit>,
+    #[serde(default, deserialize_with = "or_default")]
+    phases: bool,
 }
 
 impl TryFrom<InputFields> for Input {
     type Error = &'static str;
 
     fn try_from(fields: InputFields) -> Result<Self, &'static str> {
-        let InputFields { name, port, path, named, lock, events, link, part, number, target, verify, memory, limit } =
-            fields;
+        let InputFields { name, id, port, path, named, lock, events, link, part, number, target, .. } = fields;
+        let InputFields { verify, memory, limit, phases, .. } = fields;
         if events.is_none() && (named.is_some() || lock) {
             return Err("\"named\" and \"lock\" go with \"events\"");
         }
-        if part.is_some() && limit.is_some() {
-            return Err("\"limit\" does not go with \"part\"");
+        if part.is_some() && (limit.is_some() || phases || id.is_some()) {
+            return Err("\"limit\", \"phases\" and \"id\" do not go with \"part\"");
         }
         let is_file = matches!(target, Target::File(_));
         if part.is_none() && is_file {
@@ -104,7 +112,8 @@ impl TryFrom<InputFields> for Input {
         let named = named.unwrap_or_else(|| path.clone());
         let (verify, memory, limit) =
             (verify.unwrap_or_default(), memory.unwrap_or(true), limit.and_then(|limit| limit.rate));
-        Ok(Self { name, port, path, named, lock, access, target, verify, memory, limit, home })
+        let id = id.unwrap_or_else(|| name.clone());
+        Ok(Self { name, id, port, path, named, lock, access, target, verify, memory, limit, phases, home })
     }
 }
 

@@ -49,7 +49,7 @@ pub struct NewLimits {
     /// Of the job; None: that is as it was at first.
     #[serde(default, deserialize_with = "told")]
     pub rate: Option<Rate>,
-    /// Of its byte streams, by the name of the input.
+    /// Of its byte streams, by what the input is called there.
     #[serde(default)]
     pub inputs: BTreeMap<String, Rate>,
 }

@@ -19,6 +19,8 @@ pub struct Output {
     pub kind: Kind,
     pub globs: Vec<Pattern>,
     pub rules: Vec<Rule>,
+    /// In which bursts its files grow is told.
+    pub phases: bool,
     /// All that happens to its files is told, since the job is observed.
     pub tells_all: bool,
 }
@@ -65,6 +67,8 @@ struct OutputFields {
     globs: Option<Globs>,
     #[serde(default, deserialize_with = "or_default")]
     rules: Vec<RuleFields>,
+    #[serde(default, deserialize_with = "or_default")]
+    phases: bool,
 }
 
 #[derive(Deserialize)]
@@ -95,7 +99,7 @@ impl TryFrom<OutputFields> for Output {
     type Error = String;
 
     fn try_from(fields: OutputFields) -> Result<Self, String> {
-        let OutputFields { port, root, kind, globs: own, rules } = fields;
+        let OutputFields { port, root, kind, globs: own, rules, phases } = fields;
         let mut globs = patterns(own.as_deref().unwrap_or_default(), &root)?;
         let mut read = Vec::new();
         for (index, rule) in rules.iter().enumerate() {
@@ -109,7 +113,7 @@ impl TryFrom<OutputFields> for Output {
             }
             read.push(rule);
         }
-        Ok(Self { port, root, kind, globs, rules: read, tells_all: false })
+        Ok(Self { port, root, kind, globs, rules: read, phases, tells_all: false })
     }
 }
 

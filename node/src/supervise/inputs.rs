@@ -117,6 +117,7 @@ impl Inputs<'_> {
             feeder.read_events(watcher.as_deref_mut(), &token);
             let written = feeder.pump(watcher.as_deref_mut(), &token).map(|event| events.append(event.as_slice()));
             written.map_err(|failure| failed(&feeder.input.name, failure))??;
+            events.append(feeder.drained().as_slice())?;
         }
         Ok(())
     }
@@ -160,7 +161,7 @@ impl Inputs<'_> {
     /// Feeds the byte streams of some inputs at other rates from now on.
     pub fn keep_to(&mut self, rates: &BTreeMap<String, Rate>) {
         for feeder in self.feeders.iter_mut() {
-            if let Some(rate) = rates.get(&feeder.input.name) {
+            if let Some(rate) = rates.get(&feeder.input.id) {
                 feeder.keep_to(*rate);
             }
         }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::announcer::Announcer;
 use super::beginning::Beginning;
+use super::growth::Growth;
 use super::processes::Processes;
-use crate::commit::{Decision, Fact, Tracker};
+use crate::commit::{self, Decision, Fact, Tracker};
 use crate::event::EventLog;
 use crate::hold::Holder;
 use crate::job::Job;
@@ -24,6 +25,7 @@ pub struct Outputs<'a> {
     /// Not announced yet.
     decisions: Vec<Decision>,
     announcer: Announcer,
+    growth: Growth<'a>,
     /// Of a job that is observed.
     beginning: Option<Beginning>,
 }
@@ -37,6 +39,7 @@ impl<'a> Outputs<'a> {
             holder: Holder::default(),
             decisions: Vec::new(),
             announcer: Announcer::default(),
+            growth: Growth::new(outputs),
             beginning: job.observed.as_ref().map(|_| Beginning::default()),
         }
     }
@@ -102,11 +105,36 @@ impl<'a> Outputs<'a> {
     }
 
     /// Writes what was decided.
-    pub fn announce(&mut self, events: &mut EventLog) -> io::Result<()> {
+    pub fn announce(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
         let decisions = std::mem::take(&mut self.decisions);
         self.beginning.iter_mut().for_each(|beginning| beginning.note(&decisions));
-        let announced = decisions.iter().flat_map(|decision| self.announcer.events(self.watch.outputs, decision));
+        let outputs = self.watch.outputs;
+        for decision in &decisions {
+            match &decision.what {
+                commit::What::Opened(path) => self.growth.opened(decision.port, path, now),
+                commit::What::Committed(path) => {
+                    let ended = self.growth.committed(decision.port, path, now);
+                    events.append(ended.as_ref().map(|ended| ended.event(outputs)).as_slice())?;
+                }
+                _ => {}
+            }
+        }
+        let announced = decisions.iter().flat_map(|decision| self.announcer.events(outputs, decision));
         events.append(&announced.collect::<Vec<_>>())
+    }
+
+    /// When it is to be looked again how files grow.
+    pub fn growth_due(&self) -> Option<Duration> {
+        self.growth.due()
+    }
+
+    /// Tells how files grow, if it is time to look.
+    pub fn look_at_growth(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
+        if self.growth.due().is_none_or(|due| due > now) {
+            return Ok(());
+        }
+        let ended = self.growth.look(now);
+        events.append(&ended.iter().map(|ended| ended.event(self.watch.outputs)).collect::<Vec<_>>())
     }
 
     /// Whether an output has data, or had some.
@@ -115,12 +143,12 @@ impl<'a> Outputs<'a> {
     }
 
     /// The job has succeeded: what was held counts, the rest is committed, and what was committed before is looked at.
-    pub fn commit_all(&mut self, events: &mut EventLog) -> io::Result<()> {
+    pub fn commit_all(&mut self, events: &mut EventLog, now: Duration) -> io::Result<()> {
         let released = self.holder.release();
         self.count(released);
-        self.announce(events)?;
+        self.announce(events, now)?;
         events.append(&self.announcer.end(self.watch.outputs))?;
         self.decisions.extend(self.tracker.finish(&existing(self.watch.outputs)));
-        self.announce(events)
+        self.announce(events, now)
     }
 }
