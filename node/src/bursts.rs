@@ -122,7 +122,10 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_begins_anew() {
         let found = bursts(&[(0, 5 * MB), (1000, 0), (1100, 2 * MB)], 2000);
-        assert_eq!(found.iter().map(|burst| (burst.bytes, burst.end)).collect::<Vec<_>>(), [(5 * MB, 5 * MB), (2 * MB, 2 * MB)]);
+        assert_eq!(
+            found.iter().map(|burst| (burst.bytes, burst.end)).collect::<Vec<_>>(),
+            [(5 * MB, 5 * MB), (2 * MB, 2 * MB)]
+        );
         // While it grows.
         assert_eq!(bursts(&[(0, 5 * MB), (100, MB), (200, 3 * MB)], 1000)[0].bytes, 2 * MB);
     }

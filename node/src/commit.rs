@@ -332,7 +332,7 @@ mod tests {
             .into_iter()
             .map(|(globs, commit)| Rule { globs: globs.into_iter().map(pattern).collect(), commit })
             .collect();
-        Output { port: port.into(), globs: vec![pattern(glob)], root, kind, rules, tells_all: false }
+        Output { port: port.into(), globs: vec![pattern(glob)], root, kind, rules, phases: false, tells_all: false }
     }
 
     /// Runs `script` (lines of `+file`, `!file` for a close, `-file`) and writes decisions as short words.

@@ -21,6 +21,7 @@ from benchmarks import (
     read_sessions_templates,
     session_alone,
     slow_disks,
+    stream_link,
     templates,
     workflows,
 )
@@ -80,7 +81,7 @@ def test_work_is_cpu_time() -> None:
 def test_comparisons_name_variants(workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeder, "_write_files", lambda directory, case: [])
     monkeypatch.setattr(limiter, "write_source", lambda source, mebibytes: None)
-    for module in (cluster, read_sessions_hosts):
+    for module in (cluster, read_sessions_hosts, stream_link):
         monkeypatch.setattr(module, "obstacle", lambda: "not tried")
     monkeypatch.setattr(slow_disks, "obstacle", lambda: "not tried")
     for module in (templates, read_sessions_templates):
@@ -109,6 +110,7 @@ def test_goals_are_those_to_reach() -> None:
         "checkpoints": [1.02] * 4 + [0.35] + [0.70] * 3 + [0.02, 5.0] * 3,
         "neighbour": [1.02, 0.95, 1.02, 0.80, 0.65, 1.00],
         "deadlines": [0.25] * 2 + [0.03] * 2 + [0.5] * 2,
+        "stream-link": [1.02, 1.5],
         "1000genome": [0.999],
         "1000genome-directories": [0.999],
         "variant-calling": [0.70],
