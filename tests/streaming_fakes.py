@@ -151,6 +151,9 @@ class FakeRates:
     def unheld(self, job_name: str) -> None:
         self.told.append((job_name, "not held"))
 
+    def exited(self, job_name: str) -> None:
+        self.told.append((job_name, "exited"))
+
     def repeated(self, job_name: str) -> None:
         self.told.append((job_name, "repeated"))
 

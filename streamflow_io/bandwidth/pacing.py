@@ -61,6 +61,7 @@ class _Open:
     :ivar first: the rate with which it has started
     :ivar moved: as it was told last, and an estimate since: a job that has a rate keeps to it
     :ivar looked: when that was
+    :ivar has_exited: its command has; StreamFlow takes its time until the job has ended
     """
 
     job: str
@@ -81,6 +82,7 @@ class _Open:
     first: float | None = None
     moved: float = 0.0
     looked: float = 0.0
+    has_exited: bool = False
 
     @property
     def is_small(self) -> bool:
@@ -93,6 +95,8 @@ class _Open:
 
     @property
     def left(self) -> float:
+        if self.has_exited:
+            return 0.0
         expected = self.expected.bytes or 0.0
         return max(expected - self.moved, _LEAST_LEFT * expected)
 
@@ -182,7 +186,12 @@ class Pacing:
     def repeated(self, job: str) -> None:
         """The job of a request has failed, and is tried again: it is late."""
         if (request := self._open.get(job)) is not None:
-            request.is_repeated = True
+            request.is_repeated, request.has_exited = True, False
+
+    def exited(self, job: str) -> None:
+        """The command of a request has ended: it moves nothing more, unless it is repeated."""
+        if (request := self._open.get(job)) is not None:
+            request.has_exited = True
 
     def ended(self, job: str, now: float, moved: int | None = None, ran: tuple[float, float] = (0.0, 0.0)) -> None:
         """The job of a request has ended, or will not start.
@@ -240,7 +249,7 @@ class Pacing:
         found = list[Rate]()
         for pool, requests in grouped(self._open.values(), self._pool).items():
             rates = self._free_rates(requests, now) if pool is None else self._shared_rates(requests, now)
-            for request in (one for one in requests if one.is_running):
+            for request in (one for one in requests if one.is_running and not one.has_exited):
                 rate, reason = self._told(request, rates, now)
                 if _differs(rate, request.rate):
                     request.rate = rate

@@ -93,6 +93,8 @@ class JobRunner:
                 self._warnings.tell(job_name, event)
             if isinstance(event, MovedEvent):
                 self._limits.moved(job_name, event.bytes)
+            if isinstance(event, ExitEvent):
+                self._limits.exited(job_name)
             yield event
 
     def limit(self, job_name: str, rate: float | None) -> None:

@@ -26,6 +26,7 @@ class RequiredRates(Protocol):
     def expected_bytes(self, job_name: str) -> float | None: ...
     def moved(self, job_name: str, moved: int) -> None: ...
     def repeated(self, job_name: str) -> None: ...
+    def exited(self, job_name: str) -> None: ...
     def unheld(self, job_name: str) -> None: ...
 
 
@@ -93,6 +94,10 @@ class Limits:
     def moved(self, job_name: str, moved: int) -> None:
         """A job that has a limit has moved so many bytes so far."""
         self._required.moved(job_name, moved)
+
+    def exited(self, job_name: str) -> None:
+        """The command of a job has ended, however."""
+        self._required.exited(job_name)
 
     def repeated(self, job_name: str) -> None:
         """A job is tried again, because it has failed: what was required of it before does not hold."""

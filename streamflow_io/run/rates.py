@@ -105,6 +105,11 @@ class Rates:
         self._pacing.repeated(job_name)
         self.update(time.time())
 
+    def exited(self, job_name: str) -> None:
+        """The command of a job has ended, however: what it had is for others from now on."""
+        self._pacing.exited(job_name)
+        self.update(time.time())
+
     def unheld(self, job_name: str) -> None:
         """A job cannot be held to a rate where it runs."""
         self._pacing.unheld(job_name)

@@ -207,7 +207,7 @@ async def test_a_rate_that_is_found_while_a_job_runs() -> None:
         {"direction": "write", "path": "/out", "expected": 1_000_000}
     ]
     assert [limits["rate"] for _, limits in runtime.limits] == [3_000_000]
-    assert run.rates.told == [(NAME, 5)]
+    assert run.rates.told == [(NAME, 5), (NAME, "exited")]
 
 
 async def test_the_next_attempt_of_a_job_that_streams_is_told() -> None:

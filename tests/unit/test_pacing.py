@@ -194,6 +194,24 @@ def test_requests_of_a_storage_share_it() -> None:
     assert of.told[-1][2] == "need"
 
 
+def test_what_has_exited_takes_nothing_from_others_until_its_job_has_ended() -> None:
+    """Near its required end the rest that it might have would need the whole storage."""
+    of = exact(within=10.0)
+    for n in range(2):
+        of.ready(0, f"{n}", size=490, channel=f"{n}")
+    of.look(9.99)
+    assert of.rate("1") == pytest.approx(1)
+    of.pacing.exited("0")
+    told = len(of.told)
+    of.look(9.99)
+    assert [job for job, _, _ in of.told[told:]] == ["1"]
+    assert of.rate("1") == pytest.approx(100)
+    # It is tried again: it is late.
+    of.pacing.repeated("0")
+    of.look(9.991)
+    assert of.told[told + 1 :] == [("0", None, "late"), ("1", 1.0, "share")]
+
+
 def test_nobody_is_stopped_altogether() -> None:
     of = exact(within=10.0)
     of.capacity = Capacity(0, True, 8, 8)
