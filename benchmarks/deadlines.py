@@ -2,8 +2,8 @@
 
 Bursts come so often that they need 0.7 of the disk. Where all share it equally, or wait for each other, those with
 little time are late because of those with much; with `storageBW: required` who has to be done first gets what he needs.
-Who computes waits for a moment that is the same in each run, so that the disk decides. All variants run the same
-commands. The I/O tasks of `auto` have one tool, so that they learn together; in all other variants each has its own.
+Compute waits instead of computing, so that the disk decides. All variants run the same commands. The I/O tasks of
+`auto` have one tool, so that they learn together; in all other variants each has its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ IO_EXECUTORS = 16
 # Those of a burst come one after the other, in any order: who comes first is not in a hurry for that.
 APART_SECONDS = 0.1
 
-_LEAD_SECONDS = 20
+_LEAD_SECONDS = 25
 _DISK_BYTES = 4 * 2**30
 _STORAGE = "disk"
 _IO_TASK, _AUTO, _WITHIN, _REMEMBERED = "IOTask", "auto", "required, within", "required, remembered"
@@ -56,7 +56,7 @@ class Task:
 
     :ivar ready: seconds after the beginning
     :ivar megabytes: what it writes
-    :ivar window: seconds from then on, after which a job waits for it
+    :ivar window: for so many seconds another job computes, beside it; then a third needs both
     """
 
     ready: float
@@ -175,20 +175,18 @@ def _write_workflow(path: Path, beginning: Path, alike: bool = False) -> Path:
     """:param alike: all I/O tasks have the same tool; else each has its own: windows are remembered by the tool"""
     steps: dict[str, JSON] = {}
     for number, task in tasks().items():
-        for name, seconds in ("state", task.ready), ("turn", task.ready + task.window):
-            wait = f"{{ left = $1 + {seconds} - now; print (left > 0 ? left : 0) }}"
-            sleep = (
-                f"sleep \"$(awk -v now=$(date +%s.%N) '{wait}' {shlex.quote(str(beginning))})\"; echo {number} > {name}"
-            )
-            # What is to be written is known by the size of the input, which is not on the disk.
-            sized = f"; truncate -s {task.megabytes * 10**6} {name}" if name == "state" else ""
-            steps[f"{name}{number}"] = {
-                "run": _tool(f"{sleep}{sized}", {}, name),
-                "in": {},
-                "out": [name],
-            }
-        save = f': {"" if alike else number}; dd if="$0" of=saved bs=1M conv=fdatasync status=none'
+        wait = f"{{ left = $1 + {task.ready} - now; print (left > 0 ? left : 0) }}"
+        sleep = f"sleep \"$(awk -v now=$(date +%s.%N) '{wait}' {shlex.quote(str(beginning))})\""
+        # What is to be written is known by the size of the input, which is not on the disk.
+        sized = f"echo {number} > state; truncate -s {task.megabytes * 10**6} state"
         state: dict[str, JSON] = {"state": {"type": "File", "inputBinding": {"position": 1}}}
+        steps[f"state{number}"] = {"run": _tool(f"{sleep}; {sized}", {}, "state"), "in": {}, "out": ["state"]}
+        steps[f"turn{number}"] = {
+            "run": _tool(f"sleep {task.window}; echo {number} > turn", state, "turn"),
+            "in": {"state": f"state{number}/state"},
+            "out": ["turn"],
+        }
+        save = f': {"" if alike else number}; dd if="$0" of=saved bs=1M conv=fdatasync status=none'
         steps[f"save{number}"] = {
             "run": _tool(save, state, "saved", task.megabytes),
             "in": {"state": f"state{number}/state"},
@@ -199,12 +197,12 @@ def _write_workflow(path: Path, beginning: Path, alike: bool = False) -> Path:
             for position, name in enumerate(("saved", "turn"))
         }
         steps[f"use{number}"] = {
-            "run": _tool('head -qn 1 "$0" "$1" > used', both, "used"),
+            "run": _tool(f'head -qn 1 "$0" "$1" > used{number}', both, f"used{number}"),
             "in": {"saved": f"save{number}/saved", "turn": f"turn{number}/turn"},
-            "out": ["used"],
+            "out": [f"used{number}"],
         }
     outputs: dict[str, JSON] = {
-        f"used{number}": {"type": "File", "outputSource": f"use{number}/used"} for number in tasks()
+        f"used{number}": {"type": "File", "outputSource": f"use{number}/used{number}"} for number in tasks()
     }
     return write_workflow(path, inputs={}, outputs=outputs, steps=steps)
 
