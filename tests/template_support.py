@@ -149,6 +149,15 @@ def check_checkpoint_hints(tool: Path, streamflow_file: Path, storage_bw: str, *
     assert storage["write"] >= 64
 
 
+def check_required_bandwidth(streamflow_file: Path, step: str) -> None:
+    """The annotations file of a StreamFlow file has `storageBW: required` for a step, on the storage of the file."""
+    config = load(streamflow_file)["scheduling"]["scheduler"]["config"]
+    annotations = load(streamflow_file.parent / config["annotations"])
+    (storage,) = config["storages"]
+    hint = {"class": "sfio:StorageBandwidth", "storageBW": "required", "storage": storage["name"]}
+    assert annotations == {"steps": {step: [hint]}}
+
+
 def check_files_differ_by_scheduler(plain: Path, io_aware: Path) -> None:
     """Two StreamFlow files run the same, but for scheduler and database."""
     documents = [load(plain), load(io_aware)]

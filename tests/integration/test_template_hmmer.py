@@ -17,6 +17,7 @@ from tests.template_support import (
     Template,
     check_checkpoint_hints,
     check_files_differ_by_scheduler,
+    check_required_bandwidth,
     contents,
     run,
 )
@@ -167,6 +168,8 @@ def test_merge_refuses_other_tables(tmp_path: Path) -> None:
 def test_hints_and_streamflow_files() -> None:
     check_checkpoint_hints(SOURCE / "tools/checkpoint.cwl", SOURCE / "streamflow-io.yml", "auto")
     check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io.yml")
+    check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io-required.yml")
+    check_required_bandwidth(SOURCE / "streamflow-io-required.yml", "/fragment/checkpoint")
 
 
 @needs_hmmer
@@ -219,3 +222,10 @@ def test_the_plugin_gives_the_results_of_plain_streamflow(template: Template, pl
     plan = plan_file(template.directory / "streamflow-io.yml").plans["hmmer"]
     assert [(each.name, each.is_virtual) for each in plan.partitions] == [("/split/fragments", True)]
     assert template.jobs("io-aware.db") == template.jobs("plain.db")
+
+
+@pytest.mark.long
+@needs_hmmer
+def test_so_it_does_with_required_bandwidth(template: Template, plain: Path) -> None:
+    assert contents(template.streamflow("streamflow-io-required.yml")) == contents(plain)
+    assert template.jobs("required.db") == template.jobs("plain.db")

@@ -17,6 +17,7 @@ from tests.template_support import (
     Template,
     check_checkpoint_hints,
     check_files_differ_by_scheduler,
+    check_required_bandwidth,
     contents,
     import_script,
     run,
@@ -135,6 +136,8 @@ def test_bad_input_is_one_message(tmp_path: Path, script: str, arguments: list[s
 def test_hints_and_streamflow_files() -> None:
     check_checkpoint_hints(SOURCE / "tools/checkpoint.cwl", SOURCE / "streamflow-io.yml", "auto(2,64,2)")
     check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io.yml")
+    check_files_differ_by_scheduler(SOURCE / "streamflow.yml", SOURCE / "streamflow-io-required.yml")
+    check_required_bandwidth(SOURCE / "streamflow-io-required.yml", "/iteration/fragment/checkpoint")
 
 
 @pytest.mark.long
@@ -184,6 +187,12 @@ def test_cwltool_gives_the_results_of_plain_streamflow(template: Template, plain
 def test_the_plugin_gives_the_results_of_plain_streamflow(template: Template, plain: Path) -> None:
     assert contents(template.streamflow("streamflow-io.yml", JOB)) == contents(plain)
     assert template.jobs("io-aware.db") == template.jobs("plain.db")
+
+
+@pytest.mark.long
+def test_so_it_does_with_required_bandwidth(template: Template, plain: Path) -> None:
+    assert contents(template.streamflow("streamflow-io-required.yml", JOB)) == contents(plain)
+    assert template.jobs("required.db") == template.jobs("plain.db")
 
 
 @pytest.mark.long
