@@ -77,7 +77,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
             words = await self._words(self._redirected(workdir or "", stdin, stdout, stderr))
             if words is not None:
                 # The shell that StreamFlow starts becomes the wrapper: there is no process between driver and job.
-                command = ["exec", *words, *command]
+                command = ["exec", *map(shlex.quote, words), *command]
                 if self._node_job.runtime.starts_commands:
                     script = create_command(type(self.connector).__name__, command, environment, workdir)
                     return await self._wrapped(timeout, partial(self._started, script))

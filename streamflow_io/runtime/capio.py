@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shlex
 import shutil
 import time
 from collections.abc import Awaitable, Collection, Sequence
@@ -84,8 +83,8 @@ class CapioJob(NodeJob):
         watches += [self._announce(port, name) for port, name in self._outputs.streamed.items()]
         self._watches = [asyncio.create_task(self._until_it_fails(watch)) for watch in watches]
         if self._directory is not None:
-            words += ["/bin/sh", "-c", shlex.quote('cd "$0" && exec "$@"'), shlex.quote(str(self._directory))]
-        return [*words, *map(shlex.quote, self._server.application(self._application))]
+            words += ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(self._directory)]
+        return [*words, *self._server.application(self._application)]
 
     async def collected(self) -> None:
         with contextlib.suppress(NodeRuntimeError):

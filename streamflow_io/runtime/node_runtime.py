@@ -144,7 +144,7 @@ class NodeJob:
         return False
 
     async def wrap(self, spec: JobSpec) -> list[str]:
-        """Write `job.json` and give the words to put before the command that shall run as this job, for a shell.
+        """Write `job.json` and give the words to put before the command that shall run as this job.
 
         :raises NodeRuntimeError: if it cannot be written
         """

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.cwl import Bench, Document, found, streamable, streaming, tool
+from tests.cwl import Bench, Document, found, streamable, streaming, tool, workflow
 from tests.gate_support import MEET, assert_early, lister, pair
 
 NAMES = (b"caf\xe9", b"two\nlines", b"l" * 255)
@@ -98,3 +99,30 @@ def test_a_file_that_streamflow_cannot_name_is_an_error_that_names_it(bench: Ben
     assert r"/caf\xe9.txt" in run.log
     assert "UnicodeEncodeError" not in run.log
     assert bench.leftovers() == []
+
+
+def test_the_directory_for_temporary_files_has_a_space(tmp_path: Path) -> None:
+    """StreamFlow itself needs none in the directories of jobs only."""
+    (directory := tmp_path / "two words").mkdir()
+    bench, work = Bench(directory), tmp_path / "work"
+    work.mkdir()
+    main = {
+        "type": "cwl",
+        "config": {"file": "main.cwl", "settings": "job.json"},
+        "bindings": [{"step": "/", "target": {"deployment": "here"}}],
+    }
+    here = {"type": "local", "config": {}, "workdir": str(work)}
+    write = tool("echo made", {}, {"out": streamable("stdout")}, stdout="made.txt")
+    save = tool("cat $x > saved", {"x": "File"}, {"out": found("saved")}, [{"class": "sfio:IOTask"}])
+    read = tool("cat $x", {"x": streamable()}, {"out": "stdout"}, stdout="read.txt")
+    steps = {
+        "a": {"run": write, "in": {}},
+        "b": {"run": save, "in": {"x": "a/out"}},
+        "c": {"run": read, "in": {"x": "a/out"}},
+    }
+    document = workflow({}, steps, {name: f"{name}/out" for name in "abc"})
+    settings = {"workflows": {"main": main}, "deployments": {"here": here}}
+    plain, ours = (bench.run(document, io=io, **settings) for io in (False, True))
+    assert plain.ok, plain.errors
+    assert ours.ok, ours.errors
+    assert ours.results == plain.results

@@ -81,7 +81,7 @@ async def test_a_command_is_started_in_capio_and_what_it_opens_is_told() -> None
     assert runtime.words[-6:] == [
         "/bin/sh",
         "-c",
-        '\'cd "$0" && exec "$@"\'',
+        'cd "$0" && exec "$@"',
         str(DIRECTORY),
         "env",
         "CAPIO_APP_NAME=a",
