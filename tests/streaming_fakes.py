@@ -33,6 +33,7 @@ from streamflow_io.run.recorder import JobRecorder
 from streamflow_io.run.storages import Storages
 from streamflow_io.run.stream_rates import StreamRates
 from streamflow_io.run.tokens import PartToken, StreamSource, StreamToken, file_value
+from streamflow_io.run.write_channels import WriteChannels
 from streamflow_io.runtime import Event, NodeJob, NodeRuntime, NodeRuntimeError, PartitionedInput
 from streamflow_io.telemetry.records import Record
 
@@ -178,10 +179,11 @@ class FakeRun:
         self.recorder = JobRecorder(self.places, cast(Any, None), annotations or {}, False, self.records.append)
         self.rates = FakeRates()
         self.limits = Limits(self.places, annotations or {}, Storages((), Sites({})), self.config.limits, self.rates)
+        self.writes = WriteChannels(self.places, annotations or {}, Storages((), Sites({})))
         self.stream_rates = StreamRates(
             self.config.limits, lambda *told: self.runner.limit_stream(*told), self.records.append
         )
-        self.runner = JobRunner(self.reach, self.recorder, JobWarnings(), self.limits, self.stream_rates)
+        self.runner = JobRunner(self.reach, self.recorder, JobWarnings(), self.limits, self.stream_rates, self.writes)
         self.sessions = NoSessions()
         self.part_ways = NoParts()
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())

@@ -9,11 +9,21 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use self::fields::absolute_path;
 pub use self::fields::Kind;
 pub use self::input::{is_name_of_job, name_of_job, Access, Gate, Home, Input, Link, Observed, Partition, Target};
 pub use self::limit::{Direction, Limit, NewLimits, Rate};
 pub use self::output::{Commit, Dependency, Output, Rule};
 use crate::json::{self, optional_path, or_default};
+
+/// Where a job writes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenTo {
+    /// The storage, or a directory on it.
+    #[serde(deserialize_with = "absolute_path")]
+    pub path: PathBuf,
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -41,6 +51,8 @@ pub struct Job {
     /// Time in I/O is asked for.
     #[serde(default, deserialize_with = "or_default")]
     pub measure: bool,
+    /// In which bursts it writes is told.
+    pub phases: Option<WrittenTo>,
     /// Its tree is paused when it moves more.
     pub limit: Option<Limit>,
 }
@@ -340,6 +352,9 @@ mod tests {
             let message = input(&format!(r#"{part}, "target": {{"stdin": true}}, {more}"#)).unwrap_err();
             assert!(message.contains("do not go with \"part\""), "{message}");
         }
+        let job = |path: &str| load(&format!(r#"{{"name": "n", "phases": {{"path": "{path}"}}}}"#));
+        assert_eq!(job("/s/.").unwrap().phases.unwrap().path, Path::new("/s"));
+        assert!(job("s").unwrap_err().starts_with("phases.path: has to be an absolute path"));
     }
 
     #[test]

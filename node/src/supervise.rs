@@ -8,6 +8,7 @@ mod leftovers;
 mod outputs;
 mod processes;
 mod state;
+mod writes;
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -23,13 +24,15 @@ use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 
+use self::growth::epoch;
 pub use self::inputs::Inputs;
 use self::leftovers::Activity;
 use self::outputs::Outputs;
 use self::processes::Processes;
 
 use self::state::{Action, Ended, Fact, State, ENDING_TICK};
-use crate::event::{Event, EventLog, Paused, Reason, Started, FOREIGN};
+use self::writes::Writes;
+use crate::event::{Event, EventLog, Paused, Phase, Reason, Started, FOREIGN};
 use crate::fd_store::Client;
 use crate::feed::{Feeder, Need, PAUSE};
 use crate::gate::Launcher;
@@ -84,6 +87,8 @@ pub struct Supervisor<'a> {
     /// Of a job with a limit.
     reins: Option<Reins>,
     limits: LimitFile,
+    /// Of a job whose bursts are told.
+    writes: Option<Writes>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -108,7 +113,7 @@ impl<'a> Supervisor<'a> {
             inputs.arm(watcher);
         }
         let (clock, processes) = (Instant::now(), Processes::new(job));
-        let (io_time, reins, limits) = (None, None, LimitFile::new(&surroundings.directory));
+        let (io_time, reins, limits, writes) = (None, None, LimitFile::new(&surroundings.directory), None);
         Ok(Self {
             job,
             surroundings,
@@ -123,6 +128,7 @@ impl<'a> Supervisor<'a> {
             io_time,
             reins,
             limits,
+            writes,
         })
     }
 
@@ -135,6 +141,7 @@ impl<'a> Supervisor<'a> {
         // Without `/proc`, or where it hides the command, nothing can be known.
         self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
         self.reins = self.job.limit.as_ref().map(|limit| Reins::new(limit, guard, self.now()));
+        self.writes = self.job.phases.as_ref().map(|to| Writes::new(&to.path, self.now()));
         self.outputs.start(self.processes.snapshot(processes));
         self.note(&[Event::Started(Started { pid: Pid::this().as_raw(), command_pid: main.as_raw(), cached: None })]);
         for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
@@ -164,6 +171,7 @@ impl<'a> Supervisor<'a> {
             self.look_at_waits();
             self.look_at_limit();
             self.look_at_growth();
+            self.look_at_writes();
             self.look_at_events();
             if news {
                 self.look_at_driver();
@@ -181,6 +189,10 @@ impl<'a> Supervisor<'a> {
             self.wait_a_moment();
         }
         self.end_parts();
+        let now = self.now();
+        if let Some(burst) = self.writes.as_mut().and_then(|writes| writes.end(now)) {
+            self.note(&[Event::Phase(Phase::of(&burst, epoch(now), None))]);
+        }
         // Nobody of the tree is left to change them.
         if !self.state.is_given_up() && !self.events.is_intact() {
             self.state.spoil(Reason::Error, Some(FOREIGN.into()));
@@ -291,6 +303,7 @@ impl<'a> Supervisor<'a> {
             self.io_time.as_ref().map(IoTime::due),
             self.reins.as_ref().and_then(Reins::due),
             self.outputs.growth_due().filter(|_| !self.state.is_ending()),
+            self.writes.as_ref().map(Writes::due).filter(|_| !self.state.is_ending()),
         ];
         let ticks = [
             self.inputs.wait_for_files().then_some(FALLBACK_TICK),
@@ -426,6 +439,15 @@ impl<'a> Supervisor<'a> {
         if !self.state.is_ending() {
             let told = self.outputs.look_at_growth(self.events, self.now());
             self.check(told.map_err(Fact::from));
+        }
+    }
+
+    /// Tells in which bursts the job writes.
+    fn look_at_writes(&mut self) {
+        let (now, processes) = (self.now(), &mut self.processes);
+        let Some(writes) = self.writes.as_mut().filter(|writes| writes.due() <= now) else { return };
+        if let Some(burst) = writes.look(now, || processes.look()) {
+            self.note(&[Event::Phase(Phase::of(&burst, epoch(now), None))]);
         }
     }
 

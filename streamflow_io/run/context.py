@@ -54,6 +54,7 @@ from .storage_admission import StorageAdmission
 from .storages import Storages
 from .stream_rates import StreamRates
 from .tokens import streams_of
+from .write_channels import WriteChannels
 
 
 class Scheduling(Protocol):
@@ -114,12 +115,13 @@ class Run:
         )
         storages = Storages(self.config.storages, Sites(scheduler.context.config.get("deployments", {})))
         windows = Windows()
+        self._writes = WriteChannels(scheduler.job_allocations, plan.annotations, storages)
         self._rates = Rates(
             plan,
             self.config.limits and self.config.runtime != "off",
             windows,
             RememberedWindows(learned, plan.tools, storages_of_steps(plan, self.config.storages)),
-            lambda place, way: self.storages.capacity(place, way),
+            lambda place, way: self._writes.left(self.storages.capacity(place, way), place, way),
             lambda step: self.storages.behind(step),
             lambda job, rate: self.runner.limit(job, rate),
             self._more_jobs,
@@ -132,7 +134,7 @@ class Run:
             lambda job, stream, rate: self.runner.limit_stream(job, stream, rate),
             self._telemetry.write,
         )
-        self.runner = JobRunner(self.reach, self.recorder, self.warnings, self._limits, self.stream_rates)
+        self.runner = JobRunner(self.reach, self.recorder, self.warnings, self._limits, self.stream_rates, self._writes)
         self.failure = Failure(plan.workflow, scheduler.job_allocations)
         self.storages = StorageAdmission(
             scheduler.context,
@@ -196,6 +198,7 @@ class Run:
         self.recorder.submitted(job)
         self._requests.submitted(job)
         self._limits.submitted(job)
+        self._writes.submitted(job)
         self._deployment.submitted(job, targets)
         self.sessions.submitted(job, targets)
 
@@ -266,7 +269,8 @@ class Run:
             self._started = True
             self._record_start()
         self._telemetry.write(record)
-        for request in (*self._requests.told(record), *self.stream_rates.told(record)):
+        told = (*self._requests.told(record), *self.stream_rates.told(record), *self._writes.told(record))
+        for request in told:
             self._telemetry.write(request)
 
     def _record_start(self) -> None:

@@ -22,6 +22,7 @@ from .limits import Limits
 from .reach import Reach
 from .recorder import JobRecorder
 from .stream_rates import StreamRates
+from .write_channels import WriteChannels
 
 
 @dataclass
@@ -39,13 +40,20 @@ class JobRunner:
     """
 
     def __init__(
-        self, reach: Reach, recorder: JobRecorder, warnings: JobWarnings, limits: Limits, stream_rates: StreamRates
+        self,
+        reach: Reach,
+        recorder: JobRecorder,
+        warnings: JobWarnings,
+        limits: Limits,
+        stream_rates: StreamRates,
+        writes: WriteChannels,
     ) -> None:
         self._reach = reach
         self._recorder = recorder
         self._warnings = warnings
         self._limits = limits
         self._stream_rates = stream_rates
+        self._writes = writes
         self._streaming: dict[str, tuple[NodeJob, JobSpec, Sequence[str] | None]] = {}
         self._measured: dict[str, _Measured] = {}
         # Those that have streamed, once or more often.
@@ -55,11 +63,12 @@ class JobRunner:
         """What the command of a job is to be run through."""
         if (streaming := self._streaming.get(job_name)) is not None:
             node_job, spec, command = streaming
-            return JobConnector(inner, job_name, node_job, self._limited(node_job, spec), command=command)
+            spec = self._writes.asked(self._limited(node_job, spec))
+            return JobConnector(inner, job_name, node_job, spec, command=command)
         if (measured := self._measured.get(job_name)) is not None:
-            spec = self._limited(measured.node_job, measured.spec)
-            if spec.limit is not None and measured.following is None:
-                # What keeps it from being held to it is told.
+            spec = self._writes.asked(self._limited(measured.node_job, measured.spec))
+            if (spec.limit is not None or spec.phases is not None) and measured.following is None:
+                # What keeps it from being held to its limit is told, and in which bursts it writes.
                 measured.following = asyncio.create_task(self._follow(job_name, measured.node_job))
             return JobConnector(inner, job_name, measured.node_job, spec, is_optional=True)
         return inner
@@ -89,6 +98,7 @@ class JobRunner:
         async for event in node_job.events():
             self._recorder.happened(job_name, event)
             self._stream_rates.happened(job_name, event)
+            self._writes.happened(job_name, event)
             if isinstance(event, WarningEvent):
                 self._warnings.tell(job_name, event)
             if isinstance(event, MovedEvent):

@@ -249,6 +249,15 @@ class RateLimit(_Message):
     expected: int | None = None
 
 
+class WrittenTo(_Message):
+    """Where a job writes of which it is told in which bursts it does.
+
+    :ivar path: of the storage, or of a directory on it
+    """
+
+    path: Path
+
+
 class _Spec(_Message):
     def text(self) -> str:
         """What stands in the file. It is ASCII, also where a path is not UTF-8."""
@@ -262,6 +271,7 @@ class JobSpec(_Spec):
     :ivar measure: estimate the job's time in I/O, at the cost of about 1 percent of a core at most
     :ivar observed: how these are read is told, and when all `outputs` are opened and closed; None: it is not
     :ivar limit: None: it never has one
+    :ivar phases: None: the bursts in which it writes are not told
     """
 
     name: str
@@ -276,6 +286,7 @@ class JobSpec(_Spec):
     measure: bool = False
     observed: tuple[ObservedInput, ...] | None = None
     limit: RateLimit | None = None
+    phases: WrittenTo | None = None
 
 
 class SessionSpec(_Spec):

@@ -79,7 +79,7 @@ class History:
     :ivar seconds: from its start to its end, or to its last record
     :ivar ended: whether the end was recorded: if not, the run was killed or goes on
     :ivar routes: what reaches what, if the run was observed
-    :ivar requests: what I/O tasks, and byte streams, have moved
+    :ivar requests: what I/O tasks, and byte streams, have moved, and compute jobs written
     :ivar rates: how fast jobs might move from then on, in order
     :ivar sessions: read sessions, by their numbers
     """

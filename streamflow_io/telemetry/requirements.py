@@ -131,6 +131,8 @@ def requests_of(history: History) -> list[Request]:
 def requirements(history: History) -> Requirements:
     """What the requests of a run required, and reached."""
     requests = requests_of(history)
+    # What compute jobs write is no I/O beside compute.
+    moved = [one for one in requests if one.kind != "write"]
     running = (history.running(job) for job in history.jobs if not history.is_io_task(job.step))
     start = history.run.time
     computing = [(since + start, until + start) for since, until in filter(None, running)]
@@ -140,7 +142,7 @@ def requirements(history: History) -> Requirements:
         run=history.label,
         seconds=history.seconds,
         ended=history.ended,
-        overlap=overlap(computing, [(one.started, one.ended) for one in requests]),
+        overlap=overlap(computing, [(one.started, one.ended) for one in moved]),
         use_of_time=use_of_time(computing, requests),
         steps=[_step(history, step, of) for step, of in grouped(requests, lambda one: one.step).items()],
         storages=[_storage(history, storage, way, of) for (storage, way), of in by_storage.items()],
@@ -163,7 +165,7 @@ def _amounts(requests: Sequence[Request], of: Sequence[Phase]) -> dict[str, floa
         "phases": len(of),
         "most_required": most(required_spans(of)) / MB,
         "most_throughput": most(throughput_spans(of)) / MB,
-        "exploitation": exploitation(of, lifetimes(requests)),
+        "exploitation": exploitation(of, lifetimes([one for one in requests if one.kind != "write"])),
         "waits": sum(phase.wait > 0 for phase in of),
         "wait_seconds": sum(phase.wait for phase in of),
         "exposed": len(exposed),
@@ -174,7 +176,9 @@ def _amounts(requests: Sequence[Request], of: Sequence[Phase]) -> dict[str, floa
 
 def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequirement:
     of = phases(requests)
-    bursts = grouped(of, lambda phase: phase.first.channel)
+    # What compute jobs write is exposed, and has a rhythm all the same.
+    written = [Phase([one]) for one in requests if one.kind == "write"]
+    bursts = grouped([*of, *written], lambda phase: phase.first.channel)
     foretold = [(channel, burst) for channel, some in bursts.items() if (burst := next_burst(some)) is not None]
     rates = [phase.throughput / MB for phase in of if phase.throughput is not None]
     limits = [sum(one.limit or 0.0 for one in phase.requests) / MB for phase in of if phase.is_limited]

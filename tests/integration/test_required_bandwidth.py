@@ -62,8 +62,8 @@ def looped(*hints: Document, times: int = 3, seconds: float | str = 0.4, size: i
 
 
 def requests(bench: Bench) -> list[Document]:
-    """The requests of the last run, in the order in which they were ready."""
-    found = [record for record in bench.telemetry() if record["event"] == "request"]
+    """The requests of I/O tasks of the last run, in the order in which they were ready."""
+    found = [record for record in bench.telemetry() if record["event"] == "request" and record["kind"] == "task"]
     return sorted(found, key=lambda record: record["ready"])
 
 

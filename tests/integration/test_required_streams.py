@@ -43,6 +43,10 @@ def told(bench: Bench, event: str) -> list[Document]:
     return [record for record in bench.telemetry() if record["event"] == event]
 
 
+def requests_of(bench: Bench, kind: str) -> list[Document]:
+    return [record for record in told(bench, "request") if record["kind"] == kind]
+
+
 def asked(bench: Bench, *arguments: str) -> Any:
     environment = {"XDG_DATA_HOME": str(bench.data)}
     done = forked.run("streamflow-io", *arguments, "--json", cwd=bench.directory, environment=environment)
@@ -62,7 +66,7 @@ def seconds_after_the_last_burst(bench: Bench, run: Run) -> float:
 def test_a_stream_that_is_kept_to_what_is_required(bench: Bench) -> None:
     """Bursts without a limit until the window of one is known, then spread over it; at the commit the limit ends."""
     _, ours = bench.run_both(bursts("required(direct)"))
-    requests, rates = told(bench, "request"), told(bench, "rate")
+    requests, rates = requests_of(bench, "stream"), told(bench, "rate")
     assert [one["rule"] for one in requests] == [*["next"] * (BURSTS - 1), "exposed"]
     assert [one["phase"] for one in requests] == list(range(BURSTS))
     assert {(one["job"], one["kind"], one["direction"]) for one in requests} == {(READER, "stream", "read")}
@@ -82,10 +86,20 @@ def test_a_stream_that_is_kept_to_what_is_required(bench: Bench) -> None:
     # What is left of the last burst comes at once.
     assert seconds_after_the_last_burst(bench, ours) < 1
     found = asked(bench, "bandwidth", "last")
-    [step] = found["steps"]
-    assert (step["step"], step["phases"], step["exposed"], step["limited"]) == ("/read", BURSTS - 1, 1, 1)
-    assert asked(bench, "trace", "last", "-o", "trace")["ranks"] == 1
-    lines = [json.loads(line) for line in (bench.directory / "trace/1.jsonl").read_text().splitlines()]
+    [step] = [one for one in found["steps"] if one["phases"]]
+    own = [one for one in requests_of(bench, "write") if one["job"] == READER]
+    assert (step["step"], step["phases"], step["exposed"], step["limited"]) == ("/read", BURSTS - 1, 1 + len(own), 1)
+    # What the producer, and the reader, write themselves, who wait for that.
+    written = [one for one in requests_of(bench, "write") if one["job"] == PRODUCER]
+    assert [(one["phase"], one["rule"], one["channel"]) for one in written] == [
+        (number, "exposed", PRODUCER) for number in range(BURSTS)
+    ]
+    assert BURSTS * SIZE <= sum(one["bytes"] for one in written) <= 3 * BURSTS * SIZE
+    [make] = [one for one in found["steps"] if one["step"] == "/make"]
+    assert (make["phases"], make["exposed"]) == (0, BURSTS)
+    assert make["nextBurst"]["channel"] == PRODUCER
+    assert asked(bench, "trace", "last", "-o", "trace", "--step", "/read")["ranks"] == 2
+    lines = [json.loads(line) for line in (bench.directory / "trace/2.jsonl").read_text().splitlines()]
     assert [line["read_async_b"]["total_io_phases"] for line in lines if "read_async_b" in line] == [BURSTS - 1]
     assert [line["read_sync"]["total_io_phases"] for line in lines if "read_sync" in line] == [1]
 
@@ -94,7 +108,7 @@ def test_a_stream_that_is_kept_to_what_is_required(bench: Bench) -> None:
 def test_limits_that_are_off(bench: Bench) -> None:
     """The same requests, and no rates."""
     bench.run_both(bursts("required"), config={"limits": False})
-    assert len(told(bench, "request")) == BURSTS
+    assert len(requests_of(bench, "stream")) == BURSTS
     assert told(bench, "rate") == []
 
 
