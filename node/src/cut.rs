@@ -4,12 +4,14 @@ mod compare;
 mod cuts;
 mod flow;
 mod magic;
+mod propose;
 mod rule;
 mod scan;
 mod told;
 mod walk;
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -17,6 +19,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use self::compare::{Compared, Comparison};
+use self::propose::Written;
 use self::rule::Rule;
 use self::told::Found;
 use self::walk::walk;
@@ -41,6 +44,24 @@ pub fn run(of: &Path, rule: &str, compare: Option<&Path>) -> i32 {
         eprintln!("sfio-node: cut: {message}");
         FAILED
     })
+}
+
+/// `sfio-node propose`: says a rule by which a split may have cut a file, if there is one.
+///
+/// # Arguments
+/// * `directory`, `names`, `first`, `count` - the parts that it has written
+pub fn propose(of: &Path, directory: &Path, names: &OsStr, first: u64, count: u64) -> i32 {
+    match Written::new(of, directory, names, first, count).and_then(|written| written.propose()) {
+        Ok(Some(proposal)) => {
+            println!("{}", json::write(&proposal));
+            DONE
+        }
+        Ok(None) => DIFFERENT,
+        Err(message) => {
+            eprintln!("sfio-node: propose: {message}");
+            FAILED
+        }
+    }
 }
 
 /// The parts that were compared in the form in which they are said, or the difference.

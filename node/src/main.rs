@@ -148,6 +148,24 @@ enum Command {
         #[arg(long, value_name = "DIRECTORY")]
         compare: Option<PathBuf>,
     },
+    /// Say by which rule a split may have cut a file into parts that are there: exit code 1 if there is none
+    Propose {
+        /// The file
+        #[arg(long, value_name = "PATH")]
+        of: PathBuf,
+        /// The directory of the parts
+        #[arg(long, value_name = "DIRECTORY")]
+        directory: PathBuf,
+        /// What parts are called, with one %d for the number
+        #[arg(long, value_name = "NAMES")]
+        names: OsString,
+        /// The number of the first
+        #[arg(long, value_name = "NUMBER")]
+        first: u64,
+        /// How many there are
+        #[arg(long, value_name = "NUMBER")]
+        count: u64,
+    },
     /// Say the real path of a file, and what tells it from others: exit code 1 if it is not there, or not the one that is asked for
     Identity {
         /// The file
@@ -228,6 +246,7 @@ fn main() -> ExitCode {
         }
         Command::Compare { file, part } => verify::compare(&file, &part),
         Command::Cut { of, rule, compare } => cut::run(&of, &rule, compare.as_deref()),
+        Command::Propose { of, directory, names, first, count } => cut::propose(&of, &directory, &names, first, count),
         Command::Identity { of, is } => identity::run(&of, is.as_deref()),
         Command::Refused => refused::run(),
         Command::Memory => room::run(),

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
-from streamflow_io.suggestions.evidence import Proposal
+from streamflow_io.suggestions.proposal import Proposal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.reader import read_records
@@ -56,7 +56,7 @@ class Result:
                     _what(one.subject, one.evidence),
                     escape(one.text),
                     f"{one.earlier:.1f} s",
-                    f"{'<= ' if one.streams else ''}{one.saved:.1f} s",
+                    f"{'<= ' if one.saves_at_most else ''}{one.saved:.1f} s",
                 )
                 for one in found.proposals
             ]

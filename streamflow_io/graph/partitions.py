@@ -105,6 +105,24 @@ def plan_partitions(
     return tuple(_without_parts_of_parts(found, routes))
 
 
+def never_parts(graph: IOGraph, shared: Collection[str | None] = ()) -> dict[str, str]:
+    """Why the files of each output of type File[], as /step/port, would have to be written, if they were declared as
+    parts of an input; without those that would not.
+
+    :param shared: as of :func:`plan_partitions`
+    """
+    routes = grouped((*graph.routes, *graph.names), lambda route: (route.output.step, route.output.port))
+    found: dict[str, str] = {}
+    for output in graph.outputs:
+        if output.kind is OutputKind.FILES:
+            rule = SessionRule(port=output.port, of=output.port)
+            readers = routes.get((output.step, output.port), ())
+            why = _obstacle(output.step, output, rule, readers, {}, shared) or _used_beside(output, rule, routes)
+            if why is not None:
+                found[output.name] = why
+    return found
+
+
 def _obstacle(
     step: str,
     output: Output | None,
@@ -150,12 +168,18 @@ def _declared_obstacle(
     output: Output, rule: SessionRule, routes: Mapping[tuple[str, str], Collection[Route]]
 ) -> str | None:
     """Why the program of a split has to run, though it is declared where it cuts, if so."""
-    for step, port in routes:
-        if step == output.step and port not in (output.port, rule.count):
-            return f"{port_path(step, port)} is used, too: its program alone makes it"
+    if (why := _used_beside(output, rule, routes)) is not None:
+        return why
     name = name_of_part(rule)
     if not any(matches(glob, name) for glob in output.globs):
         return f"the glob of {output.name} does not find {name}, as `names` has it"
+    return None
+
+
+def _used_beside(output: Output, rule: SessionRule, routes: Mapping[tuple[str, str], Collection[Route]]) -> str | None:
+    for step, port in routes:
+        if step == output.step and port not in (output.port, rule.count):
+            return f"{port_path(step, port)} is used, too: its program alone makes it"
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,10 +29,14 @@ class PossibleRoute(BaseModel):
     not_at_commit: str | None = Field(None, description="why it cannot be delivered before its job ends, if so")
     not_at_gate: str | None = Field(None, description="why its reader cannot start with its producer, if so")
     not_streamed: str | None = Field(None, description="why it cannot be read before its commit, if so")
+    not_parts: str | None = Field(None, description="why its files, if they are parts of an input, have to be written")
 
 
 def possible_routes(
-    routes: Collection[Route], edges: Iterable[StreamEdge], standard_outputs: Collection[str]
+    routes: Collection[Route],
+    edges: Iterable[StreamEdge],
+    standard_outputs: Collection[str],
+    written: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[PossibleRoute, ...]:
     """What could be done with each route to an input, if a rule asked for it.
 
@@ -41,15 +46,22 @@ def possible_routes(
     :param routes: all routes of a workflow, with all obstacles
     :param edges: the stream edges that there are
     :param standard_outputs: the outputs that are the standard output of their command, as `/step/port`
+    :param written: why the files of an output could not be parts of an input, that nobody writes
     """
     deliveries = {(edge.route.output.name, _input(edge.route)): edge.delivery for edge in edges}
     of_output = grouped(routes, lambda route: route.output.name)
-    possible = {output: _possible(same, deliveries, output in standard_outputs) for output, same in of_output.items()}
+    possible = {
+        output: _possible(same, deliveries, output in standard_outputs, written.get(output))
+        for output, same in of_output.items()
+    }
     return tuple(next(possible[route.output.name]) for route in routes if route.consumer is not None)
 
 
 def _possible(
-    routes: Sequence[Route], deliveries: Mapping[tuple[str, str], Delivery], standard_output: bool
+    routes: Sequence[Route],
+    deliveries: Mapping[tuple[str, str], Delivery],
+    standard_output: bool,
+    not_parts: str | None,
 ) -> Iterator[PossibleRoute]:
     """What could be done with the routes of an output to inputs, in their order."""
     is_directory = routes[0].output.kind is OutputKind.DIRECTORY
@@ -73,6 +85,7 @@ def _possible(
             not_at_commit=None if committed.delivery is Delivery.COMMIT else committed.fallback,
             not_at_gate=None if gated.delivery is Delivery.GATE else gated.fallback,
             not_streamed=None if streamed.delivery is Delivery.STREAM else not_streamed,
+            not_parts=not_parts,
         )
 
 

@@ -27,6 +27,7 @@ def annotations_text(
     io_tasks: Mapping[str, Sequence[str]] | None = None,
     end: Iterable[str] = (),
     required: Mapping[str, Sequence[str]] | None = None,
+    sessions: Mapping[str, Sequence[Commented]] | None = None,
 ) -> str:
     """Write hints as an annotations file.
 
@@ -36,32 +37,30 @@ def annotations_text(
     :param io_tasks: the steps that are I/O tasks, by step path, each with comments
     :param end: comments at its end; they follow `#` without a space, which may be taken out where they are YAML
     :param required: those that have `storageBW: required`, in the same way
+    :param sessions: rules of `sfio:ReadSession`, by step path
     :return: YAML
     """
-    io_tasks, required = io_tasks or {}, required or {}
-    lines = [*_comments(start), *_steps(rules, io_tasks, required), *_streamable(streamable), *_comments(end, space="")]
-    if not (rules or io_tasks or required or streamable):
+    io_tasks, required, sessions = io_tasks or {}, required or {}, sessions or {}
+    hints = _steps(rules, sessions, io_tasks, required)
+    lines = [*_comments(start), *hints, *_streamable(streamable), *_comments(end, space="")]
+    if not (rules or sessions or io_tasks or required or streamable):
         lines.append("steps: {}")
     return "\n".join(lines) + "\n"
 
 
 def _steps(
     rules: Mapping[str, Sequence[Commented]],
+    sessions: Mapping[str, Sequence[Commented]],
     io_tasks: Mapping[str, Sequence[str]],
     required: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
-    steps = dict.fromkeys((*rules, *io_tasks, *required))
+    steps = dict.fromkeys((*rules, *sessions, *io_tasks, *required))
     if steps:
         yield "steps:"
     for step in steps:
         yield f"  {scalar(step)}:"
-        if rules.get(step):
-            yield "    - class: sfio:Streaming"
-            yield "      rules:"
-        for rule in rules.get(step, ()):
-            yield from _comments(rule.comments, 8)
-            for index, (key, value) in enumerate(rule.fields.items()):
-                yield f"        {'  ' if index else '- '}{key}: {_value(value)}"
+        yield from _rules("sfio:Streaming", rules.get(step, ()))
+        yield from _rules("sfio:ReadSession", sessions.get(step, ()))
         if step in io_tasks:
             yield from _comments(io_tasks[step], 4)
             yield "    - class: sfio:IOTask"
@@ -69,6 +68,16 @@ def _steps(
             yield from _comments(required[step], 4)
             yield "    - class: sfio:StorageBandwidth"
             yield "      storageBW: required"
+
+
+def _rules(hint: str, rules: Sequence[Commented]) -> Iterator[str]:
+    if rules:
+        yield f"    - class: {hint}"
+        yield "      rules:"
+    for rule in rules:
+        yield from _comments(rule.comments, 8)
+        for index, (key, value) in enumerate(rule.fields.items()):
+            yield f"        {'  ' if index else '- '}{key}: {_value(value)}"
 
 
 def _streamable(ports: Mapping[str, Sequence[str]]) -> Iterator[str]:

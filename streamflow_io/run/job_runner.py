@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from streamflow.core.deployment import Connector
 from streamflow.core.workflow import Job
@@ -21,6 +22,7 @@ from .job_warnings import JobWarnings
 from .limits import Limits
 from .reach import Reach
 from .recorder import JobRecorder
+from .seen_splits import look_for_splits
 from .stream_rates import StreamRates
 from .write_channels import WriteChannels
 
@@ -161,6 +163,9 @@ class JobRunner:
                     return
             if await self.exit(job_name, node_job) is not None and following is not None:
                 await following
+                if succeeded:
+                    found = partial(self._recorder.splits, job_name)
+                    await look_for_splits(node_job.runtime, self._recorder.possible_splits(job_name), found)
         except (asyncio.TimeoutError, NodeRuntimeError) as error:
             logger.warning(f"Job {job_name} was not measured: {str(error) or 'the node runtime does not answer'}")
         finally:

@@ -20,8 +20,16 @@ from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.runtime import Event, ExitEvent, JobSpec
 from streamflow_io.runtime.locations import location_node, node_name, path_on
 from streamflow_io.runtime.place import Place
-from streamflow_io.telemetry.job_files import Identity, JobFiles
-from streamflow_io.telemetry.records import EndedRecord, EndStatus, Record, StartedRecord, SubmittedRecord, Usage
+from streamflow_io.telemetry.job_files import Identity, JobFiles, PossibleSplit
+from streamflow_io.telemetry.records import (
+    EndedRecord,
+    EndStatus,
+    Record,
+    SplitRecord,
+    StartedRecord,
+    SubmittedRecord,
+    Usage,
+)
 
 from .job_spec import observed
 from .tokens import streams_of
@@ -115,6 +123,20 @@ class JobRecorder:
     def exited(self, job_name: str, exit_event: ExitEvent) -> None:
         """The node runtime has ended a job."""
         self._exits[job_name] = exit_event
+
+    def possible_splits(self, job_name: str) -> list[PossibleSplit]:
+        """What a job that is observed has written, as it seems, of its inputs."""
+        return [] if (files := self._files.get(job_name)) is None else list(files.possible_splits())
+
+    def splits(self, job_name: str, split: PossibleSplit, rule: Mapping[str, object]) -> None:
+        """A job has split a file.
+
+        :param rule: as `sfio-node propose` says it
+        """
+        what = {"port": split.port, "of": split.of, "count": split.parts}
+        names = {"names": split.names.names, "first": split.names.first}
+        of = {"time": time.time(), "job": job_name, "step": get_job_step_name(job_name)}
+        self._record(SplitRecord.model_validate({**of, **what, **names, **rule}))
 
     def ended(self, job_name: str, status: Status) -> Observation | None:
         """A job has ended, however.

@@ -7,9 +7,9 @@ from typing import Any
 
 from streamflow_io.hints.annotations_text import Commented, annotations_text, scalar
 
-from .evidence import Proposal
+from .proposal import Proposal
 from .proposals import Suggestions, by_step
-from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, StreamHint
+from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, SplitHint, StreamHint
 
 
 def annotations_content(proposals: Iterable[Proposal]) -> dict[str, Any]:
@@ -39,6 +39,11 @@ def suggestions_text(run: str, suggestions: Suggestions) -> str:
         _of_steps(steps, IOTaskHint),
         _tried(suggestions.proposals),
         _of_steps(steps, RequiredHint),
+        sessions={
+            step: [Commented([_comment(one)], one.split) for one in splits]
+            for step, found in steps.items()
+            if (splits := _splits(found))
+        },
     )
 
 
@@ -71,10 +76,16 @@ def _hints(found: Sequence[Proposal], sure: Sequence[Proposal]) -> Iterator[dict
     """The hints of a step."""
     if rules := [rule for _, rule in _rules(found, sure)]:
         yield {"class": "sfio:Streaming", "rules": rules}
+    if splits := _splits(found):
+        yield {"class": "sfio:ReadSession", "rules": [dict(one.split) for one in splits]}
     if any(isinstance(one.hint, IOTaskHint) for one in found):
         yield {"class": "sfio:IOTask"}
     if any(isinstance(one.hint, RequiredHint) for one in found):
         yield {"class": "sfio:StorageBandwidth", "storageBW": "required"}
+
+
+def _splits(found: Iterable[Proposal]) -> list[Proposal]:
+    return [one for one in found if isinstance(one.hint, SplitHint)]
 
 
 def _of_steps(

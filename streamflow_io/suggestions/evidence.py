@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from streamflow_io.graph.io_graph import Delivery, OutputKind
@@ -14,7 +13,9 @@ from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
 
 from .network import touched
-from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, SimulatedHint, StreamHint
+from .proposal import Proposal, Refusal, count
+from .simulation import CommitHint, GateHint, IOTaskHint, StreamHint
+from .splits import seen_splits
 
 # What comes earlier by less is not worth a hint.
 EARLY = 0.2
@@ -42,86 +43,26 @@ _HOW = {
 }
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """A hint for the next run.
-
-    :ivar hint: what it stands for in the simulation
-    :ivar rule: the commit rule, of a commit
-    :ivar n_files: with `on_n_files`
-    :ivar is_sure: false: something could not be seen; it is to be tried, and not a part of all together
-    :ivar saved: by how many seconds the run would have been shorter, with this alone
-    :ivar earlier: by how many seconds the jobs that it concerns would have started earlier, on average
-    """
-
-    hint: SimulatedHint
-    evidence: str
-    rule: CommitRule | None = None
-    n_files: int | None = None
-    is_sure: bool = True
-    saved: float = 0.0
-    earlier: float = 0.0
-
-    @property
-    def subject(self) -> str:
-        """The output, the edge or the step that it is about."""
-        match self.hint:
-            case CommitHint(output) | GateHint(output):
-                return output
-            case StreamHint(output, target):
-                return f"{output} -> {target}"
-            case IOTaskHint(step) | RequiredHint(step):
-                return step
-
-    @property
-    def streams(self) -> bool:
-        return isinstance(self.hint, StreamHint)
-
-    @property
-    def text(self) -> str:
-        """The hint in few words."""
-        if isinstance(self.hint, IOTaskHint):
-            return "IOTask"
-        if isinstance(self.hint, RequiredHint):
-            return "storageBW: required"
-        if isinstance(self.hint, StreamHint):
-            return "streamable" if self.is_sure else "try streamable"
-        if isinstance(self.hint, GateHint):
-            return "start: producer"
-        return f"committed: {self.rule}" + (f", nFiles: {self.n_files}" if self.n_files else "")
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Something that is not proposed.
-
-    :ivar subject: as of a proposal
-    :ivar what: which hint
-    """
-
-    subject: str
-    what: str
-    reason: str
-
-
 def evidence(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
     """All hints that were looked for, with what speaks for or against each; what they save is not known yet.
 
     :param jobs: those that count
     """
-    yield from _commits(history, jobs)
-    streams = list(_streams(history, jobs))
+    splits = list(seen_splits(history, jobs))
+    yield from splits
+    # What nobody writes is neither committed nor streamed.
+    virtual = {one.subject for one in splits if isinstance(one, Proposal)}
+    routes = [route for route in history.routes if route.output not in virtual]
+    yield from _commits(routes, jobs)
+    streams = list(_streams(routes, jobs))
     yield from streams
-    yield from _gates(
-        history,
-        jobs,
-        {one.hint.output for one in streams if isinstance(one, Proposal) and isinstance(one.hint, StreamHint)},
-    )
-    yield from _io_tasks(history, jobs)
+    streamed = {one.hint.output for one in streams if isinstance(one, Proposal) and isinstance(one.hint, StreamHint)}
+    yield from _gates(history, routes, jobs, streamed)
+    yield from _io_tasks(history, jobs, {posixpath.dirname(output) for output in virtual})
 
 
-def _commits(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
-    for output, routes in grouped(history.routes, lambda route: route.output).items():
+def _commits(found: Sequence[RouteRecord], jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+    for output, routes in grouped(found, lambda route: route.output).items():
         step, port = posixpath.split(output)
         if routes[0].kind is OutputKind.OTHER:
             continue
@@ -166,7 +107,7 @@ def _by_close(output: str, written: Sequence[OutputRecord]) -> Proposal | Refusa
         return Refusal(output, f"on_close:{most}", reason)
     times = "once" if most == 1 else f"{most} times"
     evidence = (
-        f"{_count(len({record.job for record in written}), 'job')}, {_count(files, 'file')} ({_names(written)}): "
+        f"{count(len({record.job for record in written}), 'job')}, {count(files, 'file')} ({_names(written)}): "
         f"closed {times}, on average {fmean(leads):.1f} s before the job ended"
     )
     return Proposal(CommitHint(output), evidence, CommitRule("on_close", most))
@@ -186,13 +127,13 @@ def _by_number(output: str, jobs: Sequence[Job], written: Sequence[OutputRecord]
     if fmean(leads) < EARLY:
         return Refusal(output, "on_n_files", "the last of its files is closed when its job ends")
     evidence = (
-        f"always {_count(numbers[0], 'file')}, each closed once, the last on average {fmean(leads):.1f} s before the "
+        f"always {count(numbers[0], 'file')}, each closed once, the last on average {fmean(leads):.1f} s before the "
         "job ended"
     )
     if len(jobs) < _OFTEN_COUNTED:
-        reason = f"{evidence}, but {_count(len(jobs), 'job')} cannot tell that there are so many with other inputs"
+        reason = f"{evidence}, but {count(len(jobs), 'job')} cannot tell that there are so many with other inputs"
         return Refusal(output, "on_n_files", reason)
-    evidence = f"{_count(len(jobs), 'job')}: {evidence}"
+    evidence = f"{count(len(jobs), 'job')}: {evidence}"
     return Proposal(CommitHint(output), evidence, CommitRule("on_n_files"), numbers[0])
 
 
@@ -200,8 +141,8 @@ def _known(times: Iterable[float | None]) -> list[float]:
     return [time for time in times if time is not None]
 
 
-def _streams(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
-    for route in history.routes:
+def _streams(routes: Sequence[RouteRecord], jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+    for route in routes:
         if route.kind is OutputKind.OTHER or route.delivery is not Delivery.TERMINATION:
             continue
         subject = f"{route.output} -> {route.input}"
@@ -213,7 +154,7 @@ def _streams(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refus
         if reason is not None:
             yield Refusal(subject, "streamable", reason)
             continue
-        readers = _count(len({record.job for record in used if record.opens}), "job")
+        readers = count(len({record.job for record in used if record.opens}), "job")
         evidence = f"{readers} read it once, front to back"
         hint = StreamHint(route.output, route.input)
         if optional := {reason for record in used for reason in record.reasons}:
@@ -248,9 +189,11 @@ def _never_streamed(route: RouteRecord, written: Sequence[OutputRecord], used: S
     return None
 
 
-def _gates(history: History, jobs: Sequence[Job], streamed: Collection[str]) -> Iterator[Proposal]:
+def _gates(
+    history: History, found: Sequence[RouteRecord], jobs: Sequence[Job], streamed: Collection[str]
+) -> Iterator[Proposal]:
     """It is right with every program; what counts is what the readers do before they open their inputs."""
-    for output, routes in grouped(history.routes, lambda route: route.output).items():
+    for output, routes in grouped(found, lambda route: route.output).items():
         if output in streamed or not all(map(_can_be_gated, routes)):
             continue
         leads = [
@@ -263,7 +206,7 @@ def _gates(history: History, jobs: Sequence[Job], streamed: Collection[str]) -> 
             is not None
         ]
         if leads and fmean(leads) >= _LEAD:
-            evidence = f"{_count(len(leads), 'reader')} worked {fmean(leads):.1f} s on average before touching it"
+            evidence = f"{count(len(leads), 'reader')} worked {fmean(leads):.1f} s on average before touching it"
             yield Proposal(GateHint(output), evidence)
 
 
@@ -274,12 +217,12 @@ def _can_be_gated(route: RouteRecord) -> bool:
     return fits and not early and route.not_at_commit is None and route.not_at_gate is None
 
 
-def _io_tasks(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refusal]:
+def _io_tasks(history: History, jobs: Sequence[Job], splits: Collection[str]) -> Iterator[Proposal | Refusal]:
     for step in dict.fromkeys(job.step for job in jobs):
         usages = [job.usage for job in jobs if job.step == step and job.usage is not None]
         waits = [usage.io_seconds for usage in usages if usage.io_seconds is not None]
         seconds = sum(usage.ended - usage.started for usage in usages)
-        if history.is_io_task(step) or not waits or len(waits) < len(usages):
+        if step in splits or history.is_io_task(step) or not waits or len(waits) < len(usages):
             continue
         share, computed = sum(waits) / max(seconds, 1e-9), sum(usage.cpu_seconds for usage in usages)
         if share < _IO_BOUND:
@@ -290,12 +233,8 @@ def _io_tasks(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Refu
         elif computed / seconds >= _IO_BOUND:
             yield Refusal(step, "IOTask", f"{what}, but it computes as well: {computed:.1f} s")
         else:
-            evidence = f"{_count(len(usages), 'job')}: {what}, {computed:.1f} s of computing"
+            evidence = f"{count(len(usages), 'job')}: {what}, {computed:.1f} s of computing"
             yield Proposal(IOTaskHint(step), evidence)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _names(written: Sequence[OutputRecord]) -> str:

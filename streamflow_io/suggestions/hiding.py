@@ -10,7 +10,7 @@ from streamflow_io.bandwidth.pacing import SMALL
 from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.requirements import requirements
 
-from .evidence import Proposal
+from .proposal import Proposal
 from .simulation import RequiredHint, SimulatedJob, end_of
 
 _MB = 1e6

@@ -9,9 +9,10 @@ from statistics import fmean
 
 from streamflow_io.telemetry.history import History
 
-from .evidence import EARLY, Proposal, Refusal, evidence
+from .evidence import EARLY, evidence
 from .hiding import hidden
 from .network import completed_jobs, network
+from .proposal import Proposal, Refusal
 from .simulation import (
     CommitHint,
     GateHint,
@@ -19,6 +20,7 @@ from .simulation import (
     RequiredHint,
     SimulatedHint,
     SimulatedJob,
+    SplitHint,
     Times,
     end_of,
     saved_seconds,
@@ -97,11 +99,11 @@ def _gains(simulated: Sequence[SimulatedJob], others: Collection[SimulatedHint],
 
 
 def by_step(proposals: Iterable[Proposal]) -> Mapping[str, list[Proposal]]:
-    """Commit rules, I/O tasks and their bandwidth by the path of their step, in the order of the paths."""
+    """Commit rules, splits, I/O tasks and their bandwidth by the path of their step, in the order of the paths."""
     found: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         match proposal.hint:
-            case CommitHint(output) | GateHint(output):
+            case CommitHint(output) | GateHint(output) | SplitHint(output):
                 found.setdefault(posixpath.dirname(output), []).append(proposal)
             case IOTaskHint(step) | RequiredHint(step):
                 found.setdefault(step, []).append(proposal)

@@ -14,6 +14,7 @@ its last predecessor has delivered, and when it is given a core. The assumptions
   was opened. The reader of a stream works as it reads: it ends when the stream has ended, if its own time has passed
   since its start. A reader that wrote nothing before it had read all of it (a sort) works on from then as long as it
   did: that does not overlap.
+- A split that writes nothing takes no time.
 - A reader that starts with its producer works until it opens what it reads, and then waits for it at the gate.
 
 With no hints the simulation gives the run as it was.
@@ -21,6 +22,7 @@ With no hints the simulation gives the run as it was.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -61,7 +63,18 @@ class RequiredHint:
     step: str
 
 
-SimulatedHint = CommitHint | StreamHint | GateHint | IOTaskHint | RequiredHint
+@dataclass(frozen=True)
+class SplitHint:
+    """The files of an output are parts of an input, which nobody writes."""
+
+    output: str
+
+    @property
+    def step(self) -> str:
+        return posixpath.dirname(self.output)
+
+
+SimulatedHint = CommitHint | StreamHint | GateHint | IOTaskHint | RequiredHint | SplitHint
 
 
 @dataclass(frozen=True)
@@ -137,6 +150,7 @@ class _Simulation:
     def __init__(self, jobs: Sequence[SimulatedJob], hints: frozenset[SimulatedHint]) -> None:
         self._jobs = jobs
         self._hints = hints
+        self._splits = {hint.step for hint in hints if isinstance(hint, SplitHint)}
         self._times: list[Times] = []
         # What every job waits, from when its inputs are there until it runs.
         self._overhead = min((job.started - job.submitted for job in jobs), default=0.0)
@@ -144,7 +158,7 @@ class _Simulation:
     def run(self) -> list[Times]:
         for job in self._jobs:
             started = self._start(job)
-            ended = started + job.seconds
+            ended = started + (0.0 if job.step in self._splits else job.seconds)
             for read in job.reads:
                 if (left := self._left(read, job)) is not None:
                     ended = max(ended, self._delivered(read, job) + min(max(left, 0.0), job.seconds))
@@ -166,7 +180,9 @@ class _Simulation:
 
     def _takes_none(self, job: SimulatedJob) -> bool:
         """Whether a job takes no core now."""
-        return IOTaskHint(job.step) in self._hints or any(self._left(read, job) is not None for read in job.reads)
+        if IOTaskHint(job.step) in self._hints or job.step in self._splits:
+            return True
+        return any(self._left(read, job) is not None for read in job.reads)
 
     def _left(self, read: Read, job: SimulatedJob) -> float | None:
         """How long a reader works when all of what it reads is there, if it has started before."""

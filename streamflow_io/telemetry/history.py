@@ -22,6 +22,7 @@ from .records import (
     RequestRecord,
     RouteRecord,
     RunRecord,
+    SplitRecord,
     StartedRecord,
     StepRecord,
     SubmittedRecord,
@@ -39,6 +40,7 @@ class Job:
     :ivar constraint: its storageBW, MB/s
     :ivar outputs: what it did with them, if it was observed, with times as recorded
     :ivar inputs: the same
+    :ivar splits: outputs of it that are parts of an input
     """
 
     name: str
@@ -54,6 +56,7 @@ class Job:
     usage: Usage | None = None
     outputs: list[OutputRecord] = field(default_factory=list)
     inputs: list[InputRecord] = field(default_factory=list)
+    splits: list[SplitRecord] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -198,6 +201,8 @@ def _follow(history: History, open_jobs: dict[str, Job], record: JobRecord, time
         job.outputs.append(record)
     elif isinstance(record, InputRecord):
         job.inputs.append(record)
+    elif isinstance(record, SplitRecord):
+        job.splits.append(record)
     elif isinstance(record, EndedRecord):
         del open_jobs[record.job]
         job.ended, job.status, job.usage = time, record.status, record.usage

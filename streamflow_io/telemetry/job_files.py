@@ -11,6 +11,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.runtime import JobSpec
 from streamflow_io.runtime.protocol import ClosedEvent, CommittedEvent, Event, OpenedEvent, UsedEvent, readable
 
+from .part_names import PartNames, names_of_parts
 from .records import InputRecord, OutputRecord
 
 # Of more files in one output or input there is one record for all of them.
@@ -35,6 +36,24 @@ class Identity:
 
     job: str
     step: str
+
+
+@dataclass(frozen=True)
+class PossibleSplit:
+    """Numbered files in an output of type File[], which may be parts of an input; at the location of the job.
+
+    :ivar of: the input, by its name
+    :ivar file: its path
+    :ivar size: bytes of all parts
+    """
+
+    port: str
+    of: str
+    file: str
+    directory: str
+    names: PartNames
+    parts: int
+    size: int
 
 
 class JobFiles:
@@ -79,6 +98,23 @@ class JobFiles:
             together = output.kind == "directory" or len(files) > MOST_RECORDS
             for group in [list(files)] if together else [[path] for path in files]:
                 yield self._output(of, port, group, time, ended)
+
+    def possible_splits(self) -> Iterator[PossibleSplit]:
+        """The outputs that may be parts of an input that the job has opened."""
+        for port, written in self._written.items():
+            output = self._outputs[port]
+            sizes = {path: file.size for path, file in written.items() if file.size is not None}
+            if output.kind != "files" or len(sizes) < 2:
+                continue
+            paths = sorted(sizes)
+            names = names_of_parts([posixpath.basename(path) for path in paths])
+            if names is None or {posixpath.dirname(path) for path in paths} != {str(output.root)}:
+                continue
+            for of, observed in grouped(self._observed, lambda one: one.name).items():
+                opened = {event.path for event in self._used[of] if not event.directory and event.opens}
+                if len(observed) == 1 and opened == {observed[0].path}:
+                    size = sum(sizes.values())
+                    yield PossibleSplit(port, of, observed[0].path, str(output.root), names, len(paths), size)
 
     def _output(self, of: Identity, port: str, paths: list[str], time: float, ended: float) -> OutputRecord:
         files = [self._written[port][path] for path in paths]

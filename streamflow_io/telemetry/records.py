@@ -181,6 +181,22 @@ class InputRecord(JobRecord):
     whole: bool = Field(False, description="by `read` the job had written to none of its outputs")
 
 
+class SplitRecord(JobRecord):
+    """A job has written parts of an input, as far as could be seen: a rule of a read session that gives them."""
+
+    event: Literal["split"] = "split"
+    port: str
+    of: str = Field(description="the input")
+    count: int = Field(description="how many parts")
+    names: str = Field(description="the name of a part, with one %d for its number")
+    first: int = Field(description="the number of the first")
+    records: str
+    every: int | None = Field(None, description="this many records in each part")
+    parts: int | None = Field(None, description="this many parts of equal bytes")
+    chunk: int | None = Field(None, description="at most this many MiB in each part")
+    equal: bool = Field(description="this many parts of equal bytes are the same parts")
+
+
 class RequestRecord(JobRecord):
     """What an I/O task or a byte stream has moved, or a compute job written, and when somebody first waited for it.
 
@@ -260,6 +276,7 @@ Record = Annotated[
     | RouteRecord
     | OutputRecord
     | InputRecord
+    | SplitRecord
     | RequestRecord
     | RateRecord
     | EpochRecord

@@ -18,8 +18,8 @@ from streamflow_io.graph.edges import name_edges, plan_edges
 from streamflow_io.graph.feasibility import never_start, not_together
 from streamflow_io.graph.gangs import find_gangs
 from streamflow_io.graph.io_graph import IOGraph, StreamEdge
-from streamflow_io.graph.partitions import Partition, plan_partitions
-from streamflow_io.graph.possible import possible_routes
+from streamflow_io.graph.partitions import Partition, never_parts, plan_partitions
+from streamflow_io.graph.possible import PossibleRoute, possible_routes
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.inheritance import StepAnnotations
@@ -114,7 +114,7 @@ def make_plan(
         outputs=graph.outputs,
         routes=graph.routes,
         names=graph.names,
-        possible=possible_routes(graph.routes, edges, standard_outputs(workflow)) if config.observe else (),
+        possible=_possible(workflow, graph, edges, config) if config.observe else (),
         jobs=known_jobs(tokens, workflow, graph.outputs, evaluate_globs) if hinted or evaluate_globs else KnownJobs(),
         storages=storages,
         impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe == "gangs" else (), here),
@@ -168,16 +168,26 @@ def _partitions(
     rules = {path: [rule.value for rule in hints.sessions] for path, hints in annotations.items() if hints.sessions}
     joined = ((edge.route.consumer, edge.delivery) for edge in edges if edge.delivery.joins)
     streamed = {(consumer.step, consumer.port): delivery for consumer, delivery in joined if consumer is not None}
-    # The default of `scope` says nothing of who sees what is there.
-    told = (storage for storage in config.storages if "scope" in storage.model_fields_set)
-    shared = {storage.deployment for storage in told if storage.scope == "shared"}
-    found = plan_partitions(graph, rules, streamed, trials, shared)
+    found = plan_partitions(graph, rules, streamed, trials, _shared(config))
     if config.runtime == "capio":
         found = tuple(replace(each, real=each.real or "`runtime: capio`: parts are no files") for each in found)
     if config.runtime == "off":
         off = "`runtime: off`: nothing is read ahead"
         found = tuple(replace(each, real=off) if each.is_read_ahead else each for each in found)
     return found
+
+
+def _shared(config: SchedulerConfig) -> set[str | None]:
+    # The default of `scope` says nothing of who sees what is there.
+    told = (storage for storage in config.storages if "scope" in storage.model_fields_set)
+    return {storage.deployment for storage in told if storage.scope == "shared"}
+
+
+def _possible(
+    workflow: Workflow, graph: IOGraph, edges: Iterable[StreamEdge], config: SchedulerConfig
+) -> tuple[PossibleRoute, ...]:
+    written = never_parts(graph, _shared(config))
+    return possible_routes(graph.routes, edges, standard_outputs(workflow), written)
 
 
 def _storages(

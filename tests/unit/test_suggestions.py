@@ -17,7 +17,7 @@ from streamflow_io import cli
 from streamflow_io.commands.suggest import Result
 from streamflow_io.hints.yaml_files import parse, plain, read_annotations
 from streamflow_io.suggestions.annotations import annotations_content, suggestions_text
-from streamflow_io.suggestions.evidence import Proposal, Refusal
+from streamflow_io.suggestions.proposal import Proposal, Refusal
 from streamflow_io.suggestions.proposals import Suggestions, suggest
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.records import (
@@ -94,7 +94,10 @@ def one_after_the_other(
         ran("/b/0", 10, 14, *([used] if used else [])),
     )
     return (
-        {proposal.text.split()[-1 if proposal.streams else 0].strip(":,"): proposal for proposal in found.proposals},
+        {
+            proposal.text.split()[-1 if proposal.saves_at_most else 0].strip(":,"): proposal
+            for proposal in found.proposals
+        },
         {refusal.what.split()[0].strip(":,"): refusal for refusal in found.refusals},
     )
 

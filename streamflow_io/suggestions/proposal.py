@@ -1,0 +1,86 @@
+"""A hint for the next run, or why there is none. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from streamflow_io.hints.commit import CommitRule
+
+from .simulation import CommitHint, GateHint, IOTaskHint, RequiredHint, SimulatedHint, SplitHint, StreamHint
+
+#: How much is a part: the fields of a rule of a read session.
+CUTS = ("every", "parts", "chunk")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A hint for the next run.
+
+    :ivar hint: what it stands for in the simulation
+    :ivar rule: the commit rule, of a commit
+    :ivar n_files: with `on_n_files`
+    :ivar split: the fields of a rule of a read session, of a split
+    :ivar is_sure: false: something could not be seen; it is to be tried, and not a part of all together
+    :ivar saved: by how many seconds the run would have been shorter, with this alone
+    :ivar earlier: by how many seconds the jobs that it concerns would have started earlier, on average
+    """
+
+    hint: SimulatedHint
+    evidence: str
+    rule: CommitRule | None = None
+    n_files: int | None = None
+    split: Mapping[str, str | int] = field(default_factory=dict)
+    is_sure: bool = True
+    saved: float = 0.0
+    earlier: float = 0.0
+
+    @property
+    def subject(self) -> str:
+        """The output, the edge or the step that it is about."""
+        match self.hint:
+            case CommitHint(output) | GateHint(output) | SplitHint(output):
+                return output
+            case StreamHint(output, target):
+                return f"{output} -> {target}"
+            case IOTaskHint(step) | RequiredHint(step):
+                return step
+
+    @property
+    def saves_at_most(self) -> bool:
+        """Whether what it saves is an upper bound."""
+        return isinstance(self.hint, StreamHint | SplitHint)
+
+    @property
+    def text(self) -> str:
+        """The hint in few words."""
+        if isinstance(self.hint, IOTaskHint):
+            return "IOTask"
+        if isinstance(self.hint, RequiredHint):
+            return "storageBW: required"
+        if isinstance(self.hint, StreamHint):
+            return "streamable" if self.is_sure else "try streamable"
+        if isinstance(self.hint, GateHint):
+            return "start: producer"
+        if isinstance(self.hint, SplitHint):
+            what = (f"{name}: {self.split[name]}" for name in ("records", *CUTS) if name in self.split)
+            return f"ReadSession, {', '.join(what)}"
+        return f"committed: {self.rule}" + (f", nFiles: {self.n_files}" if self.n_files else "")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Something that is not proposed.
+
+    :ivar subject: as of a proposal
+    :ivar what: which hint
+    """
+
+    subject: str
+    what: str
+    reason: str
+
+
+def count(number: int, what: str) -> str:
+    """So many of something, in words."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
