@@ -4,6 +4,7 @@ use std::fmt::{self, Formatter};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base64::prelude::{Engine, BASE64_STANDARD};
 use serde::de::{Error, SeqAccess, Visitor};
@@ -15,6 +16,8 @@ use crate::verify::Digest;
 pub const MOST_PIECES: usize = 64;
 /// In bytes.
 pub const LONGEST_TEXT: usize = 1 << 16;
+/// Longer than a tick of any kernel, of which there are 100 a second or more.
+const TICK: Duration = Duration::from_millis(12);
 
 /// Some bytes of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +60,14 @@ impl Identity {
     pub fn is_file(&self, now: &Self) -> bool {
         let other_device = matches!((self.device, now.device), (Some(then), Some(now)) if then != now);
         !other_device && self.inode == now.inode
+    }
+
+    /// How long a file is to be left alone, which was looked at `now` (nanoseconds since the epoch), until each further
+    /// write gives it another time: kernels before 6.13 take that of their last tick.
+    pub fn settles_in(&self, now: i64) -> Duration {
+        let passed = u64::try_from(now.saturating_sub(self.mtime)).map(Duration::from_nanos);
+        // One from the future is by another clock, of which nothing is known.
+        passed.map_or(Duration::ZERO, |passed| TICK.saturating_sub(passed))
     }
 
     /// What has become of the file, which is `now`; None: it is the same.
@@ -265,6 +276,16 @@ mod tests {
 
     fn pieces(text: &str) -> Result<Vec<Piece>, String> {
         json::read(text.as_bytes())
+    }
+
+    #[test]
+    fn a_file_that_was_just_written_is_left_alone() {
+        let file = Identity { device: None, inode: 1, size: 1, mtime: 1_000_000_000 };
+        for (passed, expected) in [(0, 12), (5, 7), (11, 1), (12, 0), (5000, 0), (-1, 0), (-5000, 0)] {
+            let found = file.settles_in(file.mtime + passed * 1_000_000);
+            assert_eq!(found, Duration::from_millis(expected), "{passed}");
+        }
+        assert_eq!(Identity { mtime: i64::MIN, ..file }.settles_in(i64::MAX), Duration::ZERO);
     }
 
     #[test]

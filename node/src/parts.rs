@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::event::{Event, PartSaid, Seen};
+use crate::event::{now, Event, PartSaid, Seen};
 use crate::file_id::{file_id, file_id_of};
 use crate::follow::Follower;
 use crate::fresh;
@@ -117,6 +117,21 @@ pub fn said_part(events: &Path, port: &str, number: u64) -> Option<Part> {
     None
 }
 
+/// Looks at a file, so that each later write to it is seen by its time. One that is written all the time is waited for a
+/// moment only: it changes anyway.
+fn settled(path: &Path) -> io::Result<Metadata> {
+    let mut found = fs::metadata(path)?;
+    for _ in 0..3 {
+        let left = Identity::of(&found).settles_in((now() * 1e9) as i64);
+        if left.is_zero() || !found.is_file() {
+            break;
+        }
+        std::thread::sleep(left);
+        found = fs::metadata(path)?;
+    }
+    Ok(found)
+}
+
 /// Of the bytes of a part that are in the file.
 ///
 /// # Errors
@@ -161,7 +176,7 @@ impl<'a> Parts<'a> {
         let cut = if request.grows {
             Cut::Growing(None)
         } else {
-            let of = fs::metadata(&request.of).map_err(|error| at("of", &request.of, error.to_string()))?;
+            let of = settled(&request.of).map_err(|error| at("of", &request.of, error.to_string()))?;
             if !of.is_file() {
                 return Err(at("of", &request.of, "is no regular file".into()));
             }
@@ -362,8 +377,6 @@ mod tests {
             let mut parts = Parts::begin(&request).unwrap();
             append(&request, "{\"path\": \"a\", \"extents\": [[0, 5]]}\n");
             parts.read().unwrap();
-            // So that the time of the file is another one.
-            std::thread::sleep(std::time::Duration::from_millis(20));
             act(&request);
             let found = parts.read().map(drop).and_then(|()| parts.end());
             assert!(found.as_ref().is_err_and(|message| message.contains(word)), "{word}: {found:?}");
