@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import json
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -243,6 +244,17 @@ def test_a_session_ends_with_its_driver(runtime: Node, file: Path) -> None:
     assert runtime.leave() == 0
     wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the reader")
     assert not runtime.run.exists()
+
+
+def test_a_reader_that_is_stopped_holds_up_nobody_at_the_end(runtime: Node, file: Path) -> None:
+    session = Session(runtime, "s", file)
+    pid = session.wait_for("started")["pid"]
+    assert isinstance(pid, int)
+    os.kill(pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    assert runtime.leave() == 0
+    assert time.monotonic() - begun < 6
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of the reader")
 
 
 def test_a_session_ends_with_serve(runtime: Node, file: Path) -> None:

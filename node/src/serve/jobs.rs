@@ -31,6 +31,8 @@ const SOON: Duration = Duration::from_millis(5);
 const MOMENT: Duration = Duration::from_millis(100);
 /// How long jobs may take to end when the driver is gone.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// The same for readers, on which nothing depends, before they are killed, and after it.
+const FAREWELL_OF_READERS: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
@@ -172,9 +174,15 @@ impl Jobs {
 
     /// Waits for the jobs to end, and then ends those that did not.
     fn take_leave(&mut self) {
-        let deadline = Instant::now() + FAREWELL;
+        let begun = Instant::now();
         while !self.running.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
+            if begun.elapsed() >= FAREWELL_OF_READERS {
+                self.readers.kill();
+            }
+            // One may wait for a storage that does not answer, and not even be killed.
+            let only_readers = self.running.keys().all(|id| self.readers.have(id));
+            let patience = if only_readers { 2 * FAREWELL_OF_READERS } else { FAREWELL };
+            let left = patience.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 break;
             }

@@ -38,6 +38,18 @@ impl Readers {
         !self.running.is_empty()
     }
 
+    /// Whether a job is a session.
+    pub fn have(&self, id: &OsStr) -> bool {
+        self.started.contains(id)
+    }
+
+    /// Ends them for certain, also those that are stopped.
+    pub fn kill(&mut self) {
+        for (_, reader) in &mut self.running {
+            let _ = reader.kill();
+        }
+    }
+
     /// Waits for those that have ended, and returns their jobs.
     pub fn reap(&mut self) -> Vec<OsString> {
         let mut ended = Vec::new();
