@@ -117,6 +117,10 @@ fn run_job(
     let said = parts.as_ref().map(|parts| parts.file().to_owned());
     let lent = Inputs { feeders: inputs.feeders, placed: inputs.placed, gates: inputs.gates, launcher: None };
     let mut supervisor = Supervisor::new(job, lent, parts, surroundings, events, watcher)?;
+    // It may have been cancelled before there was somebody to hear it.
+    if surroundings.directory.join("cancel").exists() {
+        return Err(CannotStart::ended(Reason::Cancelled));
+    }
     let started = now();
     let program = match &launcher {
         Some(launcher) => launcher.command(command).map_err(|error| format!("the gate: {error}"))?,

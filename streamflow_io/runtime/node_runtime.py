@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import time
 from abc import ABC, abstractmethod
 from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
@@ -33,6 +34,9 @@ logger = logging.getLogger("streamflow")
 
 ENDED = "sfio-node serve has ended"
 _REACH_SECONDS = 60.0
+# How long a wrapper that nobody has heard of may take to begin, and how often it is looked for.
+_START_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
 _ANSWER_SECONDS = 10.0
 # How long a comparison may take: to begin, and in bytes per second.
 _COMPARE_SECONDS = 600.0
@@ -203,7 +207,7 @@ class NodeJob:
     async def cancel(self) -> None:
         """End the job's process tree; returns when it has ended. Does nothing for a job that does not run.
 
-        One that still waits in a queue ends when it is started, before its command.
+        One that is not started yet, or still waits in a queue, ends when it is started, before its command.
         """
         if self.exit.done() or not self._launched:
             return
@@ -214,7 +218,7 @@ class NodeJob:
             await asyncio.wait(either, timeout=self.runtime.stop_seconds, return_when=FIRST_COMPLETED)
             if telling.done():
                 telling.result()
-                if self.runtime.wrapper == "run" and not await self.has_started():
+                if not await self._comes_to_run():
                     return
             await asyncio.wait({self.exit}, timeout=self.runtime.stop_seconds)
         except NodeRuntimeError as error:
@@ -222,6 +226,16 @@ class NodeJob:
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
+
+    async def _comes_to_run(self) -> bool:
+        """Whether its wrapper runs; false: it ends by itself, should it ever be started, as it may be in a queue."""
+        patience = 0.0 if self.runtime.wrapper == "run" else _START_SECONDS
+        deadline = time.monotonic() + patience
+        while not await self.has_started():
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.wait({self.exit}, timeout=_LOOK_SECONDS)
+        return True
 
     def receive(self, event: Event) -> None:
         self._has_spoken = True

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,24 @@ async def test_a_job_is_asked_for_once(tmp_path: Path) -> None:
         await job.wrap(JobSpec(name="/a/0"))
         with pytest.raises(NodeRuntimeError, match=r"job\.json cannot be written: .*File exists"):
             await job.wrap(JobSpec(name="/a/0"))
+    finally:
+        await runtime.close()
+
+
+async def test_a_job_that_never_came_to_run_is_not_waited_for(tmp_path: Path) -> None:
+    """Its wrapper may have been killed before it did anything; or it is late, and then it runs no command any more."""
+    runtime = await EmbeddedRuntime.start(tmp_path)
+    try:
+        job = await runtime.create_job("/a/0")
+        words = await job.wrap(JobSpec(name="/a/0"))
+        begun = time.monotonic()
+        await job.cancel()
+        assert time.monotonic() - begun < 5
+        late = await asyncio.create_subprocess_exec(*words, "touch", str(tmp_path / "ran"))
+        assert await late.wait() == 75
+        ended = await asyncio.wait_for(job.exit, 5)
+        assert (ended.reason, ended.success) == ("cancelled", False)
+        assert not (tmp_path / "ran").exists()
     finally:
         await runtime.close()
 

@@ -1,13 +1,20 @@
 //! A failure before the command ran.
 
 use crate::event::Reason;
-use crate::exit::CANNOT_SET_UP;
+use crate::exit::{CANNOT_SET_UP, UNFINISHED};
 
 /// The exit code, and a message.
 pub struct CannotStart {
     pub code: i32,
     pub reason: Reason,
     pub message: String,
+}
+
+impl CannotStart {
+    /// The job was ended meanwhile.
+    pub fn ended(reason: Reason) -> Self {
+        Self { code: UNFINISHED, reason, message: "the job ended before its command had started".into() }
+    }
 }
 
 impl From<String> for CannotStart {

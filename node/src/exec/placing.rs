@@ -54,10 +54,7 @@ fn ending(surroundings: &Surroundings) -> Option<Reason> {
 
 fn cannot_start(input: &Input, failure: NotPlaced, ending: Option<Reason>) -> CannotStart {
     match failure {
-        NotPlaced::Interrupted => {
-            let reason = ending.unwrap_or(Reason::Cancelled);
-            CannotStart { code: UNFINISHED, reason, message: "the job ended before its command had started".into() }
-        }
+        NotPlaced::Interrupted => CannotStart::ended(ending.unwrap_or(Reason::Cancelled)),
         NotPlaced::Failed(Trouble::Read(failure)) => {
             let (reason, message) = failure.of_input(&input.name);
             CannotStart { code: UNFINISHED, reason, message }
