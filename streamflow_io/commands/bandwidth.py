@@ -21,7 +21,9 @@ from streamflow_io.telemetry.runs import find_run, run_label
 
 from .console import say, table
 
-_HEADER = ("step", "phases", "channels", "window", "MB", "required", "reached", "together", "waited", "exposed")
+# In two tables, so that a terminal of 80 columns has room for the paths of steps.
+_REQUIRED = ("step", "phases", "channels", "window", "MB", "required")
+_REACHED = ("step", "together", "reached", "waited", "exposed")
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,12 @@ class Result:
 
     def show(self, console: Console) -> None:
         found = self.found
-        rows = [[escape(cell) for cell in _row(step)] for step in found.steps]
-        console.print(table("Medians in s, MB and MB/s", _HEADER, rows, numbers=_HEADER[1:], unfolded=_HEADER[1:]))
+        for title, header, row in (
+            ("Required: medians in s, MB and MB/s", _REQUIRED, _required),
+            ("Required together at most, and reached: MB/s", _REACHED, _reached),
+        ):
+            rows = [[escape(cell) for cell in row(step)] for step in found.steps]
+            console.print(table(title, header, rows, numbers=header[1:], unfolded=header[1:]))
         for line in _summary(found):
             say(console, line)
 
@@ -77,16 +83,25 @@ def _why_none(history: History) -> tuple[str, str]:
     return "an older version has recorded this run, without required bandwidths", "a run of this version"
 
 
-def _row(step: StepRequirement) -> Iterator[str]:
+def _required(step: StepRequirement) -> Iterator[str]:
     yield step.step
     yield f"{step.phases:,}"
     yield f"{step.channels:,}"
-    size = None if step.bytes is None else step.bytes / MB
-    for value in (step.window, size, step.required, step.throughput):
-        yield "" if value is None else number(value)
+    yield _number(step.window)
+    yield _number(None if step.bytes is None else step.bytes / MB)
+    yield _number(step.required)
+
+
+def _reached(step: StepRequirement) -> Iterator[str]:
+    yield step.step
     yield number(step.most_required) if step.phases else ""
+    yield _number(step.throughput)
     yield f"{step.waits:,}"
     yield f"{step.exposed:,}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else number(value)
 
 
 def _summary(found: Requirements) -> Iterator[str]:

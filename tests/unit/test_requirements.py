@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import pytest
 from plotly import graph_objects
+from rich.console import Console
 
 from streamflow_io.bandwidth.tmio import trace
 from streamflow_io.cli import main
+from streamflow_io.commands.bandwidth import Result as BandwidthResult
 from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.page import step_row
@@ -134,6 +137,16 @@ def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "All together: 20 MB/s required, 84 MB/s reached, at most" in text
     assert "1 phases waited for, 2 s; 4 requests exposed, 2 s" in text
     assert "/save: next burst 48 ± 0 s after the start, 40 MB in 2 s (/save/0.*.0)" in text
+
+
+def test_a_terminal_of_80_columns_has_room_for_the_paths_of_steps() -> None:
+    found = requirements(read_history("saving", saving_run()))
+    path = "/simulate/each_part/save"
+    found = found.model_copy(update={"steps": [found.steps[0].model_copy(update={"step": path})]})
+    console = Console(file=io.StringIO(), width=80)
+    BandwidthResult(found).show(console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().count(path) == 3  # in two tables, and beside its next burst
 
 
 def test_numbers_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
