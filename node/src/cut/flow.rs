@@ -8,8 +8,7 @@ use super::cuts::{Cuts, Strides};
 use super::magic::{compressed, START};
 use super::rule::{Cut, Record};
 use super::scan::{HeaderScan, Records};
-use super::told::Told;
-use super::walk::BLOCK;
+use super::told::{Told, BLOCK};
 
 /// Tells of all parts, in order.
 ///

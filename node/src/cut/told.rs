@@ -6,6 +6,9 @@ use super::cuts::Cuts;
 use super::rule::Rule;
 use crate::part::Piece;
 
+/// So much is read at once front to back.
+pub const BLOCK: usize = 1 << 20;
+
 /// A part, as it is said.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {

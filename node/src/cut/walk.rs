@@ -9,10 +9,9 @@ use super::flow::flow;
 use super::magic::{compressed, START};
 use super::rule::{Cut, Record, Rule};
 use super::scan::{HeaderScan, Records};
-use super::told::{Tell, Told};
+use super::told::{Tell, Told, BLOCK};
 
-/// So much is read at once front to back; and where a place is looked for.
-pub const BLOCK: usize = 1 << 20;
+/// So much is read at once where a place is looked for.
 const LOOK: usize = 64 << 10;
 /// Places that are closer are not looked for one by one: reading all is faster.
 const CLOSE: u64 = 1 << 20;
