@@ -30,10 +30,10 @@ from .slow_disks import BANDWIDTH, cold_on, obstacle
 from .workflows import JSON, Site, StreamFlowRun, tool, write_workflow
 from .workload import Outcome, Variant, Workload
 
-BURSTS, BURST_SECONDS = 3, 8
+BURSTS, BURST_SECONDS = 3, 10
+# Of each burst: seconds, and MB.
 WINDOWS = (3, 4.5, 6.5, 9, 13, 19, 28, 40)
-# MB; those with most time are others in each burst.
-URGENT, OTHERS = (80, 40), (120, 100, 80, 60, 40, 40)
+SIZES = (80, 80, 60, 40, 80, 120, 120, 120)
 # So many at once: 8, 4, 2, 1.
 STATIC_MB = (12, 25, 50, 100)
 IO_EXECUTORS = 16
@@ -68,8 +68,7 @@ def tasks() -> dict[str, Task]:
     """All I/O tasks, by number."""
     random, found = Random(0), list[Task]()
     for burst in range(BURSTS):
-        sizes = (*URGENT, *OTHERS[burst:], *OTHERS[:burst])
-        for number, (megabytes, window) in enumerate(random.sample([*zip(sizes, WINDOWS, strict=True)], len(WINDOWS))):
+        for number, (megabytes, window) in enumerate(random.sample([*zip(SIZES, WINDOWS, strict=True)], len(WINDOWS))):
             found.append(Task(BURST_SECONDS * burst + APART_SECONDS * number, megabytes, window))
     return {f"{number:02}": task for number, task in enumerate(found)}
 
