@@ -88,6 +88,10 @@ def _compared(
         times = "once" if count == 1 else f"{count:,} times"
         evidence = (
             f"{times} {size / _MB:.0f} MB, which somebody waited for after {window:.1f} s in the median: "
-            f"{required:.3g} MB/s would do, {reached:.3g} MB/s were reached"
+            f"{_rate(required)} would do, {_rate(reached)} were reached"
         )
         yield Proposal(RequiredHint(step), evidence)
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f} MB/s" if value >= 100 else f"{value:.3g} MB/s"
