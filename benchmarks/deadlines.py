@@ -41,7 +41,7 @@ IO_EXECUTORS = 16
 APART_SECONDS = 0.1
 
 _LEAD_SECONDS = 25
-_DISK_BYTES = 4 * 2**30
+_DISK_BYTES = 8 * 2**30
 _STORAGE = "disk"
 _IO_TASK, _AUTO, _WITHIN, _REMEMBERED = "IOTask", "auto", "required, within", "required, remembered"
 _STATIC = tuple(f"static {limit}" for limit in STATIC_MB)
