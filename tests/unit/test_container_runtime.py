@@ -57,11 +57,14 @@ async def started(
         if wraps is None
         else Access(DockerConnector("d", "/", inner, None, image="i"), ExecutionLocation("box", "d", wraps=wraps))
     )
-    runtime = await ContainerRuntime.start(access, str(workdir), Binary.load(find_sfio_node()), place)
     try:
-        yield runtime
+        runtime = await ContainerRuntime.start(access, str(workdir), Binary.load(find_sfio_node()), place)
+        try:
+            yield runtime
+        finally:
+            await runtime.close()
     finally:
-        await runtime.close()
+        # Also when it has not started: nobody else closes what was opened by then.
         await asyncio.gather(inner.undeploy(True), pod.undeploy(True))
     assert not Path(runtime.directory).exists()
 
