@@ -189,7 +189,9 @@ class FakeRun:
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
 
     def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:
-        return Reach(FakeRuntimes(runtimes), self.places, lambda *jobs: self.kept_together.append(jobs))
+        return Reach(
+            FakeRuntimes(runtimes), self.places, lambda *jobs: self.kept_together.append(jobs), self.records.append
+        )
 
 
 class NoSessions:

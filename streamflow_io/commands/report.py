@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.telemetry.edge_results import EdgeResult
 from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.page import (
+    EDGE_HEADER,
     SESSION_HEADER,
     STEP_HEADER,
+    edge_row,
     megabytes,
     notes,
     number,
@@ -64,12 +68,19 @@ class Report:
             say(console, f"{run.run}: {what}")
             rows = ([row[index] for index in _COLUMNS] for row in map(step_row, run.steps))
             console.print(table(None, [STEP_HEADER[index] for index in _COLUMNS], rows, numbers=STEP_HEADER[3:]))
+            if run.edges:
+                console.print(_edge_table(run.edges))
             if run.sessions:
                 console.print(_session_table(run.sessions))
             for note in notes(run):
                 say(console, note, "yellow")
         if self.file is not None:
             say(console, f"Figures: {self.file.absolute()}")
+
+
+def _edge_table(edges: Sequence[EdgeResult]) -> Table:
+    rows = [[escape(cell).replace(" -> ", "\n-> ", 1) for cell in edge_row(edge)] for edge in edges]
+    return table("Stream edges", EDGE_HEADER, rows, numbers=EDGE_HEADER[2:4])
 
 
 def _session_table(sessions: Sequence[SessionResult]) -> Table:

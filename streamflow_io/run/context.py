@@ -20,13 +20,14 @@ from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.bandwidth.windows import Windows
+from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.database import learned_path
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
-from streamflow_io.telemetry.records import EndRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
+from streamflow_io.telemetry.records import EdgeRecord, EndRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
 from streamflow_io.telemetry.retention import remove_old_runs
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
 from streamflow_io.telemetry.writer import TelemetryWriter
@@ -105,7 +106,7 @@ class Run:
         self.streaming_jobs = StreamingJobs()
         self.warnings = JobWarnings()
         self.gangs = GangPlacement(scheduler.job_allocations, scheduler.hardware_locations, plan.gang_cores)
-        self.reach = Reach(self._runtimes, scheduler.job_allocations, self.gangs.keep_together)
+        self.reach = Reach(self._runtimes, scheduler.job_allocations, self.gangs.keep_together, self._record)
         self.recorder = JobRecorder(
             scheduler.job_allocations,
             scheduler.context.data_manager,
@@ -295,6 +296,17 @@ class Run:
                         direction=hints.direction,
                     )
                 )
+        for edge in self._plan.edges:
+            consumer, why = edge.route.consumer, self._plan.unavailable
+            self._telemetry.write(
+                EdgeRecord(
+                    time=now,
+                    output=edge.route.output.name,
+                    input=None if consumer is None else consumer.name,
+                    delivery=edge.delivery if why is None else Delivery.TERMINATION,
+                    fallback=edge.fallback if why is None else why,
+                )
+            )
         for route in self._plan.possible:
             self._telemetry.write(RouteRecord(time=now, **vars(route)))
 

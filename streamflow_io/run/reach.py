@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import posixpath
+import time
 from collections.abc import Callable, Mapping
 
 from streamflow.core.deployment import ExecutionLocation
+from streamflow.core.utils import get_job_step_name
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.runtime import NodeJob, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.node_runtimes import NodeRuntimes
+from streamflow_io.telemetry.records import FallbackRecord, Record
 
 from .attempts import Attempt
 from .tokens import StreamToken
@@ -23,15 +27,22 @@ class Reach:
 
     :param jobs: those that were scheduled, by name
     :param part: is told of a job that cannot read the stream of another from where it runs
+    :param record: keeps a record for telemetry
     """
 
     def __init__(
-        self, runtimes: NodeRuntimes, jobs: Mapping[str, JobAllocation], part: Callable[[str, str], None]
+        self,
+        runtimes: NodeRuntimes,
+        jobs: Mapping[str, JobAllocation],
+        part: Callable[[str, str], None],
+        record: Callable[[Record], None],
     ) -> None:
         self._runtimes = runtimes
         self._jobs = jobs
         self._part = part
+        self._record = record
         self._told: set[str] = set()
+        self._recorded: set[tuple[str, str | None, str]] = set()
 
     async def runtime(self, job_name: str) -> NodeRuntime | None:
         """The node runtime where a job runs that has been scheduled; None: there is none."""
@@ -40,6 +51,7 @@ class Reach:
         except NodeRuntimeError as error:
             where = self._runtimes.deployments.where(self._location(job_name))
             why = str(error).removeprefix(f"{where.partition(' ')[2]}: ")
+            self._fell_back(job_name, None, f"no node runtime {where}: {why}")
             self._warn(where, f"Nothing streams {where}, all is as with plain StreamFlow: {why}")
             return None
 
@@ -71,6 +83,8 @@ class Reach:
             pair = f"{reader.location} reads files of {producer.location}"
             self._warn(pair, f"{pair} when they are complete, not while they are written: {obstacle}")
             self._part(job_name, token.source.job)
+            output = posixpath.join(get_job_step_name(token.source.job), token.source.port)
+            self._fell_back(job_name, output, f"{reader.location} cannot read it from {producer.location}: {obstacle}")
         return obstacle is None
 
     async def _runtime(self, job_name: str) -> NodeRuntime:
@@ -78,6 +92,12 @@ class Reach:
 
     def _location(self, job_name: str) -> ExecutionLocation:
         return self._jobs[job_name].locations[0]
+
+    def _fell_back(self, job_name: str, output: str | None, reason: str) -> None:
+        step = get_job_step_name(job_name)
+        if (found := (step, output, reason)) not in self._recorded:
+            self._recorded.add(found)
+            self._record(FallbackRecord(time=time.time(), job=job_name, step=step, output=output, reason=reason))
 
     def _warn(self, about: str, message: str) -> None:
         if about not in self._told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -16,10 +17,12 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.observations import Observation
+from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.runtime import Event, ExitEvent, JobSpec
+from streamflow_io.runtime import Event, ExitEvent, InputStream, JobSpec
 from streamflow_io.runtime.locations import location_node, node_name, path_on
 from streamflow_io.runtime.place import Place
+from streamflow_io.runtime.protocol import StreamEvent
 from streamflow_io.telemetry.job_files import Identity, JobFiles, PossibleSplit
 from streamflow_io.telemetry.records import (
     EndedRecord,
@@ -27,6 +30,7 @@ from streamflow_io.telemetry.records import (
     Record,
     SplitRecord,
     StartedRecord,
+    StreamedRecord,
     SubmittedRecord,
     Usage,
 )
@@ -72,6 +76,8 @@ class JobRecorder:
         self._readers: set[str] = set()
         self._exits: dict[str, ExitEvent] = {}
         self._files: dict[str, JobFiles] = {}
+        # By job, what it reads of which other job.
+        self._streams: dict[str, dict[str, tuple[str, ...]]] = {}
         # By node and output directory of a job, its name.
         self._origins: dict[tuple[str, str], str] = {}
         # By location, what its node runtime sees of its host.
@@ -105,6 +111,10 @@ class JobRecorder:
         :param place: what that sees of the files of its host; None: nobody else sees them by another path
         :return: what the node runtime is to be told of it: to measure it, and to observe it, if that is wanted
         """
+        self._streams[job.name] = {
+            name: tuple(posixpath.join(get_job_step_name(name), stream.port) for stream in streams)
+            for name, streams in grouped(_byte_streams(spec), lambda stream: stream.name).items()
+        }
         if not self._observes or job.name not in self._open:
             return spec.model_copy(update={"measure": self.is_measured(job.name)})
         location = self._location(job.name)
@@ -117,6 +127,9 @@ class JobRecorder:
 
     def happened(self, job_name: str, event: Event) -> None:
         """The node runtime tells something of a job."""
+        if isinstance(event, StreamEvent) and (outputs := self._streams.get(job_name, {}).get(event.name)):
+            step = get_job_step_name(job_name)
+            self._record(StreamedRecord(time=time.time(), job=job_name, step=step, outputs=outputs, bytes=event.bytes))
         if (files := self._files.get(job_name)) is not None:
             files.add(event)
 
@@ -144,6 +157,7 @@ class JobRecorder:
         :return: how it went, if it succeeded
         """
         usage = _usage(self._exits.pop(job_name, None))
+        self._streams.pop(job_name, None)
         if (started := self._open.get(job_name)) is None:
             return None
         now = time.time()
@@ -219,6 +233,10 @@ class JobRecorder:
 
     def _location(self, job_name: str) -> ExecutionLocation:
         return self._jobs[job_name].locations[0]
+
+
+def _byte_streams(spec: JobSpec) -> list[InputStream]:
+    return [stream for stream in spec.inputs if isinstance(stream, InputStream)]
 
 
 def _usage(exit_event: ExitEvent | None) -> Usage | None:

@@ -10,10 +10,12 @@ from streamflow_io.hints.models import Direction
 from .records import (
     AdmittedRecord,
     ChoiceRecord,
+    EdgeRecord,
     EndedRecord,
     EndRecord,
     EndStatus,
     EpochRecord,
+    FallbackRecord,
     InputRecord,
     JobRecord,
     OutputRecord,
@@ -25,6 +27,7 @@ from .records import (
     SplitRecord,
     StartedRecord,
     StepRecord,
+    StreamedRecord,
     SubmittedRecord,
     Usage,
 )
@@ -82,6 +85,9 @@ class History:
     :ivar seconds: from its start to its end, or to its last record
     :ivar ended: whether the end was recorded: if not, the run was killed or goes on
     :ivar routes: what reaches what, if the run was observed
+    :ivar edges: what is to be delivered early
+    :ivar fallbacks: what was not, as was found during the run
+    :ivar streamed: byte streams that have ended
     :ivar requests: what I/O tasks, and byte streams, have moved, and compute jobs written
     :ivar rates: how fast jobs might move from then on, in order
     :ivar sessions: read sessions, by their numbers
@@ -96,6 +102,9 @@ class History:
     epochs: list[EpochRecord] = field(default_factory=list)
     choices: list[ChoiceRecord] = field(default_factory=list)
     routes: list[RouteRecord] = field(default_factory=list)
+    edges: list[EdgeRecord] = field(default_factory=list)
+    fallbacks: list[FallbackRecord] = field(default_factory=list)
+    streamed: list[StreamedRecord] = field(default_factory=list)
     requests: list[RequestRecord] = field(default_factory=list)
     rates: list[RateRecord] = field(default_factory=list)
     sessions: dict[int, Session] = field(default_factory=dict)
@@ -155,6 +164,12 @@ def read_history(label: str, records: Iterable[Record]) -> History:
             history.choices.append(record)
         elif isinstance(record, RouteRecord):
             history.routes.append(record)
+        elif isinstance(record, EdgeRecord):
+            history.edges.append(record)
+        elif isinstance(record, FallbackRecord):
+            history.fallbacks.append(record)
+        elif isinstance(record, StreamedRecord):
+            history.streamed.append(record)
         elif isinstance(record, RequestRecord):
             history.requests.append(record)
         elif isinstance(record, RateRecord):

@@ -7,9 +7,11 @@ from pathlib import PurePath
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.sessions.director import Reason
 
 from .drawing import Figure, Plot
+from .edge_results import EdgeResult
 from .numbers import MB
 from .results import RunResult, StepResult
 from .session_records import Form
@@ -59,6 +61,14 @@ SESSION_HEADER = (
     "arrived",
     "consumed",
 )
+EDGE_HEADER = ("edge", "delivered", "byte streams", "streamed (MB)", "why not as asked")
+_DELIVERY = {
+    Delivery.STREAM: "as a byte stream",
+    Delivery.GATE: "at the gate",
+    Delivery.COMMIT: "at commit",
+    Delivery.PART: "as parts",
+    Delivery.TERMINATION: "at termination",
+}
 _FORMS: dict[Form, str] = {
     "said": "parts of a virtual split",
     "selected": "parts that jobs select",
@@ -89,6 +99,7 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
         "run_row": _run_row,
         "step_row": step_row,
         "session_row": session_row,
+        "edge_row": edge_row,
         "notes": notes,
         "drawing": _drawing,
     }
@@ -99,6 +110,7 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
         run_header=_RUN_HEADER,
         step_header=STEP_HEADER,
         session_header=SESSION_HEADER,
+        edge_header=EDGE_HEADER,
     )
 
 
@@ -146,6 +158,17 @@ def step_row(step: StepResult) -> tuple[str, ...]:
         number(step.throughput),
         number(step.pauses),
         number(step.paused_seconds),
+    )
+
+
+def edge_row(edge: EdgeResult) -> tuple[str, ...]:
+    """A row of the table of stream edges."""
+    return (
+        f"{edge.output} -> {edge.input or 'workflow output'}",
+        _DELIVERY[edge.delivery],
+        f"{edge.streamed:,}" if edge.streamed else "",
+        megabytes(edge.bytes) if edge.streamed and edge.bytes is not None else "",
+        "; ".join(edge.reasons),
     )
 
 

@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from streamflow_io.bandwidth.pacing import Reason
 from streamflow_io.bandwidth.phases import Kind, Rule
 from streamflow_io.bandwidth.streams import StreamReason
+from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.hints.models import Direction
 
@@ -145,6 +146,34 @@ class RouteRecord(PossibleRoute, BaseRecord):
     event: Literal["route"] = "route"
 
 
+class EdgeRecord(BaseRecord):
+    """A file that is to be delivered before its job ends, and how it will be; written at the start of the run."""
+
+    event: Literal["edge"] = "edge"
+    output: str = Field(description="as /step/port")
+    input: str | None = Field(None, description="as /step/port; none: an output of the workflow")
+    delivery: Delivery
+    fallback: str | None = Field(None, description="why it is not delivered as the rule asks, if so")
+
+
+class FallbackRecord(JobRecord):
+    """What was found when a job was to run; the first time for each reason and output."""
+
+    event: Literal["fallback"] = "fallback"
+    output: str | None = Field(None, description="as /step/port: what it has got when it was complete; none: all")
+    reason: str
+
+
+class StreamedRecord(JobRecord):
+    """A byte stream into a job has ended well."""
+
+    event: Literal["streamed"] = "streamed"
+    outputs: tuple[str, ...] = Field(
+        description="as /step/port: what it has read; several, if it reads several of one job: then it is one of these"
+    )
+    bytes: int
+
+
 class OutputRecord(JobRecord):
     """What a job did with a file of one of its outputs, or with several; before its `ended`, if it was observed."""
 
@@ -274,6 +303,9 @@ Record = Annotated[
     | StartedRecord
     | EndedRecord
     | RouteRecord
+    | EdgeRecord
+    | FallbackRecord
+    | StreamedRecord
     | OutputRecord
     | InputRecord
     | SplitRecord

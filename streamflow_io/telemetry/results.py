@@ -14,6 +14,7 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction
 from streamflow_io.series import covered, levels, rates, thinned
 
+from .edge_results import EdgeResult, edge_results
 from .history import History, Interval, Job
 from .numbers import MB, POINTS, Result
 from .records import EpochRecord
@@ -156,6 +157,7 @@ class RunResult(Result):
     timeline: list[TimelineJob]
     requirements: Requirements | None
     sessions: list[SessionResult]
+    edges: list[EdgeResult]
 
 
 def run_results(histories: Sequence[History]) -> list[RunResult]:
@@ -183,6 +185,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         timeline=_timeline(history),
         requirements=requirements(history) if history.requests else None,
         sessions=session_results(history),
+        edges=edge_results(history),
     )
 
 

@@ -46,6 +46,11 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     plain, ours = bench.run_both(chain(producer(), reader()))
     assert plain.time("read") > plain.time("end")
     assert_streamed(ours)
+    told = {one["event"]: one for one in bench.telemetry() if one["event"] in ("edge", "streamed", "fallback")}
+    assert told.keys() == {"edge", "streamed"}
+    assert (told["edge"]["input"], told["edge"]["delivery"]) == ("/b/file", "stream")
+    assert (told["streamed"]["job"], told["streamed"]["outputs"]) == ("/b/0", ["/a/out"])
+    assert told["streamed"]["bytes"] == len(ours.files["out.txt"])
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from streamflow_io.run.transfer import StreamingTransferStep
 from streamflow_io.runtime import JobSpec, NodeRuntime, NodeRuntimeError
 from streamflow_io.runtime.place import Place
 from streamflow_io.runtime.protocol import StreamLimit, StreamPart
+from streamflow_io.telemetry.records import FallbackRecord
 from tests.streaming_fakes import (
     FakeConnector,
     FakeRun,
@@ -76,6 +77,9 @@ async def test_a_location_without_a_runtime_is_told_once(caplog: pytest.LogCaptu
     (told,) = caplog.messages
     assert "not for this architecture" in told
     assert "site/there" in told
+    (record,) = [record for record in run.records if isinstance(record, FallbackRecord)]
+    assert (record.job, record.output) == ("/c/0", None)
+    assert "not for this architecture" in record.reason
 
 
 async def test_who_can_read_what(caplog: pytest.LogCaptureFixture) -> None:
@@ -95,6 +99,9 @@ async def test_who_can_read_what(caplog: pytest.LogCaptureFixture) -> None:
     assert run.kept_together == 2 * [("/c/0", stream_token().source.job)]
     assert len(caplog.messages) == 2
     assert "connection refused" in caplog.messages[1]
+    told = [record for record in run.records if isinstance(record, FallbackRecord)]
+    assert [(one.step, one.output) for one in told] == 2 * [("/c", "/a/out")]
+    assert told[1].reason.endswith("connection refused")
 
 
 async def test_a_stream_is_read_from_events_or_by_a_link() -> None:

@@ -1,0 +1,85 @@
+"""What the report says of files that were to be delivered before their jobs end."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from streamflow_io.commands.report import Report
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.page import edge_row, render
+from streamflow_io.telemetry.records import EdgeRecord, FallbackRecord, Record, RunRecord, StreamedRecord
+from streamflow_io.telemetry.results import RunResult, run_results
+from tests.telemetry import BEGIN
+
+
+def edge(target: str | None = "/b/in", delivery: Delivery = Delivery.STREAM, **fields: Any) -> EdgeRecord:
+    return EdgeRecord(time=BEGIN, output="/a/out", input=target, delivery=delivery, **fields)
+
+
+def streamed(job: str, size: int, *outputs: str) -> StreamedRecord:
+    step = job.rpartition("/")[0]
+    return StreamedRecord(time=BEGIN, job=job, step=step, outputs=outputs or ("/a/out",), bytes=size)
+
+
+def fallback(job: str, reason: str, output: str | None = "/a/out") -> FallbackRecord:
+    return FallbackRecord(time=BEGIN, job=job, step=job.rpartition("/")[0], output=output, reason=reason)
+
+
+def result(*records: Record) -> RunResult:
+    return run_results([read_history("run", (RunRecord(time=BEGIN, name="run", workflow="main.cwl"), *records))])[0]
+
+
+def rows(*records: Record) -> list[tuple[str, ...]]:
+    return [edge_row(found) for found in result(*records).edges]
+
+
+def test_what_has_streamed() -> None:
+    others = (streamed("/x/0", 9), fallback("/x/0", "other reader"), fallback("/x/1", "other step", None))
+    found = rows(
+        edge(), edge("/c/in", Delivery.COMMIT), streamed("/b/0", 3_000_000), streamed("/b/1", 1_000_000), *others
+    )
+    assert found == [
+        ("/a/out -> /b/in", "as a byte stream", "2", "4", ""),
+        ("/a/out -> /c/in", "at commit", "", "", ""),
+    ]
+
+
+def test_streams_that_are_not_told_apart() -> None:
+    other = EdgeRecord(time=BEGIN, output="/a/log", input="/b/log", delivery=Delivery.STREAM)
+    both = ("/a/out", "/a/log")
+    found = rows(edge(), other, *(streamed("/b/0", size, *both) for size in (1, 2)), streamed("/b/1", 7, "/x/y"))
+    assert [row[2:4] for row in found] == [("1", ""), ("1", "")]
+
+
+def test_what_fell_back_and_why() -> None:
+    planned = edge(None, Delivery.TERMINATION, fallback="it is a workflow output")
+    found = rows(
+        planned,
+        edge(),
+        fallback("/b/0", "connection refused"),
+        fallback("/b/1", "connection refused"),
+        fallback("/a/0", "no node runtime on host", None),
+        streamed("/b/2", 1_000_000),
+    )
+    assert found[0][-1] == "it is a workflow output; no node runtime on host"
+    assert found[0][:2] == ("/a/out -> workflow output", "at termination")
+    assert found[1][2:] == ("1", "1", "connection refused; no node runtime on host")
+
+
+def test_it_is_in_the_terminal_and_on_the_page() -> None:
+    run = result(edge(fallback="because of [b]it[/b] <i>"))
+    console = Console(file=io.StringIO(), width=80)
+    Report([run], None).show(console)
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "Stream edges" in shown
+    assert "-> /b/in" in shown
+    assert "[b]it[/b]" in shown.replace("\n", "")
+    page = render([run], [], "")
+    assert "<h2>Stream edges of run</h2>" in page
+    assert "because of [b]it[/b] &lt;i&gt;" in page
+    assert "Stream edges" not in render([result()], [], "")
