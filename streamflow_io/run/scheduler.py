@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import MutableMapping, MutableSequence
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from typing_extensions import Self
 
 from streamflow_io._streamflow import mend_containers_on_ssh_hosts
 
+from .disk_waits import DiskWaits
 from .locked_database import explain_locked_database
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         # Steps all of whose jobs ask for the same, and can start.
         self._roomy: set[tuple[str, bool]] = set()
         self._told_of_memory: set[str] = set()
+        self._disk_waits = DiskWaits(self.job_allocations)
 
     @cached_property
     def config(self) -> SchedulerConfig:
@@ -91,6 +93,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         self.run = Run(self, plan, start_here)
 
     async def close(self) -> None:
+        self._disk_waits.close()
         if self._waking is not None:
             await asyncio.gather(self._waking, return_exceptions=True)
         if self.run is not None:
@@ -173,6 +176,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         job_name: str,
     ) -> bool:
         free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
+        if not free and location.hardware is not None:
+            asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
+            used = self.hardware_locations.get(location.name, Hardware())
+            self._disk_waits.look(job_name, location, used, asked, partial(self._shown, location))
         if not free and job_name in self._without_cores and _is_one_for_each_job(location):
             free = True
         elif not free and job_name in self._without_cores:
@@ -194,14 +201,19 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         used = self.hardware_locations.get(location.name, Hardware())
         free = location.hardware.memory - used.memory
         if asked > free:
-            from .deployment_sites import location_shown
-
             self._told_of_memory.add(step)
-            where = location_shown(location, _target.get())
             logger.warning(
-                f"Job {job_name} needs no free core, and waits for memory on {where}: "
+                f"Job {job_name} needs no free core, and waits for memory on {self._shown(location)}: "
                 f"it asks for {asked:,.0f} MiB, and {free:,.0f} of {location.hardware.memory:,.0f} MiB are free"
             )
+
+    def _shown(self, location: AvailableLocation) -> str:
+        """A location, for people."""
+        if location.local:
+            return "the driver's node"
+        from .deployment_sites import location_shown
+
+        return location_shown(location, _target.get())
 
     async def _get_locations(
         self,

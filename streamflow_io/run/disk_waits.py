@@ -1,0 +1,76 @@
+"""Adapter: jobs that wait for free space on a disk. Plain StreamFlow would wait for ever, and say nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Container
+
+from streamflow.core.scheduling import AvailableLocation, Hardware
+from streamflow.core.utils import get_job_step_name
+from streamflow.log_handler import logger
+
+#: After which a job that waits is told of: others, which have reserved the space, may end.
+PATIENCE_SECONDS = 10.0
+
+
+class DiskWaits:
+    """Tells, once for each step, of a job that waits for free space.
+
+    :param scheduled: the names of the jobs that have been scheduled
+    """
+
+    def __init__(self, scheduled: Container[str]) -> None:
+        self._scheduled = scheduled
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def look(
+        self, job_name: str, location: AvailableLocation, used: Hardware, asked: Hardware, where: Callable[[], str]
+    ) -> None:
+        """A job cannot start at a location now.
+
+        :param used: what others have reserved there
+        :param where: the location, for people
+        """
+        if (step := get_job_step_name(job_name)) in self._timers or location.hardware is None:
+            return
+        if (why := _lack(location.hardware, used, asked)) is not None:
+            message = f"Job {job_name} waits for free space on {where()}: {why}"
+            loop = asyncio.get_running_loop()
+            self._timers[step] = loop.call_later(PATIENCE_SECONDS, self._tell, job_name, message)
+
+    def close(self) -> None:
+        """Nothing is told any more."""
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _tell(self, job_name: str, message: str) -> None:
+        if job_name in self._scheduled:
+            # Another job of the step may wait longer.
+            del self._timers[get_job_step_name(job_name)]
+        else:
+            logger.warning(message)
+
+
+def _lack(has: Hardware, used: Hardware, asked: Hardware) -> str | None:
+    """Of which disk there is too little left, if so."""
+    there, reserved, wanted = map(_by_disk, (has, used, asked))
+    for disk, size in wanted.items():
+        if disk not in there:
+            continue
+        left = max(there[disk] - reserved[disk], 0.0)
+        if size > left:
+            return (
+                f"it asks for {size:,.0f} MiB on {disk} (`outdirMin` and `tmpdirMin` of a ResourceRequirement, 1,024 "
+                f"each by default), and {left:,.0f} are left of {there[disk]:,.0f} MiB that were free when the run "
+                "began: StreamFlow does not look again"
+            )
+    return None
+
+
+def _by_disk(hardware: Hardware) -> defaultdict[str, float]:
+    """MiB by mount point."""
+    sizes: defaultdict[str, float] = defaultdict(float)
+    for disk in hardware.storage.values():
+        sizes[disk.mount_point] += disk.size
+    return sizes

@@ -1,0 +1,58 @@
+"""Jobs that wait for free space on a disk are told of, after a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from streamflow.core.scheduling import AvailableLocation, Hardware, Storage
+
+from streamflow_io.run import disk_waits
+from streamflow_io.run.disk_waits import DiskWaits
+
+
+def hardware(*disks: tuple[str, float]) -> Hardware:
+    storage = {str(index): Storage(mount_point=mount, size=size) for index, (mount, size) in enumerate(disks)}
+    return Hardware(1.0, 1.0, storage)
+
+
+HERE = AvailableLocation("here", "local", "host", hardware=hardware(("/", 5000), ("/data", 3000)))
+
+
+@pytest.fixture
+def messages(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(disk_waits, "PATIENCE_SECONDS", 0.02)
+    caplog.set_level(logging.WARNING)
+    return caplog.messages
+
+
+async def test_who_waits_is_told_of_once(caplog: pytest.LogCaptureFixture, messages: list[str]) -> None:
+    waits = DiskWaits(set())
+    for name in ("/a/0", "/a/1"):
+        waits.look(name, HERE, hardware(("/data", 1500)), hardware(("/data", 1024), ("/data", 1024)), lambda: "host")
+    assert caplog.messages == []
+    await asyncio.sleep(0.1)
+    (told,) = caplog.messages
+    assert told.startswith("Job /a/0 waits for free space on host: it asks for 2,048 MiB on /data")
+    assert "1,500 are left of 3,000 MiB that were free when the run began" in told
+
+
+async def test_who_does_not_wait_long(caplog: pytest.LogCaptureFixture, messages: list[str]) -> None:
+    scheduled: set[str] = set()
+    waits = DiskWaits(scheduled)
+    enough, more = hardware(("/data", 3000), ("/elsewhere", 9000)), hardware(("/data", 3001))
+    waits.look("/b/0", HERE, hardware(), enough, lambda: "host")
+    waits.look("/a/0", HERE, hardware(), more, lambda: "host")
+    scheduled.add("/a/0")
+    await asyncio.sleep(0.1)
+    assert caplog.messages == []
+    waits.look("/a/1", HERE, hardware(), more, lambda: "host")
+    waits.look("/c/0", HERE, hardware(), more, lambda: "host")
+    waits.close()
+    await asyncio.sleep(0.1)
+    assert caplog.messages == []
+    waits = DiskWaits(scheduled)
+    waits.look("/a/1", HERE, hardware(), more, lambda: "host")
+    await asyncio.sleep(0.1)
+    assert len(caplog.messages) == 1
