@@ -17,6 +17,7 @@ from streamflow.deployment.connector.kubernetes import KubernetesConnector
 
 from streamflow_io.runtime.access import Access
 from streamflow_io.runtime.binary import Binary
+from streamflow_io.runtime.build import PROTOCOL
 from streamflow_io.runtime.certificate import Certificate
 from streamflow_io.runtime.deployments import Manner
 from streamflow_io.runtime.links import Links
@@ -28,7 +29,7 @@ KEY = "0123456789abcdef" * 4
 # `serve` prints what is put into RUN/say, and ends as told by RUN/end or RUN/die.
 STAND_IN = """#!/bin/sh
 case $1 in
---version) echo "sfio-node 0.0.0" ;;
+--version) echo "sfio-node 0.0.0 protocol __PROTOCOL__" ;;
 reach) echo "$@" >> "$0.reached"; case $2 in *:1) echo "refused" >&2; exit 1 ;; esac ;;
 exec | run) until [ "$1" = -- ]; do shift; done; shift; exec "$@" ;;
 serve)
@@ -50,7 +51,8 @@ esac
 def stand_in(address: str | None = None) -> Binary:
     """A program that does what `sfio-node` does, as far as these tests go."""
     field = "" if address is None else f',"address":"{address}"'
-    return Binary(STAND_IN.replace("__ADDRESS__", field).encode(), None)
+    program = STAND_IN.replace("__ADDRESS__", field).replace("__PROTOCOL__", str(PROTOCOL))
+    return Binary(program.encode(), None)
 
 
 class Recording:

@@ -74,9 +74,13 @@ use clap::{value_parser, Parser};
 
 use self::usage::Spent;
 
+/// The number of the protocol is raised, here and in `streamflow_io/runtime/build.py`, by each change of it that a driver,
+/// as it was before, would not understand.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 1");
+
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]
-#[command(name = "sfio-node", version)]
+#[command(name = "sfio-node", version = VERSION)]
 enum Command {
     /// Serve the jobs of one driver: pass on what happens in them, and end them with the driver
     Serve {

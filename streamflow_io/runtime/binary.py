@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from .access import Access
+from .build import other_build
 from .node_runtime import NodeRuntimeError
 
 DIRECTORY = ".streamflow-io"
@@ -171,8 +172,11 @@ async def _bring(
         await access.write(part, binary.content, executable=True)
         await access.run(f"mv -f {shlex.quote(str(part))} {shlex.quote(str(delivered.binary))}")
         binary, delivered, version = await _check(access, workdir, binary, neighbours)
-    if version is None or version.startswith("sfio-node "):
-        return delivered, "it is not there" if version is None else None
+    if version is None:
+        return delivered, "it is not there"
+    if version.startswith("sfio-node "):
+        # As one for another machine may be, which lies beside that of this one.
+        return delivered, other_build(version)
     hint = " (is its file system mounted noexec?)" if version.endswith("ermission denied") else ""
     return delivered, version + hint
 

@@ -19,6 +19,7 @@ import aiofiles.os
 from streamflow_io.files import stranger
 
 from .binary import DIRECTORY
+from .build import other_build
 from .conversation import ProcessConversation, follow, ready
 from .node_runtime import ENDED, Made, NodeJob, NodeRuntime, NodeRuntimeError
 from .place import Place
@@ -68,9 +69,12 @@ class EmbeddedRuntime(NodeRuntime):
         """
         binary = find_sfio_node()
         try:
-            subprocess.run([binary, "--version"], check=True, capture_output=True, timeout=_START_SECONDS)
+            words = [str(binary), "--version"]
+            said = subprocess.run(words, check=True, capture_output=True, timeout=_START_SECONDS).stdout
         except (OSError, subprocess.SubprocessError) as error:
             raise NodeRuntimeError(f"{binary} cannot be run: {error}") from None
+        if (why := other_build(said.decode(errors="replace"))) is not None:
+            raise NodeRuntimeError(f"{binary} cannot be used: {why}")
         temporary = tempfile.gettempdir()
         if (why := stranger(Path(temporary))) is not None:
             raise NodeRuntimeError(f"the directory for temporary files, {temporary}, is not safe: {why}: set TMPDIR")

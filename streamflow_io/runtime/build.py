@@ -1,0 +1,29 @@
+"""Whether a `sfio-node` is of the build that this driver needs. Pure."""
+
+from __future__ import annotations
+
+import re
+
+#: What `sfio-node --version` says of what the two say to each other. It is raised, here and in `node/src/main.rs`, by
+#: each change of docs/node-protocol.md that the other side, as it was before, would not understand.
+PROTOCOL = 1
+
+_SAID = re.compile(r"sfio-node (?P<version>\S+)(?: protocol (?P<protocol>[0-9]+))?")
+
+
+def other_build(said: str) -> str | None:
+    """Why a program is none that this driver can talk with, if so.
+
+    :param said: what it prints for `--version`
+    """
+    found = _SAID.fullmatch(said.strip())
+    if found is None:
+        return f"it is no sfio-node: it says {said.strip()[:200]!r}"
+    protocol = found["protocol"]
+    if protocol is not None and int(protocol) == PROTOCOL:
+        return None
+    has = "none yet" if protocol is None else protocol
+    return (
+        f"it is of another build (sfio-node {found['version']}, protocol {has}) than this streamflow-io (protocol "
+        f"{PROTOCOL}): install both from one wheel, or build it again from the same sources"
+    )
