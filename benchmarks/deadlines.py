@@ -1,9 +1,9 @@
 """I/O tasks that come in bursts, each with a time at which a job waits for its file, on a disk of 100 MB/s.
 
 Bursts come so often that they need 0.7 of the disk. Where all share it equally, or wait for each other, those with
-little time are late because of those with much; with `storageBW: required` who has to be done first gets what he needs.
-Compute waits instead of computing, so that the disk decides. All variants run the same commands. The I/O tasks of
-`auto` have one tool, so that they learn together; in all other variants each has its own.
+little time, which come last, are late because of those with much; with `storageBW: required` who has to be done first
+gets what he needs. Compute waits instead of computing, so that the disk decides. All variants run the same commands.
+The I/O tasks of `auto` have one tool, so that they learn together; in all other variants each has its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.reader import read_records
@@ -37,7 +36,7 @@ SIZES = (80, 80, 60, 40, 80, 120, 120, 120)
 # So many at once: 8, 4, 2, 1.
 STATIC_MB = (12, 25, 50, 100)
 IO_EXECUTORS = 16
-# Those of a burst come one after the other, in any order: who comes first is not in a hurry for that.
+# Those of a burst come one after the other, those with most time first: who takes them as they come is wrong.
 APART_SECONDS = 0.1
 
 _LEAD_SECONDS = 25
@@ -66,9 +65,9 @@ class Task:
 
 def tasks() -> dict[str, Task]:
     """All I/O tasks, by number."""
-    random, found = Random(0), list[Task]()
+    found = list[Task]()
     for burst in range(BURSTS):
-        for number, (megabytes, window) in enumerate(random.sample([*zip(SIZES, WINDOWS, strict=True)], len(WINDOWS))):
+        for number, (megabytes, window) in enumerate(reversed([*zip(SIZES, WINDOWS, strict=True)])):
             found.append(Task(BURST_SECONDS * burst + APART_SECONDS * number, megabytes, window))
     return {f"{number:02}": task for number, task in enumerate(found)}
 
