@@ -41,6 +41,8 @@ use crate::watch::Watcher;
 /// of the full size, the feeder waits for so long instead of being woken for each page: the reader still has plenty.
 pub const PAUSE: Duration = Duration::from_micros(200);
 const LITTLE: u64 = 64 << 10;
+/// Who has got nothing over a link for so long had nothing to feed.
+const ON_ITS_WAY: Duration = Duration::from_millis(250);
 /// That all was fed is told no sooner after it was told before.
 const BETWEEN: Duration = Duration::from_millis(250);
 /// After so many bytes the other inputs get their turn.
@@ -112,6 +114,8 @@ pub struct Feeder {
     first: f64,
     last: f64,
     drained: Drained,
+    /// Since when there is nothing to feed.
+    waits: Option<Instant>,
     finished: bool,
     /// The command was given the end.
     complete: bool,
@@ -172,6 +176,7 @@ impl Feeder {
             first: 0.0,
             last: 0.0,
             drained: Drained::default(),
+            waits: None,
             finished: false,
             complete: false,
             partly: false,
@@ -369,7 +374,10 @@ impl Feeder {
             if Instant::now() < rein.until {
                 return Ok(Need::Time);
             }
-            if matches!(self.need, Need::Data | Need::Reader) {
+            // What comes over a link may be on its way.
+            let patience = if matches!(self.input.access, Access::Link(_)) { ON_ITS_WAY } else { Duration::ZERO };
+            let waited = self.waits.map_or(Duration::ZERO, |since| since.elapsed());
+            if self.need == Need::Reader || (self.need == Need::Data && waited >= patience) {
                 rein.idle();
             }
             most = rein.most;
@@ -378,6 +386,7 @@ impl Feeder {
         let step = self.origin.take(sink, most)?;
         let fed = self.streamed() - before;
         self.rein.iter_mut().filter(|_| fed > 0).for_each(|rein| rein.fed(fed));
+        self.waits = self.waits.filter(|_| fed == 0);
         match step {
             Step::Moved => {
                 self.last = now();
@@ -388,7 +397,10 @@ impl Feeder {
             }
             Step::Full => Ok(Need::Space),
             Step::Unread => Ok(self.without_reader()),
-            Step::Waiting => Ok(Need::Data),
+            Step::Waiting => {
+                self.waits.get_or_insert_with(Instant::now);
+                Ok(Need::Data)
+            }
             Step::Complete => {
                 self.finished = true;
                 Ok(Need::Nothing)

@@ -72,13 +72,17 @@ struct Connection {
 
 impl Connection {
     /// Ends the last one where its window is less than half of what it may be: it can be no larger than it was at first.
-    fn end_if_narrow(&self) -> bool {
-        let Some((socket, Some(own))) = &self.socket else { return false };
-        let is_narrow = self.window.is_none_or(|window| window / 2 > *own);
-        if is_narrow {
+    fn end_if_narrow(&mut self) {
+        let Some((_, Some(own))) = &self.socket else { return };
+        if self.window.is_none_or(|window| window / 2 > *own) {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some((socket, _)) = self.socket.take() {
             let _ = socket.shutdown(Shutdown::Both);
         }
-        is_narrow
     }
 }
 
@@ -114,12 +118,16 @@ impl Orders {
         }
     }
 
-    /// So many bytes may wait from now on. A connection that would be too slow with its window is replaced.
+    /// So many bytes may wait from now on. A connection that would be too slow with its window is replaced, and so is one
+    /// that was held back until now: where others fill the link, TCP takes long to give it its part, and a new one has it
+    /// at once.
     pub fn allow(&self, window: Window) {
         let mut connection = lock(&self.connection);
-        connection.window = window;
-        if connection.end_if_narrow() {
-            connection.socket = None;
+        let before = std::mem::replace(&mut connection.window, window);
+        if window.is_none() && before.is_some() {
+            connection.end();
+        } else {
+            connection.end_if_narrow();
         }
     }
 }

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_too_small_is_left() {
+    fn a_window_that_is_too_small_is_left_and_so_is_a_connection_that_was_held_back() {
         let setting = Setting::new();
         let sizes = |words: Vec<&'static [u8]>| {
             let (listener, key) = (setting.listener.try_clone().unwrap(), setting.key.clone());
@@ -333,19 +333,22 @@ mod tests {
             };
             thread::spawn(move || words.into_iter().map(say).collect::<Vec<u64>>())
         };
-        let sender = sizes(vec![b"abc", b"defgh", b"i"]);
+        let sender = sizes(vec![b"abc", b"defgh", b"i", b"j"]);
         let mut reader = setting.reader_with(setting.listener.local_addr().unwrap(), Some(1 << 16), TIMES);
-        let (mut pipe, mut bytes) = (File::from(reader.pipe.as_ref().unwrap().try_clone().unwrap()), [0; 9]);
+        let (mut pipe, mut bytes) = (File::from(reader.pipe.as_ref().unwrap().try_clone().unwrap()), [0; 10]);
         for (range, windows) in [(0..3, [Some(1 << 17), Some(1 << 20)]), (3..8, [Some(1 << 21), None])] {
             pipe.read_exact(&mut bytes[range]).unwrap();
             windows.into_iter().for_each(|window| reader.allow(window));
         }
-        pipe.read_exact(&mut bytes[8..]).unwrap();
+        pipe.read_exact(&mut bytes[8..9]).unwrap();
+        // It is not too small, and stays until there is no limit any more.
         reader.allow(Some(1 << 16));
+        reader.allow(None);
+        pipe.read_exact(&mut bytes[9..]).unwrap();
         reader.allow(None);
         drop(pipe);
         reader.close(true);
-        assert_eq!((&bytes, sender.join().unwrap()), (b"abcdefghi", vec![0, 3, 8]));
+        assert_eq!((&bytes, sender.join().unwrap()), (b"abcdefghij", vec![0, 3, 8, 9]));
     }
 
     #[test]
