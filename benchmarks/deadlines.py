@@ -47,6 +47,7 @@ _STATIC = tuple(f"static {limit}" for limit in STATIC_MB)
 _OTHERS = (_IO_TASK, *_STATIC, _AUTO)
 _WAITS, _WAITS_OF_RUN, _BUSY = "waits, s", "waits / run", "seconds above 90 % of the disk"
 _BUSY_SHARE = 0.9
+_LEAST_WAIT = 0.01
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,8 @@ def _run(document: Path, mount: Path, scheduler: Mapping[str, JSON], directory: 
     found = requirements(read_history("run", read_records(telemetry)))
     further = {
         **outcome.sample.further,
-        _WAITS: found.wait_seconds,
+        # What is compared with it is divided by it.
+        _WAITS: max(found.wait_seconds, _LEAST_WAIT),
         _WAITS_OF_RUN: found.wait_seconds / found.seconds,
         _BUSY: float(sum(amount > _BUSY_SHARE * BANDWIDTH.megabytes * 10**6 for amount in amounts)),
     }
