@@ -31,7 +31,7 @@ from .split_key import (
     verdict_key,
 )
 from .steps import StreamingExecuteStep
-from .tokens import file_tokens
+from .tokens import StreamToken, file_tokens
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,13 @@ async def declared_split(
     if output is None or output.declared is None or output.of is None:
         return None
     growing = growing_file(inputs.get(output.of), producers, runtime)
-    if (file := job.inputs.get(output.of)) is None or (growing is None and not is_whole_file(file)):
+    file = job.inputs.get(output.of)
+    if growing is None and isinstance(file, StreamToken):
+        step.warn_once(
+            f"The files of {port_path(step.name, output.port)} are written, as without its rule of "
+            f"`sfio:ReadSession`: {port_path(step.name, output.of)} is streamed from another host or container"
+        )
+    if file is None or (growing is None and not is_whole_file(file)):
         return None
     values = {name: get_token_value(token) for name, token in inputs.items()}
     try:

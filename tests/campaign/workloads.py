@@ -173,6 +173,34 @@ done"""
     return workflow({}, steps, {"streams": "readstream/out", "files": "readfile/out"})
 
 
+def growing() -> Document:
+    """A split with declared cuts, and readers of its parts, while the file is still written."""
+    split: Document = {
+        "class": "CommandLineTool",
+        # What it is given is the same in each run, or it would have to be verified again.
+        "baseCommand": ["sh", "-c", f'{_PRODUCER}{_CONSUMER}split -l 4000 -a 1 --numeric-suffixes=1 "$0" part'],
+        "hints": [
+            {
+                "class": "sfio:ReadSession",
+                "rules": [{"port": "out", "of": "file", "records": "lines", "every": 4000, "names": "part%d"}],
+            }
+        ],
+        "inputs": {"file": streamable(inputBinding={"position": 1})},
+        "outputs": {"out": found("part*", "File[]")},
+    }
+    lines = "for i in $(seq 1 26); do part $i; sleep 0.05; done > made.txt"
+    stream = _read("stream", _READ_PART, streamable())
+    steps: dict[str, Document] = {
+        "make": {"run": _make(lines, {"out": streamable(**found("made.txt"))}), "in": {}},
+        "split": {"run": split, "in": {"file": "make/out"}},
+        "readstream": {"run": stream, "scatter": "file", "in": {"file": "split/out"}},
+        "readfile": {"run": _read("file", _READ_PART), "scatter": "file", "in": {"file": "split/out"}},
+    }
+    made = workflow({}, steps, {"streams": "readstream/out", "files": "readfile/out"})
+    del made["steps"]["split"]["in"]["trace"]
+    return made
+
+
 def pauses() -> Document:
     """I/O tasks that are paused, by limits that change: one reads a stream, one commits files one by one."""
     limit = {"class": "sfio:StorageBandwidth", "storageBW": 2, "limited": True}
@@ -230,6 +258,8 @@ def required() -> Document:
     return workflow({"numbers": numbers}, steps, {"saved": "save/out", "joined": "join/out"})
 
 
+#: Those whose declared cuts have to be verified by a run without a fault.
+DECLARED = frozenset({"growing"})
 WORKLOADS = {
     "byte-streams": byte_streams,
     "commits": commits,
@@ -238,6 +268,7 @@ WORKLOADS = {
     "mixture": mixture,
     "gate": gate,
     "parts": parts,
+    "growing": growing,
     "pauses": pauses,
     "required": required,
 }

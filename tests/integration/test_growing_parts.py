@@ -41,15 +41,14 @@ def split(rule: Document = RULE, script: str = SPLIT, **fields: Any) -> Document
 
 
 def document_of(made: Document, cut: Document | None = None, reader: Document | None = None) -> Document:
-    document = workflow(
-        {"reads": "File"},
-        {
-            "make": {"run": made, "in": {"reads": "reads"}},
-            "split": {"run": cut or split(), "in": {"reads": "make/made"}},
-            "count": {"run": reader or count(), "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
-        },
-        {"counted": "count/counted"},
-    )
+    reader = reader or count()
+    (output,) = reader["outputs"]
+    steps = {
+        "make": {"run": made, "in": {"reads": "reads"}},
+        "split": {"run": cut or split(), "in": {"reads": "make/made"}},
+        "count": {"run": reader, "in": {"chunk": "split/chunks"}, "scatter": "chunk"},
+    }
+    document = workflow({"reads": "File"}, steps, {"counted": f"count/{output}"})
     del document["steps"]["split"]["in"]["trace"]
     return document
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from .blueprint import Blueprint, Given, Link, Merge, Method, Output, Step, Type, Wrap
-from .programs import CUTS, DECLARED, JSON, PARTS, READERS, SPLIT, WRITERS
+from .programs import CUTS, DECLARED, EVERY, JSON, LINES, PARTS, READERS, SPLIT, WHOLE, WRITERS
 
 T = TypeVar("T")
 _FILE: Final = Type("File")
@@ -68,6 +68,8 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     _give(draft)
     for index in range(draft.random.randint(2, most_steps)):
         (_add_expression if draft.chance(0.06) else _add_step)(draft, f"s{index}")
+        if draft.declaring.random() < 0.15:
+            _add_lines(draft, f"l{index}")
     config: tuple[tuple[str, Any], ...] = ()
     if draft.chance(0.1):
         config = (("oversubscribe", "never"),)
@@ -152,6 +154,31 @@ def _add_expression(draft: _Draft, name: str) -> None:
     draft.steps.append(step)
     draft.types[source] = kind
     draft.values.append(replace(value, source=source, type=kind))
+
+
+def _add_lines(draft: _Draft, name: str) -> None:
+    """A step that splits a byte stream, if there is one, by a rule that is true of it; and one that reads the parts."""
+    outputs = {step.source_of(output.port): output for step in draft.steps for output in step.outputs}
+    streams = [
+        value
+        for value in draft.values
+        if value.type == _FILE and (output := outputs.get(value.source)) is not None
+        and (output.streamable or dict(output.hint).get("mode") == "no_update")
+    ]  # fmt: skip
+    if not streams:
+        return
+    random = draft.declaring
+    value = random.choice(streams)
+    output = Output("o0", LINES, hint=(*EVERY.items(), ("names", f"{name}-o0-%03d.line")))
+    split = Step(name, random.choice(WHOLE), _FILE, (("i", Link((value.source,))),), (output,), streamable=True)
+    reader, wrap = random.choice(("cat", "slow", "late", "twice", "asks", "sort")), random.choice(("", "", "workflow"))
+    read = Step(
+        f"{name}r", reader, _FILE, (("i", Link((split.source_of("o0"),))),), (Output("o0", "file"),), scatter=("i",),
+        named=True, wrap=wrap, streamable=READERS[reader].once and random.random() < 0.7,
+    )  # fmt: skip
+    for step in (split, read):
+        draft.steps.append(step)
+        _produce(draft, step, replace(value, longest=len(name) + 12))
 
 
 def _main_input(draft: _Draft) -> tuple[_Value, Link, Type]:
@@ -247,7 +274,9 @@ def _outputs(draft: _Draft, wide: bool) -> tuple[Output, ...]:
     count = draft.choose((1, 1, 1, 2, 3))
     # Where there are many jobs, lists of lists of lists would follow.
     writers = [
-        name for name in WRITERS if name not in (JSON, SPLIT, DECLARED) and not (wide and WRITERS[name].type.depth)
+        name
+        for name, writer in WRITERS.items()
+        if name not in (JSON, SPLIT, DECLARED, LINES) and not (wide and writer.type.depth)
     ]
     chosen = [draft.choose(writers) for _ in range(count)]
     if count == 1 and draft.chance(0.05):
@@ -315,7 +344,7 @@ def _produce(draft: _Draft, step: Step, value: _Value) -> None:
         if step.scatter:
             shape = value.shape if step.scatter == ("i",) and made.depth == 0 else f"of {step.name}"
         else:
-            shape = f"{PARTS} parts" if made.depth else source
+            shape = f"{PARTS} parts" if made.depth and output.writer != LINES else source
         longest = (value.longest if step.named else 0) + len(step.name) + 8
         draft.values.append(_Value(source, kind, frozenset({source}), shape, longest))
 
@@ -323,7 +352,9 @@ def _produce(draft: _Draft, step: Step, value: _Value) -> None:
 def _results(draft: _Draft) -> tuple[Link, ...]:
     """All that nothing reads, and some of the rest; two lists become one now and then."""
     used = {source for step in draft.steps for _, link in step.links for source in link.sources}
-    values = [source for source in draft.types if source not in used or draft.chance(0.3)]
+    # These would have to be written.
+    parts = {step.source_of(output.port) for step in draft.steps for output in step.outputs if output.writer == LINES}
+    values = [s for s in draft.types if s not in used or (draft.chance(0.3) and s not in parts)]
     links = []
     while values:
         source = values.pop(0)

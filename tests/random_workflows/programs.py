@@ -101,6 +101,8 @@ L=$((S / 3)); [ $k = 3 ] && L=$((S - O)); if [ "$SFIO_PARTS" ]; then {_SAY} $k $
 else tail -c +$((O + 1)) "$1" > .tail; head -c $L .tail > "./$N-$k.cut"; fi; sleep 0.03; done"""
 _BYTES = f"""cat > /dev/null; S=$(wc -c < "$1"); for k in 1 2 3; do O=$((S * (k - 1) / {PARTS}))
 tail -c +$((O + 1)) "$1" > .tail; head -c $((S * k / {PARTS} - O)) .tail > "$N-b$k"; done"""
+_SPLIT_LINES = """N="$N" awk '{ f = sprintf("%s-%03d.line", ENVIRON["N"], int((NR - 1) / 3) + 1)
+if (f != last) { if (last) close(last); last = f }; print > f }'"""
 _LEAF = 'cp .leaf "$N.d/leaf $k"; sleep 0.03'
 _GROW = f'mkdir "$N.d" "$N.d/sub"; cat > .leaf; for k in 1 2 3; do {_LEAF}; done; cp .leaf "$N.d/sub/x"'
 _PATCH = 'cat > "$N.bin"; sleep 0.03; printf X | dd of="$N.bin" conv=notrunc status=none'
@@ -137,6 +139,7 @@ WRITERS: Final[Mapping[str, Writer]] = {
     "list": Writer(_SPLIT, "{n}-*.part", (_DEFAULT, _CLOSE, _ALL_PARTS, _GATE, _CLOSE_GATE), _MANY),
     "cut": Writer(_CUT, "{n}-*.cut", (), _MANY),
     "bytes": Writer(_BYTES, "{n}-b*", (), _MANY),
+    "lines": Writer(_SPLIT_LINES, "{n}-*.line", (), _MANY),
     "nothing": Writer("cat > /dev/null", "{n}-*.nothing", (_DEFAULT, _CLOSE, _GATE), _MANY),
     "tree": Writer(
         _GROW, "{n}.d", (_DEFAULT, _GATE, _CLOSE_GATE, _ALL_LEAVES, {**_ALL_LEAVES, "start": "producer"}),
@@ -156,6 +159,12 @@ SPLIT: Final = "cut"
 DECLARED: Final = "bytes"
 #: What is true of it, but for the names of the parts.
 CUTS: Final[Rule] = {"of": "i", "records": "bytes", "parts": PARTS}
+#: This one writes parts of what it gets, of which nothing else may say anything, and can get it front to back.
+LINES: Final = "lines"
+#: What is true of it, but for the names of the parts.
+EVERY: Final[Rule] = {"of": "i", "records": "lines", "every": 3}
+#: Those that give it what they read, and nothing else.
+WHOLE: Final = ("cat", "stdin", "late", "slow")
 
 
 @dataclass(frozen=True)

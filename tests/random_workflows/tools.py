@@ -11,7 +11,7 @@ from typing import Any
 from tests.e2e.container_support import BUSYBOX
 
 from .blueprint import Container, Output, Step
-from .programs import EXTRAS, JSON, READERS, WRITERS
+from .programs import EXTRAS, JSON, LINES, READERS, WRITERS
 
 
 def tool(step: Step, hints: list[Any]) -> dict[str, Any]:
@@ -64,7 +64,8 @@ def script(step: Step) -> str:
     first, *others = step.outputs
     also = "; ".join(EXTRAS[extra].script for extra in step.extras) or ":"
     # What is said of a broken pipe would be in a standard output, with StreamFlow, now and then.
-    take = f"{{ {also}; {READERS[step.reader].script}; echo 'by {step.name}'; }} 2> /dev/null"
+    by = ":" if first.writer == LINES else f"echo 'by {step.name}'"
+    take = f"{{ {also}; {READERS[step.reader].script}; {by}; }} 2> /dev/null"
     keep = "tee .kept | " if others else ""
     lines = [f"{take} | {keep}{{ {_write(first)}\n}}"]
     lines += [f"{{ {_write(output)}\n}} < .kept" for output in others]
