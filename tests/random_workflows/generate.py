@@ -55,6 +55,11 @@ class _Draft:
     #: Outputs whose files have other names at first: with hints, nobody but who reads them may depend on a name.
     renamed: set[str] = field(default_factory=set)
 
+    @property
+    def has_lines(self) -> bool:
+        """Whether a step splits a byte stream: that makes many jobs."""
+        return any(output.writer == LINES for step in self.steps for output in step.outputs)
+
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
 
@@ -68,7 +73,7 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     _give(draft)
     for index in range(draft.random.randint(2, most_steps)):
         (_add_expression if draft.chance(0.06) else _add_step)(draft, f"s{index}")
-        if draft.declaring.random() < 0.15:
+        if draft.declaring.random() < 0.15 and not draft.has_lines:
             _add_lines(draft, f"l{index}")
     config: tuple[tuple[str, Any], ...] = ()
     if draft.chance(0.1):

@@ -101,7 +101,7 @@ L=$((S / 3)); [ $k = 3 ] && L=$((S - O)); if [ "$SFIO_PARTS" ]; then {_SAY} $k $
 else tail -c +$((O + 1)) "$1" > .tail; head -c $L .tail > "./$N-$k.cut"; fi; sleep 0.03; done"""
 _BYTES = f"""cat > /dev/null; S=$(wc -c < "$1"); for k in 1 2 3; do O=$((S * (k - 1) / {PARTS}))
 tail -c +$((O + 1)) "$1" > .tail; head -c $((S * k / {PARTS} - O)) .tail > "$N-b$k"; done"""
-_SPLIT_LINES = """N="$N" awk '{ f = sprintf("%s-%03d.line", ENVIRON["N"], int((NR - 1) / 3) + 1)
+_SPLIT_LINES = """N="$N" awk '{ f = sprintf("%s-%03d.line", ENVIRON["N"], int((NR - 1) / 12) + 1)
 if (f != last) { if (last) close(last); last = f }; print > f }'"""
 _LEAF = 'cp .leaf "$N.d/leaf $k"; sleep 0.03'
 _GROW = f'mkdir "$N.d" "$N.d/sub"; cat > .leaf; for k in 1 2 3; do {_LEAF}; done; cp .leaf "$N.d/sub/x"'
@@ -162,7 +162,7 @@ CUTS: Final[Rule] = {"of": "i", "records": "bytes", "parts": PARTS}
 #: This one writes parts of what it gets, of which nothing else may say anything, and can get it front to back.
 LINES: Final = "lines"
 #: What is true of it, but for the names of the parts.
-EVERY: Final[Rule] = {"of": "i", "records": "lines", "every": 3}
+EVERY: Final[Rule] = {"of": "i", "records": "lines", "every": 12}
 #: Those that give it what they read, and nothing else.
 WHOLE: Final = ("cat", "stdin", "late", "slow")
 
