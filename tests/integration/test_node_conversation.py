@@ -324,9 +324,10 @@ def test_cancel(node: ConversingNode) -> None:
 def test_cancelled_before_it_starts(node: ConversingNode) -> None:
     node.say({"job": "j", "spec": {"name": "j"}}, {"cancel": "j"})
     assert node.ask("k")["event"] == "ready"
-    job = node.shell("j", "sleep 60")
-    assert job.wait() == -signal.SIGTERM
+    job = node.shell("j", f"touch {node.base}/ran; sleep 60")
+    assert job.wait() == 75
     assert job.exit()["reason"] == "cancelled"
+    assert not (node.base / "ran").exists()
 
 
 @pytest.fixture

@@ -127,6 +127,7 @@ def test_of_its_own_jobs_streamflow_may_say_no_more_than_that_they_failed() -> N
         "mixture": {"readpart", "readtree"},
         "gate": set(),
         "parts": {"make", "forget"},
+        "growing": set(),
         "pauses": {"read"},
         "required": {"make", "save", "work", "join"},
     }
