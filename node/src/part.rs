@@ -56,10 +56,10 @@ impl Identity {
         Self { device: Some(file.dev()), inode: file.ino(), size: file.size(), mtime }
     }
 
-    /// Whether it is the same file, though it may have been written to.
-    pub fn is_file(&self, now: &Self) -> bool {
+    /// That the file, which is `now`, is another one; None: it is the same, though it may have been written to.
+    pub fn replaced(&self, now: &Self) -> Option<&'static str> {
         let other_device = matches!((self.device, now.device), (Some(then), Some(now)) if then != now);
-        !other_device && self.inode == now.inode
+        (other_device || self.inode != now.inode).then_some("was replaced after it was cut into parts")
     }
 
     /// How long a file is to be left alone, which was looked at `now` (nanoseconds since the epoch), until each further
@@ -72,15 +72,16 @@ impl Identity {
 
     /// What has become of the file, which is `now`; None: it is the same.
     pub fn difference(&self, now: &Self) -> Option<&'static str> {
-        if !self.is_file(now) {
-            Some("was replaced after it was cut into parts")
-        } else if self.size != now.size {
-            Some("has another size than when it was cut into parts")
-        } else if self.mtime != now.mtime {
-            Some("was written after it was cut into parts")
-        } else {
-            None
-        }
+        let changed = || {
+            if self.size != now.size {
+                Some("has another size than when it was cut into parts")
+            } else if self.mtime != now.mtime {
+                Some("was written after it was cut into parts")
+            } else {
+                None
+            }
+        };
+        self.replaced(now).or_else(changed)
     }
 }
 
@@ -127,8 +128,11 @@ impl Part {
 
     /// What has become of the file, which is `now`, as far as that tells it; None: it can be the same.
     pub fn difference(&self, now: &Identity) -> Option<&'static str> {
-        let grows = self.digest.is_some() && self.identity.is_file(now);
-        self.identity.difference(now).filter(|_| !grows)
+        if self.digest.is_some() {
+            self.identity.replaced(now)
+        } else {
+            self.identity.difference(now)
+        }
     }
 }
 

@@ -281,10 +281,7 @@ impl<'a> Parts<'a> {
     fn difference(&self, now: &Identity) -> Option<&'static str> {
         match &self.cut {
             Cut::Final(before) => before.difference(now),
-            Cut::Growing(file) => {
-                let before = Identity::of(&file.as_ref()?.metadata().ok()?);
-                before.difference(now).filter(|_| !before.is_file(now))
-            }
+            Cut::Growing(file) => Identity::of(&file.as_ref()?.metadata().ok()?).replaced(now),
         }
     }
 }

@@ -78,7 +78,7 @@ def plan_partitions(
     :param trials: by step and output, why a declared rule is not trusted; those that are not in it are
     :param shared: the deployments that have a storage of which the user says that others see it, too; None: all have
     """
-    routes = grouped((*graph.routes, *graph.names), lambda route: (route.output.step, route.output.port))
+    routes = _routes_by_output(graph)
     outputs = {(output.step, output.port): output for output in graph.outputs}
     found: list[Partition] = []
     for step, of_step in rules.items():
@@ -111,7 +111,7 @@ def never_parts(graph: IOGraph, shared: Collection[str | None] = ()) -> dict[str
 
     :param shared: as of :func:`plan_partitions`
     """
-    routes = grouped((*graph.routes, *graph.names), lambda route: (route.output.step, route.output.port))
+    routes = _routes_by_output(graph)
     found: dict[str, str] = {}
     for output in graph.outputs:
         if output.kind is OutputKind.FILES:
@@ -121,6 +121,11 @@ def never_parts(graph: IOGraph, shared: Collection[str | None] = ()) -> dict[str
             if why is not None:
                 found[output.name] = why
     return found
+
+
+def _routes_by_output(graph: IOGraph) -> dict[tuple[str, str], list[Route]]:
+    """All routes of files and of names, by step and output."""
+    return grouped((*graph.routes, *graph.names), lambda route: (route.output.step, route.output.port))
 
 
 def _obstacle(

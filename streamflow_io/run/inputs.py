@@ -157,7 +157,7 @@ def growing_file(token: Token | None, producers: Producers, reader: NodeRuntime)
     for read, attempt in producers:
         if read is token and read.source.gate is None and held(read, attempt) is None:
             is_here = attempt.node_job is not None and attempt.node_job.runtime is reader
-            return attempt.output_directory / read.source.path if is_here else None
+            return written_to(read, attempt) if is_here else None
     return None
 
 
