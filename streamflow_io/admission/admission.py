@@ -12,10 +12,10 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Literal
 
 from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Way
 
 from .demand import Capacity, Demand, Grant, Placement, Request
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
@@ -218,7 +218,7 @@ class Admission:
             self._learners.no_more(demand, now)
         return True
 
-    def capacity(self, storage: StorageConfig, way: Literal["read", "write"], location: str) -> Capacity:
+    def capacity(self, storage: StorageConfig, way: Way, location: str) -> Capacity:
         """What nobody holds of a storage that some job may use, and of a location that is known."""
         return self._resources.capacity(storage, way, location)
 

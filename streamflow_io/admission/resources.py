@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Literal
 
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.hints.models import Direction
+from streamflow_io.hints.models import Direction, Way
 
 from .demand import Capacity, Demand, Placement
 from .ledger import Account, Ledger
@@ -94,7 +93,7 @@ class Resources:
         executors = self._io_executors or max(1, int(EXECUTORS_PER_CORE * self._pools[pool][location]))
         return min(executors, self._slots.get(location, executors))
 
-    def capacity(self, storage: StorageConfig, way: Literal["read", "write"], location: str) -> Capacity:
+    def capacity(self, storage: StorageConfig, way: Way, location: str) -> Capacity:
         """What nobody holds of a storage and of the I/O executors of a location."""
         executors = _executors(location)
         return Capacity(

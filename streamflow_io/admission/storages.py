@@ -5,15 +5,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintError
-from streamflow_io.hints.models import Direction
+from streamflow_io.hints.models import Direction, Way
 
 from .ledger import Account
 
-ONE_WAY: dict[Direction, tuple[Literal["read", "write"], ...]] = {
+ONE_WAY: dict[Direction, tuple[Way, ...]] = {
     "read": ("read",),
     "write": ("write",),
     "both": ("read", "write"),
@@ -73,6 +72,6 @@ def storage_of(storages: Iterable[StorageConfig], deployment: str, path: str) ->
     )
 
 
-def bandwidth_account(storage: StorageConfig, direction: Literal["read", "write"], location: str) -> Account:
+def bandwidth_account(storage: StorageConfig, direction: Way, location: str) -> Account:
     """The account of a storage's bandwidth for jobs on a location."""
     return Account(f"{storage.name} {direction}", location if storage.scope == "node" else None)

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from streamflow_io.admission.demand import Capacity
 from streamflow_io.admission.storages import ONE_WAY
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.models import Direction
+from streamflow_io.hints.models import Direction, Way
 
 from .expectations import Expectations, Expected
 from .share import OpenRequest, shares
@@ -102,7 +102,7 @@ class _Open:
 
 
 Pool = tuple[str, str | None]
-CapacityOf = Callable[[Place, Literal["read", "write"]], Capacity | None]
+CapacityOf = Callable[[Place, Way], Capacity | None]
 
 
 class Pacing:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Literal
 
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.models import Direction
+from streamflow_io.hints.models import Direction, Way
 from streamflow_io.series import covered
 
 #: Why somebody waits for a request from its required end on: a job lacks nothing else (`need`), the next request of
@@ -70,7 +70,7 @@ def is_exposed(window: float, moved: int) -> bool:
     return window < SHORTEST_WINDOW or moved < LEAST_BYTES
 
 
-def direction_of(request: Request) -> Literal["read", "write"]:
+def direction_of(request: Request) -> Way:
     """Where a request counts; one in both directions as written."""
     return "read" if request.direction == "read" else "write"
 

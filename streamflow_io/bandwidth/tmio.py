@@ -11,17 +11,16 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from statistics import fmean, harmonic_mean, median
-from typing import Literal
 
 from streamflow_io.grouping import grouped
+from streamflow_io.hints.models import Way
 from streamflow_io.series import covered
 
 from .exploitation import lifetimes
 from .phases import Phase, Request, direction_of, phases
 from .regions import Span, required_spans, throughput_spans
 
-_Way = Literal["read", "write"]
-_WAYS: tuple[_Way, ...] = ("read", "write")
+_WAYS: tuple[Way, ...] = ("read", "write")
 # FTIO counts a start before an end at the same time, so that phases that follow each other would count together.
 _BEFORE_THE_END = 1e-6
 

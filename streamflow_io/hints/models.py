@@ -31,6 +31,7 @@ PREFIX = "sfio"
 
 FiringRule = Literal["update", "no_update"]
 Start = Literal["commit", "producer"]
+Way = Literal["read", "write"]
 Direction = Literal["read", "write", "both"]
 
 

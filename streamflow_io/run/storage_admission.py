@@ -10,7 +10,7 @@ import posixpath
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from streamflow.core.context import StreamFlowContext
 from streamflow.core.deployment import Target
@@ -27,6 +27,7 @@ from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.hints.bandwidth import AutoConstraint, RequiredConstraint, StaticConstraint
 from streamflow_io.hints.config import SchedulerConfig, StorageConfig
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import Way
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.runtime.locations import innermost, node_name
 from streamflow_io.telemetry.records import Record
@@ -237,7 +238,7 @@ class StorageAdmission:
         """How many jobs have all their input, and wait until StreamFlow has started the one before them."""
         return max(0, self._arrived(step) - self._submitted.get(step, 0))
 
-    def capacity(self, place: Place, way: Literal["read", "write"]) -> Capacity | None:
+    def capacity(self, place: Place, way: Way) -> Capacity | None:
         """What a storage, and a location, has for those that hold nothing of it; None: there is no storage."""
         storage = self._by_name.get(place.storage or "")
         return None if storage is None else self._admission.capacity(storage, way, place.location)

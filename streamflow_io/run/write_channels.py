@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
 
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job
@@ -18,6 +17,7 @@ from streamflow_io.admission.demand import Capacity
 from streamflow_io.bandwidth.pacing import Place
 from streamflow_io.bandwidth.writes import Writer, Writes, Written
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.hints.models import Way
 from streamflow_io.runtime import Event, JobSpec
 from streamflow_io.runtime.protocol import PhaseEvent, WrittenTo
 from streamflow_io.telemetry.records import EndedRecord, Record, RequestRecord
@@ -81,7 +81,7 @@ class WriteChannels:
         requests = self._writes.ended(record.job, record.status == "completed")
         return [request_record(request, record.time) for request in requests]
 
-    def left(self, capacity: Capacity | None, place: Place, way: Literal["read", "write"]) -> Capacity | None:
+    def left(self, capacity: Capacity | None, place: Place, way: Way) -> Capacity | None:
         """What of a storage is left for others, without what jobs write there in a rhythm."""
         if capacity is None or way == "read":
             return capacity

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Literal
 
 from streamflow_io.bandwidth.exploitation import UseOfTime, exploitation, lifetimes, overlap, use_of_time
 from streamflow_io.bandwidth.phases import Phase, Request, direction_of, phases
 from streamflow_io.bandwidth.regions import Span, most, regions, required_spans, throughput_spans
 from streamflow_io.bandwidth.rhythm import Burst, next_burst
 from streamflow_io.grouping import grouped
+from streamflow_io.hints.models import Way
 from streamflow_io.series import covered, highest
 
 from .history import History
@@ -101,7 +101,7 @@ class StorageRequirement(Amounts):
     """
 
     storage: str | None
-    direction: Literal["read", "write"]
+    direction: Way
     bandwidth: float | None
     required_over_time: list[tuple[float, float]]
     throughput_over_time: list[tuple[float, float]]
@@ -199,9 +199,7 @@ def _step(history: History, step: str, requests: Sequence[Request]) -> StepRequi
     )
 
 
-def _storage(
-    history: History, name: str | None, way: Literal["read", "write"], requests: Sequence[Request]
-) -> StorageRequirement:
+def _storage(history: History, name: str | None, way: Way, requests: Sequence[Request]) -> StorageRequirement:
     of = phases(requests)
     bandwidths = {storage.name: storage.read if way == "read" else storage.write for storage in history.run.storages}
 

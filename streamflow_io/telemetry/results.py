@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Literal
 
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.models import Direction
+from streamflow_io.hints.models import Direction, Way
 from streamflow_io.series import covered, levels, rates, thinned
 
 from .edge_results import EdgeResult, edge_results
@@ -111,7 +110,7 @@ class AdmittedBandwidth(Result):
 
     storage: str
     location: str | None
-    direction: Literal["read", "write"]
+    direction: Way
     limit: float | None
     levels: list[tuple[float, float]]
 
@@ -288,8 +287,8 @@ def _constraints(history: History) -> list[Constraint]:
 
 def _admitted(history: History) -> list[AdmittedBandwidth]:
     storages = {storage.name: storage for storage in history.run.storages}
-    changes: dict[tuple[str, str | None, Literal["read", "write"]], list[tuple[float, float]]] = defaultdict(list)
-    directions: tuple[Literal["read", "write"], ...] = ("read", "write")
+    changes: dict[tuple[str, str | None, Way], list[tuple[float, float]]] = defaultdict(list)
+    directions: tuple[Way, ...] = ("read", "write")
     for job in history.jobs:
         if job.admitted is None or job.constraint is None or job.storage is None:
             continue
