@@ -29,12 +29,13 @@ ORDER = {
     "admission": "which job starts when, and what is learned of it",
     "bandwidth": "how fast data has to move, and did",
     "sessions": "which bytes of a file that many jobs read are read ahead",
+    "storage": "how a storage is measured",
     "runtime": "the node runtimes, and what is said with them",
     "telemetry": "what is recorded of a run",
     "learned": "what is kept from run to run",
+    "sharing": "what runs that use one storage hold of it",
     "run": "all that lives as long as a run",
     "translation": "what is done before a run",
-    "storage": "how a storage is measured",
     "suggestions": "what an observed run gives reasons for",
     "commands": "one file for each command",
     "cli": "the program",
@@ -51,6 +52,7 @@ PURE = (
     "admission",
     "bandwidth",
     "sessions",
+    "sharing",
     "hints",
     "suggestions",
     "run.delivery",
@@ -63,6 +65,8 @@ NOT_PURE = {
     "hints.yaml_files": "reads annotations files and StreamFlow files",
     "hints.resolution": "reads a document and its annotations file",
     "hints.schemas": "writes the schemas, as a program",
+    "sharing.directory": "has files and locks",
+    "sharing.member": "has a thread",
 }
 # Where what a pure module must not import belongs.
 EFFECTS = {

@@ -1,0 +1,74 @@
+"""What a run asks of a storage that several runs share, and what it has of it. Pure.
+
+Amounts are whole numbers of bytes per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Way = Literal["read", "write"]
+Amounts = Mapping[Way, int]
+WAYS: tuple[Way, ...] = ("read", "write")
+
+
+def amount(amounts: Amounts, way: Way) -> int:
+    """So much in one direction; 0 if nothing is said of it."""
+    return amounts.get(way, 0)
+
+
+def plus(one: Amounts, other: Amounts) -> dict[Way, int]:
+    """The sum in each direction, without those where it is 0."""
+    return positive({way: amount(one, way) + amount(other, way) for way in WAYS})
+
+
+def positive(amounts: Amounts) -> dict[Way, int]:
+    """Only the directions of which there is something."""
+    return {way: amounts[way] for way in WAYS if amounts.get(way, 0) > 0}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """All that a run wants of a storage at one moment; it replaces the wish before.
+
+    :ivar kept: what its running jobs use. It is never taken away. What it held beyond goes back, unless the run had
+        not been told of it when it wished (`seen`)
+    :ivar lacks: what its first waiting job lacks beyond `kept`: it gets all of it, in both directions at once, or
+        nothing; empty: no job waits
+    :ivar useful: what all its waiting jobs could use beyond `kept`, at least `lacks`: given only while no other run
+        wants anything
+    :ivar seconds: how long the jobs of this burst, also those that have ended, take if the storage is theirs alone;
+        0: not known. A burst begins with the first wish of a run that keeps and lacks nothing
+    :ivar seen: the number of the last lease that the run had been told, 0 for none
+    """
+
+    kept: Amounts = field(default_factory=dict)
+    lacks: Amounts = field(default_factory=dict)
+    useful: Amounts = field(default_factory=dict)
+    seconds: float = 0.0
+    seen: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the run uses nothing, and waits for nothing."""
+        return not positive(self.kept) and not positive(self.lacks)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What a run may use of a storage from now on.
+
+    :ivar number: from 1, one more with each
+    :ivar held: what was kept and what was given. It may be above the bandwidth for a single job that wants so much
+    :ivar others: what other runs hold
+    :ivar bandwidth: of the storage, for all runs
+    :ivar contended: where another run wants something: there, what a job returns goes back first
+    """
+
+    number: int
+    held: Amounts
+    others: Amounts
+    bandwidth: Amounts
+    contended: frozenset[Way] = frozenset()
