@@ -28,6 +28,7 @@ ORDER = {
     "capio_cl": "CAPIO-CL, from the graph and back to hints",
     "admission": "which job starts when, and what is learned of it",
     "bandwidth": "how fast data has to move, and did",
+    "periodic": "schedules of applications that compute and transfer by turns",
     "sessions": "which bytes of a file that many jobs read are read ahead",
     "storage": "how a storage is measured",
     "runtime": "the node runtimes, and what is said with them",
@@ -51,6 +52,7 @@ PURE = (
     "capio_cl",
     "admission",
     "bandwidth",
+    "periodic",
     "sessions",
     "sharing",
     "hints",
@@ -67,6 +69,7 @@ NOT_PURE = {
     "hints.schemas": "writes the schemas, as a program",
     "sharing.directory": "has files and locks",
     "sharing.member": "has a thread",
+    "periodic.files": "reads set files and schedule files",
 }
 # Where what a pure module must not import belongs.
 EFFECTS = {

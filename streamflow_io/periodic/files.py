@@ -1,0 +1,178 @@
+"""Set files, and the sets of the paper. Edge: reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from streamflow_io.hints.errors import HintError, HintErrors, Source
+from streamflow_io.hints.fields import Model, Text
+from streamflow_io.hints.parsing import parse_model
+from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
+
+from .model import Application, ApplicationSet, Platform
+
+PAPER_SETS = 10
+_PAPER = "paper:"
+SET_ALLOWED = f"a set file, in YAML or JSON, or {_PAPER}1 to {_PAPER}{PAPER_SETS}"
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Positive = Annotated[Number, Field(gt=0)]
+Count = Annotated[int, Field(strict=True, gt=0, le=1_000_000)]
+
+
+class _Camel(Model):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class PlatformFile(_Camel):
+    nodes: Count = Field(description="a whole number above 0: how many nodes the platform has")
+    node_bandwidth: Positive = Field(description="a number above 0, in MB/s: what one node can read or write")
+    bandwidth: Positive = Field(description="a number above 0, in MB/s: what the storage can")
+
+
+class ApplicationFile(_Camel):
+    name: Text = Field(description="a text that no other application is called")
+    copies: Count = Field(1, description="a whole number above 0: how many such applications there are")
+    nodes: Count = Field(description="a whole number above 0: how many nodes it has, each copy")
+    work: Annotated[Number, Field(ge=0)] = Field(description="a number of seconds, 0 or more: how long it computes")
+    volume: Positive = Field(description="a number above 0, in MB: what it transfers after each compute")
+    rate: Positive | None = Field(
+        None, description="a number above 0, in MB/s: what it can reach; none: nodes x nodeBandwidth"
+    )
+
+
+class SetFile(_Camel):
+    """A set file as it is written."""
+
+    version: Literal[1] = Field(1, description="1")
+    platform: PlatformFile = Field(description="a mapping with nodes, nodeBandwidth and bandwidth")
+    applications: list[ApplicationFile] = Field(min_length=1, description="a list of at least one application")
+
+    def to_set(self) -> ApplicationSet:
+        platform = Platform(self.platform.nodes, self.platform.node_bandwidth, self.platform.bandwidth)
+        return ApplicationSet(platform, tuple(each for one in self.applications for each in _copies(one)))
+
+
+def _copies(one: ApplicationFile) -> Iterator[Application]:
+    names = [one.name] if one.copies == 1 else [f"{one.name}-{number}" for number in range(1, one.copies + 1)]
+    for name in names:
+        yield Application(name, one.nodes, one.work, one.volume, one.rate)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the paper says of one of its sets.
+
+    :ivar least_period: where the sweep of its authors began, in seconds
+    :ivar online: efficiency and dilation of its best online policy, where we know them
+    """
+
+    efficiency: float
+    dilation: float
+    least_period: float
+    online: tuple[float, float] | None
+
+
+def read_set(name: str | os.PathLike[str]) -> ApplicationSet:
+    """Read a set file, or take one of the paper's sets.
+
+    :param name: a path, or `paper:1` to `paper:10`
+    :raises HintErrors: with all mistakes in it; also if it cannot be read
+    """
+    if (number := paper_number(name)) is not None:
+        return paper_set(number)
+    document = read_yaml(Path(name), "set", SET_ALLOWED)
+    source = source_of(document, os.path.abspath(name))
+    return parse_set(plain(document), "", source)
+
+
+def parse_set(raw: object, name: str, source: Source) -> ApplicationSet:
+    """The set that plain data describes.
+
+    :param name: the field that it is in
+    :raises HintErrors: with all mistakes in it
+    """
+    if not isinstance(raw, Mapping):
+        raise HintErrors.one(source.file, name or "set", "not a mapping", "platform, applications", source.line())
+    found, errors = parse_model(SetFile, raw, name, source)
+    if found is None:
+        raise HintErrors(errors)
+    prefix = f"{name}." if name else ""
+    _check(found, prefix, source)
+    return found.to_set()
+
+
+def _check(found: SetFile, prefix: str, source: Source) -> None:
+    """:raises HintErrors: if two applications have one name, or they have more nodes than there are"""
+    errors = []
+    seen: dict[str, int] = {}
+    for index, one in enumerate(found.applications):
+        for name in (each.name for each in _copies(one)):
+            if name in seen:
+                line = source.line("applications", index, "name")
+                field = f"{prefix}applications[{index}].name"
+                message = f"{name!r} is also the name of applications[{seen[name]}]"
+                errors.append(
+                    HintError(source.file, line, field, message, "a text that no other application is called")
+                )
+            seen[name] = index
+    nodes = sum(one.nodes * one.copies for one in found.applications)
+    if nodes > found.platform.nodes:
+        line = source.line("platform", "nodes")
+        message = f"the applications have {nodes:,} nodes, the platform {found.platform.nodes:,}"
+        errors.append(
+            HintError(
+                source.file, line, f"{prefix}platform.nodes", message, "as many as all applications have, or more"
+            )
+        )
+    if errors:
+        raise HintErrors(errors)
+
+
+def paper_number(name: str | os.PathLike[str]) -> int | None:
+    """Which set of the paper a name means; None: it is the path of a file.
+
+    :raises HintErrors: if there is no such set
+    """
+    text = os.fspath(name)
+    if not text.startswith(_PAPER):
+        return None
+    number = text.removeprefix(_PAPER)
+    if number not in map(str, range(1, PAPER_SETS + 1)):
+        raise HintErrors.one(text, "set", "there is no such set of the paper", SET_ALLOWED)
+    return int(number)
+
+
+def paper_set(number: int) -> ApplicationSet:
+    """One of the sets of the paper, from 1."""
+    raw = _paper()
+    copies = raw["sets"][number - 1]["copies"]
+    rows = [{**one, "copies": copies[one["name"]]} for one in raw["applications"] if one["name"] in copies]
+    return SetFile.model_validate({"platform": raw["platform"], "applications": rows}).to_set()
+
+
+def published(number: int) -> Published:
+    """What the paper says of one of its sets, from 1."""
+    row = _paper()["sets"][number - 1]
+    online = row.get("online")
+    return Published(
+        **row["persched"],
+        least_period=row["leastPeriod"],
+        online=None if online is None else (online["efficiency"], online["dilation"]),
+    )
+
+
+@cache
+def _paper() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(files(__package__).joinpath("data/paper.json").read_text("utf-8"))
+    return found
