@@ -19,17 +19,22 @@ from streamflow_io.hints.models import Way
 
 from .demand import Capacity, Demand, Grant, Placement, Request
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
+from .leases import Need
 from .observations import Observation
 from .resources import Resources
-from .storages import BYTES_PER_MEGABYTE, bytes_per_second
+from .storages import BYTES_PER_MEGABYTE, ONE_WAY, bytes_per_second
 from .workload import Turn
 
 
 @dataclass(frozen=True)
 class _Blocked:
-    """A job cannot start for want of these resources; none: it is behind another job, or some step learns."""
+    """A job cannot start for want of these resources; none: it is behind another job, or some step learns.
+
+    :ivar needs: of storages that are leased
+    """
 
     resources: frozenset[str] = frozenset()
+    needs: tuple[tuple[StorageConfig, Need], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,12 +76,15 @@ class Admission:
     Guarantees: what is granted fits; :meth:`release` returns all that a job holds, whatever became of it; every job is
     granted at last if those before it end.
 
+    :ivar leases: what this run was given of storages that others use, too; as for the methods, :meth:`decide` follows
+
     :param io_executors: the most I/O tasks at once on one location; none: four for each core
     :param learner_factory: makes the learner of a step on a storage
     """
 
     def __init__(self, io_executors: int | None = None, learner_factory: LearnerFactory = make_learner) -> None:
         self._resources = Resources(io_executors)
+        self.leases = self._resources.leases
         self._learners = Learners(learner_factory, self._resources)
         self._jobs: dict[str, _Job] = {}
         # Those that wait, by demand, in order of arrival. Jobs that are no I/O tasks: if all they lack is bandwidth.
@@ -117,6 +125,7 @@ class Admission:
     def decide(self, now: float) -> list[Grant]:
         """Admit the I/O tasks that may start now, in order of arrival; each is granted once."""
         self._kept = None
+        self.leases.forget_needs()
         grants = []
         blocked: set[str] = set()
         heads = [(queue[0], queue) for queue in self._queues.values()]
@@ -127,6 +136,8 @@ class Admission:
             fit = self._find_first(job, blocked)
             if isinstance(fit, _Blocked):
                 blocked |= fit.resources
+                for storage, need in fit.needs:
+                    self.leases.lacks(storage, need)
                 continue
             grants.append(self._take(job, fit, now))
             if queue:
@@ -282,25 +293,39 @@ class Admission:
             return self._find(job, blocked)
         # It starts when it is asked about, which is soon if there is enough: until then it keeps what it needs.
         kept: set[str] = set()
+        needs: list[tuple[StorageConfig, Need]] = []
         for placement in demand.placements:
             names = self._resources.names(demand, placement)
-            if blocked.isdisjoint(names) and self._is_next(job, placement):
+            if blocked.isdisjoint(names) and (next_turn := self._next_turn(job, placement)) is not None:
                 kept.update(names)
-        return _Blocked(frozenset(kept))
+                needs += self._needed(demand, placement, *next_turn)
+        return _Blocked(frozenset(kept), tuple(needs))
 
-    def _is_next(self, job: _Job, placement: Placement) -> bool:
-        """Whether a job that asks has all else on some location, and is not kept out of too many by who learns.
+    def _next_turn(self, job: _Job, placement: Placement) -> tuple[float | None, Turn | None] | None:
+        """How a job that asks may start that has all else on some location; none: it is kept out of too many.
 
         One that needs several locations, and waits for who learns on one of them, keeps nothing: who learns may wait
         for just that.
         """
         demand, pool = job.request.demand, self._resources.locations(placement.pool)
         ready = [where for where, asked in job.ready_at if where in pool and asked in (None, placement)]
-        for _, turn in self._turns(demand, placement) if ready else ():
+        for constraint, turn in self._turns(demand, placement) if ready else ():
             usable = sum(self._locations(job, placement, turn, 0, (location,)) is not None for location in ready)
             if usable and (usable == len(ready) or usable >= demand.locations):
-                return True
-        return False
+                return constraint, turn
+        return None
+
+    def _needed(
+        self, demand: Demand, placement: Placement, constraint: float | None, turn: Turn | None
+    ) -> list[tuple[StorageConfig, Need]]:
+        """What a job needs of a storage, if that is leased."""
+        storage = placement.storage
+        if storage is None or constraint is None or not self.leases.has(storage):
+            return []
+        if turn is not None and turn.is_alone:
+            return [(storage, self.leases.whole(storage, demand.step))]
+        amount = bytes_per_second(constraint)
+        return [(storage, Need(demand.step, dict.fromkeys(ONE_WAY[demand.direction], amount), amount))]
 
     def _find(
         self, job: _Job, blocked: Set[str], locations: Sequence[str] = (), placement: Placement | None = None
@@ -312,12 +337,14 @@ class Admission:
         :param placement: just this one
         """
         lacking: frozenset[str] = frozenset()
+        needs: tuple[tuple[StorageConfig, Need], ...] = ()
         for candidate in job.request.demand.placements if placement is None else (placement,):
             fit = self._find_in(job, candidate, blocked, locations)
             if isinstance(fit, _Fit):
                 return fit
             lacking |= fit.resources
-        return _Blocked(lacking)
+            needs += fit.needs
+        return _Blocked(lacking, needs)
 
     def _find_in(self, job: _Job, placement: Placement, blocked: Set[str], locations: Sequence[str]) -> _Fit | _Blocked:
         demand, resources = job.request.demand, self._resources
@@ -326,20 +353,24 @@ class Admission:
         if any(location not in resources.locations(placement.pool) for location in locations):
             return _Blocked()
         lacking: frozenset[str] | None = None
+        needs: list[tuple[StorageConfig, Need]] = []
         for constraint, turn in self._turns(demand, placement):
             amount = 0 if constraint is None else bytes_per_second(constraint)
             found = self._locations(job, placement, turn, amount, locations)
             if found is None:
                 continue
             enough = len(found) >= (len(locations) or demand.locations)
-            if enough and resources.fits(demand, placement, found, amount):
+            needed = self._needed(demand, placement, constraint, turn)
+            is_held = all(self.leases.is_held(storage, need) for storage, need in needed)
+            if enough and is_held and resources.fits(demand, placement, found, amount):
                 return _Fit(placement, tuple(found), constraint, turn)
             if lacking is None:
                 lacking = resources.lacking(demand, placement, found, amount)
+                needs = needed if enough and not is_held else []
         if locations or lacking is None:
             return _Blocked()
         job.lacked |= lacking
-        return _Blocked(job.lacked)
+        return _Blocked(job.lacked, tuple(needs))
 
     def _turns(self, demand: Demand, placement: Placement) -> Iterator[tuple[float | None, Turn | None]]:
         """The constraints under which the next job may start, the best first, and what learning says of it."""
@@ -376,6 +407,8 @@ class Admission:
         self._resources.allocate(request.job, request.demand, fit.placement, fit.locations, amount)
         self._learners.started(request.demand, fit.placement, request.job, fit.locations[0], now, fit.turn)
         job.fit = fit
+        if fit.turn is not None and fit.turn.epoch is not None and fit.turn.is_alone:
+            self.leases.keep(fit.placement.storage, fit.turn.epoch)
         allocated = self._resources.allocated(request.demand, fit.placement, fit.locations[0])
         return Grant(
             job=request.job,

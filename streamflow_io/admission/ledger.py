@@ -31,9 +31,13 @@ class Ledger:
         self._holders: dict[str, Mapping[Account, int]] = {}
 
     def open(self, account: Account, capacity: int) -> None:
-        """Make an account known. An account that is known keeps its capacity."""
+        """Make an account known. One that is known keeps its capacity; :meth:`limit` changes it."""
         self._capacities.setdefault(account, capacity)
         self._allocated.setdefault(account, 0)
+
+    def limit(self, account: Account, capacity: int) -> None:
+        """Let an account have another capacity, but not less than is allocated of it."""
+        self._capacities[account] = max(capacity, self._allocated.setdefault(account, 0))
 
     def allocated(self, account: Account) -> int:
         return self._allocated[account]

@@ -10,6 +10,7 @@ from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Direction, Way
 
 from .demand import Capacity, Demand, Placement
+from .leases import Leases
 from .ledger import Account, Ledger
 from .location_heap import LocationHeap
 from .storages import ONE_WAY, bandwidth_account, bytes_per_second
@@ -31,12 +32,15 @@ class Resources:
 
     Locations can be locked, and a storage that they share: then only those who hold the lock may start I/O tasks there.
 
+    :ivar leases: storages that are shared with other runs
+
     :param io_executors: the most I/O tasks at once on one location; none: four for each core
     """
 
     def __init__(self, io_executors: int | None) -> None:
         self._io_executors = io_executors
         self._ledger = Ledger()
+        self.leases = Leases(self._ledger)
         self._pools: dict[str, Mapping[str, float]] = {}
         self._slots: dict[str, int] = {}
         # Pools that have locations in common go by one name.
@@ -95,9 +99,10 @@ class Resources:
 
     def capacity(self, storage: StorageConfig, way: Way, location: str) -> Capacity:
         """What nobody holds of a storage and of the I/O executors of a location."""
-        executors = _executors(location)
+        executors, is_leased = _executors(location), self.leases.has(storage)
+        free = self._ledger.free(bandwidth_account(storage, way, location))
         return Capacity(
-            bandwidth=self._ledger.free(bandwidth_account(storage, way, location)),
+            bandwidth=self.leases.unheld(storage, way) if is_leased else free,
             is_shared=storage.scope == "shared",
             executors=self._ledger.capacity(executors),
             idle=self._ledger.free(executors),
@@ -228,6 +233,7 @@ class Resources:
             for way in ONE_WAY["both"]:
                 self._ledger.open(bandwidth_account(storage, way, location), bytes_per_second(storage.bandwidth(way)))
             if storage.scope == "shared":
+                self.leases.limit(storage)
                 return
 
     def _join(self, pool: str) -> None:
