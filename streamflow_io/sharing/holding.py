@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .wish import WAYS, Amounts, Lease, Way, Wish, amount, positive
+from .wish import WAYS, Amounts, Lease, Way, Wish, amount, plus, positive
 
 #: Seconds after which what nobody uses goes back.
 UNUSED_SECONDS = 1.0
@@ -32,8 +32,9 @@ class Holding:
     def told(self, lease: Lease, now: float) -> None:
         """The run was given something, or others want something now that did not."""
         self._seen, self._contended = lease.number, lease.contended
-        self.held = {way: max(amount(lease.held, way), amount(self._used, way)) for way in WAYS}
-        self._unused_since = now
+        self.held = plus(self.held, lease.given)
+        if lease.given:
+            self._unused_since = now
 
     def returned(self, used: Amounts) -> None:
         """Jobs have ended, maybe: what they had is for others first, where others want it.
@@ -47,12 +48,15 @@ class Holding:
         }
         self._used = used
 
-    def settle(self, used: Amounts, needed: Amounts, useful: Amounts, seconds: float, now: float) -> Wish | None:
+    def settle(
+        self, used: Amounts, needed: Amounts, useful: Amounts, together: bool, seconds: float, now: float
+    ) -> Wish | None:
         """All that can start has started.
 
         :param used: what jobs have now
         :param needed: beyond it, what the first that wait need
         :param useful: beyond it, what all that wait could use, at least what is needed
+        :param together: what is needed in both directions is for one job
         :param seconds: see :class:`~.wish.Wish`
         :return: what is to be wished; none: nothing new
         """
@@ -65,11 +69,11 @@ class Holding:
         elif now - self._unused_since >= UNUSED_SECONDS:
             self.held, self._unused_since = used, None
         free = {way: amount(self.held, way) - amount(used, way) for way in WAYS}
-        lacks: dict[Way, int] = {}
-        if any(amount(needed, way) > free[way] for way in WAYS):
-            lacks = positive({way: amount(needed, way) - free[way] for way in WAYS})
-        more = positive({way: amount(useful, way) - free[way] for way in WAYS}) if lacks else {}
-        wish = Wish(positive(self.held), lacks, more, seconds, self._seen)
+        lacks = positive({way: amount(needed, way) - free[way] for way in WAYS})
+        wish = Wish(positive(self.held), seen=self._seen)
+        if lacks:
+            more = positive({way: amount(useful, way) - free[way] for way in WAYS})
+            wish = Wish(positive(self.held), lacks, together, more, seconds, self._seen)
         if wish == self._wished:
             return None
         self._wished = wish

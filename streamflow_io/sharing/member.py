@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from .directory import SharedDirectory
-from .wish import WAYS, Amounts, Lease, Way, Wish, amount, plus, positive
+from .wish import WAYS, Amounts, Lease, Way, Wish, amount, positive
 
 
 class Member:
@@ -73,4 +73,4 @@ class Member:
         }
         self._number += 1
         self._gave = self._number
-        self._tell(Lease(self._number, plus(wish.kept, given), {}, self._bandwidth))
+        self._tell(Lease(self._number, positive(given), {}, self._bandwidth))

@@ -33,10 +33,11 @@ def positive(amounts: Amounts) -> dict[Way, int]:
 class Wish:
     """All that a run wants of a storage at one moment; it replaces the wish before.
 
-    :ivar kept: what its running jobs use. It is never taken away. What it held beyond goes back, unless the run had
-        not been told of it when it wished (`seen`)
-    :ivar lacks: what its first waiting job lacks beyond `kept`: it gets all of it, in both directions at once, or
-        nothing; empty: no job waits
+    :ivar kept: what it keeps of what it was told that it holds, at least what its running jobs use. It is never taken
+        away. What it held beyond goes back; what it was given by leases after `seen` is still held, too
+    :ivar lacks: what its first waiting job lacks beyond `kept`: it gets all of it, or nothing; empty: no job waits
+    :ivar together: what it lacks in the two directions is for one job, and given at once. Else they are of two jobs,
+        and one may be given before the other
     :ivar useful: what all its waiting jobs could use beyond `kept`, at least `lacks`: given only while no other run
         wants anything
     :ivar seconds: how long the jobs of this burst, also those that have ended, take if the storage is theirs alone;
@@ -46,6 +47,7 @@ class Wish:
 
     kept: Amounts = field(default_factory=dict)
     lacks: Amounts = field(default_factory=dict)
+    together: bool = False
     useful: Amounts = field(default_factory=dict)
     seconds: float = 0.0
     seen: int = 0
@@ -61,14 +63,16 @@ class Lease:
     """What a run may use of a storage from now on.
 
     :ivar number: from 1, one more with each
-    :ivar held: what was kept and what was given. It may be above the bandwidth for a single job that wants so much
+    :ivar given: what it may use beyond what it kept. The run adds it to what it thinks that it holds, which may be
+        less by now than when it wished. For a single job it may be above the bandwidth; empty: only what others do has
+        changed
     :ivar others: what other runs hold
     :ivar bandwidth: of the storage, for all runs
     :ivar contended: where another run wants something: there, what a job returns goes back first
     """
 
     number: int
-    held: Amounts
+    given: Amounts
     others: Amounts
     bandwidth: Amounts
     contended: frozenset[Way] = frozenset()

@@ -1,0 +1,131 @@
+"""What a run thinks that it holds of a shared storage is never more than what others believe, whatever is under way."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.sharing.holding import UNUSED_SECONDS, Holding
+from streamflow_io.sharing.wish import Amounts, Lease, Way, Wish, amount, plus, positive
+
+BANDWIDTH = 10
+
+
+class Other:
+    """What others believe of a run: by its wishes as they arrive, and what it was given."""
+
+    def __init__(self) -> None:
+        self.held: Amounts = {}
+        self._given: dict[int, Amounts] = {}
+        self.wish = Wish()
+
+    def arrived(self, wish: Wish) -> None:
+        self.wish, self.held = wish, wish.kept
+        self._given = {number: given for number, given in self._given.items() if number > wish.seen}
+        for amounts in self._given.values():
+            self.held = plus(self.held, amounts)
+
+    def give(self, amounts: Amounts, contended: bool) -> Lease:
+        lease = Lease(len(self._given) + self.wish.seen + 1, amounts, {}, {}, frozenset({"write"} if contended else ()))
+        self._given[lease.number] = amounts
+        self.held = plus(self.held, amounts)
+        return lease
+
+    @property
+    def knows_all(self) -> bool:
+        return not self._given
+
+
+class Run:
+    """Jobs that each need 2, and the messages that are on their way."""
+
+    def __init__(self) -> None:
+        self.holding = Holding()
+        self.other = Other()
+        self.running = self.waiting = 0
+        self.now = 0.0
+        self.wishes: deque[Wish] = deque()
+        self.leases: deque[Lease] = deque()
+
+    def settle(self) -> None:
+        self.holding.returned(self.used)
+        while self.waiting and amount(self.holding.held, "write") >= 2 * (self.running + 1):
+            self.running, self.waiting = self.running + 1, self.waiting - 1
+        needed: Amounts = {"write": 2} if self.waiting else {}
+        useful: Amounts = {"write": 2 * self.waiting} if self.waiting else {}
+        if (wish := self.holding.settle(self.used, needed, useful, False, 1.0, self.now)) is not None:
+            self.wishes.append(wish)
+
+    @property
+    def used(self) -> Amounts:
+        return {"write": 2 * self.running}
+
+    def look(self, contended: bool) -> None:
+        if self.wishes:
+            self.other.arrived(self.wishes.popleft())
+        lacks = amount(self.other.wish.lacks, "write")
+        if lacks and self.other.knows_all and amount(self.other.held, "write") + lacks <= BANDWIDTH:
+            self.leases.append(self.other.give({"write": lacks}, contended))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["submit", "end", "look", "hear", "wait"]), st.booleans()), max_size=60))
+def test_what_a_run_holds_is_known_to_others(steps: list[tuple[str, bool]]) -> None:
+    run = Run()
+    for what, contended in steps:
+        if what == "submit":
+            run.waiting += 1
+        elif what == "end":
+            run.running = max(0, run.running - 1)
+        elif what == "look":
+            run.look(contended)
+        elif what == "wait":
+            run.now += UNUSED_SECONDS / 2
+        elif run.leases:
+            run.holding.told(run.leases.popleft(), run.now)
+        run.settle()
+        held, believed = amount(run.holding.held, "write"), amount(run.other.held, "write")
+        assert 2 * run.running <= held <= believed <= BANDWIDTH
+    # When all messages have arrived, both say the same, and everybody has run.
+    for _ in range(200):
+        run.look(False)
+        while run.leases:
+            run.holding.told(run.leases.popleft(), run.now)
+        run.running = 0
+        run.now += UNUSED_SECONDS
+        run.settle()
+    assert run.waiting == run.running == 0
+    assert positive(run.holding.held) == positive(run.other.held) == {}
+
+
+def _holding(contended: frozenset[Way]) -> Holding:
+    holding = Holding()
+    holding.told(Lease(1, {"write": 10}, {}, {}, contended), 0.0)
+    holding.settle({"write": 10}, {"write": 5}, {"write": 5}, False, 1.0, 0.0)
+    return holding
+
+
+def test_what_a_job_returns_is_for_others_first() -> None:
+    holding = _holding(frozenset({"write"}))
+    holding.returned({"write": 5})
+    assert amount(holding.held, "write") == 5
+    wish = holding.settle({"write": 5}, {"write": 5}, {"write": 5}, False, 1.0, 0.1)
+    assert wish == Wish({"write": 5}, {"write": 5}, False, {"write": 5}, 1.0, 1)
+
+
+def test_what_a_job_returns_is_used_again_while_nobody_else_wants_it() -> None:
+    holding = _holding(frozenset({"read"}))
+    holding.returned({"write": 5})
+    assert amount(holding.held, "write") == 10
+
+
+def test_what_nobody_uses_goes_back_after_a_while() -> None:
+    holding = _holding(frozenset())
+    holding.returned({"write": 5})
+    assert holding.settle({"write": 5}, {}, {}, False, 0.0, 1.0) is not None
+    assert amount(holding.held, "write") == 10
+    assert not holding.is_idle
+    wish = holding.settle({"write": 5}, {}, {}, False, 0.0, 1.0 + UNUSED_SECONDS)
+    assert wish == Wish({"write": 5}, seen=1)
+    assert holding.is_idle
