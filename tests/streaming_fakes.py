@@ -20,6 +20,7 @@ from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StreamingRule
 from streamflow_io.learned.verdicts import RememberedVerdicts
+from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.run.attempts import Attempt, StreamingJobs
 from streamflow_io.run.deployment_sites import Sites
 from streamflow_io.run.execution import Execution
@@ -181,7 +182,10 @@ class FakeRun:
         self.limits = Limits(self.places, annotations or {}, Storages((), Sites({})), self.config.limits, self.rates)
         self.writes = WriteChannels(self.places, annotations or {}, Storages((), Sites({})))
         self.stream_rates = StreamRates(
-            self.config.limits, lambda *told: self.runner.limit_stream(*told), self.records.append
+            self.config.limits,
+            RememberedWindows(Path("/nowhere"), {}, {}),
+            lambda *told: self.runner.limit_stream(*told),
+            self.records.append,
         )
         self.runner = JobRunner(self.reach, self.recorder, JobWarnings(), self.limits, self.stream_rates, self.writes)
         self.sessions = NoSessions()

@@ -25,16 +25,18 @@ _COMMANDS = 8
 
 @dataclass(frozen=True)
 class Learned:
-    """What the phases of a step were like.
+    """What the phases of a step were like, or the bursts of an output.
 
     :ivar window: seconds: the median of the first phases of its channels
     :ivar ratio: bytes that a job moves, of each byte of its input; None: no input had a size that is known
     :ivar phases: how many these were
+    :ivar bytes: of the first burst, the median; None: these are no bursts
     """
 
     window: float
     ratio: float | None
     phases: int
+    bytes: float | None = None
 
 
 @dataclass(frozen=True)

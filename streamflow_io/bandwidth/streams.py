@@ -4,8 +4,9 @@ A burst of the producer is a request of each of its readers. It is ready when it
 is; its required end is the beginning of the next burst: nobody waits, but from then on more is to be moved. No burst
 follows the last one, and the reader needs it now: it is exposed, and at the commit of the file every limit ends.
 
-The limit of a burst follows from the window of the one before, by the strategies of :mod:`.strategies`. A reader that
-is behind gets as much more as it needs to have the burst before the next is expected, and past that it has no limit.
+The limit of a burst follows from the window of the one before, by the strategies of :mod:`.strategies`; that of the
+first one from those of other readers of its step, or of an earlier run. A reader that is behind gets as much more as it
+needs to have the burst before the next is expected, and past that it has no limit.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Literal, NamedTuple
 
 from streamflow_io.hints.bandwidth import RequiredConstraint
 
+from .expectations import Learned
+from .growths import Burst, Growth, Growths, Source, StreamName
 from .phases import Request, is_exposed
 from .strategies import Limited, next_limit
 
@@ -30,34 +33,6 @@ _KEPT = 100
 _SAME = 0.05
 
 
-class Source(NamedTuple):
-    """A file that is read while it is written: of which job and output, and its path."""
-
-    job: str
-    port: str
-    path: str
-
-
-class StreamName(NamedTuple):
-    """A byte stream of a job that reads; `stream` is unique among those of the job."""
-
-    job: str
-    stream: str
-
-
-@dataclass(frozen=True)
-class Burst:
-    """What a file has grown by at once.
-
-    :ivar start: when its first byte was there
-    :ivar end: bytes of the file when it ended
-    """
-
-    start: float
-    bytes: int
-    end: int
-
-
 @dataclass(frozen=True)
 class StreamRate:
     """How fast a stream may be fed from now on: bytes/s; None: as fast as it is read."""
@@ -67,14 +42,6 @@ class StreamRate:
     input: str
     rate: float | None
     reason: StreamReason
-
-
-@dataclass(eq=False)
-class _Growth:
-    """How a file has grown; `committed`: when it was complete."""
-
-    bursts: list[Burst] = field(default_factory=list)
-    committed: float | None = None
 
 
 @dataclass(eq=False)
@@ -91,7 +58,7 @@ class _Stream:
     step: str
     input: str
     channel: str
-    growth: _Growth
+    growth: Growth
     opened: float
     limited: Limited | None
     due: float | None = None
@@ -112,51 +79,94 @@ class _Stream:
         return self.growth.bursts[-1].end - self.fed if self.growth.bursts else 0.0
 
     @property
-    def is_behind(self) -> bool:
-        return self.limited is not None and self.growth.committed is None and self.due is not None and self.left > 0
+    def is_awaited(self) -> bool:
+        """Whether its rate changes as time goes by: it has a limit, and was not given all before the next burst."""
+        is_limited = self.limited is not None and self.growth.committed is None
+        return is_limited and self.due is not None and self.ends[-1] is None
+
+
+class _Rhythm(NamedTuple):
+    """After how many seconds the next burst is expected, and how many bytes a burst has."""
+
+    window: float
+    bytes: float
 
 
 class Streams:
-    """The byte streams of a run. Times are given, those of one clock."""
+    """The byte streams of a run. Times are given, those of one clock.
+
+    What is told of one stream costs no more when there are many others.
+    """
 
     def __init__(self) -> None:
-        self._growths: dict[Source, _Growth] = {}
+        self._growths = Growths()
         self._streams: dict[StreamName, _Stream] = {}
+        self._of_jobs: dict[str, list[StreamName]] = {}
+        # Of which something was told since rates were looked at, and those whose rate changes as time goes by.
+        self._told: dict[StreamName, None] = {}
+        self._awaited: dict[StreamName, None] = {}
         # By step: of any of its streams.
-        self._newest: dict[str, float] = {}
+        self._newest: dict[str, _Rhythm] = {}
 
     @property
     def is_idle(self) -> bool:
         """Whether there is no stream whose rate may change as time goes by."""
-        return not any(stream.is_behind for stream in self._streams.values())
+        return not any(self._streams[name].left > 0 for name in self._awaited)
+
+    @property
+    def learned(self) -> dict[str, Learned]:
+        """What is to be remembered of outputs whose readers are limited."""
+        return self._growths.learned
 
     def opened(
-        self, name: StreamName, step: str, input_name: str, source: Source, limit: RequiredConstraint | None, now: float
+        self,
+        name: StreamName,
+        step: str,
+        input_name: str,
+        source: Source,
+        limit: RequiredConstraint | None,
+        now: float,
+        output: str = "",
+        learned: Learned | None = None,
+        is_complete: bool = False,
     ) -> None:
         """A job that reads begins an attempt.
 
         :param limit: None: its bytes are measured, and not limited
+        :param output: what is learned of the file is remembered for
+        :param learned: what an earlier run has learned of it; what is known of this one counts more
+        :param is_complete: the file does not grow any more
         """
-        growth = self._growths.setdefault(source, _Growth())
+        self._leave(name)
+        growth = self._growths.read(source, is_complete, now)
+        growth.readers[name] = None
         channel = f"{name.job}/{input_name} of {source.job}"
-        limited = None if limit is None else Limited(limit.strategy, limit.tolerance)
+        limited = None
+        if limit is not None:
+            limited, growth.output = Limited(limit.strategy, limit.tolerance), output
+            if learned is not None and learned.bytes is not None:
+                self._newest.setdefault(step, _Rhythm(learned.window, learned.bytes))
         stream = _Stream(name, step, input_name, channel, growth, now, limited)
         self._streams[name] = stream
+        self._of_jobs.setdefault(name.job, []).append(name)
+        self._told[name] = None
+        first = self._newest.get(step)
+        if limited is not None and first is not None and not growth.bursts:
+            stream.limited = next_limit(limited, *first)
         for number in range(len(growth.bursts)):
             self._take(stream, number)
 
     def burst(self, source: Source, burst: Burst) -> None:
         """A burst of a file has ended."""
-        growth = self._growths.setdefault(source, _Growth())
-        growth.bursts.append(burst)
-        for stream in self._streams.values():
-            if stream.growth is growth:
-                self._take(stream, len(growth.bursts) - 1)
+        growth = self._growths.burst(source, burst)
+        for name in growth.readers:
+            self._take(self._streams[name], len(growth.bursts) - 1)
+        self._told |= growth.readers
 
     def committed(self, source: Source, now: float) -> None:
         """A file is complete."""
-        growth = self._growths.setdefault(source, _Growth())
-        growth.committed = now if growth.committed is None else growth.committed
+        if (growth := self._growths.committed(source, now)) is not None:
+            self._told |= growth.readers
 
     def drained(self, name: StreamName, fed: int, at: float) -> None:
         """A stream has been given so many bytes: all that there were."""
@@ -164,6 +174,7 @@ class Streams:
             return
         stream.drained = [*stream.drained[-_KEPT:], (fed, at)]
         stream.fed, stream.looked = fed, at
+        self._told[name] = None
         for number in reversed(range(len(stream.ends))):
             if stream.ends[number] is not None:
                 break
@@ -171,20 +182,26 @@ class Streams:
                 stream.ends[number] = at
 
     def ended(self, job: str, succeeded: bool) -> list[Request]:
-        """A job that reads has ended, however.
+        """A job has ended, however: it reads nothing any more, and writes nothing.
 
         :return: what it was given, if it has succeeded
         """
         found: list[Request] = []
-        for name in [one for one in self._streams if one.job == job]:
-            stream = self._streams.pop(name)
-            found += _requests(stream) if succeeded else ()
+        for name in [*self._of_jobs.get(job, ())]:
+            found += _requests(self._streams[name]) if succeeded else ()
+            self._leave(name)
+        self._growths.ended(job)
         return found
+
+    def rate(self, name: StreamName) -> float | None:
+        """How fast a stream may be fed now, bytes/s; None: as fast as it is read."""
+        return self._streams[name].rate if name in self._streams else None
 
     def rates(self, now: float) -> list[StreamRate]:
         """The streams that have another rate from now on."""
         found: list[StreamRate] = []
-        for stream in self._streams.values():
+        looked_at, self._told = self._told | self._awaited, {}
+        for stream in map(self._streams.__getitem__, looked_at):
             if stream.limited is None:
                 continue
             _advance(stream, now)
@@ -192,7 +209,22 @@ class Streams:
             if _differs(rate, stream.rate):
                 stream.rates.append((now, rate))
                 found.append(StreamRate(stream.name, stream.step, stream.input, rate, reason))
+            if stream.is_awaited:
+                self._awaited[stream.name] = None
+            else:
+                self._awaited.pop(stream.name, None)
         return found
+
+    def _leave(self, name: StreamName) -> None:
+        """Forget a stream, if there is one."""
+        if (stream := self._streams.pop(name, None)) is not None:
+            stream.growth.readers.pop(name, None)
+            of_job = self._of_jobs[name.job]
+            of_job.remove(name)
+            if not of_job:
+                del self._of_jobs[name.job]
+            self._told.pop(name, None)
+            self._awaited.pop(name, None)
 
     def _take(self, stream: _Stream, number: int) -> None:
         """A burst counts for a stream."""
@@ -206,16 +238,16 @@ class Streams:
         stream.rates = stream.rates[-1:]
         if stream.fed == burst.end - burst.bytes:
             # It is fed since its first byte is there, though that is told only now.
-            stream.looked = min(stream.looked, start)
+            stream.looked = start
         if number > 0:
-            self._newest[stream.step] = burst.start - bursts[number - 1].start
-        window = self._newest.get(stream.step)
-        if window is None or is_exposed(window, burst.bytes):
+            self._newest[stream.step] = _Rhythm(burst.start - bursts[number - 1].start, burst.bytes)
+        newest = self._newest.get(stream.step)
+        if newest is None or is_exposed(newest.window, burst.bytes):
             stream.due = None
             return
-        stream.due = burst.start + window
+        stream.due = burst.start + newest.window
         if stream.limited is not None:
-            stream.limited = next_limit(stream.limited, window, burst.bytes)
+            stream.limited = next_limit(stream.limited, newest.window, burst.bytes)
 
 
 def _advance(stream: _Stream, now: float) -> None:
@@ -228,6 +260,8 @@ def _advance(stream: _Stream, now: float) -> None:
 def _rate(stream: _Stream, limited: Limited, now: float) -> tuple[float | None, StreamReason]:
     if stream.growth.committed is not None:
         return None, "commit"
+    if not stream.growth.bursts:
+        return limited.limit, "strategy"
     if limited.limit is None or stream.due is None:
         return None, "strategy"
     if stream.ends[-1] is not None:

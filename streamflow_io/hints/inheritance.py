@@ -117,6 +117,12 @@ class StepAnnotations:
         return self.storage_bw if isinstance(self.storage_bw, RequiredConstraint) else None
 
     @property
+    def required_streams(self) -> list[str]:
+        """The outputs whose byte streams are kept to the bandwidth that is required."""
+        rules = ((port, rule.value) for port, located in self.streaming.items() for rule in located)
+        return list(dict.fromkeys(port for port, rule in rules if isinstance(rule.stream_bw, RequiredConstraint)))
+
+    @property
     def within(self) -> float | None:
         """Seconds after which somebody waits for what its jobs move; None: that is learned."""
         return None if self.storage_bandwidth is None else self.storage_bandwidth.value.within

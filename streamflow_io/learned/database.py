@@ -17,7 +17,7 @@ from streamflow_io.files import stranger
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.telemetry.directories import data_directory
 
-VERSION = 5
+VERSION = 6
 _APPLICATION = 0x5346494F  # "SFIO"
 
 _VERDICTS = """
@@ -45,6 +45,8 @@ _WINDOWS = """
         UNIQUE (tool, storage, size_class)
     )
 """
+# Of the first burst of an output that is streamed; NULL: the window is not one of bursts.
+_BURST_BYTES = "ALTER TABLE windows ADD COLUMN bytes REAL"
 # The rollback journal, not WAL: home directories of clusters are network file systems, where WAL does not work.
 _SCHEMA = (
     """
@@ -65,6 +67,7 @@ _SCHEMA = (
     """,
     _VERDICTS,
     _WINDOWS,
+    _BURST_BYTES,
     f"PRAGMA application_id = {_APPLICATION}",
 )
 # What changes a file of each version into one of the next.
@@ -78,6 +81,7 @@ _UPGRADES = {
     ),
     3: (_VERDICTS,),
     4: (_WINDOWS,),
+    5: (_BURST_BYTES,),
 }
 
 

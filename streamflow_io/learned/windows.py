@@ -1,4 +1,5 @@
-"""Windows that were learned, on disk: how long it took until somebody waited for what an I/O task moves."""
+"""Windows that were learned, on disk: how long it took until somebody waited for what an I/O task moves, and until the
+next burst of an output that is streamed."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from .database import LearnedDatabase, LearnedLimitsError, check_own, errors
 from .store import size_class_of
 
 _SELECT = """
-    SELECT tool, storage, size_class, window, ratio, phases, step, learned
+    SELECT tool, storage, size_class, window, ratio, phases, {bytes}, step, learned
     FROM windows
     ORDER BY step, storage, size_class
 """
@@ -30,7 +31,8 @@ class WindowKey:
     """What a window holds for.
 
     :ivar tool: a hex digest of the tool's content
-    :ivar storage: a text that is the same as long as the storages that its jobs may use are
+    :ivar storage: a text that is the same as long as the storages that its jobs may use are; or says which output it
+        is of
     :ivar size_class: of the input files of a job, see :func:`~.store.size_class_of`
     """
 
@@ -46,7 +48,7 @@ class WindowKey:
 
 @dataclass(frozen=True)
 class LearnedWindow:
-    """:ivar step: the path of the step, for people
+    """:ivar step: the path of the step, or of its output, for people
     :ivar learned: when, in seconds since the epoch
     """
 
@@ -61,15 +63,16 @@ class LearnedWindows(LearnedDatabase):
 
     async def list(self) -> tuple[LearnedWindow, ...]:
         """All, sorted by step and size class."""
-        return tuple(map(_window, await self._rows(_SELECT)))
+        return tuple(map(_window, await self._rows(_SELECT.format(bytes="bytes"))))
 
     async def save(self, windows: Iterable[LearnedWindow]) -> None:
         """Keep windows instead of those with the same keys; all of them or none."""
         values = [(*astuple(one.key), *astuple(one.of), one.step, one.learned) for one in windows]
         async with self._transaction("IMMEDIATE") as connection:
             await connection.executemany(
-                "INSERT OR REPLACE INTO windows (tool, storage, size_class, window, ratio, phases, step, learned)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO windows"
+                " (tool, storage, size_class, window, ratio, phases, bytes, step, learned)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
 
@@ -87,8 +90,8 @@ class RememberedWindows:
     What is kept on disk never makes a run fail: if it cannot be read or written, one warning says so.
 
     :param path: the file
-    :param tools: the digest of the tool of each step
-    :param storages: as in :class:`WindowKey`, by step
+    :param tools: the digest of the tool of each step, or output
+    :param storages: as in :class:`WindowKey`, by step, or output
     """
 
     def __init__(self, path: Path, tools: Mapping[str, str], storages: Mapping[str, str]) -> None:
@@ -98,14 +101,20 @@ class RememberedWindows:
         self._known: Mapping[WindowKey, Learned] | None = None
         self._keys: dict[str, WindowKey] = {}
 
-    def of(self, step: str, input_bytes: float) -> Learned | None:
-        """What is known of a step, when its first job is ready; None: nothing.
+    @property
+    def names(self) -> Collection[str]:
+        """The steps, or outputs, of which something may be known."""
+        return self._tools.keys()
 
-        :param input_bytes: what that reads
+    def of(self, step: str, input_bytes: float) -> Learned | None:
+        """What is known of a step, or output; None: nothing.
+
+        :param input_bytes: what its job reads. What is kept of it holds for that of the first one that is asked for
         """
         if self._known is None:
             self._known = self._read()
-        key = self._keys[step] = WindowKey(self._tools[step], self._storages[step], size_class_of(input_bytes))
+        key = WindowKey(self._tools[step], self._storages[step], size_class_of(input_bytes))
+        self._keys.setdefault(step, key)
         near = [WindowKey(key.tool, key.storage, key.size_class + more) for more in (0, -1, 1)]
         return next((self._known[one] for one in near if one in self._known), None)
 
@@ -141,10 +150,12 @@ def _known_windows(path: Path) -> tuple[LearnedWindow, ...]:
         return ()
     check_own(path)
     with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'windows'").fetchone()
-        return tuple(map(_window, connection.execute(_SELECT))) if tables[0] else ()
+        columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('windows')")}
+        # Older files have none of bursts.
+        select = _SELECT.format(bytes="bytes" if "bytes" in columns else "NULL")
+        return tuple(map(_window, connection.execute(select))) if columns else ()
 
 
 def _window(row: sqlite3.Row) -> LearnedWindow:
-    tool, storage, size_class, window, ratio, phases, step, learned = row
-    return LearnedWindow(WindowKey(tool, storage, size_class), Learned(window, ratio, phases), step, learned)
+    tool, storage, size_class, window, ratio, phases, moved, step, learned = row
+    return LearnedWindow(WindowKey(tool, storage, size_class), Learned(window, ratio, phases, moved), step, learned)

@@ -95,6 +95,11 @@ class Attempt:
             await self._waiting.setdefault((port, path), asyncio.Event()).wait()
         return self._has_committed(port, path) or self.succeeded.result()
 
+    def has_written(self, port: str, path: str) -> bool:
+        """Whether a file is complete, as far as it is known."""
+        has_exited = self.node_job is not None and self.node_job.exit.done()
+        return has_exited or self.succeeded.done() or self._has_committed(port, path)
+
     def _has_committed(self, port: str, path: str) -> bool:
         return (port, path) in self.committed or (port, None) in self.committed
 

@@ -22,6 +22,10 @@ _EXIT_SECONDS = 60.0
 _UNKNOWN = 255
 
 
+class ToolTimeLimitError(asyncio.TimeoutError):
+    """The command of a job has taken longer than its ToolTimeLimit."""
+
+
 class JobConnector(ConnectorWrapper):  # type: ignore[misc]
     """Runs the command of one job under `sfio-node`; everything else goes to the inner connector as it is.
 
@@ -121,7 +125,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
 
         :param seconds: its ToolTimeLimit
         :param run: runs it; takes the argument `timeout`
-        :raises asyncio.TimeoutError: if it takes longer
+        :raises ToolTimeLimitError: if it takes longer
         """
         # A queue manager has a clock of its own.
         waits = self._node_job.waiting is not None and not self._is_queued
@@ -133,7 +137,7 @@ class JobConnector(ConnectorWrapper):  # type: ignore[misc]
         except asyncio.TimeoutError as error:
             if seconds is None:
                 raise
-            raise asyncio.TimeoutError(f"it has taken longer than its ToolTimeLimit of {seconds} s") from error
+            raise ToolTimeLimitError(f"it has taken longer than its ToolTimeLimit of {seconds} s") from error
         if result is None:
             return None
         said, code = await self._judged(*result)

@@ -53,7 +53,7 @@ from .requests import Requests
 from .steps import Connectors, StreamingExecuteStep
 from .storage_admission import StorageAdmission
 from .storages import Storages
-from .stream_rates import StreamRates
+from .stream_rates import StreamRates, remembered_streams
 from .tokens import streams_of
 from .write_channels import WriteChannels
 
@@ -132,6 +132,7 @@ class Run:
         self._limits = Limits(scheduler.job_allocations, plan.annotations, storages, self.config.limits, self._rates)
         self.stream_rates = StreamRates(
             self.config.limits,
+            remembered_streams(learned, plan),
             lambda job, stream, rate: self.runner.limit_stream(job, stream, rate),
             self._telemetry.write,
         )
@@ -198,6 +199,7 @@ class Run:
         """A job has all its input, and is to be scheduled to one of some targets."""
         self.recorder.submitted(job)
         self._requests.submitted(job)
+        self.stream_rates.submitted(job)
         self._limits.submitted(job)
         self._writes.submitted(job)
         self._deployment.submitted(job, targets)

@@ -65,7 +65,7 @@ class JobRunner:
         """What the command of a job is to be run through."""
         if (streaming := self._streaming.get(job_name)) is not None:
             node_job, spec, command = streaming
-            spec = self._writes.asked(self._limited(node_job, spec))
+            spec = self._stream_rates.asked(self._writes.asked(self._limited(node_job, spec)))
             return JobConnector(inner, job_name, node_job, spec, command=command)
         if (measured := self._measured.get(job_name)) is not None:
             spec = self._writes.asked(self._limited(measured.node_job, measured.spec))

@@ -7,20 +7,26 @@ when they have been given all.
 from __future__ import annotations
 
 import asyncio
+import posixpath
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from streamflow.core.utils import get_job_step_name
-from streamflow.core.workflow import Token
+from streamflow.core.workflow import Job, Token
 
-from streamflow_io.bandwidth.streams import Burst, Source, StreamName, Streams
+from streamflow_io.bandwidth.growths import Burst, Source, StreamName
+from streamflow_io.bandwidth.streams import Streams
 from streamflow_io.hints.bandwidth import RequiredConstraint
-from streamflow_io.runtime import Event
-from streamflow_io.runtime.protocol import CommittedEvent, DrainedEvent, PhaseEvent
+from streamflow_io.learned.limits import input_bytes
+from streamflow_io.learned.windows import RememberedWindows
+from streamflow_io.runtime import Event, InputStream, JobSpec, PartInput
+from streamflow_io.runtime.protocol import CommittedEvent, DrainedEvent, PhaseEvent, StreamLimit
 from streamflow_io.telemetry.records import EndedRecord, RateRecord, Record, RequestRecord
 
 from .attempts import Attempt
 from .inputs import stream_bw, written_to
+from .plan import Plan
 from .request_records import request_record
 from .tokens import StreamToken, stream_tokens
 
@@ -33,18 +39,32 @@ class StreamRates:
     """The byte streams of a run.
 
     :param is_on: whether any stream is limited
+    :param remembered: windows of outputs, by their names
     :param tell: lets a stream of a job be fed with so many bytes per second; None: as fast as it is read
     :param record: keeps a record for telemetry
     """
 
     def __init__(
-        self, is_on: bool, tell: Callable[[str, str, float | None], None], record: Callable[[Record], None]
+        self,
+        is_on: bool,
+        remembered: RememberedWindows,
+        tell: Callable[[str, str, float | None], None],
+        record: Callable[[Record], None],
     ) -> None:
         self._is_on = is_on
+        self._remembered = remembered
+        self._producers = {posixpath.dirname(output) for output in remembered.names}
         self._tell = tell
         self._record = record
         self._streams = Streams()
         self._looking: asyncio.Task[None] | None = None
+        # Of those that write what is remembered, the bytes of their input.
+        self._input_bytes: dict[str, float] = {}
+
+    def submitted(self, job: Job) -> None:
+        """A job has all its input, and is to be scheduled."""
+        if self._is_on and get_job_step_name(job.name) in self._producers:
+            self._input_bytes[job.name] = sum(map(input_bytes, job.inputs.values()))
 
     def opened(
         self, job_name: str, inputs: Mapping[str, Token], read: Mapping[str, tuple[StreamToken, Attempt]]
@@ -60,10 +80,24 @@ class StreamRates:
             source = Source(token.source.job, token.source.port, str(written_to(token, attempt)))
             bandwidth = stream_bw(token)
             required = bandwidth if self._is_on and isinstance(bandwidth, RequiredConstraint) else None
-            input_name = names.get(id(token), stream)
-            self._streams.opened(StreamName(job_name, stream), step, input_name, source, required, now)
+            output = posixpath.join(get_job_step_name(source.job), source.port)
+            self._streams.opened(
+                StreamName(job_name, stream),
+                step,
+                names.get(id(token), stream),
+                source,
+                required,
+                now,
+                output,
+                None if required is None else self._remembered.of(output, self._input_bytes.get(source.job, 0.0)),
+                attempt.has_written(source.port, token.source.path),
+            )
         if read:
             self._update(now)
+
+    def asked(self, spec: JobSpec) -> JobSpec:
+        """A job is about to run its command under the node runtime: with the rates that its streams have now."""
+        return spec.model_copy(update={"inputs": tuple(self._limited(spec.name, one) for one in spec.inputs)})
 
     def happened(self, job_name: str, event: Event) -> None:
         """The node runtime tells something of a job."""
@@ -89,14 +123,22 @@ class StreamRates:
         """
         if not isinstance(record, EndedRecord):
             return []
+        self._input_bytes.pop(record.job, None)
         requests = self._streams.ended(record.job, record.status == "completed")
         return [request_record(request, record.time) for request in requests]
 
     async def close(self) -> None:
-        """No job runs any more."""
+        """Remember the windows of this run. No job runs any more."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
+        await self._remembered.keep(self._streams.learned)
+
+    def _limited(self, job_name: str, one: InputStream | PartInput) -> InputStream | PartInput:
+        if not isinstance(one, InputStream) or one.id is None:
+            return one
+        rate = self._streams.rate(StreamName(job_name, one.id))
+        return one if rate is None else one.model_copy(update={"limit": StreamLimit(rate=max(1, round(rate)))})
 
     def _update(self, now: float) -> None:
         for one in self._streams.rates(now):
@@ -112,3 +154,16 @@ class StreamRates:
             await asyncio.sleep(_LOOK_SECONDS)
             self._update(time.time())
         self._looking = None
+
+
+def remembered_streams(path: Path, plan: Plan) -> RememberedWindows:
+    """The windows of outputs whose byte streams are kept to what is required.
+
+    :param path: the file of what was learned
+    """
+    ports = [(step, port) for step, hints in plan.annotations.items() for port in hints.required_streams]
+    return RememberedWindows(
+        path,
+        {posixpath.join(step, port): plan.tools[step] for step, port in ports},
+        {posixpath.join(step, port): f"stream of {port}" for step, port in ports},
+    )

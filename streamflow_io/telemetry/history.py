@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from streamflow_io.hints.models import Direction
 
@@ -156,24 +157,10 @@ def read_history(label: str, records: Iterable[Record]) -> History:
     for record in iterator:
         time = history.since_start(record.time)
         history.seconds = max(history.seconds, time)
-        if isinstance(record, StepRecord):
+        if (kept := _KEPT.get(type(record))) is not None:
+            kept(history, record)
+        elif isinstance(record, StepRecord):
             history.steps[record.step] = record
-        elif isinstance(record, EpochRecord):
-            history.epochs.append(record)
-        elif isinstance(record, ChoiceRecord):
-            history.choices.append(record)
-        elif isinstance(record, RouteRecord):
-            history.routes.append(record)
-        elif isinstance(record, EdgeRecord):
-            history.edges.append(record)
-        elif isinstance(record, FallbackRecord):
-            history.fallbacks.append(record)
-        elif isinstance(record, StreamedRecord):
-            history.streamed.append(record)
-        elif isinstance(record, RequestRecord):
-            history.requests.append(record)
-        elif isinstance(record, RateRecord):
-            history.rates.append(record)
         elif isinstance(record, SessionRecord):
             history.sessions[record.session] = Session(record)
         elif isinstance(record, ChunkRecord | ArrivedRecord | ConsumedRecord | SessionEndRecord):
@@ -183,6 +170,35 @@ def read_history(label: str, records: Iterable[Record]) -> History:
         elif isinstance(record, JobRecord):
             _follow(history, open_jobs, record, time)
     return history
+
+
+R = TypeVar("R")
+Keep = Callable[[History, object], None]
+
+
+def _in(kind: type[R], of: Callable[[History], list[R]]) -> tuple[type[R], Keep]:
+    """Records of a kind are kept in a list."""
+
+    def keep(history: History, record: object) -> None:
+        assert isinstance(record, kind)
+        of(history).append(record)
+
+    return kind, keep
+
+
+# What is kept as it is.
+_KEPT: Mapping[type, Keep] = dict(
+    (
+        _in(EpochRecord, lambda history: history.epochs),
+        _in(ChoiceRecord, lambda history: history.choices),
+        _in(RouteRecord, lambda history: history.routes),
+        _in(EdgeRecord, lambda history: history.edges),
+        _in(FallbackRecord, lambda history: history.fallbacks),
+        _in(StreamedRecord, lambda history: history.streamed),
+        _in(RequestRecord, lambda history: history.requests),
+        _in(RateRecord, lambda history: history.rates),
+    )
+)
 
 
 def _follow_session(

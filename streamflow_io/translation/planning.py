@@ -73,7 +73,8 @@ def make_plan(
     config = scheduler.config
     annotations = _annotations(document, name, scheduler)
     hinted = any(annotations.values())
-    tools = tool_digests(document, [path for path, hints in annotations.items() if hints.is_learned or hints.required])
+    learned = (path for path, of in annotations.items() if of.is_learned or of.required or of.required_streams)
+    tools = tool_digests(document, [*learned])
     rules = declared_rules(annotations)
     splits = split_digests(document, {step for step, _ in rules})
     workflow, tokens = translate(), KnownTokens()

@@ -19,10 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamflow_io.admission.registry import ConstraintRegistry, RegisteredConstraint
+from streamflow_io.bandwidth.expectations import Learned
 from streamflow_io.learned.database import VERSION, LearnedLimitsError, default_path
 from streamflow_io.learned.store import LearnedFacts, LearnedKey, LearnedLimit, LearnedLimits
 from streamflow_io.learned.verdicts import Verdicts
-from streamflow_io.learned.windows import LearnedWindows
+from streamflow_io.learned.windows import LearnedWindow, LearnedWindows, WindowKey
 from tests.cwl import Bench, Document, found, tool, workflow
 
 KEY = LearnedKey("a1", "scratch write 450 MB/s", 9)
@@ -221,6 +222,10 @@ async def test_a_file_that_cannot_be_used(path: Path, damage: Callable[[Path], N
 
 BEFORE = [
     """
+ALTER TABLE windows DROP COLUMN bytes;
+PRAGMA user_version = 5;
+""",
+    """
 DROP TABLE windows;
 PRAGMA user_version = 4;
 """,
@@ -255,9 +260,13 @@ async def test_a_file_of_a_version_before_is_brought_up_to_date(path: Path, befo
         assert await limits.load(KEY.tool, KEY.storage) == {9: REGISTRY}
         await limits.close()
     # All that an older one has not is there.
+    window = LearnedWindow(WindowKey("a1", "stream of out", 0), Learned(4.0, None, 3, 2e7), "/a/out", 5.0)
     for table in (Verdicts, LearnedWindows):
         other = await table.open(path)
         assert await other.list() == ()
+        if isinstance(other, LearnedWindows):
+            await other.save([window])
+            assert await other.list() == (window,)
         await other.close()
 
 

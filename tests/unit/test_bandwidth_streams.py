@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamflow_io.bandwidth.expectations import Learned
+from streamflow_io.bandwidth.growths import Burst, Source, StreamName
 from streamflow_io.bandwidth.phases import phases
-from streamflow_io.bandwidth.streams import Burst, Source, StreamName, StreamRate, Streams
+from streamflow_io.bandwidth.streams import StreamRate, Streams
 from streamflow_io.hints.bandwidth import RequiredConstraint, Strategy
 
 MB = 10**6
@@ -146,6 +151,112 @@ def test_a_reader_that_comes_later_begins_with_the_newest_window() -> None:
     streams.drained(late, 60 * MB, 22.0)
     burst(streams, 3)
     assert [one.rate for one in streams.rates(30.0) if one.name == late] == [2 * MB]
+
+
+def test_the_first_burst_is_limited_by_what_an_earlier_run_has_learned() -> None:
+    streams = Streams()
+    streams.opened(READER, "/b", "file", SOURCE, DIRECT, 0.0, "/a/out", Learned(4.0, None, 3, 20 * MB))
+    assert told(streams.rates(0.0)) == [(5 * MB, "strategy")]
+    assert streams.rate(READER) == 5 * MB
+    streams.burst(SOURCE, Burst(1.0, 40 * MB, 40 * MB))
+    # Twice as much as it had then; some of it was given since it has begun.
+    assert told(streams.rates(2.0)) == [(pytest.approx(35 / 3 * MB), "need")]
+    streams.committed(SOURCE, 3.0)
+    assert told(streams.rates(3.0)) == [(None, "commit")]
+    streams.drained(READER, 40 * MB, 4.0)
+    assert [one.limit for one in streams.ended("/b/0", succeeded=True)] == [5 * MB]
+
+
+def test_a_file_that_is_complete_is_not_limited_by_what_was_learned() -> None:
+    streams = Streams()
+    streams.opened(READER, "/b", "file", SOURCE, DIRECT, 0.0, "/a/out", Learned(4.0, None, 3, 20 * MB), True)
+    assert told(streams.rates(0.0)) == []
+    assert streams.is_idle
+
+
+def test_what_is_learned_is_the_first_window_of_each_file() -> None:
+    streams = Streams()
+    for number, every in enumerate((2.0, 4.0, 10.0)):
+        source = Source(f"/a/{number}", "out", "/a/out.bin")
+        streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, DIRECT, 0.0, "/a/out")
+        for start, size in ((0.0, 20), (every, 30), (every + 1, 40)):
+            streams.burst(source, Burst(start, size * MB, 0))
+    # Nothing follows its first burst; nobody is limited who reads the second one; and one that is small is none.
+    for number, limit, bursts in ((3, DIRECT, 1), (4, None, 2)):
+        source = Source(f"/a/{number}", "out", "/a/out.bin")
+        streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, limit, 0.0, "/a/out")
+        for start in range(bursts):
+            streams.burst(source, Burst(start, 20 * MB, 0))
+    assert streams.learned == {"/a/out": Learned(4.0, None, 3, 20 * MB)}
+
+
+def test_time_between_bursts_is_no_time_in_which_it_was_fed() -> None:
+    streams = opened()
+    for number in range(2):
+        burst(streams, number)
+        streams.drained(READER, (number + 1) * 20 * MB, number * 10 + 0.5)
+        streams.rates(number * 10 + 0.5)
+    # It is told in the middle of the next one, of which 2 MB a second were given.
+    burst(streams, 2)
+    assert told(streams.rates(23.0)) == []
+    assert streams._streams[READER].left == 14 * MB
+
+
+def test_a_reader_that_begins_again_reads_another_file() -> None:
+    streams = opened()
+    again = Source("/a/0", "out", "/a-2/out.bin")
+    streams.opened(READER, "/b", "file", again, DIRECT, 1.0)
+    burst(streams, 0)
+    streams.drained(READER, 20 * MB, 5.0)
+    assert streams.ended("/b/0", succeeded=True) == []
+    assert streams.ended("/a/0", succeeded=True) == []
+
+
+def test_thousands_of_files_that_nobody_streams_cost_nothing() -> None:
+    """Beside streams that nothing is told of: neither time, nor memory."""
+    streams = Streams()
+    for number in range(1_000):
+        name, source = StreamName(f"/b/{number}", "0"), Source("/a/0", "out", f"/a/{number}")
+        streams.opened(name, "/b", "file", source, DIRECT, 0.0)
+        for start in (0.0, 10.0):
+            streams.burst(source, Burst(start, 20 * MB, 20 * MB))
+        streams.drained(name, 20 * MB, 10.5)
+    assert len(streams.rates(10.5)) == 1_000
+    tracemalloc.start()
+    began = time.process_time()
+    try:
+        for number in range(100_000):
+            streams.committed(Source("/c/0", "files", f"/c/{number}"), 11.0)
+            assert streams.rates(11.0) == []
+        seconds, (left, _) = time.process_time() - began, tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Looking at all streams each time takes minutes, and a growth of each file has 50 MB.
+    assert seconds < 20
+    assert left < MB
+
+
+def test_nothing_is_kept_of_jobs_that_have_ended() -> None:
+    streams = Streams()
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            source = Source(f"/a/{number}", "out", "/a")
+            streams.opened(StreamName(f"/b/{number}", "0"), "/b", "file", source, DIRECT, 0.0)
+            for start in range(20):
+                streams.burst(source, Burst(float(start), 20 * MB, start * 20 * MB))
+            streams.committed(source, 30.0)
+            streams.rates(30.0)
+            for job in (f"/a/{number}", f"/b/{number}"):
+                streams.ended(job, succeeded=True)
+            # Who begins to read now, reads a complete file.
+            streams.opened(StreamName(f"/d/{number}", "0"), "/d", "file", source, None, 40.0, is_complete=True)
+            streams.ended(f"/d/{number}", succeeded=True)
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # One in twenty of its bursts: the first, which is to be remembered.
+    assert left < MB
 
 
 @given(

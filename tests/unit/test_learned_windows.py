@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,26 @@ def test_a_file_that_cannot_be_used_is_no_error(path: Path, caplog: pytest.LogCa
         "Windows of earlier runs are not known",
         "The windows of this run are not remembered",
     ]
+
+
+def test_windows_of_bursts_have_their_bytes(path: Path) -> None:
+    bursts = Learned(4.0, None, 3, 20e6)
+    windows = remembered(path)
+    assert windows.of("/save", 0) is None
+    asyncio.run(windows.keep({"/save": bursts}))
+    assert remembered(path).of("/save", 0) == bursts
+    assert remembered(path).of("/save", 100 * MIB) == OF
+
+
+def test_a_file_of_the_version_before_is_read_as_it_is(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("ALTER TABLE windows DROP COLUMN bytes; PRAGMA user_version = 5;")
+    assert remembered(path).of("/save", 100 * MIB) == OF
+
+
+def test_what_is_kept_holds_for_the_input_of_the_first_job(path: Path) -> None:
+    windows = remembered(path)
+    for size in (0, 100 * MIB):
+        windows.of("/save", size)
+    asyncio.run(windows.keep({"/save": Learned(9.0, None, 1)}))
+    assert remembered(path).of("/save", 100 * MIB) == OF

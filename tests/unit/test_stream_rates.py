@@ -1,0 +1,86 @@
+"""Byte streams of jobs: with which rates they begin, and what is remembered of them."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+from streamflow.core.workflow import Job
+
+from streamflow_io.learned.windows import RememberedWindows
+from streamflow_io.run.attempts import Attempt
+from streamflow_io.run.stream_rates import StreamRates
+from streamflow_io.runtime import InputStream, JobSpec
+from streamflow_io.runtime.protocol import CommittedEvent, Event, PhaseEvent
+from streamflow_io.telemetry.records import EndedRecord
+from tests.streaming_fakes import commit, stream_token
+
+MB = 10**6
+
+
+class Run:
+    """A run whose /a/0 writes bursts for /b/0.
+
+    :ivar told: the rates that /b was told while it ran
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.told: list[float | None] = []
+        remembered = RememberedWindows(path, {"/a/out": "a1"}, {"/a/out": "stream of out"})
+        self.rates = StreamRates(True, remembered, lambda _job, _stream, rate: self.told.append(rate), lambda _: None)
+        self.attempt = Attempt("/a/0", 1, PurePosixPath("/a"))
+        self.rates.submitted(Job("/a/0", 1, {}, "/in", "/a", "/tmp"))
+
+    def open(self) -> float | None:
+        """/b/0 begins to read: how fast it is fed at first."""
+        token = stream_token(bandwidth="required(direct,1)")
+        self.rates.opened("/b/0", {"file": token}, {"0": (token, self.attempt)})
+        place = {"path": "/a/out.txt", "events": "/a/events", "target": {"fifo": "/b/fifo"}}
+        stream = InputStream(name="/a/0", port="out", id="0", **place)
+        (asked,) = self.rates.asked(JobSpec(name="/b/0", inputs=(stream,))).inputs
+        assert isinstance(asked, InputStream)
+        return None if asked.limit is None else asked.limit.rate
+
+    def happened(self, *events: Event) -> None:
+        for event in events:
+            self.rates.happened("/a/0", event)
+
+    def burst(self, number: int, ago: float) -> None:
+        """The n-th burst, which has begun so many seconds ago."""
+        start, end = 1_000.0 - ago, (number + 1) * 20 * MB
+        burst = {"number": number, "start": start, "last": start + 0.1, "bytes": 20 * MB, "end": end}
+        self.happened(PhaseEvent(event="phase", job="a", time=1_000.0, port="out", path="/a/out.txt", **burst))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "learned.db"
+
+
+async def test_a_reader_begins_with_the_rate_that_was_found_before_it_ran(path: Path) -> None:
+    run = Run(path)
+    assert run.open() is None
+    for number in range(2):
+        run.burst(number, 15 - 10 * number)
+    assert run.told == [pytest.approx(8 * MB, rel=0.05)]
+    # It begins again: what was told the first attempt the next one does not know.
+    assert run.open() == pytest.approx(8 * MB, rel=0.05)
+    run.rates.told(EndedRecord(time=50.0, job="/b/0", step="/b", status="completed"))
+
+
+async def test_the_next_run_begins_with_what_the_run_before_has_learned(path: Path) -> None:
+    run = Run(path)
+    run.open()
+    for number in range(3):
+        run.burst(number, 25 - 10 * number)
+    await run.rates.close()
+    assert Run(path).open() == pytest.approx(2 * MB, rel=0.01)
+    # A file that is complete has no bursts.
+    complete = Run(path)
+    commit(complete.attempt, "out", "out.txt")
+    assert complete.open() is None
+    # At its commit the limit ends.
+    late = Run(path)
+    late.open()
+    late.happened(CommittedEvent(event="committed", job="a", time=5.0, port="out", path="/a/out.txt", size=1))
+    assert late.told[-1] is None
