@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
-from streamflow_io.hints.errors import HintError, HintErrors, Source
+from streamflow_io.hints.errors import HintError, HintErrors, Source, field_name
 from streamflow_io.hints.fields import Model, Text
 from streamflow_io.hints.parsing import parse_model
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
@@ -30,17 +30,17 @@ Positive = Annotated[Number, Field(gt=0)]
 Count = Annotated[int, Field(strict=True, gt=0, le=1_000_000)]
 
 
-class _Camel(Model):
+class CamelModel(Model):
     model_config = ConfigDict(alias_generator=to_camel)
 
 
-class PlatformFile(_Camel):
+class PlatformFile(CamelModel):
     nodes: Count = Field(description="a whole number above 0: how many nodes the platform has")
     node_bandwidth: Positive = Field(description="a number above 0, in MB/s: what one node can read or write")
     bandwidth: Positive = Field(description="a number above 0, in MB/s: what the storage can")
 
 
-class ApplicationFile(_Camel):
+class ApplicationFile(CamelModel):
     name: Text = Field(description="a text that no other application is called")
     copies: Count = Field(1, description="a whole number above 0: how many such applications there are")
     nodes: Count = Field(description="a whole number above 0: how many nodes it has, each copy")
@@ -51,7 +51,7 @@ class ApplicationFile(_Camel):
     )
 
 
-class SetFile(_Camel):
+class SetFile(CamelModel):
     """A set file as it is written."""
 
     version: Literal[1] = Field(1, description="1")
@@ -93,50 +93,59 @@ def read_set(name: str | os.PathLike[str]) -> ApplicationSet:
         return paper_set(number)
     document = read_yaml(Path(name), "set", SET_ALLOWED)
     source = source_of(document, os.path.abspath(name))
-    return parse_set(plain(document), "", source)
-
-
-def parse_set(raw: object, name: str, source: Source) -> ApplicationSet:
-    """The set that plain data describes.
-
-    :param name: the field that it is in
-    :raises HintErrors: with all mistakes in it
-    """
+    raw = plain(document)
     if not isinstance(raw, Mapping):
-        raise HintErrors.one(source.file, name or "set", "not a mapping", "platform, applications", source.line())
-    found, errors = parse_model(SetFile, raw, name, source)
-    if found is None:
+        raise HintErrors.one(source.file, "set", "not a mapping", "platform, applications", source.line())
+    found, errors = parse_model(SetFile, raw, "", source)
+    if found is not None:
+        errors = set_mistakes(found, source)
+    if found is None or errors:
         raise HintErrors(errors)
-    prefix = f"{name}." if name else ""
-    _check(found, prefix, source)
     return found.to_set()
 
 
-def _check(found: SetFile, prefix: str, source: Source) -> None:
-    """:raises HintErrors: if two applications have one name, or they have more nodes than there are"""
+def set_to_json(applications: ApplicationSet) -> dict[str, JsonValue]:
+    """A set, as it is in a file; each copy is an application of its own."""
+    platform = applications.platform
+    rows: list[JsonValue] = []
+    for one in applications.applications:
+        row: dict[str, JsonValue] = {"name": one.name, "nodes": one.nodes, "work": one.work, "volume": one.volume}
+        rows.append(row if one.rate is None else {**row, "rate": one.rate})
+    return {
+        "platform": {
+            "nodes": platform.nodes,
+            "nodeBandwidth": platform.node_bandwidth,
+            "bandwidth": platform.bandwidth,
+        },
+        "applications": rows,
+    }
+
+
+def set_mistakes(found: SetFile, source: Source, *loc: str) -> list[HintError]:
+    """What is wrong with a set whose fields are right: names that are given twice, nodes that there are not.
+
+    :param loc: the way to the set in its file
+    """
+
+    def mistake(message: str, allowed: str, *below: str | int) -> HintError:
+        way = (*loc, *below)
+        return HintError(source.file, source.line(*way), field_name("", way), message, allowed)
+
     errors = []
     seen: dict[str, int] = {}
     for index, one in enumerate(found.applications):
         for name in (each.name for each in _copies(one)):
             if name in seen:
-                line = source.line("applications", index, "name")
-                field = f"{prefix}applications[{index}].name"
                 message = f"{name!r} is also the name of applications[{seen[name]}]"
                 errors.append(
-                    HintError(source.file, line, field, message, "a text that no other application is called")
+                    mistake(message, "a text that no other application is called", "applications", index, "name")
                 )
             seen[name] = index
     nodes = sum(one.nodes * one.copies for one in found.applications)
     if nodes > found.platform.nodes:
-        line = source.line("platform", "nodes")
         message = f"the applications have {nodes:,} nodes, the platform {found.platform.nodes:,}"
-        errors.append(
-            HintError(
-                source.file, line, f"{prefix}platform.nodes", message, "as many as all applications have, or more"
-            )
-        )
-    if errors:
-        raise HintErrors(errors)
+        errors.append(mistake(message, "as many as all applications have, or more", "platform", "nodes"))
+    return errors
 
 
 def paper_number(name: str | os.PathLike[str]) -> int | None:

@@ -5,9 +5,12 @@ Source: the paper, section 2; its numbers of equations are given. Units: seconds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
+
+Goal = Literal["efficiency", "dilation"]
 
 
 @dataclass(frozen=True)
@@ -197,24 +200,55 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """A pattern for a set of applications.
+class Figures:
+    """How good a pattern is, and how good it could be.
 
-    :ivar goal: `efficiency` or `dilation`
-    :ivar algorithm: what made it, as in `persched`
+    :ivar work_shares: of each application, the part of its time in which it computes
+    :ivar dilations: of each application
+    """
+
+    efficiency: float
+    dilation: float
+    work_shares: tuple[float, ...]
+    dilations: tuple[float, ...]
+    bounds: Bounds
+
+
+def figures(applications: ApplicationSet, pattern: Pattern) -> Figures:
+    """How good a pattern of these applications is."""
+    rates = pattern.rates
+    return Figures(
+        applications.efficiency(rates),
+        applications.dilation(rates),
+        tuple(one.work * rate for one, rate in zip(applications.applications, rates, strict=True)),
+        tuple(applications.dilations(rates)),
+        applications.bounds,
+    )
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What made a schedule.
+
     :ivar parameters: what it was told
+    :ivar seconds: how long it took
+    """
+
+    name: str
+    parameters: Mapping[str, float | str]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A pattern for a set of applications, and what is said of it.
+
+    :ivar goal: what it was to serve, `efficiency` or `dilation`
+    :ivar figures: as somebody states them; :func:`figures` knows
     """
 
     set: ApplicationSet
+    goal: Goal
     pattern: Pattern
-    goal: str
-    algorithm: str
-    parameters: tuple[tuple[str, float | int | str], ...] = ()
-
-    @property
-    def efficiency(self) -> float:
-        return self.set.efficiency(self.pattern.rates)
-
-    @property
-    def dilation(self) -> float:
-        return self.set.dilation(self.pattern.rates)
+    figures: Figures
+    algorithm: Algorithm

@@ -69,7 +69,8 @@ NOT_PURE = {
     "hints.schemas": "writes the schemas, as a program",
     "sharing.directory": "has files and locks",
     "sharing.member": "has a thread",
-    "periodic.files": "reads set files and schedule files",
+    "periodic.files": "reads set files",
+    "periodic.schedule_file": "reads schedule files",
 }
 # Where what a pure module must not import belongs.
 EFFECTS = {

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.periodic.files import paper_set, published, read_set
 from streamflow_io.periodic.model import Application, ApplicationSet, Instance, Pattern, Platform, Transfer
+from tests.periodic_sets import application_sets
 
 # Efficiency and dilation that the bandwidth allows, of the paper's sets.
 PAPER_BOUNDS = [
@@ -26,22 +27,6 @@ PAPER_BOUNDS = [
     (0.97892, 1),
     (0.98822, 1),
 ]
-
-
-@st.composite
-def application_sets(draw: st.DrawFn, most: int = 5) -> ApplicationSet:
-    applications = tuple(
-        Application(
-            f"a{index}",
-            draw(st.integers(1, 8)),
-            draw(st.floats(0, 50)),
-            draw(st.floats(1, 500)),
-            draw(st.none() | st.floats(1, 40)),
-        )
-        for index in range(draw(st.integers(1, most)))
-    )
-    nodes = sum(one.nodes for one in applications)
-    return ApplicationSet(Platform(nodes, 10, draw(st.floats(5, 100))), applications)
 
 
 def test_a_pattern_has_the_efficiency_and_dilation_of_the_paper() -> None:

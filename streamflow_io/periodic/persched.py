@@ -1,0 +1,157 @@
+"""PerSched: a pattern for each of many periods, of which the best is kept. Pure.
+
+Source: the paper, section 3.2, with what its authors' program does and the paper does not say: where a first instance
+is put, what goes before what, and how the best pattern is shrunk at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from .model import ApplicationSet, Goal, Instance, Pattern, Transfer
+from .usage import Usage
+
+LARGEST_FACTOR = 10.0
+STEP = 0.01
+_LEAST_GAIN = 1e-6
+# In an order of floats that should be equal, so that patterns do not depend on roundings.
+_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Which periods are tried.
+
+    :ivar least_period: the first, in s
+    :ivar largest_factor: the last is at most so many times the first
+    :ivar step: each is larger than the one before by this part
+    :ivar most_instances: of a pattern; periods that would have more are left out
+    """
+
+    least_period: float
+    largest_factor: float = LARGEST_FACTOR
+    step: float = STEP
+    most_instances: float = float("inf")
+
+    def periods(self, applications: ApplicationSet) -> Iterator[float]:
+        """From the smallest to the largest."""
+        rate = sum(applications.fair_rates())
+        period = self.least_period
+        while period <= self.least_period * self.largest_factor and period * rate <= self.most_instances:
+            yield period
+            period *= 1 + self.step
+
+
+def better(goal: Goal, applications: ApplicationSet, one: Pattern, other: Pattern | None) -> bool:
+    """Whether a pattern serves a goal better than another one."""
+    if other is None:
+        return True
+    return merit(goal, applications, one.rates) > merit(goal, applications, other.rates) + _LEAST_GAIN
+
+
+def merit(goal: Goal, applications: ApplicationSet, rates: list[float]) -> float:
+    """How well rates serve a goal: the larger, the better."""
+    return applications.efficiency(rates) if goal == "efficiency" else -applications.dilation(rates)
+
+
+def persched(
+    applications: ApplicationSet, sweep: Sweep, goal: Goal = "efficiency", go_on: Callable[[], bool] = lambda: True
+) -> Pattern | None:
+    """The best pattern of all periods of a sweep, shrunk.
+
+    :param go_on: asked before each period; the sweep ends when it says no
+    :return: None if no period that was tried has room for every application
+    """
+    best: Pattern | None = None
+    for period in sweep.periods(applications):
+        if not go_on():
+            break
+        found = pattern(applications, period)
+        if found is not None and better(goal, applications, found, best):
+            best = found
+    return None if best is None else shrunk(applications, best, sweep.step, go_on)
+
+
+def shrunk(
+    applications: ApplicationSet, found: Pattern, step: float, go_on: Callable[[], bool] = lambda: True
+) -> Pattern:
+    """The same counts in a shorter period, as long as they fit.
+
+    :param step: of the sweep; the period becomes shorter by the same part of such a step
+    """
+    while go_on():
+        shorter = pattern(applications, found.period - step * (found.period - found.period / (1 + step)))
+        if shorter is None or shorter.counts != found.counts:
+            break
+        found = shorter
+    return found
+
+
+def pattern(applications: ApplicationSet, period: float) -> Pattern | None:
+    """A pattern with this period: instances are put in one by one, whoever is furthest behind first.
+
+    :return: None if there is an application of which no instance fits
+    """
+    usage = Usage(period, applications.platform.bandwidth)
+    rows = [_Row(applications, index, usage) for index in range(len(applications.applications))]
+    open_rows = rows.copy()
+    while open_rows:
+        first = min(open_rows, key=_Row.rank)
+        if not first.insert():
+            open_rows.remove(first)
+    if not all(row.instances for row in rows):
+        return None
+    return Pattern(period, tuple(tuple(row.in_order()) for row in rows))
+
+
+class _Row:
+    """The instances of an application in a pattern that is being made."""
+
+    def __init__(self, applications: ApplicationSet, index: int, usage: Usage) -> None:
+        one = applications.applications[index]
+        self._usage, self._work, self._volume, self._peak = usage, one.work, one.volume, applications.peaks[index]
+        self._duration = applications.durations[index]
+        self._lightness = -one.work / applications.io_times[index]
+        self.instances: list[list[Transfer]] = []
+
+    def rank(self) -> tuple[float, float]:
+        return round(len(self.instances) * self._duration / self._usage.period, _DIGITS), self._lightness
+
+    def insert(self) -> bool:
+        """Put one more instance in, if there is room."""
+        found = self._next() if self.instances else self._first()
+        if found is None:
+            return False
+        self._usage.take(found)
+        self.instances.append(found)
+        return True
+
+    def _first(self) -> list[Transfer] | None:
+        """The transfer that ends soonest after its beginning."""
+        best: list[Transfer] | None = None
+        span = self._usage.period - self._work
+        if span <= 0:
+            return None
+        for start in self._usage.breakpoints:
+            found = self._usage.fill(start, start + span, self._volume, self._peak)
+            if found is not None and (best is None or found[-1].end - start < span * (1 - 1e-12)):
+                best, span = found, found[-1].end - start
+                self._start = start
+        return best
+
+    def _next(self) -> list[Transfer] | None:
+        ended = self.instances[-1][-1].end
+        latest = self._start - self._work + self._usage.period
+        return self._usage.fill(ended + self._work, latest, self._volume, self._peak)
+
+    def in_order(self) -> Iterator[Instance]:
+        """The instances by their beginnings, which are within the period."""
+        begin = self._start - self._work
+        placed = []
+        for transfers in self.instances:
+            shift = -(begin // self._usage.period) * self._usage.period
+            moved = tuple(Transfer(one.start + shift, one.end + shift, one.rate) for one in transfers)
+            placed.append(Instance((begin + shift, begin + shift + self._work), moved))
+            begin = transfers[-1].end
+        yield from sorted(placed, key=lambda one: one.work)
