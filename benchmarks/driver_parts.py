@@ -24,8 +24,9 @@ from streamflow_io.hints.errors import Level, Located, Source
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.run.demands import RequiredJobs
 from streamflow_io.run.deployment_sites import Sites
-from streamflow_io.run.storage_admission import RequiredJobs, StorageAdmission
+from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.storages import Storages
 from streamflow_io.runtime.protocol import EVENT
 

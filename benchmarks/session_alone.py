@@ -97,7 +97,7 @@ class _Counting:
         self._admission = admission
         self._running = running
         self._granted: set[str] = set()
-        self.locate = admission.locate
+        self.locate, self.share = admission.locate, admission.share
 
     def submit_reader(self, request: Request, granted: Callable[[Grant], None]) -> None:
         def told(grant: Grant) -> None:

@@ -17,7 +17,7 @@ from streamflow_io.hints.bandwidth import StaticConstraint
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 
-from .demand import Capacity, Demand, Grant, Placement, Request
+from .demand import Capacity, Demand, Grant, Placement, Queued, Request
 from .learners import LearnerFactory, Learners, LearningEvent, make_learner
 from .leases import Need
 from .observations import Observation
@@ -243,6 +243,15 @@ class Admission:
     def waiting(self, step: str) -> int:
         """How many jobs of a step wait."""
         return sum(len(queue) for demand, queue in self._queues.items() if demand.step == step)
+
+    def queued(self, storage: StorageConfig) -> Iterator[Queued]:
+        """The jobs that wait for bandwidth of a storage; not those of which nobody can say how much they will have."""
+        for demand, queue in self._queues.items():
+            for placement in demand.placements:
+                constraint, _ = next(self._turns(demand, placement), (None, None))
+                if placement.storage == storage and constraint is not None:
+                    yield Queued(demand.step, bytes_per_second(constraint), len(queue))
+                    break
 
     def drain(self) -> list[LearningEvent]:
         """What was learned and chosen since the last call."""

@@ -57,6 +57,18 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Queued:
+    """Jobs of a step that wait for bandwidth.
+
+    :ivar amount: bytes per second of each
+    """
+
+    step: str
+    amount: int
+    jobs: int
+
+
+@dataclass(frozen=True)
 class Capacity:
     """What a storage has in one direction for those that hold nothing of it, and a location.
 

@@ -181,14 +181,14 @@ class Learner:
     def ended(self, job: str, observation: Observation | None, now: float) -> None:
         """A job has ended.
 
-        :param observation: none if it failed: it does not count
+        :param observation: none if it failed: it does not count. One that was disturbed contradicts nothing
         """
         turn, concurrency, mean = self._jobs.leave(job, now)
         if observation is None:
             pass
         elif turn.epoch is not None:
             turn.epoch.add(observation, mean, concurrency)
-        elif self._learning is None and turn.constraint == self._jobs.constraint:
+        elif self._learning is None and turn.constraint == self._jobs.constraint and not observation.is_disturbed:
             self._jobs.group.add(observation, concurrency)
             self._compare()
         self._settle(now)

@@ -85,26 +85,30 @@ class Leases:
         """What the run holds: what jobs have, at least."""
         return {way: self._ledger.capacity(bandwidth_account(storage, way, "")) for way in ONE_WAY["both"]}
 
+    def allocated(self, storage: StorageConfig) -> dict[Way, int]:
+        """What jobs have."""
+        return {way: self._ledger.allocated(bandwidth_account(storage, way, "")) for way in ONE_WAY["both"]}
+
     def used(self, storage: StorageConfig) -> Amounts:
         """What must not be taken away: what jobs have; all of it while an epoch has the storage for itself."""
         epoch = self._leased[storage.name].epoch
-        return self.held(storage) if epoch is not None and epoch.is_on else self._allocated(storage)
+        return self.held(storage) if epoch is not None and epoch.is_on else self.allocated(storage)
 
     def unheld(self, storage: StorageConfig, way: Way) -> int:
         """What neither a job of this run nor another run has."""
         whole, others = bytes_per_second(storage.bandwidth(way)), self._leased[storage.name].others.get(way, 0)
-        return max(0, whole - others - self._allocated(storage)[way])
+        return max(0, whole - others - self.allocated(storage)[way])
 
     # What is needed
 
     def whole(self, storage: StorageConfig, step: str) -> Need:
         """All of a storage, for an epoch that nobody is to disturb."""
-        allocated = self._allocated(storage)
+        allocated = self.allocated(storage)
         return Need(step, {way: bytes_per_second(storage.bandwidth(way)) - allocated[way] for way in allocated}, 0)
 
     def is_held(self, storage: StorageConfig, need: Need) -> bool:
         """Whether the run holds what is needed."""
-        held, allocated = self.held(storage), self._allocated(storage)
+        held, allocated = self.held(storage), self.allocated(storage)
         return all(amount <= held[way] - allocated[way] for way, amount in need.amounts.items())
 
     def keep(self, storage: StorageConfig | None, epoch: Epoch) -> None:
@@ -128,6 +132,3 @@ class Leases:
             if not any(need.amounts.keys() & other.amounts.keys() for other in found):
                 found.append(need)
         return found
-
-    def _allocated(self, storage: StorageConfig) -> dict[Way, int]:
-        return {way: self._ledger.allocated(bandwidth_account(storage, way, "")) for way in ONE_WAY["both"]}

@@ -19,11 +19,13 @@ class Observation:
 
     :ivar bytes: what it moved in the direction of its constraint; none: not measured. Less than 1 MB does not count
     :ivar is_io_only: the seconds are those of its I/O, without the start of a process
+    :ivar is_disturbed: somebody has used the storage meanwhile of whom nothing is known here
     """
 
     seconds: float
     bytes: float | None = None
     is_io_only: bool = False
+    is_disturbed: bool = False
 
 
 class Group:

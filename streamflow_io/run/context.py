@@ -174,6 +174,7 @@ class Run:
         await self.sessions.close()
         # What has been learned of their last chunks, too.
         self.storages.decide()
+        await self.storages.close()
         await self._remembered.close()
         await self.verdicts.close()
         self.recorder.close()

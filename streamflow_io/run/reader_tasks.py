@@ -32,6 +32,7 @@ class LocatingAdmission(ReaderAdmission, Protocol):
     """What also has to know where they are read."""
 
     async def locate(self, target: Target, node: str | None = None) -> str: ...
+    def share(self, storage: StorageConfig | None, target: Target) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ class ReaderTaskMaker:
         :param window: bytes that may be read ahead
         """
         placement = Placement(await self._admission.locate(target, node), storage)
+        self._admission.share(storage, target)
         demand = Demand(READ_SESSIONS, True, None, "read", (placement,))
         readers = fixed_readers(storage)
         if readers is None:

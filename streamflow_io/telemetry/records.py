@@ -16,7 +16,7 @@ from streamflow_io.bandwidth.phases import Kind, Rule
 from streamflow_io.bandwidth.streams import StreamReason
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.graph.possible import PossibleRoute
-from streamflow_io.hints.models import Direction
+from streamflow_io.hints.models import Direction, Way
 
 from .base_record import BaseRecord
 from .session_records import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
@@ -82,6 +82,18 @@ class AdmittedRecord(JobRecord):
     constraint: float | None = Field(None, description="its storageBW; none: it needs no bandwidth")
     allocated: float | None = Field(None, description="admitted storageBW of all jobs on the storage, with this one")
     running: int = Field(description="admitted I/O tasks on the location, with this one")
+
+
+class LeaseRecord(BaseRecord):
+    """Something has changed of what this run has of a storage that other runs use, too."""
+
+    event: Literal["lease"] = "lease"
+    storage: str
+    direction: Way
+    held: float = Field(description="by this run")
+    used: float = Field(description="by its jobs")
+    others: float = Field(description="what other runs hold, as far as this one knows")
+    wanted: float = Field(description="what its first waiting job needs beyond what is used")
 
 
 class StartedRecord(JobRecord):
@@ -300,6 +312,7 @@ Record = Annotated[
     | StepRecord
     | SubmittedRecord
     | AdmittedRecord
+    | LeaseRecord
     | StartedRecord
     | EndedRecord
     | RouteRecord

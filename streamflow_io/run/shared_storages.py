@@ -1,0 +1,207 @@
+"""Adapter: what this run was given of storages that other runs use, too.
+
+Decides nothing: what is asked for follows from :mod:`streamflow_io.admission.leases` and
+:mod:`streamflow_io.sharing.holding`, and who is given it is decided by all runs alike, in threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from streamflow.core.deployment import Target
+from streamflow.log_handler import logger
+
+from streamflow_io.admission.demand import Grant, Queued
+from streamflow_io.admission.leases import Amounts, Leases
+from streamflow_io.admission.storages import ONE_WAY, bytes_per_second
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Way
+from streamflow_io.sharing.burst import Burst
+from streamflow_io.sharing.directory import SharedDirectory
+from streamflow_io.sharing.holding import UNUSED_SECONDS, Holding
+from streamflow_io.sharing.member import Member
+from streamflow_io.sharing.wish import Lease
+from streamflow_io.telemetry.records import LeaseRecord, Record
+
+_MB = 10**6
+
+FindDirectory = Callable[[StorageConfig, Target], SharedDirectory | None]
+
+
+@dataclass
+class _Shared:
+    """
+    :ivar others: what other runs hold, as far as is known
+    :ivar disturbed: when another run was last seen to hold something
+    :ivar told: what telemetry has been told last
+    """
+
+    storage: StorageConfig
+    member: Member
+    holding: Holding = field(default_factory=Holding)
+    burst: Burst = field(default_factory=Burst)
+    others: Amounts = field(default_factory=dict)
+    disturbed: float = float("-inf")
+    told: dict[Way, LeaseRecord] = field(default_factory=dict)
+    looking: asyncio.TimerHandle | None = None
+
+
+class SharedStorages:
+    """The storages of this run that other runs use, too.
+
+    :param run: its name, for others
+    :param leases: of its admission; :meth:`returned` comes before that decides, :meth:`settle` after it
+    :param queued: which jobs wait for a storage
+    :param find: where the runs that use a storage meet; None: it is not shared
+    :param changed: lets it decide, and those be asked again that wait for a location
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(
+        self,
+        run: str,
+        leases: Leases,
+        queued: Callable[[StorageConfig], Iterable[Queued]],
+        find: FindDirectory,
+        changed: Callable[[], None],
+        record: Callable[[Record], None],
+    ) -> None:
+        self._run = run
+        self._leases = leases
+        self._queued = queued
+        self._find = find
+        self._changed = changed
+        self._record = record
+        self._known: set[str] = set()
+        self._shared: dict[str, _Shared] = {}
+
+    def use(self, storage: StorageConfig, target: Target) -> None:
+        """A job of a target is about to ask for bandwidth of a storage."""
+        if storage.name in self._known:
+            return
+        self._known.add(storage.name)
+        if storage.scope != "shared" or (directory := self._find(storage, target)) is None:
+            return
+        self._leases.add(storage)
+        loop, name = asyncio.get_running_loop(), storage.name
+        self._shared[name] = _Shared(
+            storage,
+            Member(
+                directory,
+                self._run,
+                {way: bytes_per_second(storage.bandwidth(way)) for way in ONE_WAY["both"]},
+                lambda lease: _call(loop, partial(self._told, name, lease)),
+                lambda reason: _call(loop, partial(self._failed, name, reason)),
+                lambda text: _call(loop, partial(logger.warning, text)),
+            ),
+        )
+
+    def started(self, grant: Grant, now: float) -> None:
+        """A job has been admitted."""
+        if (one := self._of(grant.placement.storage)) is not None and grant.constraint is not None:
+            one.burst.started(grant.job, grant.step, bytes_per_second(grant.constraint), now)
+
+    def returned_by(self, job: str) -> None:
+        """A job that was admitted waits again."""
+        for one in self._shared.values():
+            one.burst.returned(job)
+
+    def ended(self, job: str, now: float) -> bool:
+        """A job has ended, or will not start.
+
+        :return: whether another run has used its storage meanwhile, as far as is known
+        """
+        is_disturbed = False
+        for one in self._shared.values():
+            if (started := one.burst.ended(job, now)) is not None:
+                is_disturbed = any(one.others.values()) or one.disturbed >= started
+        return is_disturbed
+
+    def returned(self) -> None:
+        """Before it is decided who starts: what has been returned goes back first where others want it."""
+        for one in self._shared.values():
+            one.holding.returned(self._leases.used(one.storage))
+            self._leases.give(one.storage, one.holding.held, one.others)
+
+    def settle(self, now: float) -> None:
+        """All that can start has started: wish what the others need."""
+        for one in self._shared.values():
+            self._settle(one, now)
+
+    async def close(self) -> None:
+        """What this run holds is for others."""
+        for one in self._shared.values():
+            if one.looking is not None:
+                one.looking.cancel()
+        await asyncio.gather(*(asyncio.to_thread(one.member.close) for one in self._shared.values()))
+
+    def _settle(self, one: _Shared, now: float) -> None:
+        storage, needs = one.storage, self._leases.needs(one.storage)
+        needed: dict[Way, int] = {}
+        useful: dict[Way, int] = {}
+        queued = [*self._queued(storage)]
+        jobs = {each.step: each.jobs for each in queued}
+        for need in needs:
+            more = need.each * max(0, jobs.get(need.step, 1) - 1)
+            needed |= need.amounts
+            useful |= {way: amount + more for way, amount in need.amounts.items()}
+        seconds = one.burst.seconds(queued, max(bytes_per_second(storage.bandwidth(way)) for way in ONE_WAY["both"]))
+        together = any(len(need.amounts) > 1 for need in needs)
+        wish = one.holding.settle(self._leases.used(storage), needed, useful, together, round(seconds, 1), now)
+        self._leases.give(storage, one.holding.held, one.others)
+        if wish is not None:
+            one.member.wish(wish)
+        self._tell(one, needed, now)
+        if one.looking is None and not one.holding.is_idle:
+            loop = asyncio.get_running_loop()
+            one.looking = loop.call_later(UNUSED_SECONDS, self._look_again, one)
+
+    def _look_again(self, one: _Shared) -> None:
+        one.looking = None
+        self._changed()
+
+    def _told(self, name: str, lease: Lease) -> None:
+        one, now = self._shared[name], time.time()
+        one.holding.told(lease, now)
+        if any((*one.others.values(), *lease.others.values())):
+            one.disturbed = now
+        one.others = lease.others
+        self._leases.give(one.storage, one.holding.held, one.others)
+        self._changed()
+
+    def _failed(self, name: str, reason: str) -> None:
+        one = self._shared.pop(name)
+        logger.warning(f"Storage {name!r} is not shared with other runs any more: {reason}")
+        self._leases.remove(one.storage)
+        self._changed()
+
+    def _tell(self, one: _Shared, needed: Mapping[Way, int], now: float) -> None:
+        """Tell telemetry what has changed."""
+        held = self._leases.held(one.storage)
+        for way in ONE_WAY["both"]:
+            record = LeaseRecord(
+                time=now,
+                storage=one.storage.name,
+                direction=way,
+                held=held[way] / _MB,
+                used=self._leases.allocated(one.storage)[way] / _MB,
+                others=one.others.get(way, 0) / _MB,
+                wanted=needed.get(way, 0) / _MB,
+            )
+            before = one.told.get(way)
+            if before is None or before.model_copy(update={"time": now}) != record:
+                one.told[way] = record
+                self._record(record)
+
+    def _of(self, storage: StorageConfig | None) -> _Shared | None:
+        return None if storage is None else self._shared.get(storage.name)
+
+
+def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """Call something in a loop that may have ended."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(callback)

@@ -1,0 +1,175 @@
+"""What a run asks of a storage that other runs use, and what it lets start with what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from streamflow_io.admission.admission import Admission
+from streamflow_io.admission.demand import Demand, Placement, Queued, Request
+from streamflow_io.admission.leases import Need
+from streamflow_io.admission.observations import Observation
+from streamflow_io.hints.bandwidth import AutoConstraint, Bounds, StaticConstraint, StorageBW
+from streamflow_io.hints.config import StorageConfig
+from streamflow_io.hints.models import Direction
+
+NFS = StorageConfig(name="nfs", path="/nfs", scope="shared", write=100, read=60)
+MB = 1_000_000
+
+
+def step(name: str, constraint: StorageBW | float, io_task: bool = True, direction: Direction = "write") -> Demand:
+    if isinstance(constraint, float | int):
+        constraint = StaticConstraint(float(constraint))
+    return Demand(f"/{name}", io_task, constraint, direction, (Placement("hpc", NFS),))
+
+
+class Driver:
+    """An admission whose only storage is leased."""
+
+    def __init__(self) -> None:
+        self.admission = Admission(4)
+        self.admission.set_locations("hpc", {"n1": 1.0, "n2": 1.0})
+        self.leases = self.admission.leases
+        self.leases.add(NFS)
+
+    def submit(self, demand: Demand, jobs: int = 1) -> None:
+        for number in range(jobs):
+            self.admission.submit(Request(f"{demand.step}/{number}", demand), 0.0, jobs - number - 1)
+
+    def give(self, write: int, read: int = 0) -> list[str]:
+        """Let the run hold so many MB/s."""
+        self.leases.give(NFS, {"write": write * MB, "read": read * MB}, {})
+        return [grant.job for grant in self.admission.decide(0.0)]
+
+    def end(self, *jobs: str) -> None:
+        for job in jobs:
+            assert self.admission.release(job, 0.0, Observation(1.0))
+
+    @property
+    def needs(self) -> Sequence[Need]:
+        return self.leases.needs(NFS)
+
+
+def test_nothing_starts_before_something_is_held() -> None:
+    driver = Driver()
+    driver.submit(step("save", 30), jobs=3)
+    assert driver.give(0) == []
+    assert driver.needs == [Need("/save", {"write": 30 * MB}, 30 * MB)]
+    assert driver.give(70) == ["/save/0", "/save/1"]
+    assert driver.leases.used(NFS)["write"] == 60 * MB
+    assert driver.needs == [Need("/save", {"write": 30 * MB}, 30 * MB)]
+    assert [*driver.admission.queued(NFS)] == [Queued("/save", 30 * MB, 1)]
+
+
+def test_a_lease_that_is_taken_back_leaves_what_jobs_have() -> None:
+    driver = Driver()
+    driver.submit(step("save", 30), jobs=3)
+    driver.give(70)
+    assert driver.give(0) == []
+    assert driver.leases.held(NFS)["write"] == 60 * MB
+    driver.end("/save/0")
+    assert driver.leases.held(NFS)["write"] == 60 * MB
+    assert driver.give(30) == []
+
+
+def test_the_first_that_waits_is_asked_for_in_each_direction() -> None:
+    """Who would use the same as one that waits before it, or both, is behind it."""
+    driver = Driver()
+    for demand in (step("a", 30), step("b", 20), step("c", 10, direction="both"), step("d", 10, direction="read")):
+        driver.submit(demand)
+    assert driver.give(0) == []
+    assert driver.needs == [Need("/a", {"write": 30 * MB}, 30 * MB), Need("/d", {"read": 10 * MB}, 10 * MB)]
+    driver.end("/a/0", "/b/0")
+    driver.give(0)
+    assert driver.needs == [Need("/c", {"read": 10 * MB, "write": 10 * MB}, 10 * MB)]
+    assert driver.give(10, 20) == ["/c/0", "/d/0"]
+
+
+def test_who_lacks_an_executor_needs_no_lease() -> None:
+    driver = Driver()
+    driver.submit(step("save", 10), jobs=9)
+    assert len(driver.give(80)) == 8
+    assert driver.needs == []
+
+
+def test_a_job_that_asks_has_its_needs_told_until_it_starts() -> None:
+    """As one that needs a core: it is asked about when it has that."""
+    driver = Driver()
+    driver.submit(step("compute", 30, io_task=False))
+    driver.give(0)
+    assert driver.needs == []
+    assert not driver.admission.could_start("/compute/0", "n1")
+    driver.give(0)
+    assert driver.needs == [Need("/compute", {"write": 30 * MB}, 30 * MB)]
+    # Others do not take it meanwhile.
+    driver.submit(step("save", 30))
+    assert driver.give(30) == []
+    assert driver.needs[0].step == "/compute"
+    assert driver.admission.could_start("/compute/0", "n1")
+    driver.admission.start("/compute/0", ["n1"], 0.0)
+    driver.give(30)
+    assert [need.step for need in driver.needs] == ["/save"]
+
+
+def test_a_job_that_has_no_core_any_more_needs_nothing() -> None:
+    driver = Driver()
+    driver.submit(step("compute", 30, io_task=False))
+    driver.admission.could_start("/compute/0", "n1")
+    driver.admission.stand_down("/compute/0", "n1")
+    driver.give(0)
+    assert driver.needs == []
+
+
+def test_an_epoch_has_the_storage_for_itself_and_keeps_it() -> None:
+    driver = Driver()
+    driver.submit(step("learn", AutoConstraint(Bounds(25, 100, 2))), jobs=12)
+    driver.give(0)
+    assert driver.needs == [Need("/learn", {"write": 100 * MB, "read": 60 * MB}, 0)]
+    assert driver.give(100) == []
+    assert driver.give(100, 60) == [f"/learn/{number}" for number in range(4)]
+    driver.end("/learn/0", "/learn/1")
+    driver.give(100, 60)
+    assert driver.leases.used(NFS) == {"write": 100 * MB, "read": 60 * MB}
+    driver.end("/learn/2", "/learn/3")
+    # It is over: the next one asks again, after those of other runs that have waited.
+    assert driver.leases.used(NFS) == {"write": 0, "read": 0}
+    assert driver.give(0) == []
+    assert driver.needs == [Need("/learn", {"write": 100 * MB, "read": 60 * MB}, 0)]
+    assert driver.give(100, 60) == ["/learn/4", "/learn/5"]
+
+
+def test_a_storage_that_is_not_shared_any_more_is_the_runs_own() -> None:
+    driver = Driver()
+    driver.submit(step("save", 30), jobs=4)
+    assert driver.give(0) == []
+    driver.leases.remove(NFS)
+    assert len(driver.admission.decide(0.0)) == 3
+    assert not driver.leases.has(NFS)
+
+
+def test_what_is_free_for_required_is_what_no_run_holds() -> None:
+    driver = Driver()
+    driver.submit(step("save", 30))
+    driver.leases.give(NFS, {"write": 50 * MB}, {"write": 20 * MB})
+    driver.admission.decide(0.0)
+    assert driver.admission.capacity(NFS, "write", "n1").bandwidth == 50 * MB
+
+
+@pytest.mark.parametrize("is_disturbed", [False, True])
+def test_jobs_that_others_disturb_contradict_nothing(is_disturbed: bool) -> None:
+    """What is registered holds for a storage on which nobody else is; beside others all takes longer."""
+    driver = Driver()
+    demand = step("learn", AutoConstraint(Bounds(50, 100, 2)))
+    driver.submit(demand, jobs=40)
+    running = driver.give(100, 60)
+    reasons = []
+    for number in range(40):
+        job = running.pop(0)
+        learned = number >= 6
+        driver.admission.release(
+            job, float(number), Observation(9.0 if learned else 1.0, is_disturbed=learned and is_disturbed)
+        )
+        running += [grant.job for grant in driver.admission.decide(float(number))]
+        reasons += [getattr(told.event, "reason", "") for told in driver.admission.drain()]
+    assert ("drifted" in reasons) is not is_disturbed
