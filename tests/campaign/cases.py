@@ -132,7 +132,7 @@ def choose(
         workload=workload,
         fault=fault,
         delay=delay,
-        early=fault.victim == "driver" and random.random() < 0.3,
+        early=fault.victim in ("driver", "hosts") and random.random() < 0.3,
         pick=random.random(),
         retries=random.random() < 0.5,
         limit=random.randrange(3_000),

@@ -51,9 +51,11 @@ def strike(case: Case, driver: Driver, place: Place) -> str | None:
     """
 
     def jobs_run() -> bool:
+        if isinstance(place.where, Hosts):
+            return bool(place.where.jobs())
         return any(process.is_exec or process.roles for process in of_run(place.temporary))
 
-    if not isinstance(place.where, Hosts) and not case.early and not _wait(jobs_run, driver):
+    if not case.early and not _wait(jobs_run, driver):
         return None
     with contextlib.suppress(subprocess.TimeoutExpired):
         driver.wait(case.delay)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from laboratories.hosts import ADDRESSES
 from laboratories.laboratory import Laboratory, LaboratoryError, obstacle, start_hosts
 from tests.e2e.support import Site, hosts_site
 from tests.forked import Driver
+from tests.processes import of_processes
 
 from .cases import Case
 
@@ -29,6 +31,23 @@ class Hosts:
 
     def site(self, directory: Path) -> Site:
         return hosts_site(self.laboratory, directory)
+
+    def jobs(self) -> list[Path]:
+        """The directories of the jobs that run, as they are seen from here."""
+        found = []
+        for pid, (command,) in of_processes("cmdline"):
+            words = command.decode(errors="replace").split("\0")
+            root = Path("/proc", str(pid), "root")
+            # It may end while one looks.
+            with contextlib.suppress(OSError):
+                if words[1:3] == ["exec", "--job"] and self._is_on_a_host(root):
+                    found.append(root / words[3].lstrip("/"))
+        return found
+
+    def _is_on_a_host(self, root: Path) -> bool:
+        """Whether a process has the file system of one: it sees what is shared, and nothing else of the laboratory."""
+        shared, keys = self.laboratory.directory / "shared", self.laboratory.directory / "key"
+        return os.path.samefile(root / shared.relative_to("/"), shared) and not (root / keys.relative_to("/")).exists()
 
     def strike(self, case: Case, driver: Driver) -> str:
         """Do the damage of a case to one of the hosts, and repair it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 from .cases import Case
+from .hosts import Hosts
 
 #: Seconds from one change to the next.
 _PAUSES = (0.02, 0.3)
@@ -19,10 +20,11 @@ _UNLIMITED = 0.1
 
 
 @contextlib.contextmanager
-def changing(case: Case, temporary: Path) -> Iterator[None]:
+def changing(case: Case, temporary: Path, hosts: Hosts | None = None) -> Iterator[None]:
     """Give all jobs of a run that have a limit others again and again, unless the driver does.
 
     :param temporary: the directory for temporary files of the run
+    :param hosts: where its jobs run; None: here
     """
     if case.workload == "required":
         yield
@@ -32,10 +34,11 @@ def changing(case: Case, temporary: Path) -> Iterator[None]:
     def change() -> None:
         random = Random(case.local)
         while not over.wait(random.uniform(*_PAUSES)):
-            for job in sorted(temporary.glob("streamflow-io-*/jobs/*")):
+            found = temporary.glob("streamflow-io-*/jobs/*") if hosts is None else hosts.jobs()
+            for job in sorted(found):
                 rate = None if random.random() < _UNLIMITED else round(10 ** random.uniform(*_RATES))
                 with contextlib.suppress(OSError, ValueError):
-                    _tell(job, rate)
+                    _tell(job, rate, is_here=hosts is None)
 
     thread = threading.Thread(target=change)
     thread.start()
@@ -46,12 +49,13 @@ def changing(case: Case, temporary: Path) -> Iterator[None]:
         thread.join()
 
 
-def _tell(job: Path, rate: int | None) -> None:
+def _tell(job: Path, rate: int | None, is_here: bool) -> None:
     """Give a job another limit, if it has one and runs; who waits for its end must not find something new then."""
     if "limit" not in json.loads((job / "job.json").read_text()):
         return
     with (job / "events.jsonl").open() as events:
         started = [event for event in map(json.loads, events) if event["event"] == "started"]
-    if started and Path("/proc", str(started[0]["pid"])).exists():
+    # Elsewhere a process has another number; its `exec` runs, in whose directory this is.
+    if started and not (is_here and not Path("/proc", str(started[0]["pid"])).exists()):
         (job / "limit.new").write_text(json.dumps({"rate": rate}))
         (job / "limit.new").replace(job / "limit")

@@ -92,7 +92,10 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
     seconds = RUN_SECONDS + (case.relief or 0) + (_CONTAINERS_SECONDS if isinstance(where, Engine) else 0)
     began = time.monotonic()
     left: list[str] = []
-    with _disk(case, place.temporary, left), changing(case, place.temporary):
+    with (
+        _disk(case, place.temporary, left),
+        changing(case, place.temporary, where if isinstance(where, Hosts) else None),
+    ):
         process = bench.start(path, **environment)
         struck = strike(case, process, place)
         hung = not _ends(process, seconds)
