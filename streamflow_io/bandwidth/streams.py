@@ -155,6 +155,9 @@ class Streams:
             stream.limited = next_limit(limited, *first)
         for number in range(len(growth.bursts)):
             self._take(stream, number)
+        if stream.limited is not None and growth.bursts:
+            # They were there before it began, and it begins with this.
+            stream.limits = [_rate(stream, stream.limited, now)[0]] * len(growth.bursts)
 
     def burst(self, source: Source, burst: Burst) -> None:
         """A burst of a file has ended."""

@@ -151,6 +151,7 @@ def test_a_reader_that_comes_later_begins_with_the_newest_window() -> None:
     streams.drained(late, 60 * MB, 22.0)
     burst(streams, 3)
     assert [one.rate for one in streams.rates(30.0) if one.name == late] == [2 * MB]
+    assert [one.limit for one in streams.ended("/b/1", succeeded=True)] == [pytest.approx(60 * MB / 9)] * 3
 
 
 def test_the_first_burst_is_limited_by_what_an_earlier_run_has_learned() -> None:
