@@ -29,7 +29,7 @@ def given(site: Site) -> list[Document]:
 
 
 def was_held(burst: Document) -> bool:
-    """Whether the bytes of a burst came about as slowly as its limit says: not in the half second that the link takes."""
+    """Whether a burst came about as slowly as its limit says, and not in the half second that the link takes."""
     seconds = burst["bytes"] / 1e6 / burst["limit"]
     return bool(burst["ended"] - burst["ready"] > 0.5 * seconds > 0.5)
 
