@@ -1,0 +1,100 @@
+"""`streamflow-io schedule compute`: make a schedule for a set of applications."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from streamflow_io.hints.errors import HintErrors
+from streamflow_io.periodic.files import SET_ALLOWED, paper_number, published, read_set
+from streamflow_io.periodic.model import Algorithm, ApplicationSet, Schedule, figures
+from streamflow_io.periodic.persched import LARGEST_FACTOR, STEP, Sweep, persched
+from streamflow_io.periodic.schedule_file import schedule_text, schedule_to_json
+
+from .console import say
+from .output import write_output
+from .schedule_table import show_figures
+
+
+@dataclass(frozen=True)
+class Result:
+    """:ivar file: where it was written"""
+
+    schedule: Schedule
+    file: Path | None
+    ok = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": None if self.file is None else str(self.file), "schedule": schedule_to_json(self.schedule)}
+
+    def show(self, console: Console) -> None:
+        show_figures(console, self.schedule)
+        algorithm = self.schedule.algorithm
+        say(console, f"Made by {algorithm.name} in {algorithm.seconds:.1f} s of CPU time")
+        say(console, f"Written: {self.file}" if self.file else "Not written: say -o FILE")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("set", metavar="SET", help=SET_ALLOWED)
+    parser.add_argument(
+        "--goal",
+        choices=("efficiency", "dilation"),
+        default="efficiency",
+        help="efficiency: nodes compute as much as possible (default); dilation: the slowest is slowed down least",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_positive,
+        default=10.0,
+        metavar="S",
+        help="of CPU time to look for a better one (default: 10)",
+    )
+    parser.add_argument(
+        "--least-period",
+        type=_positive,
+        metavar="S",
+        help="the shortest period that is tried (default: the longest instance of an application)",
+    )
+    parser.add_argument(
+        "--paper",
+        action="store_true",
+        help="PerSched as published, for as long as it takes; of a paper's set with the least period of its authors",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to write the schedule")
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a number of seconds above 0")
+    return value
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    """:raises HintErrors: if the set has mistakes, no period has room for it, or the file cannot be written"""
+    applications = read_set(arguments.set)
+    begin = time.process_time()
+    least = arguments.least_period or _least_period(applications, arguments)
+    found = persched(applications, Sweep(least), arguments.goal)
+    if found is None:
+        message = f"no period from {least:.6g} s to {LARGEST_FACTOR * least:.6g} s has room for all applications"
+        raise HintErrors.one(arguments.set, "--least-period", message, "a longer period")
+    parameters = {"leastPeriod": least, "largestFactor": LARGEST_FACTOR, "step": STEP}
+    made = Algorithm("persched", parameters, time.process_time() - begin)
+    schedule = Schedule(applications, arguments.goal, found, figures(applications, found), made)
+    if arguments.output is not None:
+        write_output(arguments.output, schedule_text(schedule))
+    return Result(schedule, arguments.output)
+
+
+def _least_period(applications: ApplicationSet, arguments: argparse.Namespace) -> float:
+    number = paper_number(arguments.set)
+    if arguments.paper and number is not None:
+        return published(number).least_period
+    return max(applications.durations)
