@@ -151,6 +151,9 @@ class _Row:
         placed = []
         for transfers in self.instances:
             shift = -(begin // self._usage.period) * self._usage.period
+            if begin + shift >= self._usage.period:  # as floats round what is just before the end
+                shift -= self._usage.period
+                begin = -shift
             moved = tuple(Transfer(one.start + shift, one.end + shift, one.rate) for one in transfers)
             placed.append(Instance((begin + shift, begin + shift + self._work), moved))
             begin = transfers[-1].end

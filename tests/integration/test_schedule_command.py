@@ -25,7 +25,7 @@ def made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     file = tmp_path / "schedule.json"
     assert main(["schedule", "compute", str(tmp_path / "set.yml"), "--paper", "-o", str(file)]) == 0
     text = capsys.readouterr().out
-    assert "Efficiency: 0.4" in text
+    assert "Efficiency: 0.3" in text
     assert f"Written: {file}" in text.replace("\n", "")
     return file
 
