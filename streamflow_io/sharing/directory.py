@@ -1,9 +1,44 @@
-"""The directory that runs share for a storage: its files and locks."""
+"""The directory that runs share for a storage: its files and locks.
+
+`ledger.json` says what is shared, `runs/ID.json` what one run holds and wants; each run writes its own, and keeps it
+locked as long as it lives. `lock` is held around every look, and counts what others have to know of at once.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import pwd
+import random
+import re
+import stat
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import ValidationError
+from typing_extensions import Self
+
+from streamflow_io.files import stranger
+from streamflow_io.storage.mounts import find_mount
+
+from .entries import ENTRY_BYTES, Entry, LedgerFile
+
+LOCK_SECONDS = 5.0
+MOST_ENTRIES = 1000
+_ENTRY = re.compile(r"[0-9a-f]{32}\.json")
+_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_NEWS_BYTES = 8
+# Longer than this between two tries: this process was stopped, and its patience with it.
+_MOST_BETWEEN_TRIES = 0.1
+
+
+class SharingError(Exception):
+    """Runs cannot share a storage here; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -11,10 +46,292 @@ class SharedDirectory:
     """Where the runs that use a storage say what they hold of it.
 
     :ivar path: absolute
-    :ivar storage: what the storage is called, and where it is, for people
+    :ivar storage: what the storage is called, for people
     :ivar mine: it is this user's alone, and made when it is needed; else one of `streamflow-io storage share`
+    :ivar storage_path: where the storage is, for people
     """
 
     path: Path
     storage: str
     mine: bool = True
+    storage_path: str = ""
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another run's entry.
+
+    :ivar identifier: the name of its file
+    :ivar entry: none: it cannot be read, but its run lives
+    :ivar owner: the user
+    :ivar written: when the file was written, by the clock of the file system
+    """
+
+    identifier: str
+    entry: Entry | None
+    owner: int
+    written: float
+
+
+@dataclass(frozen=True)
+class News:
+    """How often something was returned, and asked for; nothing but that it has changed says anything."""
+
+    returned: bytes
+    asked: bytes
+
+
+class OpenDirectory:
+    """A shared directory that is in use; to be made by :meth:`open`, and closed.
+
+    All methods raise :class:`SharingError`, or `OSError`, where sharing does not work; then nothing is held of it.
+    """
+
+    def __init__(self, shared: SharedDirectory, runs: int, lock: int, ledger: LedgerFile, closing: ExitStack) -> None:
+        self._shared = shared
+        self._runs = runs
+        self._lock = lock
+        self._closing = closing
+        self._own: int | None = None
+        self._read: dict[str, tuple[bytes, Entry | None]] = {}
+        self.identifier = f"{uuid.uuid4().hex}.json"
+        self.ledger = ledger
+        self.is_network = _is_network(shared.path)
+
+    @classmethod
+    def open(cls, shared: SharedDirectory, make: bool = True) -> Self:
+        """Open it.
+
+        :param make: make it if it is this user's own and there is none yet
+        """
+        with ExitStack() as opened:
+            if shared.mine and make:
+                _make(shared)
+            directory = _open_directory(shared.path, None, shared.mine)
+            opened.callback(os.close, directory)
+            runs = _open_directory(shared.path / "runs", directory, shared.mine)
+            opened.callback(os.close, runs)
+            ledger = _ledger(shared, directory)
+            lock = os.open("lock", os.O_RDWR | _SAFE | (os.O_CREAT if shared.mine else 0), 0o600, dir_fd=directory)
+            opened.callback(os.close, lock)
+            if not stat.S_ISREG(os.fstat(lock).st_mode):
+                raise SharingError(f"{shared.path / 'lock'} is no file")
+            found = cls(shared, runs, lock, ledger, opened)
+            with found.locked():
+                _try_locks(directory)
+            found._closing = opened.pop_all()
+        return found
+
+    def close(self) -> None:
+        """Let go of all; what this run held is free, and its entry gone."""
+        if self._own is not None:
+            with suppress(OSError):
+                os.unlink(self.identifier, dir_fd=self._runs)
+            self._own = None
+            with suppress(OSError, SharingError):
+                self.tell(returned=True)
+        self._closing.close()
+
+    @contextmanager
+    def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+        """Nobody else looks or writes meanwhile.
+
+        :param seconds: how long to wait for it
+        :raises SharingError: if somebody else holds it for so long
+        """
+        _take(self._lock, seconds)
+        try:
+            if os.fstat(self._lock).st_nlink == 0:
+                raise SharingError("somebody has removed its files")
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def others(self) -> list[Other]:
+        """The entries of other runs that live; those of others are removed. Under the lock."""
+        names = sorted(name for name in os.listdir(self._runs) if _ENTRY.fullmatch(name))
+        found = [self._other(name) for name in names[:MOST_ENTRIES] if name != self.identifier]
+        living = [each for each in found if each is not None]
+        self._read = {each.identifier: self._read[each.identifier] for each in living}
+        return living
+
+    def write(self, entry: Entry) -> None:
+        """Write this run's entry, and make it if there is none. Under the lock."""
+        if self._own is None:
+            self._own = self._make_entry()
+        if os.fstat(self._own).st_nlink == 0:
+            raise SharingError("somebody has removed the entry of this run")
+        if os.pwrite(self._own, entry.to_bytes(), 0) != ENTRY_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._shared.path))
+
+    def news(self) -> News:
+        """What has happened, without the lock."""
+        both = os.pread(self._lock, 2 * _NEWS_BYTES, 0)
+        return News(both[:_NEWS_BYTES], both[_NEWS_BYTES:])
+
+    def tell(self, returned: bool = False, asked: bool = False) -> None:
+        """Tell others that something was returned, or asked for, so that they look soon."""
+        for place, said in enumerate((returned, asked)):
+            if said:
+                count = int.from_bytes(os.pread(self._lock, _NEWS_BYTES, place * _NEWS_BYTES), "little")
+                one_more = ((count + 1) % 256**_NEWS_BYTES).to_bytes(_NEWS_BYTES, "little")
+                os.pwrite(self._lock, one_more, place * _NEWS_BYTES)
+
+    def _other(self, name: str) -> Other | None:
+        try:
+            descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=self._runs)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
+                return None  # it is gone, or nothing that a run of this version makes
+            raise
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            if _try_lock(descriptor, fcntl.LOCK_SH):
+                with suppress(OSError):  # another user's
+                    os.unlink(name, dir_fd=self._runs)
+                return None
+            text = os.pread(descriptor, ENTRY_BYTES, 0)
+        finally:
+            os.close(descriptor)
+        return Other(name, self._parsed(name, text), found.st_uid, found.st_mtime)
+
+    def _parsed(self, name: str, text: bytes) -> Entry | None:
+        if name not in self._read or self._read[name][0] != text:
+            try:
+                entry = Entry.model_validate_json(text)
+            except ValidationError:
+                entry = None
+            self._read[name] = text, entry
+        return self._read[name][1]
+
+    def _make_entry(self) -> int:
+        name = self.identifier
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=self._runs)
+        self._closing.callback(os.close, descriptor)
+        try:
+            if not self._shared.mine:
+                os.fchmod(descriptor, 0o640)
+            if not _try_lock(descriptor, fcntl.LOCK_EX):
+                raise SharingError("somebody else has locked the entry of this run")
+        except BaseException:
+            os.unlink(name, dir_fd=self._runs)
+            raise
+        return descriptor
+
+
+def _try_locks(directory: int) -> None:
+    """Look whether a lock that is held keeps others out. Under the lock."""
+    again = os.open("lock", os.O_RDWR | _SAFE, dir_fd=directory)
+    try:
+        if _try_lock(again, fcntl.LOCK_EX):
+            raise SharingError("locks do not work there: two have the same at once")
+    finally:
+        os.close(again)
+
+
+def _take(lock: int, seconds: float) -> None:
+    waited, before = 0.0, time.monotonic()
+    while not _try_lock(lock, fcntl.LOCK_EX):
+        if waited >= seconds:
+            raise SharingError(f"its lock is held by somebody else for {seconds:g} s")
+        time.sleep(random.uniform(0.002, 0.01))
+        now = time.monotonic()
+        waited, before = waited + min(now - before, _MOST_BETWEEN_TRIES), now
+
+
+def _try_lock(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise SharingError(f"locks do not work there: {error.strerror}") from error
+    return True
+
+
+def _make(shared: SharedDirectory) -> None:
+    shared.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (shared.path / "runs").mkdir(mode=0o700, exist_ok=True)
+    if (why := stranger(shared.path)) is not None:
+        raise SharingError(f"another user could have written there: {why}")
+    ledger = shared.path / "ledger.json"
+    if not ledger.exists():
+        # Several may make it at once, all with the same content.
+        temporary = ledger.with_name(f"ledger-{uuid.uuid4().hex}.tmp")
+        try:
+            temporary.write_text(LedgerFile(path=shared.storage_path).model_dump_json() + "\n", encoding="utf-8")
+            temporary.replace(ledger)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _open_directory(path: Path, within: int | None, mine: bool) -> int:
+    name = str(path) if within is None else path.name
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _SAFE, dir_fd=within)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not found.st_mode & stat.S_ISVTX:
+            raise SharingError(f"{path} can be written by others and is not sticky")
+        if not (found.st_uid in (0, os.geteuid()) or (not mine and _is_member(found.st_uid, found.st_gid))):
+            raise SharingError(f"{path} belongs to user {found.st_uid}, who is not in its group {found.st_gid}")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _is_member(user: int, group: int) -> bool:
+    """Whether a user is in a group."""
+    try:
+        found = pwd.getpwuid(user)
+        return group in os.getgrouplist(found.pw_name, found.pw_gid)
+    except KeyError:  # a user without a name
+        return False
+
+
+def _ledger(shared: SharedDirectory, directory: int) -> LedgerFile:
+    try:
+        descriptor = os.open("ledger.json", os.O_RDONLY | _SAFE, dir_fd=directory)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ValueError
+            ledger = LedgerFile.model_validate_json(os.pread(descriptor, 2 * ENTRY_BYTES, 0))
+        finally:
+            os.close(descriptor)
+        if not shared.mine and ledger.bandwidth is None:
+            raise ValueError
+    except (ValueError, FileNotFoundError) as error:  # of which ValidationError is one
+        if shared.mine:
+            raise SharingError(f"{shared.path / 'ledger.json'} is of another version, or damaged") from error
+        allowed = "one made by streamflow-io storage share"
+        raise SharingError(f"{shared.path} is no shared ledger; allowed: {allowed}") from error
+    return ledger
+
+
+def _is_network(path: Path) -> bool:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        return find_mount(os.path.realpath(path), mounts).scope == "shared"
+
+
+def make_shared(path: Path, ledger: LedgerFile, group: int) -> None:
+    """Make a directory that several users may share.
+
+    :param group: whose members may use it
+    :raises SharingError: if there is something already
+    :raises OSError: if it cannot be made
+    """
+    if ledger.bandwidth is None:
+        raise ValueError("a shared directory says its bandwidth")
+    try:
+        path.mkdir(0o700)
+    except FileExistsError:
+        raise SharingError(f"{path} is there already") from None
+    (path / "runs").mkdir(0o700)
+    (path / "ledger.json").write_text(ledger.model_dump_json() + "\n", encoding="utf-8")
+    (path / "lock").write_bytes(bytes(2 * _NEWS_BYTES))
+    for name, mode in (("ledger.json", 0o640), ("lock", 0o660), ("runs", 0o3770), ("", 0o3770)):
+        os.chown(path / name, -1, group)
+        os.chmod(path / name, mode)  # after the owner, who takes set-gid away

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .wish import WAYS, Amounts, Lease, Way, Wish, amount, plus, positive
+from streamflow_io.hints.models import Way
+
+from .wish import WAYS, Amounts, Lease, Wish, amount, plus, positive
 
 #: Seconds after which what nobody uses goes back.
 UNUSED_SECONDS = 1.0

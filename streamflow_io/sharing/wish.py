@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-Way = Literal["read", "write"]
+from streamflow_io.hints.models import Way
+
 Amounts = Mapping[Way, int]
 WAYS: tuple[Way, ...] = ("read", "write")
 

@@ -1,0 +1,100 @@
+"""What a run holds and wants of a storage, from look to look. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamflow_io.hints.models import Way
+
+from .due import due
+from .table import Claim, contended, decide, total
+from .wish import Amounts, Lease, Wish, plus, positive
+
+# Tickets of others are believed up to here.
+LAST_TICKET = 2**53
+
+
+class Standing:
+    """A run among those that use a storage.
+
+    Guarantee: if each calls :meth:`look` with what all others hold at that moment, and uses no more than it keeps and
+    is given, all use no more than the bandwidth together; see :func:`.table.decide` for a want that is above it.
+
+    :param run: what tells runs apart
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._wish = Wish()
+        self._asked: float | None = None
+        self._lease: Lease | None = None
+        # By the number of the lease, what it was given since it wished.
+        self._untold: dict[int, Amounts] = {}
+        self._ticket = 0
+        self._held: dict[Way, int] = {}
+        self._wanted: dict[Way, int] = {}
+
+    def wish(self, wish: Wish, now: float) -> None:
+        """The run wants something else from now on.
+
+        :param now: on the wall clock
+        """
+        self._wish = wish
+        if wish.is_empty:
+            self._asked = None
+        elif self._asked is None:
+            self._asked = now
+
+    @property
+    def claim(self) -> Claim:
+        """What it held and wanted after the last look."""
+        return Claim(self._run, self._held, self._wanted, self.due, self._ticket, together=self._wish.together)
+
+    @property
+    def asked(self) -> float:
+        """When its burst began; 0: there is none."""
+        return self._asked or 0.0
+
+    @property
+    def due(self) -> float:
+        """When its burst should have had its turn; 0: there is none."""
+        return 0.0 if self._asked is None else due(self._asked, self._wish.seconds)
+
+    @property
+    def useful(self) -> Amounts:
+        """What else it could use beyond what it holds."""
+        return positive(self._wish.useful) if self._wanted else {}
+
+    def look(self, others: Sequence[Claim], bandwidth: Amounts) -> Lease | None:
+        """Return what is not kept, and take what there is.
+
+        :param others: all other runs
+        :param bandwidth: of the storage
+        :return: what the run may use from now on; none: nothing has changed for it
+        """
+        wish, last = self._wish, 0 if self._lease is None else self._lease.number
+        self._untold = {number: given for number, given in self._untold.items() if number > wish.seen}
+        untold: dict[Way, int] = {}
+        for given in self._untold.values():
+            untold = plus(untold, given)
+        self._held = plus(wish.kept, untold)
+        self._wanted = {way: lacked for way, lacked in positive(wish.lacks).items() if way not in untold}
+        if not self._wanted:
+            self._ticket = 0
+        elif self._ticket == 0:
+            self._ticket = min(LAST_TICKET, 1 + max((other.ticket for other in others), default=0))
+        given = decide(self.claim, others, bandwidth, {} if untold else wish.useful)
+        if given:
+            self._held = plus(self._held, given)
+            self._wanted = {way: lacked for way, lacked in self._wanted.items() if way not in given}
+            self._ticket = self._ticket if self._wanted else 0
+            self._untold[last + 1] = given
+        return self._tell(Lease(last + 1, given, total(others), bandwidth, contended(others)))
+
+    def _tell(self, lease: Lease) -> Lease | None:
+        last = self._lease
+        known = None if last is None else (last.bandwidth, last.contended)
+        if not lease.given and known == (lease.bandwidth, lease.contended):
+            return None
+        self._lease = lease
+        return lease

@@ -1,0 +1,354 @@
+"""Who may use a storage that several runs share: the table, due dates, and any interleaving of what runs do."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from streamflow_io.hints.models import Way
+from streamflow_io.sharing.due import due
+from streamflow_io.sharing.entries import ENTRY_BYTES, Entry, LedgerFile, shortened
+from streamflow_io.sharing.holding import Holding
+from streamflow_io.sharing.silence import Silence
+from streamflow_io.sharing.standing import Standing
+from streamflow_io.sharing.table import Claim, contended, decide, total
+from streamflow_io.sharing.wish import WAYS, Amounts, Lease, Wish, amount, plus
+
+BANDWIDTH: dict[Way, int] = {"read": 10, "write": 10}
+
+
+def writes(much: int) -> dict[Way, int]:
+    return {"write": much}
+
+
+def wish(kept: Amounts, lacks: Amounts, useful: Amounts, seconds: float = 1, seen: int = 0) -> Wish:
+    return Wish(kept, lacks, True, useful, seconds, seen)
+
+
+def both(read: int, write: int) -> dict[Way, int]:
+    return {"read": read, "write": write}
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "useful", "expected"),
+    [
+        pytest.param(Claim("a", {}, writes(4)), [], None, writes(4), id="alone"),
+        pytest.param(Claim("a", {}, writes(4)), [], writes(20), writes(10), id="alone it gets what it can use"),
+        pytest.param(Claim("a", writes(3), writes(4)), [], writes(20), writes(7), id="beyond what it holds"),
+        pytest.param(Claim("a", {}, writes(4)), [Claim("b", writes(6))], None, writes(4), id="what is free"),
+        pytest.param(Claim("a", {}, writes(5)), [Claim("b", writes(6))], None, {}, id="not what others hold"),
+        pytest.param(Claim("a", writes(3), writes(8)), [], None, {}, id="its own jobs hold it"),
+        pytest.param(
+            Claim("a", {}, writes(2), due=2), [Claim("b", {}, writes(9), due=1)], None, {}, id="who is due first"
+        ),
+        pytest.param(
+            Claim("a", {}, writes(2), due=1, ticket=2), [Claim("b", {}, writes(9), due=1, ticket=1)], None, {},
+            id="of those due at the same time who asked first",
+        ),
+        pytest.param(
+            Claim("a", {}, writes(2), due=1), [Claim("b", {}, writes(9), due=2)], writes(9), writes(2),
+            id="no more than wanted if others want something",
+        ),
+        pytest.param(
+            Claim("a", {}, writes(2), due=2), [Claim("b", {}, writes(9), due=1, silent=True)], writes(9), writes(9),
+            id="who is silent holds back nobody",
+        ),
+        pytest.param(
+            Claim("a", {}, writes(2), due=2), [Claim("b", {}, {"read": 9}, due=1)], None, writes(2), id="another way"
+        ),
+        pytest.param(Claim("a", {}, both(2, 5)), [Claim("b", writes(6))], None, {}, id="both or nothing"),
+        pytest.param(
+            Claim("a", {}, writes(2), due=2),
+            [Claim("b", {}, both(5, 5), due=1), Claim("c", {"read": 10})],
+            None,
+            {},
+            id="who lacks one way keeps both",
+        ),
+        pytest.param(Claim("a", {}, writes(30)), [], None, writes(30), id="above the bandwidth, if nobody holds any"),
+        pytest.param(Claim("a", {}, writes(30)), [Claim("b", writes(1))], None, {}, id="above it, somebody does"),
+        pytest.param(Claim("a", {}, {}), [], writes(5), {}, id="wants nothing"),
+    ],
+)  # fmt: skip
+def test_what_is_given(mine: Claim, others: list[Claim], useful: Amounts | None, expected: dict[Way, int]) -> None:
+    assert decide(mine, others, BANDWIDTH, useful) == expected
+
+
+def test_due_is_three_times_as_long_as_it_takes_alone() -> None:
+    assert due(100, 2) == 106
+    assert due(100, 0) == due(100, float("nan")) == due(100, float("inf")) == due(100, -1) == 103
+
+
+def test_a_burst_lasts_until_nothing_is_used_or_wanted() -> None:
+    standing = Standing("a")
+    standing.wish(wish({}, writes(2), writes(2), 1), 100)
+    assert standing.due == 103
+    standing.wish(wish(writes(2), writes(2), writes(2), 4, 1), 101)  # more jobs join
+    assert standing.due == 112
+    standing.wish(wish(writes(2), {}, {}, 4, 1), 105)
+    assert standing.due == 112
+    standing.wish(Wish(seen=1), 106)
+    standing.wish(wish({}, writes(2), writes(2), 1, 1), 107)
+    assert standing.due == 110
+
+
+def test_what_is_kept_is_asked_for_anew_behind_who_is_due_first() -> None:
+    """A long queue does not keep the storage: what a job held is returned first."""
+    standing = Standing("a")
+    standing.wish(wish({}, writes(5), writes(50), 100), 0)
+    lease = standing.look([], BANDWIDTH)
+    assert lease is not None
+    assert lease.given == writes(10)
+    other = Claim("b", {}, writes(5), due=10, ticket=1)
+    standing.wish(wish(writes(5), writes(5), writes(45), 100, lease.number), 1)
+    lease = standing.look([other], BANDWIDTH)
+    assert standing.claim.held == writes(5)
+    assert standing.claim.wanted == writes(5)
+    assert lease is not None
+    assert lease.contended == {"write"}
+
+
+def test_what_a_run_was_not_told_when_it_wished_stays_its_own() -> None:
+    standing = Standing("a")
+    standing.wish(wish({}, writes(5), writes(5), 1), 0)
+    assert standing.look([], BANDWIDTH) is not None
+    standing.wish(wish({}, {}, {}, 1, 0), 0)
+    assert standing.look([], BANDWIDTH) is None
+    assert standing.claim.held == writes(5)
+    standing.wish(wish({}, {}, {}, 1, 1), 0)
+    assert standing.look([], BANDWIDTH) is None
+    assert standing.claim.held == {}
+
+
+def test_a_wish_is_granted_once() -> None:
+    standing = Standing("a")
+    standing.wish(wish({}, writes(3), writes(3), 1), 0)
+    assert standing.look([], BANDWIDTH) is not None
+    assert standing.look([], BANDWIDTH) is None
+    assert standing.claim.held == writes(3)
+    assert standing.claim.wanted == {}
+
+
+def test_each_ask_has_a_ticket_of_its_own() -> None:
+    standing, other = Standing("a"), Claim("b", writes(10), writes(1), due=1, ticket=7)
+    standing.wish(wish({}, writes(5), writes(5), 1), 0)
+    standing.look([other], BANDWIDTH)
+    assert standing.claim.ticket == 8
+    standing.wish(wish({}, writes(6), writes(6), 1), 0)
+    standing.look([Claim("b", writes(10), writes(1), due=1, ticket=9)], BANDWIDTH)
+    assert standing.claim.ticket == 8
+    standing.look([], BANDWIDTH)
+    standing.wish(wish(writes(6), writes(6), writes(6), 1, 9), 0)
+    standing.look([Claim("b", {}, writes(1), due=1, ticket=9)], BANDWIDTH)
+    assert standing.claim.ticket == 10
+
+
+def test_silence_is_on_the_clock_of_the_observer_while_it_runs() -> None:
+    silence = Silence()
+    assert silence.look({"a": 1}, 1000) == {"a": 0}
+    assert silence.look({"a": 1}, 1002) == {"a": 2}
+    assert silence.look({"a": 2, "b": 1}, 1004) == {"a": 0, "b": 0}
+    # It was stopped itself: all that it hears is as old.
+    assert silence.look({"a": 2, "b": 1}, 1104) == {"a": 3, "b": 3}
+    assert silence.look({"b": 2}, 1105) == {"b": 0}
+    assert silence.look({"a": 2, "b": 2}, 1106) == {"a": 0, "b": 1}
+
+
+def entry(**fields: object) -> Entry:
+    known = {"run": "r", "host": "h", "pid": 1, "started": 0.0, "now": 0.0, "beat": 1, "bandwidth": {"write": 10}}
+    return Entry.model_validate({**known, **fields})
+
+
+def test_an_entry_always_has_the_same_length() -> None:
+    odd = entry(run=shortened("\U0001f600\n\x00" * 100), host=shortened("é" * 300))
+    assert len(odd.to_bytes()) == ENTRY_BYTES
+    assert Entry.model_validate_json(odd.to_bytes()) == odd
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"held": {"write": -1}},
+        {"held": {"write": 1.5}},
+        {"held": {"write": True}},
+        {"held": {"delete": 1}},
+        {"held": {"write": 10**30}},
+        {"due": "NaN"},
+        {"due": None},
+        {"ticket": 2**60},
+        {"beat": "1"},
+        {"run": "x" * 101},
+        {"run": ["x"]},
+    ],
+)
+def test_what_is_no_entry(change: dict[str, object]) -> None:
+    fields = {**json.loads(entry().to_bytes()), **change}
+    with pytest.raises(ValidationError):
+        Entry.model_validate_json(json.dumps(fields))
+    with pytest.raises(ValidationError):
+        Entry.model_validate_json(entry().to_bytes().replace(b'"due":0.0', b'"due":NaN'))
+
+
+def test_nobody_holds_more_than_there_is() -> None:
+    claim = entry(held={"write": 10**18, "read": 3}, wanted={"write": 10**18}).claim("a", BANDWIDTH)
+    assert claim.held == both(3, 10)
+    assert claim.wanted == writes(10)
+
+
+def test_one_bandwidth_of_a_ledger_holds_for_both_directions() -> None:
+    assert LedgerFile(path="/scratch").bandwidth is None
+    assert LedgerFile(path="/scratch", write=3).bandwidth == both(3, 3)
+    assert LedgerFile(path="/scratch", write=3, read=4).bandwidth == both(4, 3)
+
+
+# Any interleaving
+
+
+@dataclass
+class Run:
+    """A run that does what a run is to do: what lies between it and its standing takes any time."""
+
+    standing: Standing
+    holding: Holding = field(default_factory=Holding)
+    waiting: deque[dict[Way, int]] = field(default_factory=deque)
+    running: list[dict[Way, int]] = field(default_factory=list)
+    leases: deque[Lease] = field(default_factory=deque)
+    wishes: deque[Wish] = field(default_factory=deque)
+    lives: bool = True
+    is_stopped: bool = False
+
+    @property
+    def used(self) -> dict[Way, int]:
+        return summed(self.running)
+
+    def settle(self, now: float) -> None:
+        """Start what can start, and wish."""
+        self.holding.returned(self.used)
+        while self.waiting and all(
+            amount(self.used, way) + much <= amount(self.holding.held, way) for way, much in self.waiting[0].items()
+        ):
+            self.running.append(self.waiting.popleft())
+        first = self.waiting[0] if self.waiting else {}
+        if wish := self.holding.settle(self.used, first, summed(self.waiting), True, 1.0, now):
+            self.wishes.append(wish)
+
+    def told(self, now: float) -> None:
+        if self.leases:
+            self.holding.told(self.leases.popleft(), now)
+            self.settle(now)
+
+    def ask(self, job: dict[Way, int], now: float) -> None:
+        self.waiting.append(job)
+        self.settle(now)
+
+    def end(self, which: int, now: float) -> None:
+        if self.running:
+            self.running.pop(which % len(self.running))
+            self.settle(now)
+
+    def look(self, runs: list[Run], now: float) -> None:
+        """Its thread: takes the last wish, and looks."""
+        while self.wishes:
+            self.standing.wish(self.wishes.popleft(), now)
+        others = [run for run in runs if run is not self and run.lives]
+        if (lease := self.standing.look([seen(other) for other in others], BANDWIDTH)) is not None:
+            self.leases.append(lease)
+
+
+def summed(jobs: Iterable[dict[Way, int]]) -> dict[Way, int]:
+    together: dict[Way, int] = {}
+    for job in jobs:
+        together = plus(together, job)
+    return together
+
+
+def seen(run: Run) -> Claim:
+    """What others see of a run."""
+    claim = run.standing.claim
+    held, wanted = (
+        {way: min(much, BANDWIDTH[way]) for way, much in amounts.items()} for amounts in (claim.held, claim.wanted)
+    )
+    return Claim(claim.run, held, wanted, claim.due, claim.ticket, run.is_stopped)
+
+
+def check(runs: list[Run]) -> None:
+    living = [run for run in runs if run.lives]
+    held = total(run.standing.claim for run in living)
+    for way in WAYS:
+        users = [run for run in living if amount(run.standing.claim.held, way)]
+        # A single job above the bandwidth has the storage for itself.
+        assert amount(held, way) <= BANDWIDTH[way] or len(users) == 1, (way, [run.standing.claim for run in users])
+        for run in living:
+            assert amount(run.used, way) <= amount(run.standing.claim.held, way)
+
+
+def job(chance: Random) -> dict[Way, int]:
+    one: dict[Way, int] = {way: chance.randint(1, 10) for way in WAYS}
+    return chance.choice([{"write": one["write"]}, {"read": one["read"]}, one, {"write": 15}])
+
+
+EVENTS = ["ask"] * 8 + ["look"] * 24 + ["told"] * 12 + ["end"] * 8 + ["time"] * 4 + ["die", "stop", "go on", "go on"]
+
+
+# Of a seed, because lists of events that hypothesis draws are short.
+@given(st.integers(0, 2**32))
+def test_any_interleaving_stays_within_the_bandwidth_and_serves_everybody(seed: int) -> None:
+    chance, now = Random(seed), 0.0
+    runs = [Run(Standing(f"run {number}")) for number in range(4)]
+    for _ in range(chance.randint(1, 150)):
+        run, event = chance.choice(runs), chance.choice(EVENTS)
+        now += chance.choice([0.0, 0.01, 0.5])
+        if not run.lives or (run.is_stopped and event != "go on"):
+            continue
+        if event == "ask":
+            run.ask(job(chance), now)
+        elif event == "look":
+            run.look(runs, now)
+        elif event == "told":
+            run.told(now)
+        elif event == "end":
+            run.end(chance.randint(0, 9), now)
+        elif event == "time":
+            run.settle(now)
+        run.lives = event != "die"
+        run.is_stopped = event == "stop"
+        check(runs)
+    serve(runs, now)
+
+
+def serve(runs: list[Run], now: float) -> None:
+    """All go on, and look again and again: then everybody has had his turn."""
+    for run in runs:
+        run.is_stopped = False
+    living = [run for run in runs if run.lives]
+    rounds = 20 + 8 * sum(len(run.waiting) + len(run.running) for run in living)
+    for _ in range(rounds):
+        now += 0.4
+        for run in living:
+            run.look(runs, now)
+            check(runs)
+            while run.leases:
+                run.told(now)
+            run.settle(now)
+            check(runs)
+            run.end(0, now)
+    assert not any(run.waiting or run.running for run in living)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10), st.integers(0, 5)), min_size=1, max_size=8))
+def test_of_those_that_wait_one_is_next(wants: list[tuple[int, int, int]]) -> None:
+    """If nobody holds anything, the first in order gets what it wants, and whoever is given something is within."""
+    claims = [Claim(f"{n}", {}, writes(much), float(when), ticket) for n, (when, much, ticket) in enumerate(wants)]
+    first = min(claims, key=lambda claim: claim.order)
+    for claim in claims:
+        others = [other for other in claims if other is not claim]
+        assert bool(decide(claim, others, BANDWIDTH)) == (claim is first)
+        assert contended(others) == (frozenset({"write"}) if others else frozenset())
