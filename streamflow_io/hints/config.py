@@ -66,6 +66,12 @@ class StorageConfig(Model):
         "(default: auto with `read`, else 4)",
     )
 
+    share: Text | None = Field(
+        None,
+        description="with whose runs its bandwidth is shared: mine (default), all of this user; off; or an absolute "
+        "directory that `streamflow-io storage share` has made. With `scope: node` it is off",
+    )
+
     @field_validator("path", mode="after")
     @classmethod
     def _absolute(cls, path: str) -> str:
@@ -73,11 +79,29 @@ class StorageConfig(Model):
             raise mistake(f"{path!r} is not absolute", "an absolute path")
         return path
 
+    @field_validator("share", mode="after")
+    @classmethod
+    def _shared(cls, share: str | None) -> str | None:
+        if share not in (None, "mine", "off") and not posixpath.isabs(share):
+            raise mistake(f"{share!r} is no absolute path", "mine, off, an absolute directory")
+        return share
+
+    @model_validator(mode="after")
+    def _one_for_all(self) -> StorageConfig:
+        if self.scope == "node" and self.share not in (None, "off"):
+            raise mistake(f"storage {self.name!r} is not shared: scope: node", "off")
+        return self
+
     @model_validator(mode="after")
     def _some_bandwidth(self) -> StorageConfig:
         if self.write is None and self.read is None:
             raise mistake(f"storage {self.name!r} has no bandwidth", "write, read or both, in MB/s")
         return self
+
+    @property
+    def shared_with(self) -> str:
+        """`mine`, `off`, or a directory."""
+        return "off" if self.scope == "node" else self.share or "mine"
 
     def bandwidth(self, direction: Direction) -> float:
         """MB/s in one direction; for `both`, the lower of the two."""

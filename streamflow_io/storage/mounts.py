@@ -25,10 +25,14 @@ class Mount:
 
     :ivar point: its mount point
     :ivar file_system: its type, as the kernel calls it: `ext4`, `nfs4`, `fuse.sshfs`
+    :ivar device: its number, the same wherever on a machine it is mounted
+    :ivar source: what is mounted: a device, or what a server has
     """
 
     point: str
     file_system: str
+    device: str = ""
+    source: str = ""
 
     @property
     def in_memory(self) -> bool:
@@ -56,5 +60,5 @@ def find_mount(path: str, mountinfo: Iterable[str]) -> Mount:
         point = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), fields[4])
         # Of two mounts on one point, the later one hides the earlier.
         if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= len(found.point):
-            found = Mount(point, rest[0])
+            found = Mount(point, rest[0], fields[2], rest[1] if len(rest) > 1 else "")
     return found

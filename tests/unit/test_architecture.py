@@ -68,6 +68,7 @@ NOT_PURE = {
     "hints.resolution": "reads a document and its annotations file",
     "hints.schemas": "writes the schemas, as a program",
     "sharing.directory": "has files and locks",
+    "sharing.identity": "looks at what is mounted",
     "sharing.member": "has a thread",
     "periodic.files": "reads set files",
     "periodic.schedule_file": "reads schedule files",

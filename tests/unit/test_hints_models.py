@@ -145,6 +145,21 @@ def test_scheduler_config() -> None:
             )
             for readers in (0, 65, 1.5, "4", "all", True)
         ),
+        (
+            {"storages": [{"name": "s", "path": "/s", "read": 1, "share": "scratch"}]},
+            "storages[0].share",
+            "'scratch' is no absolute path",
+            "mine, off, an absolute directory",
+        ),
+        *(
+            (
+                {"storages": [{"name": "s", "path": "/s", "read": 1, "scope": "node", "share": share}]},
+                "storages[0]",
+                "storage 's' is not shared: scope: node",
+                "off",
+            )
+            for share in ("mine", "/ledger")
+        ),
         ({"tls": "yes"}, "tls", "'yes' is not allowed", "true: byte streams between SSH hosts are encrypted"),
         ({"retry_delay": 10**20}, "retry_delay", f"{10**20} is not allowed", "below 10^9"),
         ({"retry_delay": "soon"}, "retry_delay", "'soon' is not allowed", "StreamFlow's default scheduler: seconds"),

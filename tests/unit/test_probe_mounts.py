@@ -19,14 +19,14 @@ not a line of this file
 @pytest.mark.parametrize(
     ("path", "mount"),
     [
-        ("/", Mount("/", "ext4")),
-        ("/srv/data", Mount("/", "ext4")),
-        ("/home/me", Mount("/home", "nfs4")),
-        ("/homes", Mount("/", "ext4")),
-        ("/mnt/fast ssd", Mount("/mnt/fast ssd", "xfs")),
-        ("/mnt/fast ssd/a", Mount("/mnt/fast ssd", "xfs")),
-        ("/mnt/fast ssd/tmp/a", Mount("/mnt/fast ssd/tmp", "tmpfs")),
-        ("/scratch", Mount("/scratch", "lustre")),
+        ("/", Mount("/", "ext4", "254:0", "/dev/vda")),
+        ("/srv/data", Mount("/", "ext4", "254:0", "/dev/vda")),
+        ("/home/me", Mount("/home", "nfs4", "0:22", "server:/home")),
+        ("/homes", Mount("/", "ext4", "254:0", "/dev/vda")),
+        ("/mnt/fast ssd", Mount("/mnt/fast ssd", "xfs", "8:1", "/dev/sda1")),
+        ("/mnt/fast ssd/a", Mount("/mnt/fast ssd", "xfs", "8:1", "/dev/sda1")),
+        ("/mnt/fast ssd/tmp/a", Mount("/mnt/fast ssd/tmp", "tmpfs", "0:30", "tmpfs")),
+        ("/scratch", Mount("/scratch", "lustre", "0:31", "mgs@tcp:/scratch")),
     ],
 )
 def test_mount_of_a_path(path: str, mount: Mount) -> None:
