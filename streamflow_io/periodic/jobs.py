@@ -1,0 +1,254 @@
+"""What happens when runs that use one storage in bursts of jobs share it, in one way or another. Pure.
+
+A job is admitted as a whole and never interrupted, as by the scheduler `io-aware`; those that have been admitted share
+what the storage can do with so many of them, evenly. The ledger that the runs share decides with the code of the
+plugin itself, `sharing.table` and `sharing.due`.
+
+MB is 10^6 bytes, rates are MB/s.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, get_args
+
+from streamflow_io.sharing.due import due
+from streamflow_io.sharing.table import Claim, decide
+
+from .curve import StorageCurve
+
+#: How runs share a storage: each admits as if it were alone; each has an equal part of the bandwidth for itself; by a
+#: shared ledger, where who has asked first goes first, or who is first due (what the plugin does), or whose burst began
+#: first, or who is most behind an equal slowdown of all (which needs exact profiles).
+Way = Literal["own", "by hand", "turns", "due", "burst", "paced"]
+WAYS: tuple[Way, ...] = get_args(Way)
+#: What the work of a burst of a run (both by index, from 0) is multiplied with.
+Noise = Callable[[int, int], float]
+# As in `sharing.burst`: so many of the last jobs tell how long one takes.
+_LAST_JOBS = 32
+
+
+@dataclass(frozen=True)
+class PeriodicRun:
+    """A run that computes, and then has a burst of equal jobs on the storage, again and again.
+
+    :ivar bursts: how many
+    :ivar jobs: of a burst
+    :ivar megabytes: of a job
+    :ivar storage_bw: of a job
+    :ivar work: seconds from the end of a burst to the next; the first is before the first burst
+    :ivar period: of bursts that overlap with compute: seconds from the begin of one to the next, whatever I/O does; 0:
+        they do not
+    :ivar start: when it begins
+    """
+
+    name: str
+    bursts: int
+    jobs: int
+    megabytes: float
+    storage_bw: float
+    work: float
+    period: float = 0.0
+    start: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Sequences are by run.
+
+    :ivar seconds: from the start of a run to its end
+    :ivar makespan: when the last run has ended
+    :ivar moved: MB, all together
+    :ivar busy: seconds in which at least one job moved
+    """
+
+    seconds: tuple[float, ...]
+    makespan: float
+    moved: float
+    busy: float
+
+    def dilations(self, alone: Sequence[float]) -> list[float]:
+        """How many times as long as alone each run took.
+
+        :param alone: how long each takes alone, above 0
+        """
+        return [own / other for own, other in zip(self.seconds, alone, strict=True)]
+
+
+def play(
+    runs: Sequence[PeriodicRun], bandwidth: float, curve: StorageCurve, way: Way, noise: Noise | None = None
+) -> Outcome:
+    """Let runs use a storage together.
+
+    O(log n) for a job, with n runs.
+
+    :param bandwidth: of the storage, as the ledger has it
+    :param curve: what the storage can do
+    """
+    return _Storage(runs, bandwidth, curve, way, noise).play()
+
+
+def alone(
+    runs: Sequence[PeriodicRun], bandwidth: float, curve: StorageCurve, noise: Noise | None = None
+) -> list[float]:
+    """How long each run takes if it has the storage for itself, with the same works as in :func:`play`."""
+    return [play([one], bandwidth, curve, "own", _of_one(noise, index)).seconds[0] for index, one in enumerate(runs)]
+
+
+def _of_one(noise: Noise | None, index: int) -> Noise | None:
+    return None if noise is None else lambda _, burst: noise(index, burst)
+
+
+class _Run:
+    """The state of a run.
+
+    :ivar amount: of a job, bytes per second
+    :ivar begun: bursts
+    :ivar waiting: jobs; it asks for the next of them; :ivar running: jobs
+    :ivar took: seconds of the last jobs
+    """
+
+    def __init__(self, facts: PeriodicRun) -> None:
+        self.facts = facts
+        self.amount = round(facts.storage_bw * 1e6)
+        self.begun = self.waiting = self.running = 0
+        self.due = 0.0
+        self.took: deque[float] = deque(maxlen=_LAST_JOBS)
+        self.end = facts.start
+
+
+class _Storage:
+    """Jobs that move share evenly: each is done when as many MB as its own have gone by for each, `_passed`."""
+
+    def __init__(
+        self,
+        runs: Sequence[PeriodicRun],
+        bandwidth: float,
+        curve: StorageCurve,
+        way: Way,
+        noise: Noise | None,
+    ) -> None:
+        self._runs = [_Run(one) for one in runs]
+        self._curve, self._way, self._noise = curve, way, noise
+        self._bandwidth = round(bandwidth * 1e6)
+        own = {"own": self._bandwidth, "by hand": self._bandwidth / max(1, len(runs))}
+        self._each = own.get(way)
+        self._pace = alone(runs, bandwidth, curve) if way == "paced" else []
+        self._computing: list[tuple[float, int]] = []
+        self._moving: list[tuple[float, int, float]] = []
+        self._queue: list[tuple[float, int, int]] = []
+        self._held = self._tickets = 0
+        self._now = self._passed = self._busy = 0.0
+
+    def play(self) -> Outcome:
+        for index, run in enumerate(self._runs):
+            if run.facts.bursts > 0:
+                heapq.heappush(self._computing, (run.facts.start + self._work(index, 0), index))
+        while self._computing or self._moving:
+            rate = self._curve.total(len(self._moving)) / len(self._moving) if self._moving else 0.0
+            moved = self._now + (self._moving[0][0] - self._passed) / rate if self._moving else float("inf")
+            if self._computing and self._computing[0][0] <= moved:
+                now, index = heapq.heappop(self._computing)
+                self._advance(now, rate)
+                self._begin(index)
+            else:
+                self._advance(moved, rate)
+                end, index, started = heapq.heappop(self._moving)
+                self._passed = end
+                self._finish(index, started)
+            self._admit(index)
+        seconds = tuple(run.end - run.facts.start for run in self._runs)
+        moved = sum(run.facts.bursts * run.facts.jobs * run.facts.megabytes for run in self._runs)
+        return Outcome(seconds, max((run.end for run in self._runs), default=0.0), moved, self._busy)
+
+    def _advance(self, now: float, rate: float) -> None:
+        if self._moving:
+            self._busy += now - self._now
+        self._passed += (now - self._now) * rate
+        self._now = now
+
+    def _work(self, index: int, burst: int) -> float:
+        work = self._runs[index].facts.work
+        return work if self._noise is None else work * self._noise(index, burst)
+
+    def _begin(self, index: int) -> None:
+        """A burst begins: all its jobs are ready."""
+        run = self._runs[index]
+        facts = run.facts
+        run.begun += 1
+        is_asking = run.waiting > 0
+        # As in the plugin, a burst is all until nothing runs or waits.
+        is_new = not is_asking and run.running == 0
+        run.waiting += facts.jobs
+        if facts.period > 0 and run.begun < facts.bursts:
+            pause = max(0.0, facts.period - facts.work + self._work(index, run.begun))
+            heapq.heappush(self._computing, (self._now + pause, index))
+        if self._each is None:
+            if is_new:
+                run.due = self._due(index)
+            if not is_asking:
+                self._ask(index)
+
+    def _finish(self, index: int, started: float) -> None:
+        """A job has ended, and gives back what it had."""
+        run = self._runs[index]
+        run.running -= 1
+        self._held -= run.amount
+        run.took.append(self._now - started)
+        if run.waiting == 0 and run.running == 0:
+            run.end = self._now
+            if run.facts.period <= 0 and run.begun < run.facts.bursts:
+                heapq.heappush(self._computing, (self._now + self._work(index, run.begun), index))
+
+    def _due(self, index: int) -> float:
+        run = self._runs[index]
+        if self._way == "due":
+            expected = run.amount * run.facts.jobs * (median(run.took) if run.took else 1.0)
+            return due(self._now, expected / self._bandwidth)
+        if self._way == "burst":
+            return self._now
+        if self._way == "paced":
+            return run.facts.start + run.begun * self._pace[index] / run.facts.bursts
+        return 0.0
+
+    def _ask(self, index: int) -> None:
+        """It wants enough for its next job."""
+        self._tickets += 1
+        heapq.heappush(self._queue, (self._runs[index].due, self._tickets, index))
+
+    def _admit(self, index: int) -> None:
+        """Start all jobs that may."""
+        if self._each is not None:
+            run = self._runs[index]
+            while run.waiting and (run.running == 0 or (run.running + 1) * run.amount <= self._each):
+                self._start(index)
+            return
+        while self._queue:
+            _, _, first = self._queue[0]
+            jobs = self._given(first) // self._runs[first].amount
+            if not jobs:
+                return
+            heapq.heappop(self._queue)
+            for _ in range(min(jobs, self._runs[first].waiting)):
+                self._start(first)
+            if self._runs[first].waiting:
+                self._ask(first)
+
+    def _given(self, index: int) -> int:
+        """What the first in order is given. Nobody is before it: so of the others only what they hold counts."""
+        run = self._runs[index]
+        own = run.running * run.amount
+        mine = Claim("mine", {"write": own}, {"write": run.amount}, run.due)
+        others = Claim("others", {"write": self._held - own})
+        return decide(mine, (others,), {"write": self._bandwidth}).get("write", 0)
+
+    def _start(self, index: int) -> None:
+        run = self._runs[index]
+        run.waiting -= 1
+        run.running += 1
+        self._held += run.amount
+        heapq.heappush(self._moving, (self._passed + run.facts.megabytes, index, self._now))
