@@ -133,16 +133,17 @@ class OpenDirectory:
         self._closing.close()
 
     @contextmanager
-    def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    def locked(self, seconds: float | None = None) -> Iterator[None]:
         """Nobody else looks or writes meanwhile.
 
-        :param seconds: how long to wait for it
+        :param seconds: how long to wait for it, by default LOCK_SECONDS
         :raises SharingError: if somebody else holds it for so long
         """
-        _take(self._lock, seconds)
+        _take(self._lock, LOCK_SECONDS if seconds is None else seconds)
         try:
-            if os.fstat(self._lock).st_nlink == 0:
-                raise SharingError("somebody has removed its files")
+            for descriptor, what in ((self._lock, "its files"), (self._own, "the entry of this run")):
+                if descriptor is not None and os.fstat(descriptor).st_nlink == 0:
+                    raise SharingError(f"somebody has removed {what}")
             yield
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -159,8 +160,6 @@ class OpenDirectory:
         """Write this run's entry, and make it if there is none. Under the lock."""
         if self._own is None:
             self._own = self._make_entry()
-        if os.fstat(self._own).st_nlink == 0:
-            raise SharingError("somebody has removed the entry of this run")
         if os.pwrite(self._own, entry.to_bytes(), 0) != ENTRY_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._shared.path))
 

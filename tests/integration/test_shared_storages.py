@@ -1,0 +1,588 @@
+"""Runs that share a storage, as processes: kills, stops, damaged files, and file systems where it cannot work."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.hints.models import Way
+from streamflow_io.sharing import directory as files
+from streamflow_io.sharing import member as members
+from streamflow_io.sharing.directory import SharedDirectory, SharingError, make_shared
+from streamflow_io.sharing.entries import LedgerFile
+from streamflow_io.sharing.member import Member
+from streamflow_io.sharing.wish import Amounts, Lease, Wish, amount
+
+BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
+SECONDS = 10.0
+GROUP, MEMBERS, STRANGER = 61234, (61001, 61002), 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be other users or to mount")
+
+
+def writes(much: int) -> dict[Way, int]:
+    return {"write": much} if much else {}
+
+
+class Run:
+    """A run in this process: what it was told, and what it holds."""
+
+    def __init__(self, shared: SharedDirectory, name: str = "run", bandwidth: Amounts = BANDWIDTH) -> None:
+        self.leases: list[Lease] = []
+        self.failures: list[str] = []
+        self.warnings: list[str] = []
+        tell, failed, warn = self.leases.append, self.failures.append, self.warnings.append
+        self.member = Member(shared, name, bandwidth, tell, failed, warn)
+        self.name = name
+
+    def wish(self, kept: int = 0, lacks: int = 0, useful: int = 0, seconds: float = 1.0) -> None:
+        seen = self.leases[-1].number if self.leases else 0
+        self.member.wish(Wish(writes(kept), writes(lacks), True, writes(max(lacks, useful)), seconds, seen))
+
+    @property
+    def given(self) -> int:
+        return sum(amount(lease.given, "write") for lease in [*self.leases])
+
+    def wait_for(self, what: Callable[[Run], object], seconds: float = SECONDS) -> None:
+        end = time.monotonic() + seconds
+        while not what(self):
+            assert time.monotonic() < end, (self.leases, self.failures, self.warnings)
+            time.sleep(0.005)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> SharedDirectory:
+    return SharedDirectory(tmp_path / "data" / "shared", "scratch", True, "/scratch")
+
+
+@pytest.fixture
+def runs(shared: SharedDirectory) -> Iterator[Callable[..., Run]]:
+    """Makes runs, which end with the test."""
+    with ExitStack() as opened:
+
+        def make(name: str = "run", **others: Any) -> Run:
+            run = Run(others.pop("shared", shared), name, **others)
+            opened.callback(run.member.close)
+            return run
+
+        yield make
+
+
+def entries(shared: SharedDirectory) -> dict[str, dict[str, Any]]:
+    """What stands in the entries, by the names of the runs."""
+    found = [json.loads(path.read_text()) for path in (shared.path / "runs").iterdir()]
+    return {each["run"]: each for each in found}
+
+
+Does = Callable[[Connection], None]
+
+
+class Process:
+    """A run in a process of its own, which is forked from this one."""
+
+    def __init__(self, does: Does, user: int | None = None, groups: tuple[int, ...] = ()) -> None:
+        context = get_context("fork")
+        self.pipe, inner = context.Pipe()
+
+        def main() -> None:
+            if user is not None:
+                os.setgroups(groups)
+                os.setgid(user)
+                os.setuid(user)
+            os.umask(0o077)
+            does(inner)
+
+        self.process = context.Process(target=main, daemon=True)
+        self.process.start()
+        inner.close()
+
+    def answer(self) -> Any:
+        assert self.pipe.poll(SECONDS)
+        return self.pipe.recv()
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        assert self.process.pid is not None
+        if self.process.is_alive():
+            os.kill(self.process.pid, number)
+        if number == signal.SIGKILL:
+            self.process.join(SECONDS)
+
+
+def holding(shared: SharedDirectory, much: int, lacks: int = 0, die: bool = False) -> Callable[[Connection], None]:
+    """A run that gets so much, says so, and then wants more.
+
+    :param die: it is killed inside the lock when it has got it
+    """
+
+    def does(pipe: Connection) -> None:
+        if die:
+            write = files.OpenDirectory.write
+
+            def write_and_die(self: files.OpenDirectory, entry: Any) -> None:
+                write(self, entry)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            files.OpenDirectory.write = write_and_die  # type: ignore[method-assign]
+        run = Run(shared, f"process {os.getpid()}")
+        run.wish(lacks=much)
+        run.wait_for(lambda run: run.given or run.failures)
+        if lacks:
+            run.wish(kept=much, lacks=lacks)
+            run.wait_for(lambda _: entries(shared)[run.name]["wanted"])
+        pipe.send(run.failures or run.given)
+        pipe.recv()
+
+    return does
+
+
+@pytest.fixture
+def processes() -> Iterator[Callable[..., Process]]:
+    with ExitStack() as opened:
+
+        def make(*arguments: Any, **others: Any) -> Process:
+            process = Process(*arguments, **others)
+            opened.callback(process.kill)
+            return process
+
+        yield make
+
+
+Runs = Callable[..., Run]
+Processes = Callable[..., Process]
+
+
+# What runs do to each other
+
+
+def test_a_run_that_is_alone_has_all_that_it_can_use_at_once(runs: Runs, shared: SharedDirectory) -> None:
+    run = runs()
+    time.sleep(0.05)
+    assert not shared.path.exists()  # nothing is opened before something is wanted
+    run.wish(lacks=30, useful=250)
+    run.wait_for(lambda run: run.given == 100, 1)
+    assert run.leases[0].bandwidth == BANDWIDTH
+    assert not run.leases[0].contended
+    run.member.close()
+    assert not entries(shared)
+    assert stat.S_IMODE(shared.path.stat().st_mode) == 0o700
+    run.member.close()
+
+
+def test_two_runs_have_no_more_than_there_is(runs: Runs, shared: SharedDirectory) -> None:
+    one, two = runs("one"), runs("two")
+    one.wish(lacks=60, useful=100)
+    one.wait_for(lambda run: run.given == 100)
+    one.wish(kept=100, lacks=60, useful=60)
+    two.wish(lacks=60)
+    one.wait_for(lambda run: run.leases[-1].contended == {"write"})
+    assert two.given == 0
+    one.wish(kept=40)
+    began = time.monotonic()
+    two.wait_for(lambda run: run.given == 60)
+    assert time.monotonic() - began < 2
+    found = entries(shared)
+    assert found["one"]["held"] == {"write": 40}
+    assert found["two"]["held"] == {"write": 60}
+
+
+def test_who_is_due_first_is_first(runs: Runs) -> None:
+    holder, long, short = runs("holder"), runs("long"), runs("short")
+    holder.wish(lacks=100)
+    holder.wait_for(lambda run: run.given)
+    holder.wish(kept=100)
+    long.wish(lacks=60, seconds=100)
+    long.wait_for(lambda run: run.leases)
+    short.wish(lacks=60, seconds=0.1)
+    short.wait_for(lambda run: run.leases)
+    holder.wish()
+    short.wait_for(lambda run: run.given == 60)
+    time.sleep(0.1)
+    assert not long.given
+    short.wish()
+    long.wait_for(lambda run: run.given)
+
+
+def test_a_job_that_wants_more_than_there_is_has_the_storage_for_itself(runs: Runs) -> None:
+    one, two = runs("one"), runs("two")
+    two.wish(lacks=20)
+    two.wait_for(lambda run: run.given)
+    two.wish(kept=20)
+    one.wish(lacks=300)
+    one.wait_for(lambda run: run.leases)
+    assert not one.given
+    two.wish()
+    one.wait_for(lambda run: run.given == 300)
+    two.wish(lacks=1)
+    two.wait_for(lambda run: run.leases[-1].others == writes(100))
+    assert two.given == 20
+
+
+def test_the_least_bandwidth_that_a_run_says_holds(runs: Runs) -> None:
+    one, two = runs("one", bandwidth={"read": 100, "write": 40}), runs("two")
+    one.wish(lacks=10)
+    one.wait_for(lambda run: run.given)
+    two.wish(lacks=10, useful=100)
+    two.wait_for(lambda run: run.given == 30)
+    assert len(two.warnings) == 1
+    assert "the least holds" in two.warnings[0]
+
+
+# Kills and stops
+
+
+def test_what_killed_runs_held_is_free(runs: Runs, processes: Processes, shared: SharedDirectory) -> None:
+    killed = processes(holding(shared, 100))
+    assert killed.answer() == 100
+    run = runs()
+    run.wish(lacks=100)
+    run.wait_for(lambda run: run.leases)
+    assert not run.given
+    killed.kill()
+    began = time.monotonic()
+    run.wait_for(lambda run: run.given == 100)
+    assert time.monotonic() - began < 2
+    assert [*entries(shared)] == ["run"]
+
+
+def test_a_run_that_is_killed_inside_the_lock(runs: Runs, processes: Processes, shared: SharedDirectory) -> None:
+    killed = processes(holding(shared, 100, die=True))
+    killed.process.join(SECONDS)
+    assert killed.process.exitcode == -signal.SIGKILL
+    assert [each["held"] for each in entries(shared).values()] == [{"write": 100}]
+    run = runs()
+    run.wish(lacks=100)
+    run.wait_for(lambda run: run.given == 100)
+
+
+def test_a_run_that_is_stopped(
+    runs: Runs, processes: Processes, shared: SharedDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First it holds back others no more, then it holds nothing; when it goes on it takes part again."""
+    stopped = processes(holding(shared, 50, lacks=90))
+    assert stopped.answer() == 50
+    stopped.kill(signal.SIGSTOP)
+    monkeypatch.setattr(members, "_LOCAL", replace(members._LOCAL, beat=0.2))
+    monkeypatch.setattr(members, "HOLDS_BACK_NOBODY", 1.0)
+    monkeypatch.setattr(members, "HOLDS_NOTHING", 2.0)
+    first, second = runs("first"), runs("second")
+    first.wish(lacks=30, seconds=1000)
+    first.wait_for(lambda run: run.leases)
+    assert first.leases[0].contended == {"write"}
+    assert not first.given
+    first.wait_for(lambda run: run.given == 30)
+    assert first.leases[-1].others == writes(50)
+    first.wish(kept=30)
+    second.wish(lacks=70)
+    second.wait_for(lambda run: run.leases)
+    assert not second.given
+    second.wait_for(lambda run: run.given == 70)
+    assert len(second.warnings) == 1
+    assert "has not been heard of for 2 s: what it holds is given to others" in second.warnings[0]
+    stopped.kill(signal.SIGCONT)
+    name = next(name for name in entries(shared) if name.startswith("process"))
+    second.wait_for(lambda _: entries(shared)[name]["beat"] > 2)
+    assert entries(shared)[name]["held"] == writes(50)
+
+
+def test_a_lock_that_somebody_keeps(
+    runs: Runs, processes: Processes, shared: SharedDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.3)
+    run = runs()
+    run.wish(lacks=100)
+    run.wait_for(lambda run: run.given)
+
+    def keeps(pipe: Connection) -> None:
+        with open(shared.path / "lock", "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            pipe.send("kept")
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    assert processes(keeps).answer() == "kept"
+    run.wish(kept=50)
+    run.wait_for(lambda run: run.failures)
+    run.wish(lacks=3)
+    time.sleep(0.1)
+    assert run.failures == ["its lock is held by somebody else for 0.3 s"]
+
+
+# Files that are not as they should be
+
+
+@pytest.mark.parametrize("damage", ["torn", "empty", "newer", "noise"])
+def test_an_entry_that_cannot_be_read_counts_as_before_while_its_run_lives(
+    runs: Runs, processes: Processes, shared: SharedDirectory, damage: str
+) -> None:
+    """What it last held stays its own; of one that was never understood nothing is known."""
+    other = processes(holding(shared, 70))
+    assert other.answer() == 70
+    run = runs()
+    run.wish(lacks=20)
+    run.wait_for(lambda run: run.given)
+    (path,) = [path for path in (shared.path / "runs").iterdir() if b"process" in path.read_bytes()]
+    whole = path.read_bytes()
+    other.kill(signal.SIGSTOP)  # or it would soon write it anew
+    damaged = {"torn": whole[:100] + bytes(3996), "empty": b"", "newer": whole.replace(b'"version":1', b'"version":2')}
+    with open(path, "r+b") as file:
+        file.truncate(0)
+        file.write(damaged.get(damage, os.urandom(100_000)))
+    run.wish(kept=20, lacks=20)
+    run.wait_for(lambda _: entries_of(shared, "run")["wanted"])
+    assert run.given == 20
+    late = runs("late")
+    late.wish(lacks=80)
+    late.wait_for(lambda run: run.given or run.leases)
+    other.kill()
+    run.wait_for(lambda run: run.given == 40)
+
+
+def entries_of(shared: SharedDirectory, name: str) -> dict[str, Any]:
+    """The entry of one run, where others may be damaged."""
+    found = [path.read_bytes() for path in (shared.path / "runs").iterdir()]
+    (entry,) = [json.loads(text) for text in found if f'"run":"{name}"'.encode() in text]
+    return dict(entry)
+
+
+def test_odd_things_among_the_entries_are_no_entries(runs: Runs, shared: SharedDirectory, tmp_path: Path) -> None:
+    first = runs("first")
+    first.wish(lacks=10)
+    first.wait_for(lambda run: run.given)
+    target = tmp_path / "target"
+    target.write_text("untouched")
+    entry_names = [f"{number:032x}.json" for number in range(4)]
+    (shared.path / "runs" / entry_names[0]).symlink_to(target)
+    os.mkfifo(shared.path / "runs" / entry_names[1])
+    (shared.path / "runs" / entry_names[2]).mkdir()
+    (shared.path / "runs" / entry_names[3]).symlink_to("/dev/zero")
+    (shared.path / "runs" / "notes.txt").write_text("x")
+    run = runs()
+    run.wish(lacks=90)
+    run.wait_for(lambda run: run.given == 90)
+    assert target.read_text() == "untouched"
+    assert (shared.path / "runs" / "notes.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"), [("lock", "symbolic link"), ("runs", "Not a directory"), ("ledger.json", "symbolic link")]
+)
+def test_links_are_not_followed(runs: Runs, shared: SharedDirectory, tmp_path: Path, place: str, reason: str) -> None:
+    run = runs()
+    run.wish(lacks=1)
+    run.wait_for(lambda run: run.given)
+    run.member.close()
+    (shared.path / place).rename(tmp_path / "moved")
+    (shared.path / place).symlink_to(tmp_path / "moved")
+    run = runs()
+    run.wish(lacks=1)
+    run.wait_for(lambda run: run.failures)
+    assert reason in run.failures[0]
+    assert not run.given
+
+
+@pytest.mark.parametrize("what", ["all", "entry"])
+def test_files_that_somebody_removes(runs: Runs, shared: SharedDirectory, what: str) -> None:
+    run = runs()
+    run.wish(lacks=1)
+    run.wait_for(lambda run: run.given)
+    for path in [*(shared.path / "runs").iterdir(), *([shared.path / "lock"] if what == "all" else [])]:
+        path.unlink()
+    run.wish(lacks=1)
+    run.wait_for(lambda run: run.failures)
+    assert "somebody has removed" in run.failures[0]
+
+
+# File systems where it cannot work
+
+
+@pytest.mark.parametrize("does", ["nothing", "refuses"])
+def test_no_locks(runs: Runs, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
+    def flock(descriptor: int, how: int) -> None:
+        if does == "refuses":
+            raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    run = runs()
+    run.wish(lacks=1)
+    run.wait_for(lambda run: run.failures)
+    why = "two have the same at once" if does == "nothing" else "No locks available"
+    assert run.failures == [f"locks do not work there: {why}"]
+
+
+_IN_NAMESPACE = """
+import sys, time
+from pathlib import Path
+from streamflow_io.sharing.directory import SharedDirectory
+from streamflow_io.sharing.member import Member
+from streamflow_io.sharing.wish import Wish
+done = []
+shared = SharedDirectory(Path(sys.argv[1]), "scratch", True, "/scratch")
+member = Member(shared, "run", {"write": 100}, lambda lease: done.append("given"), lambda why: done.append(why))
+member.wish(Wish({}, {"write": 1}))
+while not done:
+    time.sleep(0.01)
+print(done)
+member.close()
+"""
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("prepare", "expected"),
+    [
+        ("", "given"),
+        ("dd if=/dev/zero of={0}/full bs=4k status=none 2>/dev/null;", "No space left on device"),
+        ("mkdir -p {0}/a && mount -o remount,ro {0};", "Read-only file system"),
+    ],
+    ids=["works", "full", "read-only"],
+)
+def test_disks_that_cannot_be_written(tmp_path: Path, prepare: str, expected: str) -> None:
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = f"mount -t tmpfs -o size=32k none {place} && mkdir -m 700 {place}/a"
+    command = f'{mounted} && {{ {prepare.format(place)} true; }} && exec {sys.executable} -c "$0" {place}/a/shared'
+    ended = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", command, _IN_NAMESPACE], capture_output=True, text=True, timeout=30
+    )
+    assert expected in ended.stdout, ended.stderr
+
+
+# A directory of several users
+
+
+@pytest.fixture
+def of_all(tmp_path: Path) -> SharedDirectory:
+    for directory in (tmp_path, *tmp_path.parents):
+        if directory.stat().st_mode & 0o1 == 0:
+            directory.chmod(directory.stat().st_mode | 0o011)
+    shared = SharedDirectory(tmp_path / "ledger", "scratch", False, "/scratch")
+    make_shared(shared.path, LedgerFile(path="/scratch", write=100), GROUP)
+    return shared
+
+
+@needs_root
+def test_several_users(of_all: SharedDirectory, processes: Processes) -> None:
+    first = processes(holding(of_all, 80), MEMBERS[0], (GROUP,))
+    assert first.answer() == 80
+
+    def second(pipe: Connection) -> None:
+        (entry,) = (of_all.path / "runs").iterdir()
+        refused = []
+        for tried in (entry.unlink, partial(os.truncate, entry, 0), (of_all.path / "lock").unlink):
+            try:
+                tried()
+            except PermissionError:
+                refused.append(True)
+        run = Run(of_all, "second", {"read": 500, "write": 500})
+        run.wish(lacks=50)
+        run.wait_for(lambda run: run.leases)
+        pipe.send((len(refused), run.given, run.warnings))
+        pipe.recv()
+        run.wait_for(lambda run: run.given)
+        pipe.send((run.given, len(list((of_all.path / "runs").iterdir()))))
+
+    other = processes(second, MEMBERS[1], (GROUP,))
+    refused, given, warnings = other.answer()
+    assert (refused, given) == (3, 0)
+    assert warnings == [
+        "its bandwidth is 0.0001 MB/s (write) and 0.0001 MB/s (read), not 0.0005 MB/s (write) and "
+        "0.0005 MB/s (read): it is shared so"
+    ]
+    first.kill()
+    other.pipe.send(None)
+    # What he left he has to remove himself: the directory is sticky.
+    assert other.answer() == (50, 2)
+
+    def stranger(pipe: Connection) -> None:
+        run = Run(of_all, "stranger")
+        run.wish(lacks=50)
+        run.wait_for(lambda run: run.failures)
+        pipe.send(run.failures)
+
+    assert processes(stranger, STRANGER).answer() == [f"{of_all.path}: Permission denied"]
+
+
+@needs_root
+def test_a_member_who_writes_what_he_likes(of_all: SharedDirectory, processes: Processes) -> None:
+    """The worst that he can do is to have all of the bandwidth; nothing that is not his is touched."""
+
+    def attacker(pipe: Connection) -> None:
+        place = of_all.path / "runs"
+        entry = {
+            "version": 1,
+            "run": "\x1b[31m",
+            "host": "h",
+            "pid": 1,
+            "started": 0,
+            "now": 0,
+            "beat": 1,
+            "bandwidth": {"write": 10**18},
+            "held": {"write": 10**18},
+            "wanted": {"write": 1},
+            "due": -1e300,
+        }
+        odd = {**entry, "ticket": 2**80}
+        texts = [json.dumps({**entry, "started": 0.0, "now": 0.0}), "{" * 4096, "[" * 100_000, json.dumps(odd)]
+        for number, text in enumerate(texts):
+            path = place / f"{number:032x}.json"
+            path.write_text(text)
+            path.chmod(0o644)
+            fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX)
+        (place / f"{9:032x}.json").symlink_to("/etc/shadow")
+        os.mkfifo(place / f"{10:032x}.json")
+        (of_all.path / "lock").write_bytes(os.urandom(3))
+        pipe.send(None)
+        pipe.recv()
+
+    bad = processes(attacker, MEMBERS[0], (GROUP,))
+    bad.answer()
+
+    def good(pipe: Connection) -> None:
+        run = Run(of_all, "good")
+        run.wish(lacks=50)
+        run.wait_for(lambda run: run.leases)
+        pipe.send((run.given, run.leases[0].others, run.failures))
+        pipe.recv()
+        run.wait_for(lambda run: run.given or run.failures)
+        pipe.send((run.given, run.failures))
+
+    run = processes(good, MEMBERS[1], (GROUP,))
+    assert run.answer() == (0, writes(100), [])
+    bad.kill()
+    run.pipe.send(None)
+    assert run.answer() == (50, [])
+
+
+@needs_root
+def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> None:
+    def refused() -> str:
+        run = runs(shared=of_all)
+        run.wish(lacks=1)
+        run.wait_for(lambda run: run.failures or run.given)
+        return "".join(run.failures)
+
+    assert refused() == ""
+    of_all.path.chmod(0o2770)
+    assert refused() == f"{of_all.path} can be written by others and is not sticky"
+    of_all.path.chmod(0o3770)
+    os.chown(of_all.path / "runs", STRANGER, -1)
+    assert refused() == f"{of_all.path / 'runs'} belongs to user {STRANGER}, who is not in its group {GROUP}"
+    os.chown(of_all.path / "runs", 0, -1)
+    (of_all.path / "ledger.json").write_text("{}")
+    assert refused() == f"{of_all.path} is no shared ledger; allowed: one made by streamflow-io storage share"
+    with pytest.raises(SharingError, match="is there already"):
+        make_shared(of_all.path, LedgerFile(path="/scratch", write=1), GROUP)
