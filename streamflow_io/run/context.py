@@ -50,6 +50,7 @@ from .read_sessions import ReadSessions
 from .reader_tasks import ReaderTaskMaker
 from .recorder import JobRecorder
 from .requests import Requests
+from .shared_storages import Meeting
 from .steps import Connectors, StreamingExecuteStep
 from .storage_admission import StorageAdmission
 from .storages import Storages
@@ -149,6 +150,7 @@ class Run:
             scheduler.wake,
             self._record,
             self._rates,
+            Meeting(plan.workflow.name, self.config.storages, scheduler.context.config.get("deployments", {})),
         )
         self.part_ways = PartWays(plan, scheduler.context, self._runtimes, storages, scheduler.job_allocations)
         self.sessions = ReadSessions(

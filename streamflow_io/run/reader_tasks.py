@@ -32,7 +32,7 @@ class LocatingAdmission(ReaderAdmission, Protocol):
     """What also has to know where they are read."""
 
     async def locate(self, target: Target, node: str | None = None) -> str: ...
-    def share(self, storage: StorageConfig | None, target: Target) -> None: ...
+    def share(self, storage: StorageConfig | None) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,6 @@ class ReaderTaskMaker:
         :param window: bytes that may be read ahead
         """
         placement = Placement(await self._admission.locate(target, node), storage)
-        self._admission.share(storage, target)
         demand = Demand(READ_SESSIONS, True, None, "read", (placement,))
         readers = fixed_readers(storage)
         if readers is None:
@@ -156,4 +155,6 @@ class ReaderTaskMaker:
                 replace(demand, constraint=learned.constraint), reader_tool(chunk), size_class_of(chunk)
             )
             readers = readers_of(learned, storage, -(-size // chunk), remembered.get(storage.name))
+        if readers.constraint is not None:
+            self._admission.share(storage)
         return ReaderTasks(session, readers, replace(demand, constraint=readers.constraint), self._admission)

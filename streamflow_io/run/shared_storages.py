@@ -10,9 +10,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
-from streamflow.core.deployment import Target
 from streamflow.log_handler import logger
 
 from streamflow_io.admission.demand import Grant, Queued
@@ -23,13 +23,12 @@ from streamflow_io.hints.models import Way
 from streamflow_io.sharing.burst import Burst
 from streamflow_io.sharing.directory import SharedDirectory
 from streamflow_io.sharing.holding import UNUSED_SECONDS, Holding
+from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.member import Member
 from streamflow_io.sharing.wish import Lease
 from streamflow_io.telemetry.records import LeaseRecord, Record
 
 _MB = 10**6
-
-FindDirectory = Callable[[StorageConfig, Target], SharedDirectory | None]
 
 
 @dataclass
@@ -50,54 +49,88 @@ class _Shared:
     looking: asyncio.TimerHandle | None = None
 
 
+class Meeting:
+    """Where the runs meet that use the storages of a StreamFlow file.
+
+    :param run: the name of this one, for others
+    :param storages: of the StreamFlow file
+    :param deployments: of the same
+    """
+
+    def __init__(
+        self, run: str, storages: Iterable[StorageConfig], deployments: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        self.run = run
+        self._storages = tuple(storages)
+        self._deployments = deployments
+
+    def of(self, storage: StorageConfig) -> SharedDirectory | None:
+        """None: the storage is not shared.
+
+        :raises OSError: if it cannot be seen what is mounted here
+        """
+        return self._directories.get(storage.name)
+
+    @cached_property
+    def _directories(self) -> dict[str, SharedDirectory]:
+        return shared_directories(self._storages, self._deployments)
+
+
 class SharedStorages:
     """The storages of this run that other runs use, too.
 
-    :param run: its name, for others
+    :param meeting: none: nothing is shared
     :param leases: of its admission; :meth:`returned` comes before that decides, :meth:`settle` after it
     :param queued: which jobs wait for a storage
-    :param find: where the runs that use a storage meet; None: it is not shared
     :param changed: lets it decide, and those be asked again that wait for a location
     :param record: keeps a record for telemetry
     """
 
     def __init__(
         self,
-        run: str,
+        meeting: Meeting | None,
         leases: Leases,
         queued: Callable[[StorageConfig], Iterable[Queued]],
-        find: FindDirectory,
         changed: Callable[[], None],
         record: Callable[[Record], None],
     ) -> None:
-        self._run = run
+        self._meeting = meeting
         self._leases = leases
         self._queued = queued
-        self._find = find
         self._changed = changed
         self._record = record
         self._known: set[str] = set()
         self._shared: dict[str, _Shared] = {}
 
-    def use(self, storage: StorageConfig, target: Target) -> None:
-        """A job of a target is about to ask for bandwidth of a storage."""
-        if storage.name in self._known:
+    def use(self, storage: StorageConfig) -> None:
+        """A job is about to ask for bandwidth of a storage."""
+        if self._meeting is None or storage.name in self._known:
             return
         self._known.add(storage.name)
-        if storage.scope != "shared" or (directory := self._find(storage, target)) is None:
+        try:
+            directory = self._meeting.of(storage)
+        except OSError as error:
+            logger.warning(f"Storage {storage.name!r} is not shared with other runs: {error}")
             return
-        self._leases.add(storage)
+        if directory is not None:
+            self._leases.add(storage)
+            self._shared[storage.name] = _Shared(storage, self._join(storage, self._meeting.run, directory))
+
+    def _join(self, storage: StorageConfig, run: str, directory: SharedDirectory) -> Member:
         loop, name = asyncio.get_running_loop(), storage.name
-        self._shared[name] = _Shared(
-            storage,
-            Member(
-                directory,
-                self._run,
-                {way: bytes_per_second(storage.bandwidth(way)) for way in ONE_WAY["both"]},
-                lambda lease: _call(loop, partial(self._told, name, lease)),
-                lambda reason: _call(loop, partial(self._failed, name, reason)),
-                lambda text: _call(loop, partial(logger.warning, text)),
-            ),
+
+        def call(callback: Callable[[], None]) -> None:
+            # The loop may have ended.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(callback)
+
+        return Member(
+            directory,
+            run,
+            {way: bytes_per_second(storage.bandwidth(way)) for way in ONE_WAY["both"]},
+            tell=lambda lease: call(partial(self._told, name, lease)),
+            failed=lambda reason: call(partial(self._failed, name, reason)),
+            warn=lambda text: call(partial(logger.warning, f"Storage {name!r}: {text}")),
         )
 
     def started(self, grant: Grant, now: float) -> None:
@@ -199,9 +232,3 @@ class SharedStorages:
 
     def _of(self, storage: StorageConfig | None) -> _Shared | None:
         return None if storage is None else self._shared.get(storage.name)
-
-
-def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """Call something in a loop that may have ended."""
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(callback)

@@ -29,7 +29,7 @@ from streamflow_io.telemetry.records import Record
 
 from .admission_log import AdmissionLog
 from .demands import Demands, RequiredJobs, pool_of
-from .shared_storages import FindDirectory, SharedStorages
+from .shared_storages import Meeting, SharedStorages
 from .storages import Storages
 
 
@@ -44,8 +44,7 @@ class StorageAdmission:
     :param wake: lets StreamFlow ask again for the jobs that wait there
     :param record: keeps a record for telemetry
     :param required: knows jobs that take no bandwidth
-    :param meeting: where the runs that use a storage say what they hold of it; none: no storage is shared with others
-    :param name: of this run, for others
+    :param meeting: of the runs that use the same storages; none: they are this run's alone
     """
 
     def __init__(
@@ -60,8 +59,7 @@ class StorageAdmission:
         wake: Callable[[], None],
         record: Callable[[Record], None],
         required: RequiredJobs | None = None,
-        meeting: FindDirectory = lambda storage, target: None,
-        name: str = "",
+        meeting: Meeting | None = None,
     ) -> None:
         self._required = required
         self._by_name = {storage.name: storage for storage in config.storages}
@@ -76,7 +74,7 @@ class StorageAdmission:
         self._demands = Demands(context, storages, annotations, self._admission, required)
         #: Makes the locations of a target known; see :meth:`.demands.Demands.locate`.
         self.locate = self._demands.locate
-        self._shared = SharedStorages(name, self._admission.leases, self._queued, meeting, self._look_again, record)
+        self._shared = SharedStorages(meeting, self._admission.leases, self._queued, self._look_again, record)
         self._jobs: dict[str, Demand] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         # What I/O tasks were granted, until StreamFlow has a place for them.
@@ -111,9 +109,8 @@ class StorageAdmission:
         preferred = await self._demands.preferred(job) if self._demands.has_choice(targets) else ()
         demand = await self._remembered.load(demand, job)
         self._jobs[job.name] = demand
-        for target in targets:
-            if demand.constraint is not None:
-                self.share(self._demands.placement(job.name, target).storage, target)
+        for placement in demand.placements if demand.constraint is not None else ():
+            self.share(placement.storage)
         due = None if self._required is None or demand.constraint is None else self._required.due(job)
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
         self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
@@ -262,10 +259,10 @@ class StorageAdmission:
         storage = self._by_name.get(place.storage or "")
         return None if storage is None else self._admission.capacity(storage, way, place.location)
 
-    def share(self, storage: StorageConfig | None, target: Target) -> None:
-        """Jobs of a target, or chunks that are read there, are about to ask for bandwidth of a storage."""
+    def share(self, storage: StorageConfig | None) -> None:
+        """Jobs, or chunks of a read session, are about to ask for bandwidth of a storage."""
         if storage is not None:
-            self._shared.use(storage, target)
+            self._shared.use(storage)
 
     def _queued(self, storage: StorageConfig) -> Iterator[Queued]:
         """The jobs that wait for a storage, and those that StreamFlow will submit when these have started."""

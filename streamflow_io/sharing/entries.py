@@ -26,7 +26,7 @@ _Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
 
 
 class Entry(_Model):

@@ -63,6 +63,7 @@ class Holding:
         :return: what is to be wished; none: nothing new
         """
         self._used = used
+        self._let_go(used, needed, together)
         unused = any(amount(self.held, way) > amount(used, way) for way in WAYS)
         if not unused:
             self._unused_since = None
@@ -80,6 +81,13 @@ class Holding:
             return None
         self._wished = wish
         return wish
+
+    def _let_go(self, used: Amounts, needed: Amounts, together: bool) -> None:
+        """Who needs more than is free waits with nothing: another run may wait for just that, and hold the rest."""
+        short = {way for way in WAYS if amount(needed, way) > amount(self.held, way) - amount(used, way)}
+        if short and together:
+            short = {*WAYS}
+        self.held = {way: amount(used if way in short else self.held, way) for way in WAYS}
 
     @property
     def is_idle(self) -> bool:

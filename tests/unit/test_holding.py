@@ -129,3 +129,12 @@ def test_what_nobody_uses_goes_back_after_a_while() -> None:
     wish = holding.settle({"write": 5}, {}, {}, False, 0.0, 1.0 + UNUSED_SECONDS)
     assert wish == Wish({"write": 5}, seen=1)
     assert holding.is_idle
+
+
+def test_who_needs_more_than_is_free_waits_with_nothing() -> None:
+    """Another run may wait for the same, and hold the rest."""
+    holding = _holding(frozenset())
+    holding.returned({"write": 4})
+    wish = holding.settle({"write": 4}, {"write": 8}, {"write": 8}, False, 1.0, 0.1)
+    assert wish == Wish({"write": 4}, {"write": 8}, False, {"write": 8}, 1.0, 1)
+    assert amount(holding.held, "write") == 4
