@@ -27,7 +27,7 @@ COMMANDS = {
     "coordination": "write what a StreamFlow file coordinates, in CAPIO-CL",
     "annotate": "write an annotations file from a CAPIO-CL file",
     "partition": "show where declared splits cut, and compare it with what they write",
-    "storage": "measure a storage: its bandwidths for the StreamFlow file",
+    "storage": "measure a storage; see and set up which runs share it",
     "report": "draw what runs measured: times, throughput, learning, constraints",
     "bandwidth": "show how fast the data of a run had to move, and how fast it did",
     "trace": "write what the I/O tasks of a run moved as a trace, for FTIO",

@@ -1,11 +1,11 @@
-"""`streamflow-io storage probe`: measure a storage, and print its entry for the StreamFlow file."""
+"""`streamflow-io storage`: `probe` measures a storage, and prints its entry for the StreamFlow file."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -29,7 +29,8 @@ from streamflow_io.storage.evaluation import (
 )
 from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, Task, measure
 
-from .console import say, table
+from .console import Result, say, table
+from .storage_sharing import add_commands, share, status
 
 _ACCESS = {
     "direct": "direct I/O, without the page cache",
@@ -95,16 +96,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="write no longer for each number of writers, and read no longer (default: 5)",
     )
+    add_commands(commands)
     # Suppressed, so that it does not undo `storage --json probe`.
     probe.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
-def run(arguments: argparse.Namespace) -> Probe:
-    """`storage probe`: see the module.
+def run(arguments: argparse.Namespace) -> Result:
+    """`storage`: see the module.
 
-    :raises HintErrors: if the storage cannot be measured
+    :raises HintErrors: if the storage cannot be measured, or shared
     :raises SystemExit: 128 + the number of a signal that ended it
     """
+    commands: dict[str, Callable[[argparse.Namespace], Result]] = {"probe": _probe, "share": share, "status": status}
+    return commands[arguments.storage_command](arguments)
+
+
+def _probe(arguments: argparse.Namespace) -> Probe:
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with (

@@ -12,6 +12,7 @@ import os
 import pwd
 import random
 import re
+import shutil
 import stat
 import time
 import uuid
@@ -99,10 +100,11 @@ class OpenDirectory:
         self.is_network = _is_network(shared.path)
 
     @classmethod
-    def open(cls, shared: SharedDirectory, make: bool = True) -> Self:
+    def open(cls, shared: SharedDirectory, make: bool = True, seconds: float | None = None) -> Self:
         """Open it.
 
         :param make: make it if it is this user's own and there is none yet
+        :param seconds: how long to wait for its lock, by default LOCK_SECONDS
         """
         with ExitStack() as opened:
             if shared.mine and make:
@@ -112,12 +114,13 @@ class OpenDirectory:
             runs = _open_directory(shared.path / "runs", directory, shared.mine)
             opened.callback(os.close, runs)
             ledger = _ledger(shared, directory)
-            lock = os.open("lock", os.O_RDWR | _SAFE | (os.O_CREAT if shared.mine else 0), 0o600, dir_fd=directory)
+            flags = os.O_RDWR | _SAFE | (os.O_CREAT if shared.mine and make else 0)
+            lock = os.open("lock", flags, 0o600, dir_fd=directory)
             opened.callback(os.close, lock)
             if not stat.S_ISREG(os.fstat(lock).st_mode):
                 raise SharingError(f"{shared.path / 'lock'} is no file")
             found = cls(shared, runs, lock, ledger, opened)
-            with found.locked():
+            with found.locked(seconds):
                 _try_locks(directory)
             found._closing = opened.pop_all()
         return found
@@ -324,13 +327,18 @@ def make_shared(path: Path, ledger: LedgerFile, group: int) -> None:
     """
     if ledger.bandwidth is None:
         raise ValueError("a shared directory says its bandwidth")
+    if os.path.lexists(path):
+        raise SharingError(f"{path} is there already")
+    made = path.with_name(f".{path.name}-{uuid.uuid4().hex}.tmp")
+    made.mkdir(0o700)
     try:
-        path.mkdir(0o700)
-    except FileExistsError:
-        raise SharingError(f"{path} is there already") from None
-    (path / "runs").mkdir(0o700)
-    (path / "ledger.json").write_text(ledger.model_dump_json() + "\n", encoding="utf-8")
-    (path / "lock").write_bytes(bytes(2 * _NEWS_BYTES))
-    for name, mode in (("ledger.json", 0o640), ("lock", 0o660), ("runs", 0o3770), ("", 0o3770)):
-        os.chown(path / name, -1, group)
-        os.chmod(path / name, mode)  # after the owner, who takes set-gid away
+        (made / "runs").mkdir(0o700)
+        (made / "ledger.json").write_text(ledger.model_dump_json() + "\n", encoding="utf-8")
+        (made / "lock").write_bytes(bytes(2 * _NEWS_BYTES))
+        for name, mode in (("ledger.json", 0o640), ("lock", 0o660), ("runs", 0o3770), ("", 0o3770)):
+            os.chown(made / name, -1, group)
+            os.chmod(made / name, mode)  # after the group, of which a change takes set-gid away
+        made.rename(path)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise

@@ -586,3 +586,49 @@ def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> N
     assert refused() == f"{of_all.path} is no shared ledger; allowed: one made by streamflow-io storage share"
     with pytest.raises(SharingError, match="is there already"):
         make_shared(of_all.path, LedgerFile(path="/scratch", write=1), GROUP)
+
+
+# The command line
+
+
+def command(*words: str | Path, data: Path) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("streamflow-io")
+    environment = {**os.environ, "XDG_DATA_HOME": str(data), "COLUMNS": "200"}
+    return subprocess.run(
+        [program, "storage", *words], capture_output=True, text=True, timeout=60, env=environment, check=False
+    )
+
+
+def test_what_the_command_line_makes_and_shows(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = command("share", tmp_path / "group", "--write", "0.0001", "--path", "/scratch", data=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert f"share: {tmp_path / 'group'}" in made.stdout
+    again = command("share", tmp_path / "group", "--write", "1", data=tmp_path)
+    assert again.returncode == 1
+    assert "is there already" in again.stderr + again.stdout
+    shared = SharedDirectory(tmp_path / "group", "scratch", False, "/scratch")
+    one, two = runs("one", shared=shared), runs("\x1b[31mtwo", shared=shared)
+    one.wish(lacks=70)
+    one.wait_for(lambda run: run.given)
+    one.wish(kept=70)
+    two.wish(lacks=60)
+    two.wait_for(lambda run: run.leases)
+    shown = command("status", tmp_path / "group", data=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "\x1b[31mtwo" not in shown.stdout
+    assert r"\x1b[31mtwo" in shown.stdout
+    known = json.loads(command("status", tmp_path / "group", "--json", data=tmp_path).stdout)
+    (found,) = known["directories"]
+    assert found["bandwidth"] == {"read": 0.0001, "write": 0.0001}
+    # Who waits is shown first.
+    assert [(run["run"], run["held"], run["wanted"]) for run in found["runs"]] == [
+        ("\x1b[31mtwo", {}, {"write": 6e-05}),
+        ("one", {"write": 7e-05}, {}),
+    ]
+    assert found["runs"][0]["due"] == pytest.approx(found["runs"][0]["asked"] + 3)
+
+
+def test_the_status_makes_nothing(tmp_path: Path) -> None:
+    assert "No run of yours has shared a storage" in command("status", data=tmp_path / "data").stdout
+    assert command("status", tmp_path / "nothing", data=tmp_path / "data").returncode == 1
+    assert not list(tmp_path.iterdir())

@@ -70,6 +70,7 @@ NOT_PURE = {
     "sharing.directory": "has files and locks",
     "sharing.identity": "looks at what is mounted",
     "sharing.member": "has a thread",
+    "sharing.status": "reads the files",
     "periodic.files": "reads set files",
     "periodic.schedule_file": "reads schedule files",
 }

@@ -1,0 +1,144 @@
+"""Who shares a storage now: what their entries say, for people."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streamflow_io.hints.models import Way
+
+from .directory import OpenDirectory, Other, SharedDirectory, SharingError
+from .entries import LedgerFile
+
+_LOCKS = Path("/proc/locks")
+
+
+@dataclass(frozen=True)
+class Sharer:
+    """A run that uses a storage, as it says itself.
+
+    :ivar user: who owns its entry
+    :ivar held: what it may use, bytes per second
+    :ivar wanted: what it waits for
+    :ivar started: when it came, in seconds since the epoch, on its own host
+    :ivar asked: when its burst began; 0: it has none
+    :ivar due: when it should have had its turn
+    :ivar skew: seconds by which its clock is behind that of the file system
+    :ivar age: seconds since it was heard of, by the clock of the file system
+    """
+
+    run: str
+    user: str
+    host: str
+    pid: int
+    started: float
+    held: dict[Way, int] = field(default_factory=dict)
+    wanted: dict[Way, int] = field(default_factory=dict)
+    asked: float = 0.0
+    due: float = 0.0
+    skew: float = 0.0
+    age: float = 0.0
+
+
+@dataclass(frozen=True)
+class SharedStatus:
+    """What is shared in a directory, and by whom now.
+
+    :ivar storage: where the storage is
+    :ivar bandwidth: bytes per second for all; for runs of one user the least of what they say; empty: nobody says one
+    :ivar sharers: in the order in which they would be served; those that want nothing last
+    :ivar unreadable: the users whose entries cannot be read: of another version, or damaged
+    :ivar problem: why it cannot be looked at
+    """
+
+    directory: Path
+    storage: str
+    bandwidth: dict[Way, int] = field(default_factory=dict)
+    sharers: tuple[Sharer, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> SharedStatus:
+    """Look at a directory; nothing is made or waited for longer than so many seconds.
+
+    :param now: seconds since the epoch
+    """
+    try:
+        opened = OpenDirectory.open(shared, make=False, seconds=seconds)
+    except (SharingError, OSError) as error:
+        problem = str(error) if isinstance(error, SharingError) else str(error.strerror)
+        if (holder := _lock_holder(shared.path / "lock")) is not None:
+            problem = f"{problem}: process {holder} has it"
+        return SharedStatus(shared.path, shared.storage_path, problem=problem)
+    try:
+        with opened.locked(seconds):
+            others = opened.others()
+    except (SharingError, OSError) as error:
+        return SharedStatus(shared.path, opened.ledger.path, problem=str(error))
+    finally:
+        opened.close()
+    sharers = [_sharer(other, now) for other in others if other.entry is not None]
+    return SharedStatus(
+        shared.path,
+        opened.ledger.path,
+        _bandwidth(opened.ledger, others),
+        tuple(sorted(sharers, key=lambda each: (not each.wanted, each.due, each.started))),
+        tuple(_user(other.owner) for other in others if other.entry is None),
+    )
+
+
+def _bandwidth(ledger: LedgerFile, others: list[Other]) -> dict[Way, int]:
+    if ledger.bandwidth is not None:
+        return ledger.bandwidth
+    least: dict[Way, int] = {}
+    for entry in (other.entry for other in others if other.entry is not None):
+        for way, said in entry.bandwidth.items():
+            least[way] = min(said, least.get(way, said))
+    return least
+
+
+def _sharer(other: Other, now: float) -> Sharer:
+    entry = other.entry
+    assert entry is not None
+    return Sharer(
+        entry.run,
+        _user(other.owner),
+        entry.host,
+        entry.pid,
+        entry.started,
+        {way: much for way, much in entry.held.items() if much},
+        {way: much for way, much in entry.wanted.items() if much},
+        entry.asked,
+        entry.due,
+        other.written - entry.now,
+        now - other.written,
+    )
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _lock_holder(lock: Path) -> int | None:
+    """The process that has the lock, if it is on this machine; proc_locks(5)."""
+    try:
+        inode = str(lock.stat().st_ino)
+        lines = _LOCKS.read_text().splitlines()
+    except OSError:
+        return None
+    for words in (line.split() for line in lines):
+        if len(words) > 5 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode and words[4].isdigit():
+            return int(words[4])
+    return None
+
+
+def known_directories(place: Path) -> list[SharedDirectory]:
+    """Those of this user's runs, in a directory that may not exist."""
+    found = sorted(each for each in place.iterdir() if each.is_dir()) if place.is_dir() else []
+    return [SharedDirectory(each, os.fspath(each.name), True) for each in found]
