@@ -12,14 +12,18 @@ from typing import Any
 from rich.console import Console
 
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.periodic.check import check
 from streamflow_io.periodic.files import SET_ALLOWED, paper_number, published, read_set
-from streamflow_io.periodic.model import Algorithm, ApplicationSet, Schedule, figures
+from streamflow_io.periodic.model import Algorithm, ApplicationSet, Pattern, Schedule, figures
 from streamflow_io.periodic.persched import LARGEST_FACTOR, STEP, Sweep, persched
 from streamflow_io.periodic.schedule_file import schedule_text, schedule_to_json
 
 from .console import say
 from .output import write_output
 from .schedule_table import show_figures
+
+# A pattern, what has found it, and what that was told.
+Found = tuple[Pattern, str, dict[str, float | str]]
 
 
 @dataclass(frozen=True)
@@ -77,17 +81,16 @@ def _positive(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> Result:
-    """:raises HintErrors: if the set has mistakes, no period has room for it, or the file cannot be written"""
+    """:raises HintErrors: if the set has mistakes, no schedule is found, or the file cannot be written"""
     applications = read_set(arguments.set)
     begin = time.process_time()
     least = arguments.least_period or _least_period(applications, arguments)
-    found = persched(applications, Sweep(least), arguments.goal)
-    if found is None:
-        message = f"no period from {least:.6g} s to {LARGEST_FACTOR * least:.6g} s has room for all applications"
-        raise HintErrors.one(arguments.set, "--least-period", message, "a longer period")
-    parameters = {"leastPeriod": least, "largestFactor": LARGEST_FACTOR, "step": STEP}
-    made = Algorithm("persched", parameters, time.process_time() - begin)
-    schedule = Schedule(applications, arguments.goal, found, figures(applications, found), made)
+    found = _paper(applications, least, arguments) if arguments.paper else _planned(applications, least, arguments)
+    pattern, name, parameters = found
+    made = Algorithm(name, {"leastPeriod": least, **parameters}, time.process_time() - begin)
+    schedule = Schedule(applications, arguments.goal, pattern, figures(applications, pattern), made)
+    if problems := check(schedule):
+        raise RuntimeError(f"the schedule cannot be kept: {problems[0].field} {problems[0].message}")
     if arguments.output is not None:
         write_output(arguments.output, schedule_text(schedule))
     return Result(schedule, arguments.output)
@@ -98,3 +101,30 @@ def _least_period(applications: ApplicationSet, arguments: argparse.Namespace) -
     if arguments.paper and number is not None:
         return published(number).least_period
     return max(applications.durations)
+
+
+def _paper(applications: ApplicationSet, least: float, arguments: argparse.Namespace) -> Found:
+    found = persched(applications, Sweep(least), arguments.goal)
+    if found is None:
+        message = f"no period from {least:.6g} s to {LARGEST_FACTOR * least:.6g} s has room for all applications"
+        raise HintErrors.one(arguments.set, "--least-period", message, "a longer period")
+    return found, "persched", {"largestFactor": LARGEST_FACTOR, "step": STEP}
+
+
+def _planned(applications: ApplicationSet, least: float, arguments: argparse.Namespace) -> Found:
+    try:
+        from streamflow_io.periodic.planner import most_instances, plan
+    except ModuleNotFoundError as error:
+        if error.name != "highspy":
+            raise
+        message = "highspy makes schedules better, and it is not installed"
+        allowed = "pip install 'streamflow-io[schedule]'; or --paper, which needs no highspy"
+        raise HintErrors.one("streamflow-io schedule compute", "highspy", message, allowed) from None
+    most = most_instances(applications, least)
+    end = time.process_time() + arguments.seconds
+    sweep = Sweep(least, most_instances=most)
+    found = plan(applications, arguments.goal, lambda: (end - time.process_time()) / arguments.seconds, sweep)
+    if found is None:
+        message = f"nothing was found in {arguments.seconds:g} s of CPU time"
+        raise HintErrors.one(arguments.set, "--seconds", message, "more seconds, or a longer --least-period")
+    return found.pattern, found.algorithm, {"seconds": arguments.seconds, "mostInstances": most}

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from .merit import better
 from .model import ApplicationSet, Goal, Instance, Pattern, Transfer
 from .usage import Usage
 
 LARGEST_FACTOR = 10.0
 STEP = 0.01
-_LEAST_GAIN = 1e-6
 # In an order of floats that should be equal, so that patterns do not depend on roundings.
 _DIGITS = 9
 
@@ -43,18 +43,6 @@ class Sweep:
             period *= 1 + self.step
 
 
-def better(goal: Goal, applications: ApplicationSet, one: Pattern, other: Pattern | None) -> bool:
-    """Whether a pattern serves a goal better than another one."""
-    if other is None:
-        return True
-    return merit(goal, applications, one.rates) > merit(goal, applications, other.rates) + _LEAST_GAIN
-
-
-def merit(goal: Goal, applications: ApplicationSet, rates: list[float]) -> float:
-    """How well rates serve a goal: the larger, the better."""
-    return applications.efficiency(rates) if goal == "efficiency" else -applications.dilation(rates)
-
-
 def persched(
     applications: ApplicationSet, sweep: Sweep, goal: Goal = "efficiency", go_on: Callable[[], bool] = lambda: True
 ) -> Pattern | None:
@@ -68,7 +56,7 @@ def persched(
         if not go_on():
             break
         found = pattern(applications, period)
-        if found is not None and better(goal, applications, found, best):
+        if found is not None and (best is None or better(goal, applications, found.rates, best.rates)):
             best = found
     return None if best is None else shrunk(applications, best, sweep.step, go_on)
 

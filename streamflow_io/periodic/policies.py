@@ -126,8 +126,8 @@ class Set10(FCFS):
         return max_min(list(first.values()), [10.0**-number for number in first], state)
 
 
-def _paced(of: ApplicationSet) -> Policy:
-    """All equally slow; equal applications take turns."""
+def paced(of: ApplicationSet, rates: Sequence[float]) -> Policy:
+    """:class:`Paced`, where equal applications take turns."""
     equal = Counter((one.nodes, one.work, one.volume, one.rate) for one in of.applications)
     seen: Counter[tuple[object, ...]] = Counter()
     phases = []
@@ -135,7 +135,7 @@ def _paced(of: ApplicationSet) -> Policy:
         kind = (one.nodes, one.work, one.volume, one.rate)
         phases.append(seen[kind] / equal[kind])
         seen[kind] += 1
-    return Paced(of.fair_rates(), phases)
+    return Paced(rates, phases)
 
 
 _BY_NAME: dict[str, Callable[[ApplicationSet], Policy]] = {
@@ -147,7 +147,7 @@ _BY_NAME: dict[str, Callable[[ApplicationSet], Policy]] = {
     "minmax": lambda _: MinMax(_THRESHOLD),
     "set10": lambda _: Set10(),
     "density": lambda _: Density(),
-    "paced": _paced,
+    "paced": lambda of: paced(of, of.fair_rates()),
 }
 POLICIES = tuple(_BY_NAME)
 POLICY_ALLOWED = f"{', '.join(POLICIES)}, slots (of a schedule file); minmax:G with G from 0 to 1; each with :{WHOLE}"

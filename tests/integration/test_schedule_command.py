@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,31 @@ def test_seconds_are_above_0(seconds: str, capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         main(["schedule", "compute", "paper:10", "--seconds", seconds])
     assert "--seconds" in capsys.readouterr().err
+
+
+def test_a_planned_schedule_is_better(tmp_path: Path, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paper = json.loads(made.read_text())
+    for goal in ("efficiency", "dilation"):
+        options = ["--goal", goal, "--seconds", "2", "--json"]
+        assert main(["schedule", "compute", str(tmp_path / "set.yml"), *options]) == 0
+        found = json.loads(capsys.readouterr().out)["schedule"]
+        assert found["goal"] == goal
+        assert found[goal] > paper[goal] if goal == "efficiency" else found[goal] < paper[goal]
+
+
+def test_the_solver_is_silent(tmp_path: Path, made: Path) -> None:
+    command = [streamflow_io_command(), "schedule", "compute", tmp_path / "set.yml", "--seconds", "1", "--json"]
+    assert json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["ok"]
+
+
+def test_without_highspy_paper_is_proposed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("highspy", "streamflow_io.periodic.planner"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "streamflow_io.periodic.solver", raising=False)
+    monkeypatch.delitem(sys.modules, "streamflow_io.periodic.polish", raising=False)
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    assert main(["schedule", "compute", "paper:10"]) == 1
+    text = capsys.readouterr().out
+    assert "highspy makes schedules better, and it is not installed" in text
+    assert "pip install 'streamflow-io[schedule]'; or --paper, which needs no highspy" in text
+    assert main(["schedule", "compute", "paper:10", "--paper"]) == 0

@@ -1,0 +1,129 @@
+"""The best pattern that is found in a time: PerSched's, then those of counts and orders that promise more. Pure.
+
+PerSched puts instances in one by one and never moves them again. Here counts come first, then an order in which all
+keep pace with them, then the linear program of that order, then better orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .counts import candidates, reachable
+from .merit import better, merit
+from .model import ApplicationSet, Goal, Pattern
+from .orders import Order, counts_of, order_of, paced_order
+from .persched import Sweep, persched
+from .polish import Program
+
+MOST_INSTANCES = 500
+# Of what the shortest period has: so many are allowed where that has more than MOST_INSTANCES already.
+_MORE_THAN_LEAST = 2.2
+# Of the time: PerSched has at most this, the first round of candidates the next.
+_FOR_PERSCHED = 0.2
+_FOR_CANDIDATES = 0.8
+# An order is left when its period has not become shorter by this part in so many solutions.
+_PATIENCE = 6
+_LEAST_PART = 1e-6
+_KEPT = 3
+
+#: The part of the time that is left: 1 at first, 0 or less at the end.
+Left = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """:ivar algorithm: what has found the pattern"""
+
+    pattern: Pattern
+    algorithm: str
+
+
+def most_instances(applications: ApplicationSet, least_period: float) -> float:
+    """How many instances a pattern may have at most, so that it is found soon."""
+    return max(MOST_INSTANCES, _MORE_THAN_LEAST * least_period * sum(applications.fair_rates()))
+
+
+def plan(applications: ApplicationSet, goal: Goal, left: Left, sweep: Sweep) -> Plan | None:
+    """The best pattern that is found.
+
+    Asked for the time that is left before each period of PerSched and each linear program. Without end of the time the
+    result is no worse than PerSched's of the same sweep.
+
+    :return: None if there was no time for one
+    :raises ModuleNotFoundError: if `highspy` is not installed
+    """
+    planner = _Planner(applications, goal, left)
+    planner.try_persched(sweep)
+    planner.try_candidates(sweep)
+    planner.go_on()
+    return planner.best
+
+
+class _Planner:
+    """:ivar best: so far"""
+
+    def __init__(self, applications: ApplicationSet, goal: Goal, left: Left) -> None:
+        self._set, self._goal, self._left = applications, goal, left
+        self.best: Plan | None = None
+        self._open: list[tuple[float, Program]] = []
+
+    def _keep(self, pattern: Pattern | None, algorithm: str) -> None:
+        if pattern is not None and self._is_better(pattern.rates):
+            self.best = Plan(pattern, algorithm)
+
+    def _is_better(self, rates: Sequence[float]) -> bool:
+        return self.best is None or better(self._goal, self._set, rates, self.best.pattern.rates)
+
+    def _promises(self, counts: Sequence[int]) -> bool:
+        """Whether these counts can be better than the best that was found."""
+        return self._is_better(reachable(self._set, counts))
+
+    def try_persched(self, sweep: Sweep) -> None:
+        found = persched(self._set, sweep, self._goal, lambda: self._left() > 1 - _FOR_PERSCHED)
+        self._keep(found, "persched")
+        if found is not None and self._left() > 0:
+            self._try(order_of(found))
+
+    def try_candidates(self, sweep: Sweep) -> None:
+        most = sweep.most_instances
+        for counts in candidates(self._set, self._goal, sweep.least_period, sweep.largest_factor, most):
+            if self._left() <= 1 - _FOR_PERSCHED - _FOR_CANDIDATES * 0.75:
+                break
+            if self._promises(counts) and (order := paced_order(self._set, counts)) is not None:
+                self._try(order)
+
+    def go_on(self) -> None:
+        """Until the end of the time, with the orders that were best."""
+        while self._open and self._left() > 0:
+            _, program = self._open.pop(0)
+            self._improve(program, 4 * _PATIENCE)
+
+    def _try(self, order: Order) -> None:
+        counts = counts_of(self._set, order)
+        if not self._promises(counts):
+            return
+        program = Program(self._set, order)
+        if program.solve() and self._improve(program, _PATIENCE):
+            self._open.append((self._merit(program, counts), program))
+            self._open.sort(key=lambda one: -one[0])
+            del self._open[_KEPT:]
+
+    def _merit(self, program: Program, counts: Sequence[int]) -> float:
+        return merit(self._goal, self._set, [count / program.period for count in counts])
+
+    def _improve(self, program: Program, patience: int) -> bool:
+        """Exchange neighbours until nothing has become better for some time.
+
+        :return: whether more could be found
+        """
+        counts = counts_of(self._set, program.order)
+        least = self._set.least_period(counts) * (1 + _LEAST_PART)
+        best, waited = program.period, 0
+        go_on = True
+        while go_on and waited < patience and program.period > least and self._left() > 0:
+            go_on = program.improve() > 0 and program.solve()
+            waited = 0 if program.period < best * (1 - _LEAST_PART) else waited + 1
+            best = min(best, program.period)
+        self._keep(program.pattern(), "linear program")
+        return go_on and program.period > least
