@@ -199,7 +199,8 @@ class _Seat:
             self._directory.tell(
                 returned=any(amount(after.held, way) < amount(before.held, way) for way in WAYS)
                 or bool(before.wanted and after.wanted != before.wanted),
-                asked=bool(after.wanted and after.wanted != before.wanted),
+                asked=bool(after.wanted and after.wanted != before.wanted)
+                or not before.held.keys() >= after.held.keys(),
             )
             self._news = self._directory.news()
         return lease

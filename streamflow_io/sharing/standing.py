@@ -93,8 +93,12 @@ class Standing:
 
     def _tell(self, lease: Lease) -> Lease | None:
         last = self._lease
-        known = None if last is None else (last.bandwidth, last.contended)
-        if not lease.given and known == (lease.bandwidth, lease.contended):
+        if not lease.given and last is not None and _situation(last) == _situation(lease):
             return None
         self._lease = lease
         return lease
+
+
+def _situation(lease: Lease) -> tuple[Amounts, frozenset[Way], frozenset[Way]]:
+    """What of others a run is told at once: how much they hold is said with the next lease."""
+    return lease.bandwidth, lease.contended, frozenset(positive(lease.others))

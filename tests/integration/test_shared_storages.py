@@ -200,6 +200,18 @@ def test_two_runs_have_no_more_than_there_is(runs: Runs, shared: SharedDirectory
     assert found["two"]["held"] == {"write": 60}
 
 
+def test_a_run_is_told_when_others_begin_and_end_to_use_the_storage(runs: Runs) -> None:
+    one, two = runs("one"), runs("two")
+    one.wish(lacks=20)
+    one.wait_for(lambda run: run.given)
+    one.wish(kept=20)
+    two.wish(lacks=30)
+    one.wait_for(lambda run: run.leases[-1].others == writes(30), 1)
+    two.wait_for(lambda run: run.given)
+    two.wish()
+    one.wait_for(lambda run: not run.leases[-1].others)
+
+
 def test_who_is_due_first_is_first(runs: Runs) -> None:
     holder, long, short = runs("holder"), runs("long"), runs("short")
     holder.wish(lacks=100)
