@@ -21,6 +21,7 @@ from .drawing import (
     short,
     time_axis,
 )
+from .lease_figures import lease_figures
 from .requirement_figures import requirement_figures
 from .results import AdmittedBandwidth, EpochResult, Learning, RunResult, TimelineJob
 from .session_figures import session_figures
@@ -44,7 +45,7 @@ def draw(runs: Sequence[RunResult]) -> list[Figure]:
         if run.jobs:
             figures += [_timeline(run, of_run), _activity(run, of_run)]
         figures += [_admitted(run, admitted, of_run) for admitted in _busiest(run.admitted)]
-    return figures + session_figures(runs) + requirement_figures(runs)
+    return figures + lease_figures(runs) + session_figures(runs) + requirement_figures(runs)
 
 
 def _total_time(runs: Sequence[RunResult]) -> Figure:

@@ -19,6 +19,7 @@ from .records import (
     FallbackRecord,
     InputRecord,
     JobRecord,
+    LeaseRecord,
     OutputRecord,
     RateRecord,
     Record,
@@ -91,6 +92,7 @@ class History:
     :ivar streamed: byte streams that have ended
     :ivar requests: what I/O tasks, and byte streams, have moved, and compute jobs written
     :ivar rates: how fast jobs might move from then on, in order
+    :ivar leases: what it had of storages that other runs use, too
     :ivar sessions: read sessions, by their numbers
     """
 
@@ -108,6 +110,7 @@ class History:
     streamed: list[StreamedRecord] = field(default_factory=list)
     requests: list[RequestRecord] = field(default_factory=list)
     rates: list[RateRecord] = field(default_factory=list)
+    leases: list[LeaseRecord] = field(default_factory=list)
     sessions: dict[int, Session] = field(default_factory=dict)
 
     def since_start(self, time: float) -> float:
@@ -197,6 +200,7 @@ _KEPT: Mapping[type, Keep] = dict(
         _in(StreamedRecord, lambda history: history.streamed),
         _in(RequestRecord, lambda history: history.requests),
         _in(RateRecord, lambda history: history.rates),
+        _in(LeaseRecord, lambda history: history.leases),
     )
 )
 

@@ -12,6 +12,7 @@ from streamflow_io.sessions.director import Reason
 
 from .drawing import Figure, Plot
 from .edge_results import EdgeResult
+from .lease_results import LeaseResult
 from .numbers import MB
 from .results import RunResult, StepResult
 from .session_records import Form
@@ -61,6 +62,7 @@ SESSION_HEADER = (
     "arrived",
     "consumed",
 )
+LEASE_HEADER = ("storage", "direction", "waited for other runs (s)", "slowed down, at most")
 EDGE_HEADER = ("edge", "delivered", "byte streams", "streamed (MB)", "why not as asked")
 _DELIVERY = {
     Delivery.STREAM: "as a byte stream",
@@ -100,6 +102,7 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
         "step_row": step_row,
         "session_row": session_row,
         "edge_row": edge_row,
+        "lease_row": lease_row,
         "notes": notes,
         "drawing": _drawing,
     }
@@ -111,6 +114,7 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
         step_header=STEP_HEADER,
         session_header=SESSION_HEADER,
         edge_header=EDGE_HEADER,
+        lease_header=LEASE_HEADER,
     )
 
 
@@ -170,6 +174,11 @@ def edge_row(edge: EdgeResult) -> tuple[str, ...]:
         megabytes(edge.bytes) if edge.streamed and edge.bytes is not None else "",
         "; ".join(edge.reasons),
     )
+
+
+def lease_row(lease: LeaseResult) -> tuple[str, ...]:
+    """A row of the table of shared storages."""
+    return lease.storage, lease.direction, number(lease.waited), f"{lease.slowdown:.2f} times"
 
 
 def session_row(session: SessionResult) -> tuple[str, ...]:

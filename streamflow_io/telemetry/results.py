@@ -15,6 +15,7 @@ from streamflow_io.series import covered, levels, rates, thinned
 
 from .edge_results import EdgeResult, edge_results
 from .history import History, Interval, Job
+from .lease_results import LeaseResult, lease_results
 from .numbers import MB, POINTS, Result
 from .records import EpochRecord
 from .requirements import Requirements, requirements
@@ -156,6 +157,7 @@ class RunResult(Result):
     timeline: list[TimelineJob]
     requirements: Requirements | None
     sessions: list[SessionResult]
+    leases: list[LeaseResult]
     edges: list[EdgeResult]
 
 
@@ -184,6 +186,7 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         timeline=_timeline(history),
         requirements=requirements(history) if history.requests else None,
         sessions=session_results(history),
+        leases=lease_results(history),
         edges=edge_results(history),
     )
 

@@ -1,0 +1,68 @@
+"""What a report says of storages that runs share."""
+
+from __future__ import annotations
+
+from streamflow_io.hints.models import Way
+from streamflow_io.telemetry.figures import draw
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.lease_results import lease_results
+from streamflow_io.telemetry.page import lease_row
+from streamflow_io.telemetry.records import EndRecord, LeaseRecord, Record, RunRecord, Storage
+from streamflow_io.telemetry.results import run_results
+
+BEGIN = 1_700_000_000.0
+STORAGE = Storage(name="disk", path="/scratch", scope="shared", write=100.0)
+
+
+def lease(time: float, used: float, others: float, wanted: float, direction: Way = "write") -> LeaseRecord:
+    return LeaseRecord(
+        time=BEGIN + time, storage="disk", direction=direction, held=used, used=used, others=others, wanted=wanted
+    )
+
+
+def run(*leases: Record, begin: float = 0.0, end: float = 10.0) -> list[Record]:
+    first = RunRecord(time=BEGIN + begin, name="sweep", workflow="main.cwl", storages=(STORAGE,))
+    return [first, *leases, EndRecord(time=BEGIN + end)]
+
+
+WAITING = run(
+    lease(0, 0, 0, 0, "read"),
+    lease(1, 0, 60, 50),
+    lease(3, 0, 80, 50),
+    lease(4, 50, 50, 50),
+    lease(5, 50, 0, 50),
+    lease(9, 0, 0, 0),
+)
+
+
+def test_who_waits_while_others_hold_something_waits_for_them() -> None:
+    """Not who waits for what its own jobs have."""
+    (result,) = lease_results(read_history("one", WAITING))
+    assert (result.storage, result.direction, result.limit) == ("disk", "write", 100.0)
+    assert result.waits == [(1.0, 5.0)]
+    assert result.waited == 4.0
+    assert result.slowdown == 10 / 6
+    assert lease_row(result) == ("disk", "write", "4", "1.67 times")
+
+
+def test_a_run_that_is_killed_while_it_waits() -> None:
+    records = run(lease(1, 0, 60, 50))[:-1]
+    records.append(LeaseRecord(time=BEGIN + 3, storage="x", direction="read", held=0, used=0, others=0, wanted=0))
+    (result,) = lease_results(read_history("one", records))
+    assert result.waits == [(1.0, 3.0)]
+
+
+def test_figures_say_who_had_the_storage() -> None:
+    other = run(lease(2, 60, 0, 0), lease(6, 0, 50, 0), begin=2.0)
+    histories = [read_history(name, records) for name, records in (("one", WAITING), ("two", other))]
+    figures = {figure.title: figure for figure in draw(run_results(histories))}
+    shared = figures["Shared write bandwidth: disk of one"]
+    assert shared.traces[1]["y"] == [0, 60, 80, 100, 50, 0, 0]
+    waits, uses = figures["Who had disk (write)"].traces
+    assert (waits["y"], waits["base"], waits["x"]) == ([0], [1], [4])
+    assert (uses["y"], uses["base"], uses["x"]) == ([0, 1], [4, 2], [5, 4])
+
+
+def test_a_run_that_was_alone_has_no_figure_of_it() -> None:
+    alone = read_history("one", run(lease(1, 50, 0, 50), lease(2, 0, 0, 0)))
+    assert not [figure for figure in draw(run_results([alone])) if "hared" in figure.title]
