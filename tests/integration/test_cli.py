@@ -33,6 +33,7 @@ ARGUMENTS = {
     "report": ["telemetry.jsonl", "-o", "report.html"],
     "bandwidth": ["telemetry.jsonl"],
     "trace": ["telemetry.jsonl", "-o", "trace"],
+    "schedule": ["compute", "paper:9"],
     "suggest": ["telemetry.jsonl"],
     "doctor": [],
     "learned": ["list"],
