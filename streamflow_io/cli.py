@@ -31,7 +31,7 @@ COMMANDS = {
     "report": "draw what runs measured: times, throughput, learning, constraints",
     "bandwidth": "show how fast the data of a run had to move, and how fast it did",
     "trace": "write what the I/O tasks of a run moved as a trace, for FTIO",
-    "schedule": "schedules of applications that compute and transfer by turns: compute, check",
+    "schedule": "schedules of applications that compute and transfer by turns: compute, check, show",
     "suggest": "propose hints from an observed run; nothing is applied",
     "doctor": "show what works on this machine, what does not, and why",
     "learned": "what earlier runs have learned, of limits and of declared splits: list, show, forget",

@@ -15,6 +15,7 @@ from .console import Command, Result
 _ACTIONS = {
     "compute": "make a schedule for a set of applications",
     "check": "look whether a schedule can be kept, and whether what it says of itself is true",
+    "show": "draw a schedule",
 }
 
 

@@ -92,12 +92,9 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
 
     :param plotly_js: the source of plotly.js, which becomes part of the page
     """
-    loader = PackageLoader(__package__, ".")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters |= {
+    templates = environment()
+    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    templates.filters |= {
         "run_row": _run_row,
         "step_row": step_row,
         "session_row": session_row,
@@ -106,7 +103,7 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
         "notes": notes,
         "drawing": _drawing,
     }
-    return environment.get_template("report.html").render(
+    return templates.get_template("report.html").render(
         runs=runs,
         figures=figures,
         plotly_js=plotly_js,
@@ -116,6 +113,12 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
         edge_header=EDGE_HEADER,
         lease_header=LEASE_HEADER,
     )
+
+
+def environment() -> Environment:
+    """The templates of pages."""
+    loader = PackageLoader(__package__, ".")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
 def _drawing(figure: Figure) -> Plot:

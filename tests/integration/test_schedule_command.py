@@ -43,6 +43,22 @@ def test_a_schedule_that_cannot_be_kept_is_an_error(made: Path, capsys: pytest.C
     made.write_text(made.read_text().replace('"bandwidth": 25', '"bandwidth": 20'))
     assert main(["schedule", "check", str(made)]) == 1
     assert "but the storage can 20 MB/s" in capsys.readouterr().out
+    assert main(["schedule", "show", str(made)]) == 1
+    assert "the schedule cannot be kept" in capsys.readouterr().out
+
+
+def test_a_schedule_is_drawn(tmp_path: Path, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert main(["schedule", "show", str(made), "-o", str(page)]) == 0
+    text = capsys.readouterr().out
+    (row,) = (line for line in text.splitlines() if line.startswith("a  "))
+    assert len(row) == 108
+    assert "░" in row
+    assert "█" in row
+    assert page.read_text().count('class="transfer"') >= 13
+    assert main(["schedule", "show", str(made), "--json"]) == 0
+    drawn = json.loads(capsys.readouterr().out)
+    assert [len(one["work"]) for one in drawn["rows"]] == [100] * 3
 
 
 def test_a_set_without_a_pattern_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
