@@ -15,7 +15,7 @@ from streamflow_io.periodic.check import check
 from streamflow_io.periodic.gantt import Gantt, gantt
 from streamflow_io.periodic.model import Schedule
 from streamflow_io.periodic.schedule_file import read_schedule
-from streamflow_io.telemetry.schedule_page import render_schedule
+from streamflow_io.periodic.schedule_page import render_schedule
 
 from .console import say
 from .output import write_output

@@ -92,7 +92,7 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
 
     :param plotly_js: the source of plotly.js, which becomes part of the page
     """
-    templates = environment()
+    templates = environment(__package__)
     templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     templates.filters |= {
         "run_row": _run_row,
@@ -115,9 +115,9 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
     )
 
 
-def environment() -> Environment:
-    """The templates of pages."""
-    loader = PackageLoader(__package__, ".")
+def environment(package: str) -> Environment:
+    """The templates of pages in a package."""
+    loader = PackageLoader(package, ".")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 

@@ -73,6 +73,7 @@ NOT_PURE = {
     "sharing.status": "reads the files",
     "periodic.files": "reads set files",
     "periodic.schedule_file": "reads schedule files",
+    "periodic.schedule_page": "reads a template",
 }
 # Where what a pure module must not import belongs.
 EFFECTS = {

@@ -1,12 +1,12 @@
-"""A schedule as one HTML file that needs nothing else, not even JavaScript; its template is `schedule.html`."""
+"""A schedule as one HTML file that needs nothing else, not even JavaScript; its template is `schedule.html`. Edge: reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamflow_io.periodic.gantt import Gantt, Row
+from streamflow_io.telemetry.page import environment, number
 
-from .page import environment, number
+from .gantt import Gantt, Row
 
 _LEFT, _TOP, _WIDTH, _STEP = 150, 5, 1000, 26
 _BAR_HEIGHT = 20
@@ -25,7 +25,7 @@ def render_schedule(
     """
     ticks = [(_short(_LEFT + _WIDTH * at / _TICKS), number(gantt.period * at / _TICKS)) for at in range(_TICKS + 1)]
     return (
-        environment()
+        environment(__package__)
         .get_template("schedule.html")
         .render(
             name=name,
