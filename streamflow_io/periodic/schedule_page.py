@@ -1,4 +1,4 @@
-"""A schedule as one HTML file that needs nothing else, not even JavaScript; its template is `schedule.html`. Edge: reads it."""
+"""A schedule as one HTML file that needs nothing else, not even JavaScript, from `schedule.html`. Edge: reads that."""
 
 from __future__ import annotations
 
