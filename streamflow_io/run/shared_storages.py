@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -29,6 +29,8 @@ from streamflow_io.sharing.wish import Lease
 from streamflow_io.telemetry.records import LeaseRecord, Record
 
 _MB = 10**6
+# Who waits longer for other runs is told for whom.
+_LONG_WAIT_SECONDS = 5.0
 
 
 @dataclass
@@ -37,6 +39,8 @@ class _Shared:
     :ivar others: what other runs hold, as far as is known
     :ivar disturbed: when another run was last seen to hold something
     :ivar told: what telemetry has been told last
+    :ivar looking: looks again when something is held that nobody uses
+    :ivar saying: says who holds what the jobs of this run wait for
     """
 
     storage: StorageConfig
@@ -47,6 +51,7 @@ class _Shared:
     disturbed: float = float("-inf")
     told: dict[Way, LeaseRecord] = field(default_factory=dict)
     looking: asyncio.TimerHandle | None = None
+    saying: asyncio.TimerHandle | None = None
 
 
 class Meeting:
@@ -168,8 +173,9 @@ class SharedStorages:
     async def close(self) -> None:
         """What this run holds is for others."""
         for one in self._shared.values():
-            if one.looking is not None:
-                one.looking.cancel()
+            for timer in (one.looking, one.saying):
+                if timer is not None:
+                    timer.cancel()
         await asyncio.gather(*(asyncio.to_thread(one.member.close) for one in self._shared.values()))
 
     def _settle(self, one: _Shared, now: float) -> None:
@@ -188,10 +194,23 @@ class SharedStorages:
         self._leases.give(storage, one.holding.held, one.others)
         if wish is not None:
             one.member.wish(wish)
+        if one.saying is not None and not needs:
+            one.saying.cancel()
+            one.saying = None
+        elif one.saying is None and needs:
+            steps = [need.step for need in needs]
+            loop = asyncio.get_running_loop()
+            one.saying = loop.call_later(_LONG_WAIT_SECONDS, self._say_who_holds, one, steps)
         self._tell(one, needed, now)
         if one.looking is None and not one.holding.is_idle:
             loop = asyncio.get_running_loop()
             one.looking = loop.call_later(UNUSED_SECONDS, self._look_again, one)
+
+    def _say_who_holds(self, one: _Shared, steps: Sequence[str]) -> None:
+        """Tell people, once for each wait, why nothing happens."""
+        if one.member.holders:
+            what = f"{', '.join(steps)} waits" if len(steps) == 1 else f"{', '.join(steps)} wait"
+            logger.info(f"{what} for storage {one.storage.name!r}: {'; '.join(one.member.holders)}")
 
     def _look_again(self, one: _Shared) -> None:
         one.looking = None

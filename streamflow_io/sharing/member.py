@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from .entries import Entry, shortened
 from .silence import HOLDS_BACK_NOBODY, HOLDS_NOTHING, Silence
 from .standing import Standing
 from .table import Claim
-from .wish import WAYS, Amounts, Lease, Wish, amount
+from .wish import WAYS, Amounts, Lease, Wish, amount, positive
 
 # How long a run that has ended waits for a file system that does not answer.
 _CLOSE_SECONDS = 2.0
@@ -71,6 +71,8 @@ class Member:
         self._run = run
         self._bandwidth = {way: amount(bandwidth, way) for way in WAYS}
         self._tell, self._failed, self._warn = tell, failed, warn
+        #: Those that hold something, else those that wait for something; as of the last look, for people.
+        self.holders: tuple[str, ...] = ()
         self._changed = threading.Condition()
         # The last one, and since when the run wishes something; before it one that is empty, if there was one: there a
         # burst has ended.
@@ -124,7 +126,9 @@ class Member:
             while not self._closed:
                 for wish, now in wishes:
                     seat.standing.wish(wish, now)
-                if (lease := seat.look()) is not None and not self._closed:
+                lease = seat.look()
+                self.holders = seat.holders
+                if lease is not None and not self._closed:
                     self._tell(lease)
                 wishes = self._until_a_look(seat)
         finally:
@@ -149,6 +153,7 @@ class _Seat:
         self._bandwidth = bandwidth
         self._warn = warn
         self._warned: set[str] = set()
+        self.holders: tuple[str, ...] = ()
         self._silence = Silence()
         self._last_known: dict[str, Entry] = {}
         self._news = News(b"", b"")
@@ -188,6 +193,10 @@ class _Seat:
         """See what others hold and want, take what there is, and write it down."""
         with self._directory.locked():
             others = self._living(self._directory.others(), time.monotonic())
+            entries = [entry for _, entry, _ in others]
+            self.holders = _who(entries, "holds", lambda entry: entry.held) or _who(
+                entries, "waits for", lambda entry: entry.wanted
+            )
             bandwidth = self._shared_bandwidth(others)
             claims = [
                 entry.claim(identifier, bandwidth, silent >= HOLDS_BACK_NOBODY) for identifier, entry, silent in others
@@ -268,6 +277,15 @@ class _Seat:
         if text not in self._warned:
             self._warned.add(text)
             self._warn(text)
+
+
+def _who(entries: Iterable[Entry], verb: str, of: Callable[[Entry], Amounts]) -> tuple[str, ...]:
+    return tuple(
+        f"run {entry.run!r} on {entry.host!r} (process {entry.pid}) {verb} "
+        + " and ".join(f"{much / 1e6:g} MB/s ({way})" for way, much in sorted(positive(of(entry)).items()))
+        for entry in entries
+        if positive(of(entry))
+    )
 
 
 def _shown(bandwidth: Amounts) -> str:

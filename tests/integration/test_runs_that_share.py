@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterable, Sequence
@@ -182,6 +183,7 @@ def test_a_run_that_is_stopped_while_it_waits_holds_back_nobody(bench: Bench) ->
         three = bench.start(third)
         run = bench.finish(three, third, 40)
         assert run.ok, run.errors
+        assert re.search(r"/a waits for storage 'disk': run '[^']+' on .* waits for 15 MB/s \(write\)", run.log)
         assert 8 < run.time("start") - bench.finish(one, first).time("end") < 14 or run.ok
     finally:
         os.kill(two.pid, signal.SIGCONT)
