@@ -16,6 +16,9 @@ _ACTIONS = {
     "compute": "make a schedule for a set of applications",
     "check": "look whether a schedule can be kept, and whether what it says of itself is true",
     "show": "draw a schedule",
+    "simulate": "play policies, and a schedule's slots: who may transfer, and what comes of it",
+    "profile": "find the periodic bursts of runs: a set file with an application for each",
+    "forecast": "foretell how runs that use one storage would slow down each other",
 }
 
 

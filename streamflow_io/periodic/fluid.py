@@ -32,8 +32,8 @@ def simulate(
 ) -> Outcome:
     """Play a policy. All applications begin to compute at 0, but those that arrive later.
 
-    O((applications that transfer at once + log all) x events), if the policy neither `moves` nor shares; else
-    O(applications that wait x events).
+    O((applications that transfer at once + log all) x events), if the policy neither `moves` nor `shares`; else
+    O(applications that wait x log of that x events).
 
     :param seconds: how long
     :param log: gets all events, in their order
@@ -208,6 +208,11 @@ class _Simulation:
         for index, rate in rates.items():
             if rate != self._moving.get(index, 0.0):
                 self._move(index, rate, now)
+        if policy.shares and self._moving:
+            # All rates change at each event: only the first end of a transfer is one.
+            ends = ((self._since[index] + self._left[index] / rate, index) for index, rate in self._moving.items())
+            end, first = min(ends)
+            heapq.heappush(self._heap, (end, _MOVED, first, self._version[first]))
 
     def _in_order(self) -> dict[int, float]:
         rest, rates = self._set.platform.bandwidth, dict[int, float]()
@@ -238,7 +243,8 @@ class _Simulation:
         self._version[index] += 1
         if rate > 0:
             self._moving[index] = rate
-            heapq.heappush(self._heap, (now + left / rate, _MOVED, index, self._version[index]))
+            if not self._policy.shares:
+                heapq.heappush(self._heap, (now + left / rate, _MOVED, index, self._version[index]))
         else:
             del self._moving[index]
 

@@ -190,6 +190,9 @@ def max_min(active: Sequence[int], weights: Sequence[float], state: State) -> di
     """
     peaks = state.set.peaks
     rest, weight, rates = state.set.platform.bandwidth, sum(weights), dict[int, float]()
+    each = rest / weight if weight else 0.0
+    if all(peaks[index] >= each * own for own, index in zip(weights, active, strict=True)):
+        return {index: each * own for own, index in zip(weights, active, strict=True)}
     for own, index in sorted(zip(weights, active, strict=True), key=lambda one: peaks[one[1]] / one[0]):
         rates[index] = rate = min(peaks[index], rest * own / weight)
         rest -= rate

@@ -42,6 +42,7 @@ class Profile(Result):
     :ivar jobs: of a burst
     :ivar storage_bw: of a job
     :ivar volume: MB of a burst
+    :ivar bandwidth: of the storage, by the run's StreamFlow file; none: it has none in this direction
     :ivar rate: with which a burst moves if it has the storage for itself, by the ledger
     :ivar work: seconds between a burst and the next
     :ivar spread: of works or volumes, whichever is larger: standard deviation divided by the median, robustly estimated
@@ -56,6 +57,7 @@ class Profile(Result):
     jobs: int
     storage_bw: float
     volume: float
+    bandwidth: float | None
     rate: float
     work: float
     spread: float
@@ -121,7 +123,8 @@ def _profile(history: History, storage: str, way: Direction, jobs: Sequence[Job]
     if volume <= 0:
         return not_periodic("its bursts moved nothing")
     rate = median(sum(burst.constraints) for burst in inner)
-    if (bandwidth := _bandwidth(history, storage, way)) is not None:
+    bandwidth = _bandwidth(history, storage, way)
+    if bandwidth is not None:
         rate = min(rate, bandwidth)
     compact = all(burst.is_dense for burst in inner) and all(a.end <= b.begin for a, b in pairwise(inner))
     if compact:
@@ -144,6 +147,7 @@ def _profile(history: History, storage: str, way: Direction, jobs: Sequence[Job]
         jobs=round(median(len(burst.constraints) for burst in inner)),
         storage_bw=median(constraint for burst in inner for constraint in burst.constraints),
         volume=volume,
+        bandwidth=bandwidth,
         rate=rate,
         work=work,
         spread=spread,

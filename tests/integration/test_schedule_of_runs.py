@@ -1,0 +1,142 @@
+"""`streamflow-io schedule simulate`, `profile` and `forecast`, on records of real runs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.cli import main
+
+RECORDED = Path(__file__).parents[1] / "unit" / "recorded"
+# MB/s with 1, 2, 3, 4, 8, 16 writers: the disk of these runs.
+CURVE = "1:5.5,2:11,3:13.3,4:12.3,8:9.4,16:6.4"
+
+
+@pytest.fixture(autouse=True)
+def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorded runs, by their names."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for file in RECORDED.glob("*.jsonl.gz"):
+        run = tmp_path / "data" / "streamflow-io" / "runs" / file.name.removesuffix(".jsonl.gz")
+        run.mkdir(parents=True)
+        (run / "telemetry.jsonl").write_bytes(gzip.decompress(file.read_bytes()))
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+    assert main(["schedule", *arguments, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def mistake(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    (error,) = printed(capsys, *arguments, code=1)["errors"]
+    assert isinstance(error, dict)
+    return error
+
+
+def test_profiles_become_a_set_that_is_scheduled_and_simulated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, schedule = str(tmp_path / "set.json"), str(tmp_path / "schedule.json")
+    assert main(["schedule", "profile", "congested-small", "congested-large", "congested-small", "-o", made]) == 0
+    text = capsys.readouterr().out
+    assert "Bursts on disk, write; medians:" in text
+    rows = json.loads(Path(made).read_text())["applications"]
+    assert [(row["name"], round(row["volume"]), row["rate"]) for row in rows] == [
+        ("congested-small", 8, 4),
+        ("congested-large", 64, 16),
+        ("congested-small (2)", 8, 4),
+    ]
+    assert [row["work"] for row in rows] == pytest.approx([2, 6, 2], rel=0.05)
+    printed(capsys, "compute", made, "--paper", "-o", schedule)
+    found = printed(capsys, "simulate", schedule, "--noise", "0.1", "--seeds", "2", "--instances", "500")
+    assert found["policies"][0]["policy"] == "slots"
+    assert [len(one["runs"]) for one in found["policies"]] == [2] * 11
+    assert all(0 < one["efficiency"] <= found["bounds"]["efficiency"] * 1.05 for one in found["policies"])
+
+
+def test_a_forecast_is_what_the_runs_were_like(capsys: pytest.CaptureFixture[str]) -> None:
+    """These four ran at once for 90, 91, 109 and 110 s, each with a ledger of its own."""
+    four = ["congested-small", "congested-small", "congested-large", "congested-large"]
+    found = printed(capsys, "forecast", *four, "--curve", CURVE, "--way", "own")
+    together = found["scenarios"][0]
+    seconds = [run["alone"] * slower for run, slower in zip(found["runs"], together["dilations"], strict=True)]
+    assert seconds == pytest.approx([90.4, 90.7, 109.5, 110.1], rel=0.06)
+    shared = printed(capsys, "forecast", *four, "--curve", CURVE)["scenarios"][0]
+    assert shared["slowest"] < 0.8 * together["slowest"]
+    assert main(["schedule", "forecast", *four]) == 0
+    assert "Warning: without --curve" in capsys.readouterr().out
+
+
+def test_the_curve_is_what_storage_probe_has_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    points = [point.split(":") for point in CURVE.split(",")]
+    levels = [
+        {"writers": int(count), "write": {"bandwidth": float(rate)}, "read": {"bandwidth": 99.0}}
+        for count, rate in points
+    ]
+    (tmp_path / "probe.json").write_text(json.dumps({"ok": True, "levels": levels}))
+    runs = ["forecast", "bursts-of-16", "chain", "--curve"]
+    assert printed(capsys, *runs, str(tmp_path / "probe.json")) == printed(capsys, *runs, CURVE)
+
+
+def test_a_run_that_is_not_periodic_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert mistake(capsys, "profile", "chain", "profile-search", "--storage", "disk") == {
+        "file": mistake(capsys, "profile", "profile-search", "--storage", "disk")["file"],
+        "line": None,
+        "field": "--storage",
+        "message": "no job of this run needed bandwidth of 'disk'",
+        "allowed": "checkpoints",
+    }
+    error = mistake(capsys, "profile", "profile-search")
+    assert error["message"] == (
+        "run 'profile-search' is not periodic on storage 'checkpoints': 1 burst; at least 4 are needed"
+    )
+    error = mistake(capsys, "forecast", "chain", "kmeans")
+    assert error["message"].endswith("no job of it needed bandwidth of 'disk' to write, as those of the first run")
+    assert mistake(capsys, "forecast", "no-such-run")["message"] == "there is no such run"
+
+
+@pytest.mark.parametrize(
+    ("curve", "message"),
+    [
+        ("1:5,x", "'x' is no file, and no point"),
+        ("1:5,2:y", "'2:y' is no point"),
+        ("1:5,1:6", "1 writers are there twice"),
+        ("0:5", "0:5 is not above 0"),
+        ("1:inf", "1:inf is not above 0"),
+        (str(RECORDED / "chain.jsonl.gz"), "this is no result of `storage probe --json`"),
+    ],
+)
+def test_a_curve_with_a_mistake(curve: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    error = mistake(capsys, "forecast", "chain", "--curve", curve)
+    assert (error["field"], error["message"]) == ("--curve", message)
+
+
+def test_a_policy_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert mistake(capsys, "simulate", "paper:1", "--policy", "fifo")["message"] == "there is no such policy"
+    error = mistake(capsys, "simulate", "paper:1", "--policy", "slots")
+    assert error["message"] == "there is no such policy of a schedule file, and this is a set"
+
+
+@pytest.mark.parametrize("option", [["--noise", "-1"], ["--noise", "nan"], ["--seeds", "0"], ["--instances", "1e9"]])
+def test_a_number_that_is_not_allowed(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["schedule", "simulate", "paper:1", *option])
+    assert f"{option[1]!r} is not allowed; allowed: " in capsys.readouterr().err
+
+
+def test_a_schedule_that_cannot_be_kept_is_not_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "schedule.json"
+    printed(capsys, "compute", "paper:10", "--paper", "-o", str(file))
+    file.write_text(file.read_text().replace('"bandwidth": 3000', '"bandwidth": 2000'))
+    assert mistake(capsys, "simulate", str(file))["message"].startswith("this schedule cannot be kept: ")
+
+
+def test_a_set_of_the_paper_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", "simulate", "paper:10", "--policy", "fcfs", "--policy", "minmax:0.8:whole"]) == 0
+    text = capsys.readouterr().out
+    assert "No noise" in text
+    assert "minmax:0.8:whole" in text
