@@ -22,6 +22,7 @@ from .feeder import FEEDER
 from .gate import GATE
 from .harness import run_workload
 from .io_tasks import IO_TASKS
+from .ledger import LEDGER
 from .limiter import LIMITER
 from .neighbour import NEIGHBOUR
 from .overhead import OVERHEAD
@@ -52,6 +53,7 @@ WORKLOADS = {
         CHECKPOINTS,
         NEIGHBOUR,
         DEADLINES,
+        LEDGER,
         STREAM_LINK,
         THOUSAND_GENOMES,
         THOUSAND_GENOMES_DIRECTORIES,

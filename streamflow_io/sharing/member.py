@@ -156,6 +156,7 @@ class _Seat:
         self.holders: tuple[str, ...] = ()
         self._silence = Silence()
         self._last_known: dict[str, Entry] = {}
+        self._claims: dict[str, tuple[tuple[Entry, dict[Way, int], bool], Claim]] = {}
         self._news = News(b"", b"")
         self._written: tuple[float, Claim | None] = 0.0, None
         self._entry = Entry(
@@ -198,9 +199,7 @@ class _Seat:
                 entries, "waits for", lambda entry: entry.wanted
             )
             bandwidth = self._shared_bandwidth(others)
-            claims = [
-                entry.claim(identifier, bandwidth, silent >= HOLDS_BACK_NOBODY) for identifier, entry, silent in others
-            ]
+            claims = self._claims_of(others, bandwidth)
             before = self.standing.claim
             lease = self.standing.look(claims, bandwidth)
             self._write()
@@ -213,6 +212,17 @@ class _Seat:
             )
             self._news = self._directory.news()
         return lease
+
+    def _claims_of(self, others: list[tuple[str, Entry, float]], bandwidth: dict[Way, int]) -> list[Claim]:
+        """The claims of others; of an entry that is the same as at the last look it is made once."""
+        before, self._claims = self._claims, {}
+        for identifier, entry, seconds in others:
+            made = entry, bandwidth, seconds >= HOLDS_BACK_NOBODY
+            known = before.get(identifier)
+            if known is None or known[0][0] is not entry or known[0] != made:
+                known = made, entry.claim(identifier, bandwidth, made[2])
+            self._claims[identifier] = known
+        return [claim for _, claim in self._claims.values()]
 
     def _write(self) -> None:
         claim, now = self.standing.claim, time.monotonic()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from streamflow_io.hints.models import Way
 
-from .wish import WAYS, Amounts, amount, plus, positive
+from .wish import WAYS, Amounts, amount, positive
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,11 @@ def contended(others: Iterable[Claim]) -> frozenset[Way]:
 
 def total(claims: Iterable[Claim]) -> dict[Way, int]:
     """What several hold together."""
-    held: dict[Way, int] = {}
+    held = dict.fromkeys(WAYS, 0)
     for claim in claims:
-        held = plus(held, claim.held)
-    return held
+        for way, much in claim.held.items():
+            held[way] += much
+    return positive(held)
 
 
 def decide(

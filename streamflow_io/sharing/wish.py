@@ -26,7 +26,7 @@ def plus(one: Amounts, other: Amounts) -> dict[Way, int]:
 
 def positive(amounts: Amounts) -> dict[Way, int]:
     """Only the directions of which there is something."""
-    return {way: amounts[way] for way in WAYS if amounts.get(way, 0) > 0}
+    return {way: much for way, much in amounts.items() if much > 0}
 
 
 @dataclass(frozen=True)
