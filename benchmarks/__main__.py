@@ -33,6 +33,7 @@ from .read_sessions_alone import COUNTS
 from .read_sessions_hosts import READ_SESSIONS_HOSTS
 from .read_sessions_templates import READ_SESSIONS_TEMPLATES
 from .scale import SCALE, SIZES, scale
+from .shared_runs import SHARED_ALONE, SHARED_BURSTS, SHARED_RUNS
 from .simulated_work import Size
 from .stream_link import STREAM_LINK
 from .table import render
@@ -54,6 +55,9 @@ WORKLOADS = {
         NEIGHBOUR,
         DEADLINES,
         LEDGER,
+        SHARED_RUNS,
+        SHARED_BURSTS,
+        SHARED_ALONE,
         STREAM_LINK,
         THOUSAND_GENOMES,
         THOUSAND_GENOMES_DIRECTORIES,

@@ -106,6 +106,7 @@ class StreamFlowRun:
     :ivar settings: the job file
     :ivar digest: of the output directory; equal digests mean identical outputs
     :ivar site: where it runs; none: here, without containers
+    :ivar program: a script that does what `streamflow` does, with the plugin
     """
 
     workflow: Path
@@ -114,6 +115,15 @@ class StreamFlowRun:
     settings: Path | None = None
     digest: Callable[[Path], str] | None = None
     site: Site | None = None
+    program: Path | None = None
+
+    def command(self, directory: Path) -> list[str]:
+        """What runs it; the result is put into `result` in the directory."""
+        launch = [str(Path(sys.executable).with_name("streamflow"))]
+        if self.program is not None or self.scheduler is None:
+            launch = [sys.executable, str(self.program or _PLAIN_STREAMFLOW)]
+        prefix = self.site.prefix if self.site is not None else ()
+        return [*prefix, *launch, "run", str(self._write_file(directory)), "--outdir", str(directory / RESULT)]
 
     def run(self, directory: Path) -> Outcome:
         """Run it below an empty directory.
@@ -121,14 +131,11 @@ class StreamFlowRun:
         :return: the window is from StreamFlow's database: the start of the first command to the end of the last one
         :raises CommandError: if it fails, or ran nothing
         """
-        temporary, output = directory / "tmp", directory / "result"
+        temporary, output = directory / "tmp", directory / RESULT
         temporary.mkdir()
-        program = Path(sys.executable).with_name("streamflow")
-        launch = [str(program)] if self.scheduler is not None else [sys.executable, str(_PLAIN_STREAMFLOW)]
-        prefix, environment = (self.site.prefix, self.site.environment) if self.site is not None else ((), {})
-        command = [*prefix, *launch, "run", str(self._write_file(directory)), "--outdir", str(output)]
+        environment = self.site.environment if self.site is not None else {}
         places = {"TMPDIR": str(temporary), "XDG_DATA_HOME": str(directory / "data")}
-        finished = run([command], directory, {**places, **environment})
+        finished = run([self.command(directory)], directory, {**places, **environment})
         jobs = job_times(directory)
         window = max(job.end for job in jobs) - min(job.start for job in jobs)
         return _outcome(finished, window, (self.digest or tree_digest)(output))

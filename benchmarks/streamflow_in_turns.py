@@ -1,0 +1,22 @@
+"""StreamFlow with the plugin, whose runs take turns on a storage that they share: who has asked first goes first.
+
+No due dates, as a baseline: `python streamflow_in_turns.py run FILE ...`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from streamflow.main import run
+
+from streamflow_io.sharing import standing
+
+
+def main() -> None:
+    """The command line of StreamFlow; all bursts are due at the same time, so that their tickets decide."""
+    vars(standing)["due"] = lambda asked, seconds: 0.0
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()
