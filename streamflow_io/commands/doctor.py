@@ -23,6 +23,7 @@ from rich.markup import escape
 from streamflow_io.runtime import EmbeddedRuntime, NodeRuntimeError, find_sfio_node
 from streamflow_io.runtime.self_test import self_test
 from streamflow_io.runtime.tried_location import Finding, ThisMachine
+from streamflow_io.sharing.making import locks_keep_out
 from streamflow_io.telemetry.directories import data_directory
 
 from .console import table
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> Diagnosis:
     findings = [_plugin(), _runtime()]
     if findings[-1].works:
         findings += asyncio.run(_try_here(arguments.workdir))
-    return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _javascript(), _report()))
+    return Diagnosis("this machine", (*findings, _inotify(), _data_directory(), _locks(), _javascript(), _report()))
 
 
 def _plugin() -> Finding:
@@ -171,6 +172,20 @@ def _data_directory() -> Finding:
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     works = os.access(existing, os.W_OK | os.X_OK)
     return Finding("data directory", works, f"{directory}: learned limits and telemetry", otherwise)
+
+
+def _locks() -> Finding:
+    """Whether runs can share a storage: where they meet, a lock of one process keeps out another."""
+    name, otherwise = "shared storages", "each run has all of the bandwidth of a storage for itself"
+    directory = data_directory()
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    try:
+        with tempfile.TemporaryDirectory(prefix="streamflow-io-doctor-", dir=existing) as tried:
+            works = locks_keep_out(Path(tried) / "lock")
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding(name, None, f"{existing}: {error}", otherwise)
+    detail = f"on {existing} a lock of one process {'keeps' if works else 'does not keep'} out another"
+    return Finding(name, True if works else None, detail, otherwise)
 
 
 def _javascript() -> Finding:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shlex
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from streamflow_io.hints.rules import check_both_ends
 from streamflow_io.hints.yaml_files import read_scheduler_config
 from streamflow_io.hints.yaml_text import TooMuchError
 from streamflow_io.run.plan import Plan
+from streamflow_io.sharing.identity import shared_directories
+from streamflow_io.sharing.status import SharedStatus, status_of
 from streamflow_io.translation.capio import UNCHECKED
 from streamflow_io.translation.planning import InvalidHintsException, unavailable_here
 from streamflow_io.translation.translator import IOAwareTranslator
@@ -41,6 +44,7 @@ from .javascript import missing_engine
 from .known_values import KnownValues
 from .selected_ranges import wrong_ranges
 from .sites import site_to_json, sites_table
+from .storage_sharing import sharers, status_to_json
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 
@@ -51,12 +55,14 @@ class Plans:
     :ivar inactive: why nothing of this will be done, if so
     :ivar warnings: what will not be as somebody may have meant it, by workflow
     :ivar capio: what is to be known of `runtime: capio`, if that is asked for
+    :ivar shared: by the name of a storage of which somebody wants bandwidth, and that other runs use, too, who does now
     """
 
     inactive: str | None
     plans: Mapping[str, Plan]
     warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     capio: str | None = None
+    shared: Mapping[str, SharedStatus] = field(default_factory=dict)
 
     ok = True
 
@@ -64,6 +70,7 @@ class Plans:
         return {
             "inactive": self.inactive,
             "capio": self.capio,
+            "shared": {name: status_to_json(status) for name, status in self.shared.items()},
             "workflows": {
                 name: {
                     "steps": {
@@ -104,6 +111,8 @@ class Plans:
                 console.print(_storages(plan.storages.steps))
             for warning in self.warnings.get(name, ()):
                 say(console, warning, "yellow")
+        for name, status in self.shared.items():
+            say(console, f"Storage {name!r} is shared with {sharers(status)}")
         if self.capio is not None:
             say(console, f"`runtime: capio`: {self.capio}", "yellow")
         if self.inactive is not None:
@@ -127,12 +136,15 @@ def plan_file(path: Path) -> Plans:
     scheduler = read_scheduler_config(path)
     try:
         with quiet_streamflow():
-            plans = asyncio.run(_plans(path.resolve(), scheduler is not None))
+            document = read_streamflow_file(path.resolve())
+            plans = asyncio.run(_plans(document, path.resolve(), scheduler is not None))
+        found = {name: plan for name, (plan, _) in plans.items()}
         return Plans(
             _inactive(scheduler),
-            {name: plan for name, (plan, _) in plans.items()},
+            found,
             {name: warnings for name, (_, warnings) in plans.items()},
             _capio(scheduler),
+            _shared(scheduler, document, found.values()),
         )
     except InvalidHintsException as error:
         raise error.mistakes from None
@@ -182,9 +194,23 @@ def _capio(scheduler: SchedulerConfig | None) -> str | None:
     )
 
 
-async def _plans(path: Path, active: bool) -> dict[str, tuple[Plan, tuple[str, ...]]]:
-    """The plans of all workflows, each with what to warn of."""
-    config = read_streamflow_file(path)
+def _shared(
+    scheduler: SchedulerConfig | None, document: Mapping[str, Any], plans: Iterable[Plan]
+) -> dict[str, SharedStatus]:
+    """Who uses the storages now of which steps want bandwidth."""
+    steps = (step for plan in plans if plan.storages is not None for step in plan.storages.steps)
+    used = {step.storage for step in steps if step.storage_bw is not None}
+    if scheduler is None or not used:
+        return {}
+    shared = shared_directories(scheduler.storages, document.get("deployments", {}))
+    return {name: status_of(directory, time.time()) for name, directory in shared.items() if name in used}
+
+
+async def _plans(config: dict[str, Any], path: Path, active: bool) -> dict[str, tuple[Plan, tuple[str, ...]]]:
+    """The plans of all workflows, each with what to warn of.
+
+    :param config: what the StreamFlow file says
+    """
     if not active:
         config["scheduling"] = {**config.get("scheduling", {}), "scheduler": {"type": "io-aware", "config": {}}}
     context = forgetful_context(config, path)

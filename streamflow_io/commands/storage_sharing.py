@@ -20,9 +20,10 @@ from rich.table import Table
 from streamflow_io.admission.storages import BYTES_PER_MEGABYTE, bytes_per_second
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
-from streamflow_io.sharing.directory import SharedDirectory, SharingError, make_shared
+from streamflow_io.sharing.directory import SharedDirectory, SharingError
 from streamflow_io.sharing.entries import LedgerFile
 from streamflow_io.sharing.identity import own_directories
+from streamflow_io.sharing.making import make_shared
 from streamflow_io.sharing.status import SharedStatus, Sharer, known_directories, status_of
 from streamflow_io.sharing.wish import WAYS, Amounts
 
@@ -66,22 +67,7 @@ class Statuses:
         return all(each.problem is None for each in self.found)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "directories": [
-                {
-                    "directory": str(each.directory),
-                    "storage": each.storage,
-                    "bandwidth": _megabytes(each.bandwidth),
-                    "runs": [
-                        {**asdict(run), "held": _megabytes(run.held), "wanted": _megabytes(run.wanted)}
-                        for run in each.sharers
-                    ],
-                    "unreadable": list(each.unreadable),
-                    "problem": each.problem,
-                }
-                for each in self.found
-            ]
-        }
+        return {"directories": [status_to_json(each) for each in self.found]}
 
     def show(self, console: Console) -> None:
         if not self.found:
@@ -157,6 +143,34 @@ def status(arguments: argparse.Namespace) -> Statuses:
         is_own = path.parent == own_directories()
         found = [SharedDirectory(path, path.name, is_own, str(path))]
     return Statuses([status_of(each, time.time()) for each in found])
+
+
+def status_to_json(status: SharedStatus) -> dict[str, Any]:
+    """For programs; amounts in MB/s."""
+    return {
+        "directory": str(status.directory),
+        "storage": status.storage,
+        "mine": status.mine,
+        "bandwidth": _megabytes(status.bandwidth),
+        "runs": [
+            {**asdict(run), "held": _megabytes(run.held), "wanted": _megabytes(run.wanted)} for run in status.sharers
+        ],
+        "unreadable": list(status.unreadable),
+        "problem": status.problem,
+    }
+
+
+def sharers(status: SharedStatus) -> str:
+    """Who shares a storage, in a sentence."""
+    who = "all runs of yours" if status.mine else f"all runs that name {status.directory}"
+    if status.problem is not None:
+        return f"{who}; who uses it now is not known: {status.problem}"
+    runs = [f"{_printable(run.run)} of {run.user} on {_printable(run.host)}{_held(run)}" for run in status.sharers]
+    return f"{who}; now with {', '.join(runs)}" if runs else f"{who}; now nobody uses it"
+
+
+def _held(run: Sharer) -> str:
+    return f" (holds {shown(run.held)} MB/s)" if run.held else ""
 
 
 def shown(amounts: Amounts) -> str:

@@ -12,7 +12,6 @@ import os
 import pwd
 import random
 import re
-import shutil
 import stat
 import time
 import uuid
@@ -24,7 +23,6 @@ from pathlib import Path
 from pydantic import ValidationError
 from typing_extensions import Self
 
-from streamflow_io.files import stranger
 from streamflow_io.storage.mounts import find_mount
 
 from .entries import ENTRY_BYTES, Entry, LedgerFile
@@ -33,7 +31,7 @@ LOCK_SECONDS = 5.0
 MOST_ENTRIES = 1000
 _ENTRY = re.compile(r"[0-9a-f]{32}\.json")
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_NEWS_BYTES = 8
+NEWS_BYTES = 8
 # Longer than this between two tries: this process was stopped, and its patience with it.
 _MOST_BETWEEN_TRIES = 0.1
 
@@ -100,22 +98,18 @@ class OpenDirectory:
         self.is_network = _is_network(shared.path)
 
     @classmethod
-    def open(cls, shared: SharedDirectory, make: bool = True, seconds: float | None = None) -> Self:
-        """Open it.
+    def open(cls, shared: SharedDirectory, seconds: float | None = None) -> Self:
+        """Open one that is there; see :mod:`.making`.
 
-        :param make: make it if it is this user's own and there is none yet
         :param seconds: how long to wait for its lock, by default LOCK_SECONDS
         """
         with ExitStack() as opened:
-            if shared.mine and make:
-                _make(shared)
             directory = _open_directory(shared.path, None, shared.mine)
             opened.callback(os.close, directory)
             runs = _open_directory(shared.path / "runs", directory, shared.mine)
             opened.callback(os.close, runs)
             ledger = _ledger(shared, directory)
-            flags = os.O_RDWR | _SAFE | (os.O_CREAT if shared.mine and make else 0)
-            lock = os.open("lock", flags, 0o600, dir_fd=directory)
+            lock = os.open("lock", os.O_RDWR | _SAFE, dir_fd=directory)
             opened.callback(os.close, lock)
             if not stat.S_ISREG(os.fstat(lock).st_mode):
                 raise SharingError(f"{shared.path / 'lock'} is no file")
@@ -168,16 +162,16 @@ class OpenDirectory:
 
     def news(self) -> News:
         """What has happened, without the lock."""
-        both = os.pread(self._lock, 2 * _NEWS_BYTES, 0)
-        return News(both[:_NEWS_BYTES], both[_NEWS_BYTES:])
+        both = os.pread(self._lock, 2 * NEWS_BYTES, 0)
+        return News(both[:NEWS_BYTES], both[NEWS_BYTES:])
 
     def tell(self, returned: bool = False, asked: bool = False) -> None:
         """Tell others that something was returned, or asked for, so that they look soon."""
         for place, said in enumerate((returned, asked)):
             if said:
-                count = int.from_bytes(os.pread(self._lock, _NEWS_BYTES, place * _NEWS_BYTES), "little")
-                one_more = ((count + 1) % 256**_NEWS_BYTES).to_bytes(_NEWS_BYTES, "little")
-                os.pwrite(self._lock, one_more, place * _NEWS_BYTES)
+                count = int.from_bytes(os.pread(self._lock, NEWS_BYTES, place * NEWS_BYTES), "little")
+                one_more = ((count + 1) % 256**NEWS_BYTES).to_bytes(NEWS_BYTES, "little")
+                os.pwrite(self._lock, one_more, place * NEWS_BYTES)
 
     def _other(self, name: str) -> Other | None:
         try:
@@ -253,23 +247,6 @@ def _try_lock(descriptor: int, how: int) -> bool:
     return True
 
 
-def _make(shared: SharedDirectory) -> None:
-    shared.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (shared.path / "runs").mkdir(mode=0o700, exist_ok=True)
-    if (why := stranger(shared.path)) is not None:
-        raise SharingError(f"another user could have written there: {why}")
-    ledger = shared.path / "ledger.json"
-    if not ledger.exists():
-        # Several may make it at once, all with the same content.
-        temporary = ledger.with_name(f"ledger-{uuid.uuid4().hex}.tmp")
-        try:
-            temporary.write_text(LedgerFile(path=shared.storage_path).model_dump_json() + "\n", encoding="utf-8")
-            temporary.replace(ledger)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
 def _open_directory(path: Path, within: int | None, mine: bool) -> int:
     name = str(path) if within is None else path.name
     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _SAFE, dir_fd=within)
@@ -316,29 +293,3 @@ def _ledger(shared: SharedDirectory, directory: int) -> LedgerFile:
 def _is_network(path: Path) -> bool:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
         return find_mount(os.path.realpath(path), mounts).scope == "shared"
-
-
-def make_shared(path: Path, ledger: LedgerFile, group: int) -> None:
-    """Make a directory that several users may share.
-
-    :param group: whose members may use it
-    :raises SharingError: if there is something already
-    :raises OSError: if it cannot be made
-    """
-    if ledger.bandwidth is None:
-        raise ValueError("a shared directory says its bandwidth")
-    if os.path.lexists(path):
-        raise SharingError(f"{path} is there already")
-    made = path.with_name(f".{path.name}-{uuid.uuid4().hex}.tmp")
-    made.mkdir(0o700)
-    try:
-        (made / "runs").mkdir(0o700)
-        (made / "ledger.json").write_text(ledger.model_dump_json() + "\n", encoding="utf-8")
-        (made / "lock").write_bytes(bytes(2 * _NEWS_BYTES))
-        for name, mode in (("ledger.json", 0o640), ("lock", 0o660), ("runs", 0o3770), ("", 0o3770)):
-            os.chown(made / name, -1, group)
-            os.chmod(made / name, mode)  # after the group, of which a change takes set-gid away
-        made.rename(path)
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
-        raise

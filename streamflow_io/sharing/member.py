@@ -14,6 +14,7 @@ from streamflow_io.hints.models import Way
 
 from .directory import News, OpenDirectory, Other, SharedDirectory, SharingError
 from .entries import Entry, shortened
+from .making import make_own
 from .silence import HOLDS_BACK_NOBODY, HOLDS_NOTHING, Silence
 from .standing import Standing
 from .table import Claim
@@ -120,6 +121,8 @@ class Member:
             return [] if self._closed else wishes
 
     def _take_part(self, wishes: list[tuple[Wish, float]]) -> None:
+        if self._directory.mine:
+            make_own(self._directory)
         directory = OpenDirectory.open(self._directory)
         try:
             seat = _Seat(directory, self._run, self._bandwidth, self._warn)

@@ -47,6 +47,7 @@ class SharedStatus:
     """What is shared in a directory, and by whom now.
 
     :ivar storage: where the storage is
+    :ivar mine: it is for the runs of this user
     :ivar bandwidth: bytes per second for all; for runs of one user the least of what they say; empty: nobody says one
     :ivar sharers: in the order in which they would be served; those that want nothing last
     :ivar unreadable: the users whose entries cannot be read: of another version, or damaged
@@ -55,6 +56,7 @@ class SharedStatus:
 
     directory: Path
     storage: str
+    mine: bool
     bandwidth: dict[Way, int] = field(default_factory=dict)
     sharers: tuple[Sharer, ...] = ()
     unreadable: tuple[str, ...] = ()
@@ -66,24 +68,27 @@ def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> Shar
 
     :param now: seconds since the epoch
     """
+    if shared.mine and not shared.path.exists():  # no run has used it yet
+        return SharedStatus(shared.path, shared.storage_path, True)
     try:
-        opened = OpenDirectory.open(shared, make=False, seconds=seconds)
+        opened = OpenDirectory.open(shared, seconds)
     except (SharingError, OSError) as error:
         problem = str(error) if isinstance(error, SharingError) else str(error.strerror)
         if (holder := _lock_holder(shared.path / "lock")) is not None:
             problem = f"{problem}: process {holder} has it"
-        return SharedStatus(shared.path, shared.storage_path, problem=problem)
+        return SharedStatus(shared.path, shared.storage_path, shared.mine, problem=problem)
     try:
         with opened.locked(seconds):
             others = opened.others()
     except (SharingError, OSError) as error:
-        return SharedStatus(shared.path, opened.ledger.path, problem=str(error))
+        return SharedStatus(shared.path, opened.ledger.path, shared.mine, problem=str(error))
     finally:
         opened.close()
     sharers = [_sharer(other, now) for other in others if other.entry is not None]
     return SharedStatus(
         shared.path,
         opened.ledger.path,
+        shared.mine,
         _bandwidth(opened.ledger, others),
         tuple(sorted(sharers, key=lambda each: (not each.wanted, each.due, each.started))),
         tuple(_user(other.owner) for other in others if other.entry is None),

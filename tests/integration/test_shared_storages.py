@@ -24,8 +24,9 @@ import pytest
 from streamflow_io.hints.models import Way
 from streamflow_io.sharing import directory as files
 from streamflow_io.sharing import member as members
-from streamflow_io.sharing.directory import SharedDirectory, SharingError, make_shared
+from streamflow_io.sharing.directory import SharedDirectory, SharingError
 from streamflow_io.sharing.entries import LedgerFile
+from streamflow_io.sharing.making import make_shared
 from streamflow_io.sharing.member import Member
 from streamflow_io.sharing.wish import Amounts, Lease, Wish, amount
 

@@ -69,6 +69,7 @@ NOT_PURE = {
     "hints.schemas": "writes the schemas, as a program",
     "sharing.directory": "has files and locks",
     "sharing.identity": "looks at what is mounted",
+    "sharing.making": "makes files",
     "sharing.member": "has a thread",
     "sharing.status": "reads the files",
     "periodic.files": "reads set files",
