@@ -104,7 +104,7 @@ class Step:
     :ivar wrap: in a subworkflow of its own, which is scattered (`workflow`) or scatters (`inside`); in a `loop`; or no
         tool at all, but an `expression` that hands `i` on
     :ivar named: the names of its files begin with that of `i`
-    :ivar bandwidth: the hint StorageBandwidth of an I/O task; empty: none
+    :ivar bandwidth: the hint StorageBandwidth; empty: none
     :ivar container: of the tool itself
     :ivar boxed: whether it runs in the container that the StreamFlow file names
     """
@@ -149,6 +149,7 @@ class Blueprint:
     :ivar types: of every `STEP/OUTPUT`
     :ivar retries: whether the failure manager allows another attempt
     :ivar config: of the scheduler
+    :ivar beside: whether ours runs twice at the same time, with one storage
     :ivar container: of all tools without one of their own
     :ivar box: the working directory of a container that the StreamFlow file names; it sees that of the driver's node at
         :data:`SHARED`
@@ -161,6 +162,7 @@ class Blueprint:
     types: Mapping[str, Type]
     retries: bool = False
     config: tuple[tuple[str, Any], ...] = ()
+    beside: bool = False
     container: Container | None = None
     box: str = ""
     engine: tuple[tuple[str, Any], ...] = ()

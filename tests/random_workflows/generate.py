@@ -21,6 +21,7 @@ _LONGEST: Final = 100
 #: MB/s that hold back who moves some 100 kB.
 _LIMITS: Final = (0.2, 1, 20)
 _REQUIRED: Final = ("required", "required", "required(direct)", "required(up-only,2)")
+_SHARES: Final = (30, 60, 100, "auto(10,100,3)")
 _STORAGES: Final = ({"name": "disk", "path": "/", "write": 100, "read": 100},)
 _MERGES: Final[tuple[Merge, ...]] = ("merge_nested", "merge_flattened")
 
@@ -41,6 +42,9 @@ class _Value:
     longest: int
 
 
+_PURPOSES: Final = ("", ":split", ":declared", ":limited", ":shared")
+
+
 @dataclass
 class _Draft:
     random: Random
@@ -48,6 +52,7 @@ class _Draft:
     splitting: Random
     declaring: Random
     limiting: Random
+    sharing: Random
     given: dict[str, Given] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     types: dict[str, Type] = field(default_factory=dict)
@@ -69,7 +74,7 @@ class _Draft:
 
 def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
     """The workflow of a number."""
-    draft = _Draft(*(Random(f"{seed}:{number}{purpose}") for purpose in ("", ":split", ":declared", ":limited")))
+    draft = _Draft(*(Random(f"{seed}:{number}{purpose}") for purpose in _PURPOSES))
     _give(draft)
     for index in range(draft.random.randint(2, most_steps)):
         (_add_expression if draft.chance(0.06) else _add_step)(draft, f"s{index}")
@@ -86,9 +91,12 @@ def generate(seed: int, number: int, most_steps: int = 12) -> Blueprint:
         # CWL reads the contents of 64 kB at most.
         large = draft.given["file"]
         draft.given["file"] = replace(large, value={**large.value, "lines": min(large.value["lines"], 40)})
-    return Blueprint(
-        draft.given, tuple(draft.steps), _results(draft), draft.types, retries=draft.chance(0.4), config=config
-    )
+    results, retries = _results(draft), draft.chance(0.4)
+    beside = draft.sharing.random() < 0.25
+    if beside:
+        draft.steps = [_with_share(draft.sharing, step) for step in draft.steps]
+        config = tuple({**dict(config), "storages": [*_STORAGES]}.items())
+    return Blueprint(draft.given, tuple(draft.steps), results, draft.types, retries, config, beside)
 
 
 def _give(draft: _Draft) -> None:
@@ -150,6 +158,14 @@ def _bandwidth(random: Random) -> tuple[tuple[str, Any], ...]:
             return tuple({"storageBW": random.choice(_LIMITS), "limited": True, **directions}.items())
     within: dict[str, Any] = {"within": random.choice((0.1, 1, 60))} if random.random() < 0.5 else {}
     return tuple({"storageBW": random.choice(_REQUIRED), **within, **directions}.items())
+
+
+def _with_share(random: Random, step: Step) -> Step:
+    """A step that holds some of the bandwidth while it runs, which others, and the run beside it, lack."""
+    if step.bandwidth or step.wrap == "expression" or random.random() < 0.4:
+        return step
+    direction = random.choice(("read", "write", "write", "both"))
+    return replace(step, bandwidth=(("storageBW", random.choice(_SHARES)), ("direction", direction)))
 
 
 def _add_expression(draft: _Draft, name: str) -> None:

@@ -37,6 +37,8 @@ def candidates(blueprint: Blueprint) -> Iterator[Blueprint]:
             yield without_unused(replace(blueprint, results=fewer))
     if blueprint.retries or blueprint.config:
         yield replace(blueprint, retries=False, config=())
+    if blueprint.beside:
+        yield replace(blueprint, beside=False)
     if blueprint.engine:
         yield replace(blueprint, engine=())
     for index, step in enumerate(blueprint.steps):

@@ -55,7 +55,10 @@ def run_trial(
     shutil.rmtree(directory, ignore_errors=True)
     bench = make(directory / "ours")
     both = [_start(make(directory / "plain"), blueprint, io=False), _start(bench, blueprint, io=True)]
+    other = _start(bench, blueprint, io=True, files_in="others") if blueprint.beside else None
     plain, ours = (started.finish(seconds) for started in both)
+    if other is not None:
+        ours = _worse(plain, ours, other.finish(seconds))
     left = leftovers(bench) if ours is not None else []
 
     def again() -> Run | None:
@@ -67,6 +70,13 @@ def run_trial(
         trial = judge(plain, ours, leftovers(bench) if ours is not None else [], again)
     log = directory / "ours" / f"run{bench.count}" / "stderr"
     return replace(trial, log=log.read_text()) if log.exists() else trial
+
+
+def _worse(plain: Run | None, one: Run | None, other: Run | None) -> Run | None:
+    """Of two of our runs the one that is less like that of plain StreamFlow."""
+    if plain is None or one is None or other is None:
+        return None
+    return other if one.ok == plain.ok and one.results == plain.results else one
 
 
 def judge(plain: Run | None, ours: Run | None, left: Sequence[str], again: Callable[[], Run | None]) -> Trial:
@@ -113,8 +123,8 @@ class _Started:
             return None
 
 
-def _start(bench: Bench, blueprint: Blueprint, *, io: bool) -> _Started:
-    files = bench.directory / "files"
+def _start(bench: Bench, blueprint: Blueprint, *, io: bool, files_in: str = "files") -> _Started:
+    files = bench.directory / files_in
     files.mkdir(parents=True, exist_ok=True)
     settings = dict(_RETRIES) if blueprint.retries else {}
     config = dict(blueprint.config) if io else {}
