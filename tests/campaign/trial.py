@@ -23,7 +23,7 @@ from .hosts import Hosts
 from .limits import changing
 from .processes import of_run
 from .verdict import Verdict, judge
-from .workloads import DECLARED, make, plain_steps, space
+from .workloads import BESIDE, CONFIGS, DECLARED, make, plain_steps, space
 
 #: A run takes a few seconds; with retries, on a busy machine, some more. Longer is a hang.
 RUN_SECONDS = 90.0
@@ -83,7 +83,9 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
         document = where.contain(document, case.local_steps(document["steps"]))
     if case.workload in DECLARED and not (run := bench.run(document, job)).ok:
         raise RuntimeError(f"{case.workload} fails without a fault: {run.errors}")
-    path = bench.write(document, job, True, **(_RETRIES if case.retries else {}))
+    config = CONFIGS.get(case.workload, {})
+    beside = bench.write(document, job, True, config) if case.workload in BESIDE else None
+    path = bench.write(document, job, True, config, **(_RETRIES if case.retries else {}))
     place = Place(path.parent / "tmp", path.parent / "jump", bench, where)
     environment = {}
     if case.fault.victim == "clock":
@@ -96,9 +98,12 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
         _disk(case, place.temporary, left),
         changing(case, place.temporary, where if isinstance(where, Hosts) else None),
     ):
+        other = None if beside is None else bench.start(beside)
         process = bench.start(path, **environment)
         struck = strike(case, process, place)
         hung = not _ends(process, seconds)
+        if beside is not None and other is not None:
+            left += _wrong_beside(bench, beside, other, plain)
         left += _leftovers(bench, path.parent, case, hung)
         _kill(place.temporary)
     if isinstance(bench, Containers):
@@ -111,6 +116,17 @@ def run_case(directory: Path, case: Case, plain: Run, where: Hosts | Engine | No
     if hung:
         verdict = Verdict("hung", verdict.message, (f"still runs after {seconds:.0f} s", *verdict.violations))
     return Trial(case, struck, verdict, time.monotonic() - began, directory)
+
+
+def _wrong_beside(bench: Bench, path: Path, driver: Driver, plain: Run) -> list[str]:
+    """What is wrong with a run to which nothing was done."""
+    if not _ends(driver, RUN_SECONDS):
+        return ["the run beside it, which hangs"]
+    run = bench.finish(driver, path)
+    if not run.ok:
+        return [f"the run beside it fails: {run.errors}"]
+    entries = sorted(bench.data.glob("streamflow-io/shared/*/runs/*"))
+    return [f"entry {entry}" for entry in entries] + ([] if run.results == plain.results else ["another result beside"])
 
 
 def _disk(case: Case, directory: Path, left: list[str]) -> contextlib.AbstractContextManager[None]:

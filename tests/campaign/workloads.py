@@ -258,6 +258,22 @@ def required() -> Document:
     return workflow({"numbers": numbers}, steps, {"saved": "save/out", "joined": "join/out"})
 
 
+def shared() -> Document:
+    """Jobs that hold half of a storage each, beside those of another run that does the same."""
+    made = _make("part 1; sleep 0.3", {"out": "stdout"}, stdout="made.txt")
+    made["inputs"]["number"] = "int"
+    save = _read("save", _read_file("saved"))
+    for step, hints in ((made, []), (save, [{"class": "sfio:IOTask"}])):
+        bandwidth = {"class": "sfio:StorageBandwidth", "storageBW": 10, "direction": "write" if hints else "both"}
+        step["hints"] = [*step.get("hints", []), *hints, bandwidth]
+    numbers = {"type": "int[]", "default": [1, 2, 3, 4]}
+    steps: dict[str, Document] = {
+        "make": {"run": made, "scatter": "number", "in": {"number": "numbers"}},
+        "save": {"run": save, "scatter": "file", "in": {"file": "make/out"}},
+    }
+    return workflow({"numbers": numbers}, steps, {"made": "make/out", "saved": "save/out"})
+
+
 #: Those whose declared cuts have to be verified by a run without a fault.
 DECLARED = frozenset({"growing"})
 WORKLOADS = {
@@ -271,7 +287,14 @@ WORKLOADS = {
     "growing": growing,
     "pauses": pauses,
     "required": required,
+    "shared": shared,
 }
+#: What the scheduler is told.
+CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    "shared": {"storages": [{"name": "disk", "path": "/", "write": 20, "read": 20}], "ioExecutors": 8}
+}
+#: Those beside which another run of ours goes on, whatever becomes of the first.
+BESIDE = frozenset({"shared"})
 _SPACE = 48 * 2**20
 _MORE_SPACE = {"required": 192 * 2**20}
 _RANDOM_STEPS = 6
