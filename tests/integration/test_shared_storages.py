@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -21,14 +22,19 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.commands.storage_sharing import sharers
+from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.sharing import directory as files
 from streamflow_io.sharing import member as members
 from streamflow_io.sharing.directory import SharedDirectory, SharingError
 from streamflow_io.sharing.entries import LedgerFile
+from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.making import make_shared
 from streamflow_io.sharing.member import Member
 from streamflow_io.sharing.wish import Amounts, Lease, Wish, amount
+from tests.cwl import Bench, found, tool, workflow
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}
 SECONDS = 10.0
@@ -645,3 +651,27 @@ def test_the_status_makes_nothing(tmp_path: Path) -> None:
     assert "No run of yours has shared a storage" in command("status", data=tmp_path / "data").stdout
     assert command("status", tmp_path / "nothing", data=tmp_path / "data").returncode == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_the_plan_says_with_whom_a_storage_is_shared_now(
+    bench: Bench, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    hints = [{"class": "sfio:IOTask"}, {"class": "sfio:StorageBandwidth", "storageBW": 1, "storage": "disk"}]
+    writer = tool("echo 1 > out.txt", {}, {"out": found("out.txt")}, hints)
+    storages = [
+        {"name": "disk", "path": str(tmp_path), "write": 2},
+        {"name": "unused", "path": "/nowhere", "write": 2},
+    ]
+    document = workflow({}, {"a": {"run": writer, "in": {}}}, {"out": "a/out"})
+    path = bench.write(document, {}, True, {"storages": storages})
+    plans = plan_file(path)
+    assert [*plans.shared] == ["disk"]
+    assert sharers(plans.shared["disk"]) == "all runs of yours; now nobody uses it"
+    assert not (tmp_path / "data").exists()
+    place = shared_directories(map(StorageConfig.model_validate, storages), {})["disk"]
+    run = runs("another\n", shared=place, bandwidth={"read": 2_000_000, "write": 2_000_000})
+    run.wish(lacks=1_000_000)
+    run.wait_for(lambda run: run.given)
+    said = sharers(plan_file(path).shared["disk"])
+    assert re.fullmatch(r"all runs of yours; now with another\\n of \S+ on \S+ \(holds 1 write MB/s\)", said), said
