@@ -36,6 +36,7 @@ KILLS = 20
 _BANDWIDTH, _JOB = 100, 25
 _JOB_SECONDS, _PAUSE_SECONDS = 0.02, 0.04
 _CHECK_SECONDS = 0.005
+_START_SECONDS = 60.0
 
 
 def _prepare(directory: Path) -> Sequence[Variant]:
@@ -44,12 +45,13 @@ def _prepare(directory: Path) -> Sequence[Variant]:
 
 def _run(directory: Path) -> Outcome:
     shared = directory / "shared"
-    began = time.monotonic()
     chance = random.Random(os.urandom(8))
     kills = sorted(chance.uniform(1.0, SECONDS - 1.0) for _ in range(KILLS))
     running = [_start(shared) for _ in range(PROCESSES)]
     checked = _Checked(shared)
     try:
+        _wait_for(shared / "runs", PROCESSES)
+        began = time.monotonic()
         while (passed := time.monotonic() - began) < SECONDS:
             checked.check()
             if kills and passed > kills[0]:
@@ -77,6 +79,15 @@ def _run(directory: Path) -> Outcome:
     return Outcome(sample, notes=[f"{checked.checks} times the sum was looked at, under the lock."])
 
 
+def _wait_for(runs: Path, count: int) -> None:
+    """Until so many have begun."""
+    end = time.monotonic() + _START_SECONDS
+    while not runs.is_dir() or len(list(runs.iterdir())) < count:
+        if time.monotonic() > end:
+            raise CommandError(f"{count} processes of the ledger do not start in {_START_SECONDS:g} s")
+        time.sleep(0.01)
+
+
 class _Checked:
     """Adds up what is held by runs that live, by other code than theirs."""
 
@@ -85,10 +96,7 @@ class _Checked:
         self.checks = self.above = self.full = 0
 
     def check(self) -> None:
-        try:
-            lock = os.open(self._shared / "lock", os.O_RDWR)
-        except FileNotFoundError:  # nobody has begun
-            return
+        lock = os.open(self._shared / "lock", os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             held = sum(map(self._held, (self._shared / "runs").iterdir()))

@@ -25,6 +25,9 @@ _MOUNTS = Path("/proc/self/mountinfo")
 # What in the `config` of a deployment says which hosts it is.
 _HOSTS = ("nodes", "hostname", "host", "url", "kubeconfig", "kubeContext", "namespace", "inCluster")
 
+# Deployments on the machine of the driver, if they wrap nothing else.
+_BESIDE = ("docker", "docker-compose", "singularity")
+
 
 def own_directories() -> Path:
     """Where the directories are that this user's runs share; it may not exist."""
@@ -95,10 +98,13 @@ def _is_here(name: str, deployments: Deployments) -> bool:
 def _hosts(name: str, deployments: Deployments) -> str:
     """What a deployment runs on, whatever it is called: it, and what it wraps."""
     found: dict[str, Any] = {}
+    kind: str | None = None
     while name not in found and not _is_here(name, deployments):
         deployment = deployments.get(name, {})
         config = deployment.get("config") or {}
-        found[name] = deployment.get("type"), {key: config[key] for key in _HOSTS if key in config}
+        kind = str(deployment.get("type"))
+        found[name] = kind, {key: config[key] for key in _HOSTS if key in config}
         wraps = deployment.get("wraps")
         name = str(wraps.get("deployment") if isinstance(wraps, Mapping) else wraps)
-    return json.dumps([*found.values()], sort_keys=True, default=str)
+    machine = [_machine()] if kind in _BESIDE else []
+    return json.dumps([*found.values(), *machine], sort_keys=True, default=str)

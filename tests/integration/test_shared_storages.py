@@ -207,6 +207,20 @@ def test_two_runs_have_no_more_than_there_is(runs: Runs, shared: SharedDirectory
     assert found["two"]["held"] == {"write": 60}
 
 
+def test_on_a_network_file_system_runs_look_again_and_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one host writes there others do not hear of: they look."""
+    monkeypatch.setattr(files, "_is_network", lambda path: True)
+    monkeypatch.setattr(files.OpenDirectory, "tell", lambda *_, **__: None)
+    one, two = runs("one"), runs("two")
+    one.wish(lacks=100)
+    one.wait_for(lambda run: run.given)
+    one.wish(kept=100)
+    two.wish(lacks=60)
+    one.wait_for(lambda run: run.leases[-1].contended, 3)
+    one.wish()
+    two.wait_for(lambda run: run.given == 60, 2)
+
+
 def test_a_run_is_told_when_others_begin_and_end_to_use_the_storage(runs: Runs) -> None:
     one, two = runs("one"), runs("two")
     one.wish(lacks=20)

@@ -15,6 +15,7 @@ import pytest
 from benchmarks import (
     cluster,
     feeder,
+    ledger,
     limiter,
     memory_limit,
     read_sessions_hosts,
@@ -132,6 +133,16 @@ def test_goals_are_those_to_reach() -> None:
         "read-sessions-hosts": [0.50, 1.02, 2.02, 2.05, 0.1],
         "read-sessions-templates": [0.60] * 3 + [1.02] * 3,
     }
+
+
+@pytest.mark.long
+def test_runs_that_are_killed_stay_within_the_bandwidth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "SECONDS", 6.0)
+    monkeypatch.setattr(ledger, "KILLS", 8)
+    (variant,) = ledger.LEDGER.prepare(tmp_path)
+    found = variant.run(tmp_path).sample.further
+    assert found["above_bandwidth"] == 0
+    assert found["grants_per_s"] > 10
 
 
 @pytest.mark.parametrize("tool", limiter.TOOLS)

@@ -71,6 +71,18 @@ def test_a_storage_elsewhere_is_what_its_hosts_have_at_that_path() -> None:
     assert directory(HERE).path != one.path
 
 
+def test_containers_beside_the_driver_are_on_its_machine(node: Path) -> None:
+    boxes = {"box": {"type": "docker", "config": {"image": "a"}}, **CLUSTER}
+    one = directory(boxes, deployment="box")
+    assert directory({"crate": {"type": "docker", "config": {"image": "b"}}}, deployment="crate").path == one.path
+    node.write_text("two\n")
+    assert directory(boxes, deployment="box").path != one.path
+    wrapped = {**CLUSTER, "box": {"type": "docker", "config": {}, "wraps": "login"}}
+    there = directory(wrapped, deployment="box").path
+    node.write_text("three\n")
+    assert directory(wrapped, deployment="box").path == there
+
+
 def test_a_deployment_that_wraps_itself_ends() -> None:
     odd = {"a": {"type": "ssh", "config": {}, "wraps": "b"}, "b": {"type": "ssh", "config": {}, "wraps": "a"}}
     assert directory(odd, deployment="a").mine
