@@ -49,6 +49,11 @@ impl Pace {
         self.debt = self.debt.max(0.0);
     }
 
+    /// Waits for no more than the time of so many bytes.
+    pub fn owe_at_most(&mut self, bytes: u64) {
+        self.debt = self.debt.min(bytes as f64 / self.rate);
+    }
+
     /// The bytes that are moved before their time.
     pub fn ahead(&self) -> u64 {
         (self.debt.max(0.0) * self.rate) as u64
@@ -112,6 +117,20 @@ mod tests {
         pace.idle(ms(5_400));
         // What was moved too early is not forgotten.
         assert_eq!(pace.moved(0, ms(5_600)), ms(400));
+    }
+
+    #[test]
+    fn no_more_is_waited_for_than_is_owed() {
+        let mut pace = Pace::new(rate(RATE), ms(0));
+        pace.moved(2 * RATE, ms(0));
+        pace.owe_at_most(RATE / 2);
+        assert_eq!(pace.moved(0, ms(0)), ms(500));
+        pace.owe_at_most(RATE);
+        assert_eq!(pace.moved(0, ms(0)), ms(500));
+        // Who is late stays it.
+        pace.moved(0, ms(900));
+        pace.owe_at_most(0);
+        assert_eq!(pace.moved(RATE, ms(900)), ms(600));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::write_out::WriteOut;
 /// The tree is looked at so often while it runs; less often, so that it is paused less often, and for longer, where all that is
 /// done here would have taken more than one part of so many of the time: 1 percent of a core.
 const LOOK: Duration = Duration::from_millis(1);
-const SELDOM_LOOK: Duration = Duration::from_millis(5);
+const SELDOM_LOOK: Duration = Duration::from_millis(10);
 const THRIFT: u32 = 100;
 /// The same while it is paused.
 const LOOK_IN_PAUSE: Duration = Duration::from_millis(50);
@@ -59,9 +59,14 @@ pub struct Reins {
     due: Duration,
     /// When all looks so far have taken their part of the time.
     thrift: Duration,
+    /// The CPU time of the thread when it had looked last: what it needs from one look to the next is because of the looks.
+    spent: Duration,
     /// Of pauses that are over.
     total: Duration,
     told: Paused,
+    /// How many bytes it is expected to move, while it has moved less. What is left of them is owed, and waited for; who has
+    /// moved all of them before they were looked at would be held for nothing.
+    expected: Option<u64>,
     /// Bytes after which it is told how many were moved.
     step: u64,
     /// What was told of them, and when that is to be told again.
@@ -86,8 +91,10 @@ impl Reins {
             since: None,
             due: now,
             thrift: now,
+            spent: thread_cpu(),
             total: Duration::ZERO,
             told: Paused::default(),
+            expected: limit.expected.filter(|expected| *expected > 0),
             step: (limit.expected.unwrap_or(0) / STEPS).max(1),
             said: 0,
             say: now + TELL,
@@ -136,7 +143,6 @@ impl Reins {
     /// # Errors
     /// When they may not be looked into: then the job is not kept to its limit any more.
     pub fn look(&mut self, now: Duration, look: &mut impl FnMut() -> Vec<Process>) -> io::Result<()> {
-        let before = thread_cpu();
         let mut processes = look();
         let mut found = self.moved.look(&processes);
         if matches!(found, Ok(None)) {
@@ -161,7 +167,9 @@ impl Reins {
             Some(_) => self.stop(processes, look),
             None => {}
         }
-        self.thrift += thread_cpu().saturating_sub(before) * THRIFT;
+        let spent = thread_cpu();
+        self.thrift += spent.saturating_sub(self.spent) * THRIFT;
+        self.spent = spent;
         self.due = match self.since {
             Some(since) => (now + debt.min(LOOK_IN_PAUSE)).min(since + LONGEST),
             None if self.rate.is_none() => now + TELL,
@@ -185,9 +193,14 @@ impl Reins {
         } else if self.since.is_none() && now >= self.grown + SILENCE {
             pace.idle(now);
         }
-        let debt = pace.moved(new, now);
+        pace.moved(new, now);
         self.told.ahead = self.told.ahead.max(pace.ahead());
-        debt
+        if let Some(expected) = self.expected {
+            // Of what is more than was expected nobody knows how much is still to come.
+            pace.owe_at_most(expected.abs_diff(self.seen));
+            self.expected = (self.seen < expected).then_some(expected);
+        }
+        pace.moved(0, now)
     }
 
     fn stop(&mut self, mut processes: Vec<Process>, look: &mut impl FnMut() -> Vec<Process>) {

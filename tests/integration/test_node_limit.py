@@ -89,6 +89,20 @@ def test_tools_do_the_same_at_their_rate(runtime: Node, tmp_path: Path) -> None:
     assert paused > 2
 
 
+def test_who_has_moved_all_that_was_expected_is_not_held_for_it(runtime: Node, tmp_path: Path) -> None:
+    """Of 12 MB at 2 MB/s pauses of 5 s or more are due; if they are all, nothing is spared by it."""
+    place = tmp_path / "out"
+    write = f"{sys.executable} -ISc \"open('{place}/NAME', 'wb').write(bytes(12 * 10**6))\""
+    jobs = {
+        name: runtime.shell(name, write.replace("NAME", name), limit={**limit(2, place), **expected})
+        for name, expected in (("all", {"expected": 12 * MB}), ("more", {"expected": 120 * MB}), ("unknown", {}))
+    }
+    assert all(job.wait(60) == 0 for job in jobs.values())
+    paused = {name: json.loads(json.dumps(job.exit()["usage"]))["paused"] for name, job in jobs.items()}
+    assert paused["all"] < 2.5
+    assert min(paused["more"], paused["unknown"]) > 4
+
+
 def test_a_job_that_is_slower_is_never_paused(runtime: Node, tmp_path: Path) -> None:
     job = runtime.shell(
         "j", f"cd {tmp_path}/out; dd if=/dev/zero of=a bs=100000 count=3; sleep 0.3", limit=limit(1000, tmp_path)
