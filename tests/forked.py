@@ -99,6 +99,9 @@ def start(
     :param network: of a process, in `/proc`: where it runs, and for no longer than we do
     """
     words = [program, *map(str, arguments)]
+    for name in ("stdout", "stderr"):
+        # Also of one that is killed before it has begun.
+        (output or directory).joinpath(name).touch()
     process = _CONTEXT.Process(target=_main, args=(words, directory, dict(environment), output or directory, network))
     with Forked.lock:
         process.start()

@@ -42,6 +42,10 @@ class Result:
             "saved": found.saved,
             "savedAtMost": found.saved_at_most,
             "proposals": [_to_json(proposal) for proposal in found.proposals],
+            "changes": [
+                {"subject": one.subject, "change": one.text, "evidence": one.evidence, "saved": one.saved}
+                for one in found.changes
+            ],
             "notProposed": [vars(refusal) for refusal in found.refusals],
             "annotations": annotations_content(found.proposals),
             "file": None if self.file is None else str(self.file),
@@ -61,6 +65,11 @@ class Result:
                 for one in found.proposals
             ]
             console.print(table("Proposals", ("what and why", "hint", *gains), rows, numbers=gains, unfolded=gains))
+        if found.changes:
+            changed = [(_what(one.subject, one.evidence), one.text, f"<= {one.saved:.1f} s") for one in found.changes]
+            gain = ("a job\nshorter",)
+            columns = ("step and why", "change", *gain)
+            console.print(table("Changes of the workflow", columns, changed, numbers=gain, unfolded=gain))
         if found.refusals:
             refused = [(_what(one.subject, one.reason), escape(one.what)) for one in found.refusals]
             console.print(table("Not proposed", ("what and why not", "hint"), refused))

@@ -14,8 +14,8 @@ from .proposal import Proposal
 from .simulation import RequiredHint, SimulatedJob, end_of
 
 _MB = 1e6
-# Of what it reached: who required more gains nothing that could be seen, and is easily late.
-_HIDDEN = 0.5
+#: Of what it reached: who required more gains nothing that could be seen, and is easily late.
+HIDDEN = 0.5
 
 
 def hidden(
@@ -84,14 +84,15 @@ def _compared(
     if size is None or reached is None or not window:
         return
     required = size / _MB / window
-    if required <= _HIDDEN * reached:
+    if required <= HIDDEN * reached:
         times = "once" if count == 1 else f"{count:,} times"
         evidence = (
             f"{times} {size / _MB:.0f} MB, which somebody waited for after {window:.1f} s in the median: "
-            f"{_rate(required)} would do, {_rate(reached)} were reached"
+            f"{rate_text(required)} would do, {rate_text(reached)} were reached"
         )
         yield Proposal(RequiredHint(step), evidence)
 
 
-def _rate(value: float) -> str:
+def rate_text(value: float) -> str:
+    """:param value: MB/s"""
     return f"{value:,.0f} MB/s" if value >= 100 else f"{value:.3g} MB/s"

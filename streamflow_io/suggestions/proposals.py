@@ -26,6 +26,7 @@ from .simulation import (
     saved_seconds,
     simulate,
 )
+from .writing import Change, changes
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Suggestions:
     :ivar seconds: from the start of the run to the end of its last job
     :ivar saved: with all sure proposals together
     :ivar saved_at_most: with those that are to be tried, too
+    :ivar changes: of the workflow, which are no hints
     """
 
     seconds: float
@@ -42,6 +44,7 @@ class Suggestions:
     saved_at_most: float
     proposals: tuple[Proposal, ...]
     refusals: tuple[Refusal, ...]
+    changes: tuple[Change, ...] = ()
 
 
 def suggest(history: History) -> Suggestions:
@@ -67,6 +70,7 @@ def suggest(history: History) -> Suggestions:
         saved_seconds(simulated, every),
         tuple(weighed),
         (*refusals, *idle),
+        tuple(changes(history, jobs)),
     )
 
 
