@@ -15,7 +15,7 @@ from .chain import CHAIN
 from .checkpoints import CHECKPOINTS
 from .cluster import CLUSTER
 from .containers import CONTAINERS
-from .deadlines import DEADLINES
+from .deadlines import DEADLINES, DEADLINES_RANDOM
 from .demo import run_demo
 from .fanout import FANOUT
 from .feeder import FEEDER
@@ -54,6 +54,7 @@ WORKLOADS = {
         CHECKPOINTS,
         NEIGHBOUR,
         DEADLINES,
+        DEADLINES_RANDOM,
         LEDGER,
         SHARED_RUNS,
         SHARED_BURSTS,

@@ -3,7 +3,8 @@
 Bursts come so often that they need 0.7 of the disk. Where all share it equally, or wait for each other, those with
 little time, which come last, are late because of those with much; with `storageBW: required` who has to be done first
 gets what he needs. Compute waits instead of computing, so that the disk decides. All variants run the same commands.
-The I/O tasks of `auto` have one tool, so that they learn together; in all other variants each has its own.
+The I/O tasks of `auto` have one tool, so that they learn together; in all other variants each has its own. In
+`deadlines-random` those of a burst come in random order.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.reader import read_records
@@ -39,6 +41,7 @@ IO_EXECUTORS = 16
 # Those of a burst come one after the other, those with most time first: who takes them as they come is wrong.
 APART_SECONDS = 0.1
 
+_SEED = 1
 _LEAD_SECONDS = 25
 _DISK_BYTES = 8 * 2**30
 _STORAGE = "disk"
@@ -64,19 +67,26 @@ class Task:
     window: float
 
 
-def tasks() -> dict[str, Task]:
-    """All I/O tasks, by number."""
-    found = list[Task]()
+def tasks(is_random: bool = False) -> dict[str, Task]:
+    """All I/O tasks, by number.
+
+    :param is_random: those of a burst come in random order, which is always the same; else those with most time first
+    """
+    found, random = list[Task](), Random(_SEED)
     for burst in range(BURSTS):
-        for number, (megabytes, window) in enumerate(reversed([*zip(SIZES, WINDOWS, strict=True)])):
+        of_burst = [*reversed([*zip(SIZES, WINDOWS, strict=True)])]
+        if is_random:
+            random.shuffle(of_burst)
+        for number, (megabytes, window) in enumerate(of_burst):
             found.append(Task(BURST_SECONDS * burst + APART_SECONDS * number, megabytes, window))
     return {f"{number:02}": task for number, task in enumerate(found)}
 
 
-def _prepare(directory: Path) -> Sequence[Variant]:
+def _prepare(directory: Path, is_random: bool) -> Sequence[Variant]:
+    found = tasks(is_random)
     mount, beginning, skipped = directory / _STORAGE, directory / "beginning", obstacle()
-    document = _write_workflow(directory / "deadlines.cwl", beginning)
-    alike = _write_workflow(directory / "alike.cwl", beginning, alike=True)
+    document = _write_workflow(directory / "deadlines.cwl", beginning, found)
+    alike = _write_workflow(directory / "alike.cwl", beginning, found, alike=True)
     learned = directory / "learned.db"
 
     def variant(
@@ -84,7 +94,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         bandwidth: Callable[[Task], Mapping[str, JSON] | None],
         database: Callable[[Path], Path] = lambda run: run / "learned.db",
     ) -> Variant:
-        hints = {f"/save{number}": _hints(bandwidth(task)) for number, task in tasks().items()}
+        hints = {f"/save{number}": _hints(bandwidth(task)) for number, task in found.items()}
         annotations = directory / f"{name}.yml"
         annotations.write_text(json.dumps({"steps": hints}), encoding="utf-8")
 
@@ -171,10 +181,10 @@ def _tool(script: str, inputs: dict[str, JSON], name: str, mebibytes: int = 1) -
     return tool(["sh", "-euc", script], inputs, outputs, requirements={"ResourceRequirement": resources})
 
 
-def _write_workflow(path: Path, beginning: Path, alike: bool = False) -> Path:
+def _write_workflow(path: Path, beginning: Path, found: Mapping[str, Task], alike: bool = False) -> Path:
     """:param alike: all I/O tasks have the same tool; else each has its own: windows are remembered by the tool"""
     steps: dict[str, JSON] = {}
-    for number, task in tasks().items():
+    for number, task in found.items():
         wait = f"{{ left = $1 + {task.ready} - now; print (left > 0 ? left : 0) }}"
         sleep = f"sleep \"$(awk -v now=$(date +%s.%N) '{wait}' {shlex.quote(str(beginning))})\""
         # What is to be written is known by the size of the input, which is not on the disk.
@@ -202,30 +212,32 @@ def _write_workflow(path: Path, beginning: Path, alike: bool = False) -> Path:
             "out": [f"used{number}"],
         }
     outputs: dict[str, JSON] = {
-        f"used{number}": {"type": "File", "outputSource": f"use{number}/used{number}"} for number in tasks()
+        f"used{number}": {"type": "File", "outputSource": f"use{number}/used{number}"} for number in found
     }
     return write_workflow(path, inputs={}, outputs=outputs, steps=steps)
 
 
-DEADLINES = Workload(
-    "deadlines",
-    f"{len(tasks())} I/O tasks with 3 to 40 s until a job waits for them, which need 0.7 of a disk of 100 MB/s",
-    _prepare,
-    (
-        *(
-            Comparison(name=f"waits: {name} / best other", measure=_WAITS, variant=name, baseline=_OTHERS, at_most=0.25)
-            for name in (_WITHIN, _REMEMBERED)
-        ),
-        *(
-            Comparison(name=f"waits / run: {name}", measure=_WAITS_OF_RUN, variant=name, at_most=0.03)
-            for name in (_WITHIN, _REMEMBERED)
-        ),
-        *(Comparison(name=f"waits, s: {name}", measure=_WAITS, variant=name) for name in _OTHERS),
-        *(
-            Comparison(
-                name=f"{_BUSY}: {name} / {_IO_TASK}", measure=_BUSY, variant=name, baseline=_IO_TASK, at_most=0.5
-            )
-            for name in (_WITHIN, _REMEMBERED)
-        ),
+_COMPARISONS = (
+    *(
+        Comparison(name=f"waits: {name} / best other", measure=_WAITS, variant=name, baseline=_OTHERS, at_most=0.25)
+        for name in (_WITHIN, _REMEMBERED)
     ),
+    *(
+        Comparison(name=f"waits / run: {name}", measure=_WAITS_OF_RUN, variant=name, at_most=0.03)
+        for name in (_WITHIN, _REMEMBERED)
+    ),
+    *(Comparison(name=f"waits, s: {name}", measure=_WAITS, variant=name) for name in _OTHERS),
+    *(
+        Comparison(name=f"{_BUSY}: {name} / {_IO_TASK}", measure=_BUSY, variant=name, baseline=_IO_TASK, at_most=0.5)
+        for name in (_WITHIN, _REMEMBERED)
+    ),
+)
+_SUMMARY = f"{len(tasks())} I/O tasks with 3 to 40 s until a job waits for them, which need 0.7 of a disk of 100 MB/s"
+
+DEADLINES = Workload("deadlines", _SUMMARY, lambda directory: _prepare(directory, is_random=False), _COMPARISONS)
+DEADLINES_RANDOM = Workload(
+    "deadlines-random",
+    f"{_SUMMARY}, in random order",
+    lambda directory: _prepare(directory, is_random=True),
+    _COMPARISONS,
 )

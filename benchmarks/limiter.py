@@ -1,7 +1,8 @@
 """How well I/O tasks, and byte streams, are held to a rate, and what that costs.
 
 Without StreamFlow: a job under `sfio-node exec` with a limit copies a file that is in the page cache, with programs
-that write in different ways; and a file that is complete is fed to `dd`, by the feeder and by `pv -L`.
+that write in different ways; and a file that is complete is fed to a program that notes what comes when, by the feeder
+and by `pv -L`. On a disk of 100 MB/s, how evenly is written what a job writes and syncs that is held to a rate.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import asyncio
 import hashlib
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ from streamflow_io.runtime import EmbeddedRuntime, InputStream, JobSpec
 from streamflow_io.runtime.protocol import RateLimit, StreamLimit
 
 from .feeder import write_events
+from .flat_disk import FLAT_DISK, flat_disk
 from .model import Comparison, Sample
 from .node import with_runtime
 from .processes import CommandError, Finished, run
@@ -34,7 +35,23 @@ MEBIBYTES = 200
 PAUSE_OFF, PAUSE_CPU = 5.0, 1.5
 FED_RATES = (10, 50, 200, 500)
 FED_SECONDS = 3
-FEED_OFF, FEED_CPU = 1.0, 3.0
+FEED_OFF, FEED_WINDOW_OFF, FEED_CPU = 1.0, 15.0, 3.0
+#: How much of a stream is looked at at once.
+WINDOW_SECONDS = 0.1
+
+_READER = f"""
+import json, os, sys, time
+file = os.open(sys.argv[1], os.O_RDONLY)
+total, windows, start, last = 0, [], None, None
+while piece := os.read(file, 1 << 16):
+    last = time.monotonic()
+    start = last if start is None else start
+    index = int((last - start) / {WINDOW_SECONDS})
+    windows += [0] * (index + 1 - len(windows))
+    windows[index] += len(piece)
+    total += len(piece)
+print(json.dumps(dict(bytes=total, seconds=last - start, windows=windows)), file=sys.stderr)
+"""
 
 _MMAP = """
 import mmap, sys
@@ -91,14 +108,16 @@ def _prepare(directory: Path) -> Sequence[Variant]:
         os.truncate(file, rate * FED_SECONDS * MB)
         events = write_events(directory / f"fed.{rate}.jsonl", [file])
         fed += (_piped(rate, file), _fed(rate, file, events))
-    return [*fed, *(paused(case, source, MEBIBYTES) for case in CASES)]
+    return [*fed, *(paused(case, source, MEBIBYTES) for case in CASES), *flat_disk(directory / "disk")]
 
 
 def _piped(rate: int, file: Path) -> Variant:
-    script = f"""TIMEFORMAT='%U %S'; {{ time pv -q -L {rate * MB} "$0"; }} 2> cpu | dd of=/dev/null bs=1M"""
+    script = (
+        f"""TIMEFORMAT='%U %S'; {{ time pv -q -L {rate * MB} "$0"; }} 2> cpu | {sys.executable} -ISc "$1" /dev/stdin"""
+    )
 
     def measure(directory: Path) -> Outcome:
-        finished = run([["bash", "-euo", "pipefail", "-c", script, str(file)]], directory)
+        finished = run([["bash", "-euo", "pipefail", "-c", script, str(file), _READER]], directory)
         cpu_seconds = sum(map(float, (directory / "cpu").read_text(encoding="utf-8").split()))
         return _fed_outcome(rate, finished, cpu_seconds)
 
@@ -117,27 +136,38 @@ def _fed(rate: int, file: Path, events: Path) -> Variant:
         )
         job = await runtime.create_job("reader")
         words = await job.wrap(JobSpec(name="reader", inputs=(stream,)))
-        command = [*words, "dd", f"if={directory}/fifo", "of=/dev/null", "bs=1M"]
+        command = [*words, sys.executable, "-ISc", _READER, f"{directory}/fifo"]
         finished = await asyncio.to_thread(run, [command], directory)
-        usage = _last_event(Path(job.events_path))["usage"]
+        usage = last_event(Path(job.events_path))["usage"]
         return _fed_outcome(rate, finished, usage["wrapper_cpu"])
 
     return Variant(_feeder_name(rate), lambda directory: with_runtime(directory, lambda it: action(it, directory)))
 
 
 def _fed_outcome(rate: int, finished: Finished, cpu_seconds: float) -> Outcome:
-    found = re.search(r"^(\d+) bytes .* copied, ([\d.e+-]+) s", finished.errors, re.MULTILINE)
-    if found is None:
-        raise CommandError(f"dd does not say what it has read: {finished.errors}")
-    seconds = float(found[2])
-    reached = int(found[1]) / MB / seconds
+    lines = finished.errors.splitlines()
+    if not lines or not lines[-1].startswith("{"):
+        raise CommandError(f"the reader does not say what it has read: {finished.errors}")
+    found = json.loads(lines[-1])
+    reached = found["bytes"] / MB / found["seconds"]
     further = {
         "mb_per_s": reached,
         "off_percent": 100 * abs(reached / rate - 1),
-        "cpu_percent": 100 * cpu_seconds / seconds,
+        "window_off_percent": most_off(rate, found["windows"]),
+        "cpu_percent": 100 * cpu_seconds / found["seconds"],
     }
-    sample = Sample(wall=finished.seconds, window=seconds, further=further)
-    return Outcome(sample, {f"bytes at {rate} MB/s": found[1]})
+    sample = Sample(wall=finished.seconds, window=found["seconds"], further=further)
+    return Outcome(sample, {f"bytes at {rate} MB/s": str(found["bytes"])})
+
+
+def most_off(rate: float, windows: Sequence[int]) -> float:
+    """By how many percent a window is off its rate at most, but for the first one, and the last, which may be shorter.
+
+    :param rate: MB/s
+    :param windows: bytes of each
+    """
+    expected = rate * MB * WINDOW_SECONDS
+    return max((100 * abs(moved / expected - 1) for moved in windows[1:-1]), default=0.0)
 
 
 def _feeder_name(rate: int) -> str:
@@ -164,7 +194,7 @@ def paused(case: Case, source: Path, mebibytes: int) -> Variant:
         words = await job.wrap(JobSpec(name="task", limit=limit))
         command = [*words, "bash", "-euc", TOOLS[case.tool], str(source), str(mebibytes)]
         finished = await asyncio.to_thread(run, [command], directory)
-        exit_event = _last_event(Path(job.events_path))
+        exit_event = last_event(Path(job.events_path))
         seconds, usage = exit_event["ended"] - exit_event["started"], exit_event["usage"]
         reached = mebibytes * MEBIBYTE / MB / seconds
         further = {
@@ -184,7 +214,8 @@ def paused(case: Case, source: Path, mebibytes: int) -> Variant:
     return Variant(case.name, measure)
 
 
-def _last_event(events: Path) -> dict[str, Any]:
+def last_event(events: Path) -> dict[str, Any]:
+    """The last one of a file of events."""
     found: dict[str, Any] = json.loads(events.read_text(encoding="utf-8").splitlines()[-1])
     return found
 
@@ -194,6 +225,13 @@ def _comparisons_of_feeding(rate: int) -> Sequence[Comparison]:
     return (
         Comparison(name=f"off, %: {feeder}", measure="off_percent", variant=feeder, at_most=FEED_OFF),
         Comparison(name=f"off, %: {pv}", measure="off_percent", variant=pv),
+        Comparison(
+            name=f"off in 100 ms at most, %: {feeder}",
+            measure="window_off_percent",
+            variant=feeder,
+            at_most=FEED_WINDOW_OFF,
+        ),
+        Comparison(name=f"off in 100 ms at most, %: {pv}", measure="window_off_percent", variant=pv),
         Comparison(name=f"CPU, % of a core: {feeder}", measure="cpu_percent", variant=feeder, at_most=FEED_CPU),
         Comparison(name=f"CPU, % of a core: {pv}", measure="cpu_percent", variant=pv),
         Comparison(
@@ -216,5 +254,6 @@ LIMITER = Workload(
     (
         *(comparison for rate in FED_RATES for comparison in _comparisons_of_feeding(rate)),
         *(comparison for case in CASES for comparison in _comparisons(case)),
+        FLAT_DISK,
     ),
 )

@@ -15,6 +15,7 @@ from streamflow_io.runtime.protocol import WarningEvent, WrittenTo
 
 from .model import Sample
 from .processes import CommandError
+from .processes import run as run_commands
 
 T = TypeVar("T")
 
@@ -66,6 +67,22 @@ def measure_wrapper(directory: Path) -> Sample:
         wrapped = [[*await _wrap(runtime, directory, number), true] for number in range(WRAPPED_JOBS)]
         sleeping = [*await _wrap(runtime, directory, WRAPPED_JOBS), sleep, str(_SLEEP_SECONDS)]
         return await asyncio.to_thread(_measure, [true], wrapped, sleeping)
+
+    return with_runtime(directory, measure)
+
+
+def measure_phases(directory: Path, are_told: bool) -> Sample:
+    """A job that writes again and again, with pauses, under the wrapper.
+
+    :param are_told: in which bursts it writes
+    """
+    script = "for i in $(seq 40); do head -c 20000000 /dev/zero > out; sleep 0.02; done"
+
+    async def measure(runtime: EmbeddedRuntime) -> Sample:
+        spec = JobSpec(name="writer", phases=WrittenTo(path=str(directory)) if are_told else None)
+        command = [*await (await runtime.create_job("writer")).wrap(spec), _absolute("sh"), "-euc", script]
+        finished = await asyncio.to_thread(run_commands, [command], directory)
+        return Sample(wall=finished.seconds, window=finished.seconds)
 
     return with_runtime(directory, measure)
 

@@ -107,10 +107,12 @@ class RememberedWindows:
         return self._tools.keys()
 
     def of(self, step: str, input_bytes: float) -> Learned | None:
-        """What is known of a step, or output; None: nothing.
+        """What is known of a step, or output; None: nothing. Of others than those with a tool nothing is kept.
 
         :param input_bytes: what its job reads. What is kept of it holds for that of the first one that is asked for
         """
+        if step not in self._tools:
+            return None
         if self._known is None:
             self._known = self._read()
         key = WindowKey(self._tools[step], self._storages[step], size_class_of(input_bytes))
@@ -121,7 +123,7 @@ class RememberedWindows:
     async def keep(self, learned: Mapping[str, Learned]) -> None:
         """Keep what was learned, by step, for later runs."""
         now = time.time()
-        windows = [LearnedWindow(self._keys[step], of, step, now) for step, of in learned.items()]
+        windows = [LearnedWindow(self._keys[step], of, step, now) for step, of in learned.items() if step in self._keys]
         if not windows:
             return
         try:

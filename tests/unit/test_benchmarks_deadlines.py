@@ -25,16 +25,21 @@ def waits(found: list[Task], at_once: int, *, by_deadline: bool = False) -> floa
     return late
 
 
-def test_they_are_as_described() -> None:
-    found = list(tasks().values())
+@pytest.mark.parametrize("is_random", [False, True])
+def test_they_are_as_described(is_random: bool) -> None:
+    found = list(tasks(is_random).values())
     assert len(found) == BURSTS * len(WINDOWS) == 24
     assert {20 <= task.megabytes <= 120 and 3 <= task.window <= 40 for task in found} == {True}
     load = sum(task.megabytes for task in found) / (BURSTS * BURST_SECONDS * BANDWIDTH.megabytes)
     assert load == pytest.approx(0.70)
     assert list(tasks()) == sorted(tasks())
+    assert sorted((task.megabytes, task.window) for task in found) == sorted(
+        (task.megabytes, task.window) for task in tasks().values()
+    )
 
 
-def test_only_who_goes_by_deadlines_is_always_in_time() -> None:
-    found = list(tasks().values())
+@pytest.mark.parametrize("is_random", [False, True])
+def test_only_who_goes_by_deadlines_is_always_in_time(is_random: bool) -> None:
+    found = list(tasks(is_random).values())
     assert waits(found, 1, by_deadline=True) == 0
     assert min(waits(found, at_once) for at_once in (1, 2, 4, 8)) >= 1

@@ -14,7 +14,9 @@ import pytest
 
 from benchmarks import (
     cluster,
+    driver_events,
     feeder,
+    flat_disk,
     ledger,
     limiter,
     memory_limit,
@@ -102,15 +104,16 @@ def test_goals_are_those_to_reach() -> None:
     assert goals == {
         "chain": [0.70, 1.10],
         "fanout": [0.65],
-        "overhead": [1.03, 1.15, 3.0, 5.0],
+        "overhead": [1.03, 1.15, 3.0, 5.0, 1.02, 0.1],
         "feeder": [0.95] * 5,
-        "limiter": [1.0, 3.0, 1.0] * 4 + [5.0, 1.5] * 18,
+        "limiter": [1.0, 15.0, 3.0, 1.0] * 4 + [5.0, 1.5] * 18 + [0.7],
         "patterns": [1.05, 0.90],
         "gate": [0.5, 12.0, 12.0],
         "io-tasks": [1.0, 1.10, 1.03, 1, 0.75],
         "checkpoints": [1.02] * 4 + [0.35] + [0.70] * 3 + [0.02, 5.0] * 3,
         "neighbour": [1.02, 0.95, 1.02, 0.80, 0.65, 1.00],
         "deadlines": [0.25] * 2 + [0.03] * 2 + [0.5] * 2,
+        "deadlines-random": [0.25] * 2 + [0.03] * 2 + [0.5] * 2,
         "ledger": [10.0, 2.0, None, 80.0],
         "shared-runs": [0.70, 1.10, 1.05],
         "shared-bursts": [0.80, 0.97, 0.75, 0.80, 1.05, 1.05],
@@ -153,6 +156,22 @@ def test_what_is_held_to_a_rate_copies_every_byte(tool: str, tmp_path: Path) -> 
     outcome = limiter.paused(limiter.Case(tool, 200), source, 4).run(directory)
     assert outcome.outputs == {"copy": hashlib.sha256(source.read_bytes()).hexdigest()}
     assert 0 < outcome.sample.further["mb_per_s"] < 2000
+
+
+def test_how_far_windows_are_off() -> None:
+    assert limiter.most_off(10, [1, 1_000_000, 1_100_000, 950_000, 1]) == pytest.approx(10)
+    assert limiter.most_off(10, [1, 1]) == 0
+
+
+def test_how_evenly_seconds_were_written() -> None:
+    even, bursts = [2.0] * 40, [0.0] * 10 + ([20.0] * 5 + [0.0] * 15) * 2
+    assert flat_disk.deviation_of_seconds(even) == 0
+    assert flat_disk.deviation_of_seconds(bursts) > 30
+    assert flat_disk.deviation_of_seconds([1.0]) == 0
+
+
+def test_the_driver_needs_little_for_an_event() -> None:
+    assert 0 < driver_events.milliseconds_per_event() < 5
 
 
 def test_feeder_verification_compares_every_byte(tmp_path: Path) -> None:

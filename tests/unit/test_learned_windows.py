@@ -92,3 +92,9 @@ def test_what_is_kept_holds_for_the_input_of_the_first_job(path: Path) -> None:
         windows.of("/save", size)
     asyncio.run(windows.keep({"/save": Learned(9.0, None, 1)}))
     assert remembered(path).of("/save", 100 * MIB) == OF
+
+
+def test_of_what_has_no_tool_nothing_is_known(path: Path) -> None:
+    windows = remembered(path)
+    assert windows.of("/other", 0) is None
+    asyncio.run(windows.keep({"/other": OF}))
