@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .fluid import simulate
 from .model import ApplicationSet, Pattern
 from .play import Event
-from .policies import paced
+from .policies import Paced, paced
 
 # Of the period: what is nearer to each other happens at the same time.
 _SAME_TIME = 1e-10
@@ -46,18 +46,19 @@ def order_of(pattern: Pattern) -> list[Turn]:
     return _merged(rows, _SAME_TIME * pattern.period)
 
 
-def paced_order(applications: ApplicationSet, counts: Sequence[int], rounds: int = _ROUNDS) -> list[Turn] | None:
+def paced_order(applications: ApplicationSet, counts: Sequence[int], *, alternate: bool = True) -> list[Turn] | None:
     """The order of a simulation in which all applications keep pace with these counts.
 
     Who is due first transfers first. Of the simulation it is a part that has just these counts, or nearly.
 
-    :param rounds: how many least periods are simulated
+    :param alternate: equal applications take turns; else they stay together
     :return: None if no part of it has an instance of each application
     """
     period = applications.least_period(counts)
     log: list[Event] = []
-    policy = paced(applications, [count / period for count in counts])
-    simulate(applications, policy, rounds * period, log=log)
+    rates = [count / period for count in counts]
+    policy = paced(applications, rates) if alternate else Paced(rates)
+    simulate(applications, policy, _ROUNDS * period, log=log)
     turns = [_Timed(event.time, Turn(event.application, event.is_end)) for event in log]
     part = _part(turns, counts)
     if part is None:

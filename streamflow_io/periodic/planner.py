@@ -19,9 +19,10 @@ from .polish import Program
 MOST_INSTANCES = 500
 # Of what the shortest period has: so many are allowed where that has more than MOST_INSTANCES already.
 _MORE_THAN_LEAST = 2.2
-# Of the time: PerSched has at most this, the first round of candidates the next.
-_FOR_PERSCHED = 0.2
-_FOR_CANDIDATES = 0.8
+# The part of the time that is left when PerSched has to end, and then each round of candidates.
+_AFTER_PERSCHED = 0.9
+_AFTER_ALTERNATE = 0.35
+_AFTER_TOGETHER = 0.15
 # An order is left when its period has not become shorter by this part in so many solutions.
 _PATIENCE = 6
 _LEAST_PART = 1e-6
@@ -80,18 +81,22 @@ class _Planner:
         return self._is_better(reachable(self._set, counts))
 
     def try_persched(self, sweep: Sweep) -> None:
-        found = persched(self._set, sweep, self._goal, lambda: self._left() > 1 - _FOR_PERSCHED)
+        found = persched(self._set, sweep, self._goal, lambda: self._left() > _AFTER_PERSCHED)
         self._keep(found, "persched")
         if found is not None and self._left() > 0:
             self._try(order_of(found))
 
     def try_candidates(self, sweep: Sweep) -> None:
         most = sweep.most_instances
-        for counts in candidates(self._set, self._goal, sweep.least_period, sweep.largest_factor, most):
-            if self._left() <= 1 - _FOR_PERSCHED - _FOR_CANDIDATES * 0.75:
-                break
-            if self._promises(counts) and (order := paced_order(self._set, counts)) is not None:
-                self._try(order)
+        found = candidates(self._set, self._goal, sweep.least_period, sweep.largest_factor, most)
+        for alternate, after in ((True, _AFTER_ALTERNATE), (False, _AFTER_TOGETHER)):
+            for counts in found:
+                if not self._promises(counts):
+                    continue
+                if self._left() <= after:
+                    break
+                if (order := paced_order(self._set, counts, alternate=alternate)) is not None:
+                    self._try(order)
 
     def go_on(self) -> None:
         """Until the end of the time, with the orders that were best."""
