@@ -19,10 +19,9 @@ from .polish import Program
 MOST_INSTANCES = 500
 # Of what the shortest period has: so many are allowed where that has more than MOST_INSTANCES already.
 _MORE_THAN_LEAST = 2.2
-# The part of the time that is left when PerSched has to end, and then each round of candidates.
+# The part of the time that is left when PerSched has to end, and then the candidates.
 _AFTER_PERSCHED = 0.9
-_AFTER_ALTERNATE = 0.35
-_AFTER_TOGETHER = 0.15
+_AFTER_CANDIDATES = 0.15
 # An order is left when its period has not become shorter by this part in so many solutions.
 _PATIENCE = 6
 _LEAST_PART = 1e-6
@@ -67,7 +66,7 @@ class _Planner:
     def __init__(self, applications: ApplicationSet, goal: Goal, left: Left) -> None:
         self._set, self._goal, self._left = applications, goal, left
         self.best: Plan | None = None
-        self._open: list[tuple[float, Program]] = []
+        self._open: list[Program] = []
 
     def _keep(self, pattern: Pattern | None, algorithm: str) -> None:
         if pattern is not None and self._is_better(pattern.rates):
@@ -84,37 +83,39 @@ class _Planner:
         found = persched(self._set, sweep, self._goal, lambda: self._left() > _AFTER_PERSCHED)
         self._keep(found, "persched")
         if found is not None and self._left() > 0:
-            self._try(order_of(found))
+            self._try([order_of(found)])
 
     def try_candidates(self, sweep: Sweep) -> None:
         most = sweep.most_instances
-        found = candidates(self._set, self._goal, sweep.least_period, sweep.largest_factor, most)
-        for alternate, after in ((True, _AFTER_ALTERNATE), (False, _AFTER_TOGETHER)):
-            for counts in found:
-                if not self._promises(counts):
-                    continue
-                if self._left() <= after:
-                    break
-                if (order := paced_order(self._set, counts, alternate=alternate)) is not None:
-                    self._try(order)
+        for counts in candidates(self._set, self._goal, sweep.least_period, sweep.largest_factor, most):
+            if not self._promises(counts):
+                continue
+            if self._left() <= _AFTER_CANDIDATES:
+                break
+            orders = [paced_order(self._set, counts, alternate=alternate) for alternate in (True, False)]
+            self._try([order for order in orders if order is not None])
 
     def go_on(self) -> None:
         """Until the end of the time, with the orders that were best."""
         while self._open and self._left() > 0:
-            _, program = self._open.pop(0)
-            self._improve(program, 4 * _PATIENCE)
+            self._improve(self._open.pop(0), 4 * _PATIENCE)
 
-    def _try(self, order: Order) -> None:
-        counts = counts_of(self._set, order)
-        if not self._promises(counts):
-            return
-        program = Program(self._set, order)
-        if program.solve() and self._improve(program, _PATIENCE):
-            self._open.append((self._merit(program, counts), program))
-            self._open.sort(key=lambda one: -one[0])
-            del self._open[_KEPT:]
+    def _try(self, orders: Sequence[Order]) -> None:
+        """Improve the best of some orders; the others, and what is not done, are for later."""
+        solved = []
+        for order in orders:
+            if self._promises(counts_of(self._set, order)) and self._left() > 0:
+                program = Program(self._set, order)
+                if program.solve():
+                    solved.append(program)
+                    self._keep(program.pattern(), "linear program")
+        solved.sort(key=self._merit, reverse=True)
+        if solved and not self._improve(solved[0], _PATIENCE):
+            del solved[0]
+        self._open = sorted([*self._open, *solved], key=self._merit, reverse=True)[:_KEPT]
 
-    def _merit(self, program: Program, counts: Sequence[int]) -> float:
+    def _merit(self, program: Program) -> float:
+        counts = counts_of(self._set, program.order)
         return merit(self._goal, self._set, [count / program.period for count in counts])
 
     def _improve(self, program: Program, patience: int) -> bool:
