@@ -83,7 +83,7 @@ class _Planner:
         found = persched(self._set, sweep, self._goal, lambda: self._left() > _AFTER_PERSCHED)
         self._keep(found, "persched")
         if found is not None and self._left() > 0:
-            self._try([order_of(found)])
+            self._try(order_of(found))
 
     def try_candidates(self, sweep: Sweep) -> None:
         most = sweep.most_instances
@@ -92,27 +92,20 @@ class _Planner:
                 continue
             if self._left() <= _AFTER_CANDIDATES:
                 break
-            orders = [paced_order(self._set, counts, alternate=alternate) for alternate in (True, False)]
-            self._try([order for order in orders if order is not None])
+            for alternate in (True, False):
+                self._try(paced_order(self._set, counts, alternate=alternate))
 
     def go_on(self) -> None:
         """Until the end of the time, with the orders that were best."""
         while self._open and self._left() > 0:
             self._improve(self._open.pop(0), 4 * _PATIENCE)
 
-    def _try(self, orders: Sequence[Order]) -> None:
-        """Improve the best of some orders; the others, and what is not done, are for later."""
-        solved = []
-        for order in orders:
-            if self._promises(counts_of(self._set, order)) and self._left() > 0:
-                program = Program(self._set, order)
-                if program.solve():
-                    solved.append(program)
-                    self._keep(program.pattern(), "linear program")
-        solved.sort(key=self._merit, reverse=True)
-        if solved and not self._improve(solved[0], _PATIENCE):
-            del solved[0]
-        self._open = sorted([*self._open, *solved], key=self._merit, reverse=True)[:_KEPT]
+    def _try(self, order: Order | None) -> None:
+        if order is None or self._left() <= 0 or not self._promises(counts_of(self._set, order)):
+            return
+        program = Program(self._set, order)
+        if program.solve() and self._improve(program, _PATIENCE):
+            self._open = sorted([*self._open, program], key=self._merit, reverse=True)[:_KEPT]
 
     def _merit(self, program: Program) -> float:
         counts = counts_of(self._set, program.order)

@@ -11,6 +11,7 @@ import numpy as np
 from highspy._core import _Highs
 
 _INFINITY = highspy.kHighsInf
+_PRIMAL = 4
 
 
 class Solver:
@@ -27,6 +28,8 @@ class Solver:
         self._highs = _Highs()
         for option, value in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
             self._highs.setOptionValue(option, value)
+        # What is changed leaves the last solution allowed: the primal simplex goes on from there.
+        self._highs.setOptionValue("simplex_strategy", _PRIMAL)
         self._rows: list[tuple[float, float]] = []
         self._columns: list[float] = []
         self._entries: list[list[tuple[int, float]]] = []
