@@ -27,6 +27,7 @@ from .limiter import LIMITER
 from .neighbour import NEIGHBOUR
 from .overhead import OVERHEAD
 from .patterns import PATTERNS
+from .policies import POLICIES
 from .processes import CommandError
 from .read_sessions import READ_SESSIONS, read_sessions
 from .read_sessions_alone import COUNTS
@@ -64,6 +65,7 @@ WORKLOADS = {
         THOUSAND_GENOMES_DIRECTORIES,
         VARIANT_CALLING,
         SCALE,
+        POLICIES,
         CLUSTER,
         CONTAINERS,
         READ_SESSIONS,
