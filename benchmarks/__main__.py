@@ -19,6 +19,7 @@ from .deadlines import DEADLINES, DEADLINES_RANDOM
 from .demo import run_demo
 from .fanout import FANOUT
 from .feeder import FEEDER
+from .forecast import FORECAST
 from .gate import GATE
 from .harness import run_workload
 from .io_tasks import IO_TASKS
@@ -59,6 +60,7 @@ WORKLOADS = {
         LEDGER,
         SHARED_RUNS,
         SHARED_BURSTS,
+        FORECAST,
         SHARED_ALONE,
         STREAM_LINK,
         THOUSAND_GENOMES,

@@ -11,7 +11,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -243,17 +243,25 @@ _DISKS = {"": CURVE, "flat disk, ": FLAT}
 _ALONE = {"small alone": "small0", "large alone": "large0"}
 
 
+def several_bursts(directory: Path, kinds: Mapping[str, Bursts], curve: Curve, name: str) -> Several:
+    """Runs with bursts on one disk, by their names.
+
+    :param name: of the disk, and of their workflows
+    """
+    disk = _disk(directory, curve, name)
+    made = {
+        run: _bursts(directory / f"{name}-{run}.cwl", disk, bursts, number)
+        for number, (run, bursts) in enumerate(kinds.items())
+    }
+    return Several(
+        disk, {run: path for run, (path, _) in made.items()}, {run: steps for run, (_, steps) in made.items()}
+    )
+
+
 def _prepare_bursts(directory: Path) -> Sequence[Variant]:
     variants: list[Variant] = []
     for prefix, curve in _DISKS.items():
-        disk = _disk(directory, curve, "shared-bursts" + ("-flat" if prefix else ""))
-        made = {
-            name: _bursts(directory / f"{name}{prefix and '-flat'}.cwl", disk, bursts, number)
-            for number, (name, bursts) in enumerate(_KINDS.items())
-        }
-        several = Several(
-            disk, {name: path for name, (path, _) in made.items()}, {name: steps for name, (_, steps) in made.items()}
-        )
+        several = several_bursts(directory, _KINDS, curve, "shared-bursts" + ("-flat" if prefix else ""))
         alone: dict[str, list[float]] = {}
         variants += [_alone(several, f"{prefix}{title}", name, alone) for title, name in _ALONE.items()]
         variants += [_together(several, f"{prefix}{title}", way, alone) for title, way in _WAYS.items()]

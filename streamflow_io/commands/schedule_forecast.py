@@ -17,7 +17,7 @@ from streamflow_io.periodic.jobs import WAYS, PeriodicRun, Way
 
 from .console import say, table
 from .schedule_curve import CURVE_ALLOWED, read_curve
-from .schedule_runs import ProfiledRun, ProfiledRuns, add_run_arguments, profiled_runs
+from .schedule_runs import ProfiledRuns, add_run_arguments, periodic_run, profiled_runs
 
 _OPTIONS = {way.replace(" ", "-"): way for way in WAYS}
 _RUNS = ("run", "bursts", "alone (s)", "together (s)", "dilation")
@@ -107,17 +107,3 @@ def _by_ledger(found: ProfiledRuns) -> StorageCurve:
     """A storage that gives each job its storageBW, until its bandwidth is used up."""
     largest = min(found.bandwidth, max(one.profile.storage_bw for one in found.runs))
     return StorageCurve.of({1: largest, math.ceil(found.bandwidth / largest): found.bandwidth}.items())
-
-
-def periodic_run(one: ProfiledRun) -> PeriodicRun:
-    """A run as the simulation has it."""
-    own = one.profile
-    return PeriodicRun(
-        one.name,
-        own.bursts,
-        own.jobs,
-        own.volume / own.jobs,
-        own.storage_bw,
-        own.work,
-        period=0.0 if own.compact else own.work + own.io_seconds,
-    )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.models import Direction
+from streamflow_io.periodic.jobs import PeriodicRun
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.profile import NotPeriodic, Profile, profiles
 from streamflow_io.telemetry.reader import read_records
@@ -68,6 +69,20 @@ def profiled_runs(arguments: argparse.Namespace) -> ProfiledRuns:
     first = runs[0].profile
     bandwidth = min(one.profile.bandwidth or one.profile.rate for one in runs)
     return ProfiledRuns(first.storage, first.direction, bandwidth, runs)
+
+
+def periodic_run(one: ProfiledRun) -> PeriodicRun:
+    """A run as the simulation has it."""
+    own = one.profile
+    return PeriodicRun(
+        one.name,
+        own.bursts,
+        own.jobs,
+        own.volume / own.jobs,
+        own.storage_bw,
+        own.work,
+        period=0.0 if own.compact else own.work + own.io_seconds,
+    )
 
 
 def _profiles(file: Path, storage: str | None) -> list[Profile | NotPeriodic]:
