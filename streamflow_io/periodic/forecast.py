@@ -10,6 +10,9 @@ from .jobs import Outcome, PeriodicRun, Way, alone, play
 
 # In so many steps, from now to when the others have ended.
 _STARTS = 40
+# Of more runs only the last one is left out, and starts in fewer steps: each is as much to play as all together.
+_MANY = 20
+_STARTS_OF_MANY = 10
 # What is less than this is no gain.
 _GAIN = 0.01
 
@@ -60,7 +63,7 @@ class Forecast:
 
 
 def forecast(runs: Sequence[PeriodicRun], bandwidth: float, curve: StorageCurve, way: Way) -> Forecast:
-    """Play runs together, and without each of them.
+    """Play runs together, and without each of them; of more than 20 runs, without the last.
 
     :param runs: at least one, with names that differ; the last is the one that could start later
     :param bandwidth: of the storage, as the ledger has it, MB/s
@@ -70,7 +73,9 @@ def forecast(runs: Sequence[PeriodicRun], bandwidth: float, curve: StorageCurve,
     scenarios = [_scenario(None, play(runs, bandwidth, curve, way), own)]
     if len(runs) > 1:
         for index, one in enumerate(runs):
-            others = [other for other in runs if other is not one]
+            if index < len(runs) - 1 and len(runs) > _MANY:
+                continue
+            others = [*runs[:index], *runs[index + 1 :]]
             seconds = [*own[:index], *own[index + 1 :]]
             scenarios.append(_scenario(one.name, play(others, bandwidth, curve, way), seconds))
     return Forecast(tuple(own), tuple(scenarios), later_start(runs, own, bandwidth, curve, way))
@@ -88,10 +93,10 @@ def later_start(
     if len(runs) < 2:
         return None
     now = play(runs, bandwidth, curve, way)
-    longest = max(now.seconds[:-1])
+    longest, steps = max(now.seconds[:-1]), _STARTS if len(runs) <= _MANY else _STARTS_OF_MANY
     best: tuple[float, float, Outcome] | None = None
-    for step in range(1, _STARTS + 1):
-        delay = longest * step / _STARTS
+    for step in range(1, steps + 1):
+        delay = longest * step / steps
         later = play([*runs[:-1], replace(runs[-1], start=runs[-1].start + delay)], bandwidth, curve, way)
         ends = [*later.seconds[:-1], later.seconds[-1] + delay]
         if any(end > before * (1 + 1e-9) for end, before in zip(ends, now.seconds, strict=True)):

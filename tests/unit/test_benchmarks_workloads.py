@@ -118,11 +118,13 @@ def test_goals_are_those_to_reach() -> None:
         "shared-runs": [0.70, 1.10, 1.05],
         "shared-bursts": [0.80, 0.97, 0.75, 0.80, 1.05, 1.05],
         "shared-alone": [1.02],
+        "forecast": [0.10] * 6,
         "stream-link": [1.02, 1.5],
         "1000genome": [0.999],
         "1000genome-directories": [0.999],
         "variant-calling": [0.70],
         "scale": [3.0],
+        "policies": [0.002] * 16,
         "cluster": [1.15, 0.75, 20.0, 20.0],
         "containers": [0.50, 0.62, 1.03, 1.05, 0.999, 60, 1.0, 0.8, 0.4, 5.0],
         "read-sessions": [
