@@ -82,6 +82,7 @@ def periodic_run(one: ProfiledRun) -> PeriodicRun:
         own.storage_bw,
         own.work,
         period=0.0 if own.compact else own.work + own.io_seconds,
+        latency=own.latency,
     )
 
 

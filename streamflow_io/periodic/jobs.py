@@ -40,6 +40,7 @@ class PeriodicRun:
     :ivar jobs: of a burst
     :ivar megabytes: of a job
     :ivar storage_bw: of a job
+    :ivar latency: seconds in which a job has its storageBW, and moves nothing: it is started, and its end is noticed
     :ivar work: seconds from the end of a burst to the next; the first is before the first burst
     :ivar period: of bursts that overlap with compute: seconds from the begin of one to the next, whatever I/O does; 0:
         they do not
@@ -54,6 +55,7 @@ class PeriodicRun:
     work: float
     period: float = 0.0
     start: float = 0.0
+    latency: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ class _Storage:
         self._each = own.get(way)
         self._pace = alone(runs, bandwidth, curve) if way == "paced" else []
         self._computing: list[tuple[float, int]] = []
+        self._starting: list[tuple[float, int]] = []
         self._moving: list[tuple[float, int, float]] = []
         self._queue: list[tuple[float, int, int]] = []
         self._held = self._tickets = 0
@@ -148,10 +151,16 @@ class _Storage:
         for index, run in enumerate(self._runs):
             if run.facts.bursts > 0:
                 heapq.heappush(self._computing, (run.facts.start + self._work(index, 0), index))
-        while self._computing or self._moving:
+        while self._computing or self._starting or self._moving:
             rate = self._curve.total(len(self._moving)) / len(self._moving) if self._moving else 0.0
             moved = self._now + (self._moving[0][0] - self._passed) / rate if self._moving else float("inf")
-            if self._computing and self._computing[0][0] <= moved:
+            begins = self._computing[0][0] if self._computing else float("inf")
+            if self._starting and self._starting[0][0] <= min(moved, begins):
+                now, index = heapq.heappop(self._starting)
+                self._advance(now, rate)
+                self._move(index)
+                continue
+            if begins <= moved:
                 now, index = heapq.heappop(self._computing)
                 self._advance(now, rate)
                 self._begin(index)
@@ -251,4 +260,11 @@ class _Storage:
         run.waiting -= 1
         run.running += 1
         self._held += run.amount
-        heapq.heappush(self._moving, (self._passed + run.facts.megabytes, index, self._now))
+        if run.facts.latency > 0:
+            heapq.heappush(self._starting, (self._now + run.facts.latency, index))
+        else:
+            self._move(index)
+
+    def _move(self, index: int) -> None:
+        facts = self._runs[index].facts
+        heapq.heappush(self._moving, (self._passed + facts.megabytes, index, self._now - facts.latency))

@@ -41,6 +41,7 @@ class Profile(Result):
     :ivar bursts: how many there were
     :ivar jobs: of a burst
     :ivar storage_bw: of a job
+    :ivar latency: seconds in which a job has its storageBW while its command does not run
     :ivar volume: MB of a burst
     :ivar bandwidth: of the storage, by the run's StreamFlow file; none: it has none in this direction
     :ivar rate: with which a burst moves if it has the storage for itself, by the ledger
@@ -56,6 +57,7 @@ class Profile(Result):
     bursts: int
     jobs: int
     storage_bw: float
+    latency: float
     volume: float
     bandwidth: float | None
     rate: float
@@ -89,6 +91,7 @@ class _Burst:
         self.end = max(end if end is not None else math.inf for end in ends)
         self.outstanding = [(_submitted(job), job.ended if job.ended is not None else history.seconds) for job in jobs]
         self.volume = sum(_megabytes(history, job) for job in jobs)
+        self.latencies = [_latency(history, job) for job in jobs]
         self.constraints = list({job.name: job.constraint or 0.0 for job in jobs}.values())
 
     @property
@@ -146,6 +149,7 @@ def _profile(history: History, storage: str, way: Direction, jobs: Sequence[Job]
         bursts=count,
         jobs=round(median(len(burst.constraints) for burst in inner)),
         storage_bw=median(constraint for burst in inner for constraint in burst.constraints),
+        latency=median(latency for burst in inner for latency in burst.latencies),
         volume=volume,
         bandwidth=bandwidth,
         rate=rate,
@@ -211,6 +215,13 @@ def _megabytes(history: History, job: Job) -> float:
         return job.usage.moved(history.direction(job.step)) / MB
     running = history.running(job)
     return 0.0 if running is None else (job.constraint or 0.0) * (running[1] - running[0])
+
+
+def _latency(history: History, job: Job) -> float:
+    measured = history.measured(job)
+    if job.admitted is None or job.ended is None or measured is None:
+        return 0.0
+    return max(0.0, job.ended - job.admitted - (measured[1] - measured[0]))
 
 
 def _bandwidth(history: History, storage: str, way: Direction) -> float | None:

@@ -54,6 +54,7 @@ def test_a_real_run(name: str, bursts: int, jobs: int, megabytes: float, work: f
     assert profile.volume == pytest.approx(megabytes, rel=0.001)
     assert profile.work == pytest.approx(work, rel=0.05)
     assert profile.error < 0.01
+    assert 0.02 < profile.latency < 0.5
 
 
 def test_the_iterations_of_a_loop_whose_bursts_overlap_with_the_next() -> None:
