@@ -111,14 +111,15 @@ class _Run:
     :ivar amount: of a job, bytes per second
     :ivar begun: bursts
     :ivar waiting: jobs; it asks for the next of them; :ivar running: jobs
+    :ivar in_burst: jobs of the burst that began at `asked`; it is `due` when it would be without others, and some more
     :ivar took: seconds of the last jobs
     """
 
     def __init__(self, facts: PeriodicRun) -> None:
         self.facts = facts
         self.amount = round(facts.storage_bw * 1e6)
-        self.begun = self.waiting = self.running = 0
-        self.due = 0.0
+        self.begun = self.waiting = self.running = self.in_burst = 0
+        self.asked = self.due = 0.0
         self.took: deque[float] = deque(maxlen=_LAST_JOBS)
         self.end = facts.start
 
@@ -198,7 +199,8 @@ class _Storage:
             heapq.heappush(self._computing, (self._now + pause, index))
         if self._each is None:
             if is_new:
-                run.due = self._due(index)
+                run.asked, run.in_burst = self._now, 0
+            run.in_burst += facts.jobs
             if not is_asking:
                 self._ask(index)
 
@@ -216,10 +218,10 @@ class _Storage:
     def _due(self, index: int) -> float:
         run = self._runs[index]
         if self._way == "due":
-            expected = run.amount * run.facts.jobs * (median(run.took) if run.took else 1.0)
-            return due(self._now, expected / self._bandwidth)
+            expected = run.amount * run.in_burst * (median(run.took) if run.took else 1.0)
+            return due(run.asked, expected / self._bandwidth)
         if self._way == "burst":
-            return self._now
+            return run.asked
         if self._way == "paced":
             return run.facts.start + run.begun * self._pace[index] / run.facts.bursts
         return 0.0
@@ -227,7 +229,9 @@ class _Storage:
     def _ask(self, index: int) -> None:
         """It wants enough for its next job."""
         self._tickets += 1
-        heapq.heappush(self._queue, (self._runs[index].due, self._tickets, index))
+        run = self._runs[index]
+        run.due = self._due(index)
+        heapq.heappush(self._queue, (run.due, self._tickets, index))
 
     def _admit(self, index: int) -> None:
         """Start all jobs that may."""
