@@ -166,7 +166,10 @@ def test_a_forecast() -> None:
     together, *fewer = found.scenarios
     assert [one.without for one in found.scenarios] == [None, "small", "large", "other"]
     assert [len(one.dilations) for one in found.scenarios] == [3, 2, 2, 2]
-    assert all(one.slowest <= together.slowest and one.makespan <= together.makespan for one in fewer)
+    # Without one with large bursts, both that are left are faster, and end earlier.
+    for one in fewer[1:]:
+        assert one.slowest < together.slowest
+        assert one.makespan < together.makespan
     assert together.rate == pytest.approx((96 + 2 * 384) / together.makespan)
     assert found.alone[1] == found.alone[2] == pytest.approx(3 * (8 + 10.4))
 
