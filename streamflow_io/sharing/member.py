@@ -72,8 +72,7 @@ class Member:
         self._run = run
         self._bandwidth = {way: amount(bandwidth, way) for way in WAYS}
         self._tell, self._failed, self._warn = tell, failed, warn
-        #: Those that hold something, else those that wait for something; as of the last look, for people.
-        self.holders: tuple[str, ...] = ()
+        self._others: tuple[Entry, ...] = ()
         self._changed = threading.Condition()
         # The last one, and since when the run wishes something; before it one that is empty, if there was one: there a
         # burst has ended.
@@ -81,6 +80,12 @@ class Member:
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"sharing {directory.storage}", daemon=True)
         self._thread.start()
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """Those that hold something, else those that wait for something; as of the last look, for people."""
+        others = self._others
+        return _who(others, "holds", lambda entry: entry.held) or _who(others, "waits for", lambda entry: entry.wanted)
 
     def wish(self, wish: Wish) -> None:
         """Say what the run wants from now on; never blocks."""
@@ -130,7 +135,7 @@ class Member:
                 for wish, now in wishes:
                     seat.standing.wish(wish, now)
                 lease = seat.look()
-                self.holders = seat.holders
+                self._others = seat.others
                 if lease is not None and not self._closed:
                     self._tell(lease)
                 wishes = self._until_a_look(seat)
@@ -156,7 +161,7 @@ class _Seat:
         self._bandwidth = bandwidth
         self._warn = warn
         self._warned: set[str] = set()
-        self.holders: tuple[str, ...] = ()
+        self.others: tuple[Entry, ...] = ()
         self._silence = Silence()
         self._last_known: dict[str, Entry] = {}
         self._claims: dict[str, tuple[tuple[Entry, dict[Way, int], bool], Claim]] = {}
@@ -197,10 +202,7 @@ class _Seat:
         """See what others hold and want, take what there is, and write it down."""
         with self._directory.locked():
             others = self._living(self._directory.others(), time.monotonic())
-            entries = [entry for _, entry, _ in others]
-            self.holders = _who(entries, "holds", lambda entry: entry.held) or _who(
-                entries, "waits for", lambda entry: entry.wanted
-            )
+            self.others = tuple(entry for _, entry, _ in others)
             bandwidth = self._shared_bandwidth(others)
             claims = self._claims_of(others, bandwidth)
             before = self.standing.claim
