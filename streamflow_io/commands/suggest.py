@@ -78,7 +78,7 @@ class Result:
     def _verdict(self) -> str:
         found = self.suggestions
         if not found.proposals:
-            return f"{self.run}: nothing to propose"
+            return f"{self.run}: {'no hint' if found.changes else 'nothing'} to propose"
         saved = []
         if any(proposal.is_sure for proposal in found.proposals):
             saved.append(f"{found.saved:.1f} s less with all that is sure")

@@ -29,8 +29,11 @@ from .write_channels import WriteChannels
 
 @dataclass
 class _Measured:
+    """:ivar asked: what its node runtime is asked for, when it is"""
+
     node_job: NodeJob
     spec: JobSpec
+    asked: JobSpec | None = None
     following: asyncio.Task[None] | None = None
 
 
@@ -68,7 +71,9 @@ class JobRunner:
             spec = self._stream_rates.asked(self._writes.asked(self._limited(node_job, spec)))
             return JobConnector(inner, job_name, node_job, spec, command=command)
         if (measured := self._measured.get(job_name)) is not None:
-            spec = self._writes.asked(self._limited(measured.node_job, measured.spec))
+            # StreamFlow has connectors for more than the command, also after it. What a job does is asked for once.
+            spec = measured.asked or self._writes.asked(self._limited(measured.node_job, measured.spec))
+            measured.asked = spec
             if (spec.limit is not None or spec.phases is not None) and measured.following is None:
                 # What keeps it from being held to its limit is told, and in which bursts it writes.
                 measured.following = asyncio.create_task(self._follow(job_name, measured.node_job))
@@ -146,7 +151,7 @@ class JobRunner:
         """What a job that is measured does with its files is recorded, too."""
         if (measured := self._measured.get(job.name)) is not None:
             place = measured.node_job.runtime.place
-            measured.spec = self._recorder.told(job_spec(step, job), step, job, place)
+            measured.spec, measured.asked = self._recorder.told(job_spec(step, job), step, job, place), None
             # One that is limited is followed already; its events are for one reader.
             if measured.following is None:
                 measured.following = asyncio.create_task(self._follow(job.name, measured.node_job))

@@ -46,7 +46,8 @@ class WriteChannels:
     def submitted(self, job: Job) -> None:
         """A job has all its input, and is to be scheduled."""
         hints = self._annotations.get(get_job_step_name(job.name))
-        if hints is not None and hints.io_task is None:
+        # One without hints may be observed.
+        if hints is None or hints.io_task is None:
             self._jobs[job.name] = job
 
     def asked(self, spec: JobSpec) -> JobSpec:
@@ -57,10 +58,11 @@ class WriteChannels:
         if (job := self._jobs.get(spec.name)) is None:
             return spec
         step, directory = get_job_step_name(job.name), str(job.output_directory)
-        hints, allocation = self._annotations[step], self._allocations[job.name]
+        hints, allocation = self._annotations.get(step), self._allocations[job.name]
         storage = self._storages.of(None, allocation.target, directory)
         name, location = None if storage is None else storage.name, allocation.locations[0].name
-        self._writes.started(Writer(job.name, step, name, location, hints.storage_bandwidth is not None))
+        holds = hints is not None and hints.storage_bandwidth is not None
+        self._writes.started(Writer(job.name, step, name, location, holds))
         return spec.model_copy(update={"phases": WrittenTo(path=directory)})
 
     def happened(self, job_name: str, event: Event) -> None:

@@ -250,6 +250,18 @@ def test_files_that_are_saved_as_they_are_committed(bench: Bench) -> None:
     assert told[2]["required"] == at(bench, "ended", "/produce/0")
 
 
+def test_what_a_job_writes_is_measured_where_it_is_observed(bench: Bench) -> None:
+    """Also of a step without hints, whatever else StreamFlow asks of its location: two bursts."""
+    script = f"head -c {BYTES} /dev/zero > out; sleep 1; head -c {BYTES} /dev/zero >> out; sleep 0.5"
+    make = {"run": tool(script, {}, {"out": found("out")}), "in": {}}
+    run = bench.run(workflow({}, {"make": make}, {"out": "make/out"}), config={"observe": True})
+    assert run.ok, run.errors
+    assert any(one["event"] == "output" for one in bench.telemetry())
+    told = [one for one in bench.telemetry() if one["event"] == "request"]
+    assert {(one["job"], one["kind"], one["rule"]) for one in told} == {("/make/0", "write", "exposed")}
+    assert sum(one["bytes"] for one in told) >= 2 * BYTES
+
+
 @pytest.mark.long
 def test_nothing_is_measured_without_node_runtime(bench: Bench) -> None:
     run = bench.run(looped(), config={"runtime": "off"})

@@ -47,6 +47,9 @@ def test_compute_jobs_are_asked_and_io_tasks_are_not() -> None:
     assert asked.phases.path == "/out"
     for name in ("/save/0", "/unknown/0"):
         assert found.asked(JobSpec(name=name)).phases is None
+    # It has no hints, and is observed.
+    found.submitted(Job("/unknown/0", 1, {}, "/in", "/out", "/tmp"))
+    assert found.asked(JobSpec(name="/unknown/0")).phases is not None
 
 
 def test_a_storage_has_less_while_a_job_writes_there_in_a_rhythm(monkeypatch: pytest.MonkeyPatch) -> None:
