@@ -326,7 +326,7 @@ class Pacing:
         rate, is_crowded = rates.get(request.job, (inf, False))
         # All that are late have no limit at once. One after the other, in the order of their required ends, they would
         # wait less only if the bandwidth is exact and rates are told at once: simulated, for 73 s in all instead of 85;
-        # told each second for 275 instead of 218, and where the storage has 1.7 times of what is said 599 instead of 257.
+        # told each second for 275 instead of 218, where a storage has 1.7 times what is said for 599 instead of 257.
         if limit is None or isinf(rate) or self._is_late(request, now):
             return None, "late"
         rate = max(rate, request.least, min(limit, _LEAST_RATE))
