@@ -28,6 +28,7 @@ from .limiter import LIMITER
 from .neighbour import NEIGHBOUR
 from .overhead import OVERHEAD
 from .patterns import PATTERNS
+from .persched import PERSCHED
 from .policies import POLICIES
 from .processes import CommandError
 from .read_sessions import READ_SESSIONS, read_sessions
@@ -68,6 +69,7 @@ WORKLOADS = {
         VARIANT_CALLING,
         SCALE,
         POLICIES,
+        PERSCHED,
         CLUSTER,
         CONTAINERS,
         READ_SESSIONS,

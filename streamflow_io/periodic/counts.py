@@ -8,7 +8,10 @@ from math import floor
 from .merit import merit
 from .model import ApplicationSet, Goal
 
-_PERIODS = 250
+# Periods, and roundings for each; fewer periods for many applications: it takes as long for each of them.
+_MOST_PERIODS = 250
+_PERIODS_TIMES_APPLICATIONS = 50_000
+_ROUNDINGS = 12
 # How much slower than the fairest an application may be, where the efficiency counts.
 _SLACKS = (None, 0.0005, 0.003, 0.01)
 # Counts whose merits differ by less than this part are tried by their size: small patterns are found sooner.
@@ -27,9 +30,10 @@ def candidates(
     :param most_instances: of all applications
     """
     found: dict[tuple[int, ...], float] = {}
+    periods = min(_MOST_PERIODS, 2 + _PERIODS_TIMES_APPLICATIONS // len(applications.applications))
     for rates in _rates(applications, goal):
-        for number in range(_PERIODS):
-            period = least_period * largest_factor ** (number / (_PERIODS - 1))
+        for number in range(periods):
+            period = least_period * largest_factor ** (number / (periods - 1))
             for counts in _rounded([rate * period for rate in rates]):
                 if counts not in found and sum(counts) <= most_instances:
                     found[counts] = merit(goal, applications, reachable(applications, counts))
@@ -55,6 +59,9 @@ def _rounded(wanted: Sequence[float]) -> Iterator[tuple[int, ...]]:
     """Rounded down, then up one after the other, by their remainders; at least one of each."""
     counts = [max(1, floor(value)) for value in wanted]
     yield tuple(counts)
-    for index in sorted(range(len(wanted)), key=lambda index: counts[index] - wanted[index]):
-        counts[index] += 1
+    by_remainder = sorted(range(len(wanted)), key=lambda index: counts[index] - wanted[index])
+    many = -(-len(wanted) // _ROUNDINGS)
+    for begin in range(0, len(wanted), many):
+        for index in by_remainder[begin : begin + many]:
+            counts[index] += 1
         yield tuple(counts)

@@ -17,6 +17,7 @@ LARGEST_FACTOR = 10.0
 STEP = 0.01
 # In an order of floats that should be equal, so that patterns do not depend on roundings.
 _DIGITS = 9
+_SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -35,25 +36,30 @@ class Sweep:
     most_instances: float = float("inf")
 
     def periods(self, applications: ApplicationSet) -> Iterator[float]:
-        """From the smallest to the largest."""
+        """From the smallest to the largest, but for those in which not every application has room for an instance."""
         rate = sum(applications.fair_rates())
+        too_short = applications.least_period([1] * len(applications.applications)) * (1 - _SAME)
         period = self.least_period
         while period <= self.least_period * self.largest_factor and period * rate <= self.most_instances:
-            yield period
+            if period >= too_short:
+                yield period
             period *= 1 + self.step
 
 
+#: Asked before each period, with the best pattern so far: whether to go on.
+GoOn = Callable[[Pattern | None], bool]
+
+
 def persched(
-    applications: ApplicationSet, sweep: Sweep, goal: Goal = "efficiency", go_on: Callable[[], bool] = lambda: True
+    applications: ApplicationSet, sweep: Sweep, goal: Goal = "efficiency", go_on: GoOn = lambda _: True
 ) -> Pattern | None:
     """The best pattern of all periods of a sweep, shrunk.
 
-    :param go_on: asked before each period; the sweep ends when it says no
     :return: None if no period that was tried has room for every application
     """
     best: Pattern | None = None
     for period in sweep.periods(applications):
-        if not go_on():
+        if not go_on(best):
             break
         found = pattern(applications, period)
         if found is not None and (best is None or better(goal, applications, found.rates, best.rates)):
@@ -61,14 +67,12 @@ def persched(
     return None if best is None else shrunk(applications, best, sweep.step, go_on)
 
 
-def shrunk(
-    applications: ApplicationSet, found: Pattern, step: float, go_on: Callable[[], bool] = lambda: True
-) -> Pattern:
+def shrunk(applications: ApplicationSet, found: Pattern, step: float, go_on: GoOn = lambda _: True) -> Pattern:
     """The same counts in a shorter period, as long as they fit.
 
     :param step: of the sweep; the period becomes shorter by the same part of such a step
     """
-    while go_on():
+    while go_on(found):
         shorter = pattern(applications, found.period - step * (found.period - found.period / (1 + step)))
         if shorter is None or shorter.counts != found.counts:
             break

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from .counts import candidates, reachable
 from .merit import better, merit
@@ -26,6 +27,9 @@ _AFTER_CANDIDATES = 0.15
 _PATIENCE = 6
 _LEAST_PART = 1e-6
 _KEPT = 3
+# Turns times applications, of orders: the small ones are tried first. Linear programs of larger ones take longer than
+# there is time.
+_SIZES = (0, 8_000, 30_000)
 
 #: The part of the time that is left: 1 at first, 0 or less at the end.
 Left = Callable[[], float]
@@ -80,20 +84,25 @@ class _Planner:
         return self._is_better(reachable(self._set, counts))
 
     def try_persched(self, sweep: Sweep) -> None:
-        found = persched(self._set, sweep, self._goal, lambda: self._left() > _AFTER_PERSCHED)
+        found = persched(
+            self._set, sweep, self._goal, lambda best: self._left() > (0 if best is None else _AFTER_PERSCHED)
+        )
         self._keep(found, "persched")
         if found is not None and self._left() > 0:
             self._try(order_of(found))
 
     def try_candidates(self, sweep: Sweep) -> None:
         most = sweep.most_instances
-        for counts in candidates(self._set, self._goal, sweep.least_period, sweep.largest_factor, most):
-            if not self._promises(counts):
-                continue
-            if self._left() <= _AFTER_CANDIDATES:
-                break
-            for alternate in (True, False):
-                self._try(paced_order(self._set, counts, alternate=alternate))
+        found = candidates(self._set, self._goal, sweep.least_period, sweep.largest_factor, most)
+        for larger_than, at_most in pairwise(_SIZES):
+            for counts in found:
+                size = 2 * sum(counts) * len(counts)
+                if not larger_than < size <= at_most or not self._promises(counts):
+                    continue
+                if self._left() <= _AFTER_CANDIDATES:
+                    return
+                for alternate in (True, False):
+                    self._try(paced_order(self._set, counts, alternate=alternate))
 
     def go_on(self) -> None:
         """Until the end of the time, with the orders that were best."""
@@ -101,7 +110,9 @@ class _Planner:
             self._improve(self._open.pop(0), 4 * _PATIENCE)
 
     def _try(self, order: Order | None) -> None:
-        if order is None or self._left() <= 0 or not self._promises(counts_of(self._set, order)):
+        if order is None or len(order) * len(self._set.applications) > _SIZES[-1] or self._left() <= 0:
+            return
+        if not self._promises(counts_of(self._set, order)):
             return
         program = Program(self._set, order)
         if program.solve() and self._improve(program, _PATIENCE):

@@ -12,6 +12,8 @@ from highspy._core import _Highs
 
 _INFINITY = highspy.kHighsInf
 _PRIMAL = 4
+# A program that needs more takes longer than there is time.
+_MOST_ITERATIONS = 25_000
 
 
 class Solver:
@@ -26,10 +28,15 @@ class Solver:
     def __init__(self) -> None:
         # Not `highspy.Highs`: it prints a line before it can be told not to.
         self._highs = _Highs()
-        for option, value in (("output_flag", False), ("threads", 1), ("solver", "simplex")):
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("solver", "simplex"),
+            # What is changed leaves the last solution allowed: the primal simplex goes on from there.
+            ("simplex_strategy", _PRIMAL),
+            ("simplex_iteration_limit", _MOST_ITERATIONS),
+        ):
             self._highs.setOptionValue(option, value)
-        # What is changed leaves the last solution allowed: the primal simplex goes on from there.
-        self._highs.setOptionValue("simplex_strategy", _PRIMAL)
         self._rows: list[tuple[float, float]] = []
         self._columns: list[float] = []
         self._entries: list[list[tuple[int, float]]] = []
@@ -66,7 +73,7 @@ class Solver:
         self._highs.changeColBounds(column, 0.0, _INFINITY if may else 0.0)
 
     def solve(self) -> bool:
-        """:return: whether there is a solution"""
+        """:return: whether there is a solution, and it was found"""
         if not self._is_passed:
             self._pass()
         self._highs.run()
