@@ -32,6 +32,8 @@ MOST_ENTRIES = 1000
 _ENTRY = re.compile(r"[0-9a-f]{32}\.json")
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 NEWS_BYTES = 8
+# It is held for less than a millisecond, as a rule.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.01
 # Longer than this between two tries: this process was stopped, and its patience with it.
 _MOST_BETWEEN_TRIES = 0.1
 
@@ -228,11 +230,12 @@ def _try_locks(directory: int) -> None:
 
 
 def _take(lock: int, seconds: float) -> None:
-    waited, before = 0.0, time.monotonic()
+    waited, before, pause = 0.0, time.monotonic(), _FIRST_PAUSE
     while not _try_lock(lock, fcntl.LOCK_EX):
         if waited >= seconds:
             raise SharingError(f"its lock is held by somebody else for {seconds:g} s")
-        time.sleep(random.uniform(0.002, 0.01))
+        time.sleep(random.uniform(0.5, 1.0) * pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
         now = time.monotonic()
         waited, before = waited + min(now - before, _MOST_BETWEEN_TRIES), now
 
