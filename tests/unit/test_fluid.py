@@ -166,12 +166,13 @@ def test_what_arrives_ends_and_changes() -> None:
             Perturbation(0, 0, "volume", 2.0),
             Perturbation(1, 140, "arrives"),
             Perturbation(1, 168, "ends"),
-            Perturbation(2, 1, "ends"),
+            Perturbation(2, 12, "ends"),
         ],
     )
     # An instance that has begun is as it was.
     assert outcome.ended == (15, 2, 0)
-    assert outcome.moved == pytest.approx((40 + 14 * 80 + 40, 80, 0))
+    # The last one ends in the middle of its first transfer.
+    assert outcome.moved == pytest.approx((40 + 14 * 80 + 40, 80, 20))
     assert outcome.rates[1] == pytest.approx(2 / 28)
     assert outcome.dilations[2] == 1
 

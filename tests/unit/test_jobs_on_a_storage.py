@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.io_tasks import CURVE as SLOW
 from streamflow_io.periodic.curve import StorageCurve
-from streamflow_io.periodic.forecast import forecast
+from streamflow_io.periodic.forecast import forecast, later_start
 from streamflow_io.periodic.jobs import WAYS, PeriodicRun, Way, alone, play
 from streamflow_io.sharing.table import Claim, decide
 
@@ -197,6 +198,21 @@ def test_a_later_start_is_told_only_if_all_end_no_later() -> None:
     assert found.later.slowest < found.later.slowest_now * 0.7
     quiet = [PeriodicRun(f"{index}", 3, 1, 1, 4, 100.0) for index in range(2)]
     assert forecast(quiet, BANDWIDTH, CONGESTED, "turns").later is None
+
+
+@settings(max_examples=30)
+@given(st.lists(runs.map(lambda one: replace(one, start=0.0)), min_size=2, max_size=4))
+def test_by_a_later_start_nobody_ends_later(some: list[PeriodicRun]) -> None:
+    own = [max(seconds, 1e-3) for seconds in alone(some, BANDWIDTH, CONGESTED)]
+    found = later_start(some, own, BANDWIDTH, CONGESTED, "due")
+    if found is None:
+        return
+    now = play(some, BANDWIDTH, CONGESTED, "due").seconds
+    later = play([*some[:-1], replace(some[-1], start=found.delay)], BANDWIDTH, CONGESTED, "due").seconds
+    ends = [*later[:-1], later[-1] + found.delay]
+    assert all(end <= before * (1 + 1e-6) for end, before in zip(ends, now, strict=True))
+    assert ends[-1] == pytest.approx(found.end)
+    assert any(end < before * 0.995 for end, before in zip(ends, now, strict=True))
 
 
 @pytest.mark.parametrize(("count", "rate"), [(1, 5), (2, 10), (3, 11), (4, 12), (6, 10), (8, 8), (100, 8)])
