@@ -40,7 +40,7 @@ class PeriodicRun:
     :ivar jobs: of a burst
     :ivar megabytes: of a job
     :ivar storage_bw: of a job
-    :ivar latency: seconds in which a job has its storageBW, and moves nothing: it is started, and its end is noticed
+    :ivar latency: seconds in which a job has its storageBW, and moves nothing: it is started, computes, or is over
     :ivar work: seconds from the end of a burst to the next; the first is before the first burst
     :ivar period: of bursts that overlap with compute: seconds from the begin of one to the next, whatever I/O does; 0:
         they do not

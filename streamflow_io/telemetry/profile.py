@@ -41,7 +41,7 @@ class Profile(Result):
     :ivar bursts: how many there were
     :ivar jobs: of a burst
     :ivar storage_bw: of a job
-    :ivar latency: seconds in which a job has its storageBW while its command does not run
+    :ivar latency: seconds in which a job has its storageBW, and moves nothing: it is started, computes, or is over
     :ivar volume: MB of a burst
     :ivar bandwidth: of the storage, by the run's StreamFlow file; none: it has none in this direction
     :ivar rate: with which a burst moves if it has the storage for itself, by the ledger
@@ -219,9 +219,9 @@ def _megabytes(history: History, job: Job) -> float:
 
 def _latency(history: History, job: Job) -> float:
     measured = history.measured(job)
-    if job.admitted is None or job.ended is None or measured is None:
+    if job.admitted is None or job.ended is None or job.usage is None or measured is None:
         return 0.0
-    return max(0.0, job.ended - job.admitted - (measured[1] - measured[0]))
+    return max(0.0, job.ended - job.admitted - (measured[1] - measured[0])) + job.usage.cpu_seconds
 
 
 def _bandwidth(history: History, storage: str, way: Direction) -> float | None:
