@@ -12,8 +12,8 @@ import pytest
 from streamflow_io.cli import main
 
 RECORDED = Path(__file__).parents[1] / "unit" / "recorded"
-# MB/s with 1, 2, 3, 4, 8, 16 writers: the disk of these runs.
-CURVE = "1:5.5,2:11,3:13.3,4:12.3,8:9.4,16:6.4"
+# MB/s by the number of writers: the disk of these runs.
+CURVE = "1:5.5,2:11,3:13.33,4:12.31,5:11.43,6:10.67,7:10,8:9.41,12:7.62,16:6.4,32:3.9"
 
 
 @pytest.fixture(autouse=True)
