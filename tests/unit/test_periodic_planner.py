@@ -137,6 +137,33 @@ def test_exchanges_never_make_it_longer(applications: ApplicationSet, factor: fl
     assert valid(applications, program.pattern())
 
 
+def test_exchanges_make_a_period_as_short_as_it_can_be() -> None:
+    applications, counts = paper_set(6), [35, 35, 1, 1, 1, 1]
+    order = paced_order(applications, counts)
+    assert order is not None
+    program = Program(applications, order)
+    assert program.solve()
+    assert program.period > applications.least_period(counts) * 1.001
+    while program.improve():
+        assert program.solve()
+        if program.period < applications.least_period(counts) * (1 + 1e-6):
+            break
+    assert program.period == pytest.approx(applications.least_period(counts), rel=1e-6)
+
+
+def test_what_the_solver_does_not_know_exactly_is_made_exact() -> None:
+    applications = paper_set(6)
+    order = paced_order(applications, [35, 35, 1, 1, 1, 1])
+    assert order is not None
+    program = Program(applications, order)
+    assert program.solve()
+    solver = program._solver
+    solver.values = [value * (1 - 1e-7 * (index % 3)) for index, value in enumerate(solver.values)]
+    found = program.pattern()
+    assert valid(applications, found)
+    assert found.period == pytest.approx(program.period, rel=1e-5)
+
+
 @settings(max_examples=25)
 @given(application_sets(most=4), st.sampled_from(GOALS))
 def test_a_plan_is_never_worse_than_persched_nor_better_than_a_bound(applications: ApplicationSet, goal: Goal) -> None:

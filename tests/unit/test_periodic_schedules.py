@@ -35,23 +35,17 @@ def small() -> Schedule:
     return schedule(SMALL, found)
 
 
-def _table_4(numbers: list[int]) -> None:
-    for number in numbers:
-        applications, expected = paper_set(number), published(number)
-        found = persched(applications, Sweep(expected.least_period))
-        assert found is not None
-        assert applications.efficiency(found.rates) == pytest.approx(expected.efficiency, abs=1e-4)
-        assert applications.dilation(found.rates) == pytest.approx(expected.dilation, abs=5e-4)
-        assert check(schedule(applications, found)) == []
+_LONG = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
-def test_table_4_of_the_paper_small_sets() -> None:
-    _table_4([1, 7, 8, 9, 10])
-
-
-@pytest.mark.long
-def test_table_4_of_the_paper() -> None:
-    _table_4([2, 3, 4, 5, 6])
+@pytest.mark.parametrize("number", [1, *(pytest.param(number, marks=_LONG) for number in range(2, 7)), 7, 8, 9, 10])
+def test_table_4_of_the_paper(number: int) -> None:
+    applications, expected = paper_set(number), published(number)
+    found = persched(applications, Sweep(expected.least_period))
+    assert found is not None
+    assert applications.efficiency(found.rates) == pytest.approx(expected.efficiency, abs=1e-4)
+    assert applications.dilation(found.rates) == pytest.approx(expected.dilation, abs=5e-4)
+    assert check(schedule(applications, found)) == []
 
 
 @given(application_sets(), st.floats(1, 12))
