@@ -20,6 +20,7 @@ from streamflow_io.sharing.due import due
 from streamflow_io.sharing.table import Claim, decide
 
 from .curve import StorageCurve
+from .slots import Slots
 
 #: How runs share a storage: each admits as if it were alone; each has an equal part of the bandwidth for itself; by a
 #: shared ledger, where who has asked first goes first, or who is first due (what the plugin does), or whose burst began
@@ -82,7 +83,12 @@ class Outcome:
 
 
 def play(
-    runs: Sequence[PeriodicRun], bandwidth: float, curve: StorageCurve, way: Way, noise: Noise | None = None
+    runs: Sequence[PeriodicRun],
+    bandwidth: float,
+    curve: StorageCurve,
+    way: Way,
+    noise: Noise | None = None,
+    slots: Sequence[Slots] = (),
 ) -> Outcome:
     """Let runs use a storage together.
 
@@ -90,8 +96,10 @@ def play(
 
     :param bandwidth: of the storage, as the ledger has it
     :param curve: what the storage can do
+    :param slots: of each run: no burst begins before its slot, but for at most a period, and who is late goes first; of
+        runs whose bursts do not overlap with compute, with the shared ledger; empty: nobody holds anything back
     """
-    return _Storage(runs, bandwidth, curve, way, noise).play()
+    return _Storage(runs, bandwidth, curve, way, noise, slots).play()
 
 
 def alone(
@@ -134,9 +142,10 @@ class _Storage:
         curve: StorageCurve,
         way: Way,
         noise: Noise | None,
+        slots: Sequence[Slots] = (),
     ) -> None:
         self._runs = [_Run(one) for one in runs]
-        self._curve, self._way, self._noise = curve, way, noise
+        self._curve, self._way, self._noise, self._slots = curve, way, noise, slots
         self._bandwidth = round(bandwidth * 1e6)
         own = {"own": self._bandwidth, "by hand": self._bandwidth / max(1, len(runs))}
         self._each = own.get(way)
@@ -151,7 +160,7 @@ class _Storage:
     def play(self) -> Outcome:
         for index, run in enumerate(self._runs):
             if run.facts.bursts > 0:
-                heapq.heappush(self._computing, (run.facts.start + self._work(index, 0), index))
+                self._compute(index, run.facts.start)
         while self._computing or self._starting or self._moving:
             rate = self._curve.total(len(self._moving)) / len(self._moving) if self._moving else 0.0
             moved = self._now + (self._moving[0][0] - self._passed) / rate if self._moving else float("inf")
@@ -185,6 +194,14 @@ class _Storage:
         work = self._runs[index].facts.work
         return work if self._noise is None else work * self._noise(index, burst)
 
+    def _compute(self, index: int, begin: float) -> None:
+        """A run computes, and then has its next burst."""
+        ready = begin + self._work(index, self._runs[index].begun)
+        if self._slots:
+            own = self._slots[index]
+            ready = max(ready, min(own.at(self._runs[index].begun), ready + own.period))
+        heapq.heappush(self._computing, (ready, index))
+
     def _begin(self, index: int) -> None:
         """A burst begins: all its jobs are ready."""
         run = self._runs[index]
@@ -213,10 +230,12 @@ class _Storage:
         if run.waiting == 0 and run.running == 0:
             run.end = self._now
             if run.facts.period <= 0 and run.begun < run.facts.bursts:
-                heapq.heappush(self._computing, (self._now + self._work(index, run.begun), index))
+                self._compute(index, self._now)
 
     def _due(self, index: int) -> float:
         run = self._runs[index]
+        if self._slots:
+            return self._slots[index].at(run.begun - 1)
         if self._way == "due":
             expected = run.amount * run.in_burst * (median(run.took) if run.took else 1.0)
             return due(run.asked, expected / self._bandwidth)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from .model import ApplicationSet, Pattern
 from .play import Policy, State
+from .slots import slots_of
 
 WHOLE = "whole"
 _FAST = 1e6
@@ -84,24 +85,13 @@ class Slots(Policy):
     """
 
     def __init__(self, pattern: Pattern) -> None:
-        self._period = pattern.period
-        self._slots = [_slots(pattern, application) for application in range(len(pattern.instances))]
+        self._slots = slots_of(pattern)
 
     def opens(self, application: int, instance: int) -> float:
-        slots = self._slots[application]
-        cycles, index = divmod(instance, len(slots))
-        return cycles * self._period + slots[index]
+        return self._slots[application].at(instance)
 
     def key(self, application: int, state: State) -> float:
         return self.opens(application, state.ended[application])
-
-
-def _slots(pattern: Pattern, application: int) -> list[float]:
-    """When the transfers begin of those instances that begin to compute in the first period."""
-    ordered = sorted(
-        (one.work[0] % pattern.period, one.work[0], one.transfers[0].start) for one in pattern.instances[application]
-    )
-    return [first + start - work for first, work, start in ordered]
 
 
 class FairShare(FCFS):
