@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from streamflow_io.sharing import member as members
+from streamflow_io.sharing import seat as seats
 from streamflow_io.sharing.directory import SharedDirectory
 from streamflow_io.sharing.member import Member
 from streamflow_io.sharing.wish import Lease, Wish
@@ -202,16 +202,16 @@ class _Run:
             self._told.notify()
 
     def _measure(self) -> None:
-        look = members._Seat.look
+        look = seats.Seat.look
 
-        def measured(seat: members._Seat) -> Lease | None:
+        def measured(seat: seats.Seat) -> Lease | None:
             began = time.perf_counter()
             try:
                 return look(seat)
             finally:
                 self.looks.append(time.perf_counter() - began)
 
-        setattr(members._Seat, "look", measured)  # noqa: B010
+        setattr(seats.Seat, "look", measured)  # noqa: B010
 
 
 LEDGER = Workload(

@@ -97,6 +97,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     share.add_argument("--write", type=_bandwidth, metavar="MB/S", help="its write bandwidth, for all runs together")
     share.add_argument("--read", type=_bandwidth, metavar="MB/S", help="its read bandwidth (one alone holds for both)")
     share.add_argument("--group", metavar="GROUP", help="whose members may share it (default: your group)")
+    share.add_argument(
+        "--holds",
+        choices=("off", "auto"),
+        default="off",
+        help="auto: runs with periodic bursts follow a schedule where that pays (default: off)",
+    )
     status = commands.add_parser("status", help=_STATUS, description=_STATUS)
     status.add_argument(
         "directory", metavar="DIR", nargs="?", type=Path, help="one of `storage share` (default: all of your runs)"
@@ -116,7 +122,9 @@ def share(arguments: argparse.Namespace) -> Shared:
     amounts = {
         way: None if getattr(arguments, way) is None else bytes_per_second(getattr(arguments, way)) for way in WAYS
     }
-    ledger = LedgerFile(path=arguments.path or str(path.parent), write=amounts["write"], read=amounts["read"])
+    ledger = LedgerFile(
+        path=arguments.path or str(path.parent), write=amounts["write"], read=amounts["read"], holds=arguments.holds
+    )
     try:
         group = grp.getgrgid(os.getegid()) if arguments.group is None else grp.getgrnam(arguments.group)
     except KeyError:

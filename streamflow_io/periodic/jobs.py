@@ -17,10 +17,10 @@ from statistics import median
 from typing import Literal, get_args
 
 from streamflow_io.sharing.due import due
+from streamflow_io.sharing.slots import Slots
 from streamflow_io.sharing.table import Claim, decide
 
 from .curve import StorageCurve
-from .slots import Slots
 
 #: How runs share a storage: each admits as if it were alone; each has an equal part of the bandwidth for itself; by a
 #: shared ledger, where who has asked first goes first, or who is first due (what the plugin does), or whose burst began

@@ -59,6 +59,9 @@ class ScheduleFile(CamelModel):
     bounds: BoundsFile = Field(description="a mapping with efficiency and dilation")
     algorithm: AlgorithmFile = Field(description="a mapping with name, parameters and seconds")
     applications: list[ScheduledFile] = Field(description="a list with an entry for each application of the set")
+    followed: bool | None = Field(None, description="true, false: whether the runs that it is for follow it")
+    reason: str | None = Field(None, description="a text: why")
+    start: Number | None = Field(None, description="a number: when it begins, in seconds since the epoch")
 
     def to_schedule(self) -> Schedule:
         applications = self.set.to_set()

@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from streamflow_io.sharing.slots import Slots
 
 from .model import Instance, Pattern
-
-
-@dataclass(frozen=True)
-class Slots:
-    """When the transfers of one application begin, in seconds since the pattern began for the first time.
-
-    :ivar starts: in a period, in order; at least one
-    """
-
-    period: float
-    starts: tuple[float, ...]
-
-    def at(self, number: int) -> float:
-        """Of the transfer with a number, from 0."""
-        cycles, index = divmod(number, len(self.starts))
-        return cycles * self.period + self.starts[index]
 
 
 def slots_of(pattern: Pattern) -> list[Slots]:

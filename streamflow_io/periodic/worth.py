@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from random import Random
+
+from streamflow_io.sharing.slots import Slots
 
 from .curve import StorageCurve
 from .jobs import PeriodicRun, alone, play
-from .slots import Slots
 
 #: So much less dilation of the slowest run than with due dates alone.
 GAIN = 0.03
-DRAWS = 20
 
 
 @dataclass(frozen=True)
@@ -39,25 +38,23 @@ class Worth:
 
 def worth(
     runs: Sequence[PeriodicRun],
-    errors: Sequence[float],
     slots: Sequence[Slots],
     bandwidth: float,
     curve: StorageCurve,
-    seed: int,
+    draws: Sequence[Sequence[float]],
 ) -> Worth:
     """Play runs with and without a schedule, each time with other works within the errors of their profiles.
 
-    :param errors: the relative standard error of each run's work
     :param slots: of each run
+    :param draws: at least one; in each, what the works of each run are multiplied with
     """
-    random = Random(seed)
     due, followed = [], []
-    for _ in range(DRAWS):
-        noise = partial(_noise, [max(0.0, random.gauss(1.0, error)) for error in errors])
+    for factors in draws:
+        noise = partial(_noise, factors)
         own = alone(runs, bandwidth, curve, noise)
         due.append(max(play(runs, bandwidth, curve, "due", noise).dilations(own)))
         followed.append(max(play(runs, bandwidth, curve, "due", noise, slots).dilations(own)))
-    return Worth(sum(due) / DRAWS, sum(followed) / DRAWS)
+    return Worth(sum(due) / len(draws), sum(followed) / len(draws))
 
 
 def _noise(factors: Sequence[float], run: int, _: int) -> float:

@@ -275,6 +275,7 @@ class Run:
             self._started = True
             self._record_start()
         self._telemetry.write(record)
+        self.storages.told(record)
         told = (*self._requests.told(record), *self.stream_rates.told(record), *self._writes.told(record))
         for request in told:
             self._telemetry.write(request)
@@ -292,15 +293,15 @@ class Run:
         )
         for step, hints in self._plan.annotations.items():
             if hints.concern_storage:
-                self._telemetry.write(
-                    StepRecord(
-                        time=now,
-                        step=step,
-                        io_task=hints.io_task is not None,
-                        storage_bw=None if hints.storage_bw is None else str(hints.storage_bw),
-                        direction=hints.direction,
-                    )
+                record = StepRecord(
+                    time=now,
+                    step=step,
+                    io_task=hints.io_task is not None,
+                    storage_bw=None if hints.storage_bw is None else str(hints.storage_bw),
+                    direction=hints.direction,
                 )
+                self._telemetry.write(record)
+                self.storages.told(record)
         for edge in self._plan.edges:
             consumer, why = edge.route.consumer, self._plan.unavailable
             self._telemetry.write(

@@ -20,13 +20,17 @@ from streamflow_io.admission.leases import Amounts, Leases
 from streamflow_io.admission.storages import ONE_WAY, bytes_per_second
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
+from streamflow_io.periodic.plans import SharedPlans
 from streamflow_io.sharing.burst import Burst
 from streamflow_io.sharing.directory import SharedDirectory
 from streamflow_io.sharing.holding import UNUSED_SECONDS, Holding
+from streamflow_io.sharing.holds import Hold
 from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.member import Member
 from streamflow_io.sharing.wish import Lease
-from streamflow_io.telemetry.records import LeaseRecord, Record
+from streamflow_io.telemetry.records import HeldRecord, LeaseRecord, Record, StepRecord
+
+from .recorded_bursts import RecordedBursts
 
 _MB = 10**6
 # Who waits longer for other runs is told for whom.
@@ -104,6 +108,7 @@ class SharedStorages:
         self._queued = queued
         self._changed = changed
         self._record = record
+        self._bursts = RecordedBursts()
         self._known: set[str] = set()
         self._shared: dict[str, _Shared] = {}
 
@@ -136,7 +141,14 @@ class SharedStorages:
             tell=lambda lease: call(partial(self._told, name, lease)),
             failed=lambda reason: call(partial(self._failed, name, reason)),
             warn=lambda text: call(partial(logger.warning, f"Storage {name!r}: {text}")),
+            plans=lambda shared: SharedPlans(shared.path, shared.mine),
+            held=lambda hold: call(partial(self._held, name, hold)),
         )
+
+    def told(self, record: Record) -> None:
+        """Something was recorded of a step or a job of this run."""
+        if isinstance(record, StepRecord) or any(one.member.wants_profile for one in self._shared.values()):
+            self._bursts.told(record)
 
     def started(self, grant: Grant, now: float) -> None:
         """A job has been admitted."""
@@ -190,6 +202,8 @@ class SharedStorages:
             useful |= {way: amount + more for way, amount in need.amounts.items()}
         seconds = one.burst.seconds(queued, max(bytes_per_second(storage.bandwidth(way)) for way in ONE_WAY["both"]))
         together = any(len(need.amounts) > 1 for need in needs)
+        if one.member.wants_profile and not queued and not any(self._leases.used(storage).values()):
+            one.member.profile(self._bursts.profile(storage))
         wish = one.holding.settle(self._leases.used(storage), needed, useful, together, round(seconds, 1), now)
         self._leases.give(storage, one.holding.held, one.others)
         if wish is not None:
@@ -224,6 +238,9 @@ class SharedStorages:
         one.others = lease.others
         self._leases.give(one.storage, one.holding.held, one.others)
         self._changed()
+
+    def _held(self, name: str, hold: Hold) -> None:
+        self._record(HeldRecord(time=time.time(), storage=name, slot=hold.due, until=hold.until))
 
     def _failed(self, name: str, reason: str) -> None:
         one = self._shared.pop(name)

@@ -259,6 +259,10 @@ class StorageAdmission:
         storage = self._by_name.get(place.storage or "")
         return None if storage is None else self._admission.capacity(storage, way, place.location)
 
+    def told(self, record: Record) -> None:
+        """Something was recorded of a job."""
+        self._shared.told(record)
+
     def share(self, storage: StorageConfig | None) -> None:
         """Jobs, or chunks of a read session, are about to ask for bandwidth of a storage."""
         if storage is not None:

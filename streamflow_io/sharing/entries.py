@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from streamflow_io.hints.models import Way
 
+from .burst_profile import BurstProfile
 from .standing import LAST_TICKET
 from .table import Claim
 from .wish import WAYS, Amounts
@@ -41,6 +42,7 @@ class Entry(_Model):
     :ivar useful: what it could use beyond what it holds
     :ivar ticket: who wants something and has a smaller one asked before
     :ivar asked: when its burst began
+    :ivar profile: of its bursts, where runs may follow a schedule
     """
 
     version: Literal[1] = 1
@@ -57,6 +59,7 @@ class Entry(_Model):
     ticket: Annotated[int, Field(ge=0, le=LAST_TICKET)] = 0
     asked: _Seconds = 0.0
     due: _Seconds = 0.0
+    profile: BurstProfile | None = None
 
     def claim(self, identifier: str, bandwidth: Amounts, silent: bool = False) -> Claim:
         """What the table knows of it: nobody holds, or wants, more than there is.
@@ -83,12 +86,14 @@ class LedgerFile(_Model):
     :ivar path: of the storage, for people
     :ivar write: bytes per second for all runs together; none: the least of what the runs say
     :ivar read: the same
+    :ivar holds: `auto`: runs with periodic bursts follow a schedule where that pays
     """
 
     version: Literal[1] = 1
     path: Annotated[str, StringConstraints(max_length=4096)]
     write: Annotated[int, Field(gt=0, le=_MOST)] | None = None
     read: Annotated[int, Field(gt=0, le=_MOST)] | None = None
+    holds: Literal["off", "auto"] = "off"
 
     @property
     def bandwidth(self) -> dict[Way, int] | None:

@@ -64,12 +64,13 @@ def make_shared(path: Path, ledger: LedgerFile, group: int) -> None:
     made = path.with_name(f".{path.name}-{uuid.uuid4().hex}.tmp")
     made.mkdir(0o700)
     try:
-        (made / "runs").mkdir(0o700)
+        for name in ("runs", "plans"):
+            (made / name).mkdir(0o700)
         (made / "ledger.json").write_text(ledger.model_dump_json() + "\n", encoding="utf-8")
         (made / "lock").write_bytes(bytes(2 * NEWS_BYTES))
         if not locks_keep_out(made / "lock"):
             raise SharingError("locks do not work there: two processes have the same at once")
-        for name, mode in (("ledger.json", 0o640), ("lock", 0o660), ("runs", 0o3770), ("", 0o3770)):
+        for name, mode in (("ledger.json", 0o640), ("lock", 0o660), ("runs", 0o3770), ("plans", 0o3770), ("", 0o3770)):
             os.chown(made / name, -1, group)
             os.chmod(made / name, mode)  # after the group, of which a change takes set-gid away
         made.rename(path)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from streamflow_io.hints.models import Way
 
 from .due import due
+from .holds import Following, Hold
 from .table import Claim, contended, decide, total
 from .wish import Amounts, Lease, Wish, plus, positive
 
@@ -27,6 +29,8 @@ class Standing:
         self._run = run
         self._wish = Wish()
         self._asked: float | None = None
+        self._following: Following | None = None
+        self._hold: Hold | None = None
         self._lease: Lease | None = None
         # By the number of the lease, what it was given since it wished.
         self._untold: dict[int, Amounts] = {}
@@ -41,9 +45,25 @@ class Standing:
         """
         self._wish = wish
         if wish.is_empty:
-            self._asked = None
+            self._asked = self._hold = None
         elif self._asked is None:
             self._asked = now
+            self._hold = None if self._following is None else self._following.begin(now)
+
+    def follow(self, following: Following | None) -> None:
+        """Follow a schedule from the next burst on; None: none any more, and what is held back is not from now on."""
+        self._following = following
+        if following is None:
+            self._hold = None
+
+    @property
+    def following(self) -> Following | None:
+        return self._following
+
+    @property
+    def hold(self) -> Hold | None:
+        """Until when the burst that has begun is held back; None: there is none that follows a schedule."""
+        return self._hold
 
     @property
     def claim(self) -> Claim:
@@ -58,6 +78,8 @@ class Standing:
     @property
     def due(self) -> float:
         """When its burst should have had its turn; 0: there is none."""
+        if self._asked is not None and self._hold is not None:
+            return self._hold.due
         return 0.0 if self._asked is None else due(self._asked, self._wish.seconds)
 
     @property
@@ -65,11 +87,12 @@ class Standing:
         """What else it could use beyond what it holds."""
         return positive(self._wish.useful) if self._wanted else {}
 
-    def look(self, others: Sequence[Claim], bandwidth: Amounts) -> Lease | None:
+    def look(self, others: Sequence[Claim], bandwidth: Amounts, now: float = inf) -> Lease | None:
         """Return what is not kept, and take what there is.
 
         :param others: all other runs
         :param bandwidth: of the storage
+        :param now: on the wall clock
         :return: what the run may use from now on; none: nothing has changed for it
         """
         wish, last = self._wish, 0 if self._lease is None else self._lease.number
@@ -78,7 +101,9 @@ class Standing:
         for given in self._untold.values():
             untold = plus(untold, given)
         self._held = plus(wish.kept, untold)
-        self._wanted = {way: lacked for way, lacked in positive(wish.lacks).items() if way not in untold}
+        is_held_back = self._hold is not None and now < self._hold.until
+        lacks = {} if is_held_back else positive(wish.lacks)
+        self._wanted = {way: lacked for way, lacked in lacks.items() if way not in untold}
         if not self._wanted:
             self._ticket = 0
         elif self._ticket == 0:

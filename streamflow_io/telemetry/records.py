@@ -96,6 +96,15 @@ class LeaseRecord(BaseRecord):
     wanted: float = Field(description="what its first waiting job needs beyond what is used")
 
 
+class HeldRecord(BaseRecord):
+    """A burst of this run on a storage begins, and is held back until its slot in a schedule that runs follow."""
+
+    event: Literal["held"] = "held"
+    storage: str
+    slot: float = Field(description="when it is due by the schedule, in seconds since the epoch")
+    until: float = Field(description="until when it is held back, at the latest")
+
+
 class StartedRecord(JobRecord):
     """A job runs."""
 
@@ -313,6 +322,7 @@ Record = Annotated[
     | SubmittedRecord
     | AdmittedRecord
     | LeaseRecord
+    | HeldRecord
     | StartedRecord
     | EndedRecord
     | RouteRecord

@@ -27,7 +27,7 @@ from streamflow_io.commands.storage_sharing import sharers
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.sharing import directory as files
-from streamflow_io.sharing import member as members
+from streamflow_io.sharing import seat as seats
 from streamflow_io.sharing.directory import SharedDirectory, SharingError
 from streamflow_io.sharing.entries import LedgerFile
 from streamflow_io.sharing.identity import shared_directories
@@ -309,9 +309,9 @@ def test_a_run_that_is_stopped(
     stopped = processes(holding(shared, 50, lacks=90))
     assert stopped.answer() == 50
     stopped.kill(signal.SIGSTOP)
-    monkeypatch.setattr(members, "_LOCAL", replace(members._LOCAL, beat=0.2))
-    monkeypatch.setattr(members, "HOLDS_BACK_NOBODY", 1.0)
-    monkeypatch.setattr(members, "HOLDS_NOTHING", 2.0)
+    monkeypatch.setattr(seats, "_LOCAL", replace(seats._LOCAL, beat=0.2))
+    monkeypatch.setattr(seats, "HOLDS_BACK_NOBODY", 1.0)
+    monkeypatch.setattr(seats, "HOLDS_NOTHING", 2.0)
     first, second = runs("first"), runs("second")
     first.wish(lacks=30, seconds=1000)
     first.wait_for(lambda run: run.leases)

@@ -71,6 +71,9 @@ NOT_PURE = {
     "sharing.identity": "looks at what is mounted",
     "sharing.making": "makes files",
     "sharing.member": "has a thread",
+    "sharing.seat": "looks at files and clocks",
+    "periodic.plans": "has files, and starts a program",
+    "periodic.plan_program": "is a program",
     "sharing.status": "reads the files",
     "periodic.files": "reads set files",
     "periodic.schedule_file": "reads schedule files",
@@ -90,7 +93,7 @@ EFFECTS |= dict.fromkeys(("io", "shutil", "tempfile", "glob", "aiofiles"), EFFEC
 EFFECTS |= dict.fromkeys(("socket", "requests", "threading", "logging", "signal"), EFFECTS["os"])
 EFFECTS |= {"datetime": EFFECTS["time"], "secrets": EFFECTS["random"]}
 
-MOST_IN_FUNCTIONS = 15
+MOST_IN_FUNCTIONS = 16
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,108 @@
+"""Makes the schedule of runs that share a storage, and says whether it is to be followed: a program of its own.
+
+So that it costs no run its core: `python -m streamflow_io.periodic.plan_program FILE < REQUEST`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+from pydantic import BaseModel
+
+from streamflow_io.sharing.burst_profile import BurstProfile
+
+from .check import check
+from .curve import StorageCurve
+from .jobs import PeriodicRun
+from .model import Algorithm, Application, ApplicationSet, Pattern, Platform, Schedule, figures
+from .persched import Sweep, persched
+from .schedule_file import schedule_to_json
+from .slots import slots_of
+from .worth import Worth, worth
+
+_NICE = 19
+_DRAWS = 20
+# Of the run with the longest bursts; the others as many as take as long.
+_BURSTS = 24
+# Until all have read it.
+_SOON_SECONDS = 1.0
+
+
+class PlanRequest(BaseModel):
+    """:ivar bandwidth: of the storage, MB/s; :ivar seconds: of CPU time; :ivar runs: by name"""
+
+    bandwidth: float
+    seconds: float
+    runs: dict[str, BurstProfile]
+
+
+def main() -> int:
+    os.nice(_NICE)
+    request = PlanRequest.model_validate_json(sys.stdin.read())
+    begin = time.process_time()
+    applications = application_set(request)
+    found = _pattern(applications, request.seconds)
+    if found is None:
+        return 1
+    pattern, name = found
+    made = Algorithm(name, {"seconds": request.seconds}, time.process_time() - begin)
+    schedule = Schedule(applications, "dilation", pattern, figures(applications, pattern), made)
+    if check(schedule):
+        return 1
+    judged = judge(request, pattern)
+    verdict = {"followed": judged.is_enough, "reason": str(judged), "start": time.time() + _SOON_SECONDS}
+    Path(sys.argv[1]).write_text(json.dumps({**schedule_to_json(schedule), **verdict}), encoding="utf-8")
+    return 0
+
+
+def application_set(request: PlanRequest) -> ApplicationSet:
+    """The runs as applications of one node each, in the order of their names."""
+    platform = Platform(len(request.runs), request.bandwidth, request.bandwidth)
+    return ApplicationSet(
+        platform,
+        tuple(
+            Application(name, 1, own.work, own.volume, min(own.rate, request.bandwidth))
+            for name, own in sorted(request.runs.items())
+        ),
+    )
+
+
+def _pattern(applications: ApplicationSet, seconds: float) -> tuple[Pattern, str] | None:
+    least, end = max(applications.durations), time.process_time() + seconds
+
+    def left() -> float:
+        return (end - time.process_time()) / seconds
+
+    try:
+        from .planner import most_instances, plan
+    except ModuleNotFoundError:
+        found = persched(applications, Sweep(least), "dilation", lambda: left() > 0)
+        return None if found is None else (found, "persched")
+    planned = plan(applications, "dilation", left, Sweep(least, most_instances=most_instances(applications, least)))
+    return None if planned is None else (planned.pattern, planned.algorithm)
+
+
+def judge(request: PlanRequest, pattern: Pattern) -> Worth:
+    """Whether these runs would gain by it."""
+    order = sorted(request.runs.items())
+    alone = [own.work + own.volume / min(own.rate, request.bandwidth) for _, own in order]
+    counts = [max(4, round(_BURSTS * max(alone) / seconds)) for seconds in alone]
+    runs = [
+        PeriodicRun(name, count, own.jobs, own.volume / own.jobs, own.storage_bw, own.work)
+        for (name, own), count in zip(order, counts, strict=True)
+    ]
+    largest = min(request.bandwidth, max(own.storage_bw for _, own in order))
+    points = {1: largest, math.ceil(request.bandwidth / largest): request.bandwidth}
+    random = Random(0)
+    draws = [[max(0.0, random.gauss(1.0, own.error)) for _, own in order] for _ in range(_DRAWS)]
+    return worth(runs, slots_of(pattern), request.bandwidth, StorageCurve.of(points.items()), draws)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

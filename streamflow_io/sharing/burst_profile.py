@@ -1,0 +1,35 @@
+"""What others are told of a run's periodic bursts, as a model. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from streamflow_io.hints.models import Way
+
+_Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+_AtLeast0 = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+
+
+class BurstProfile(BaseModel):
+    """The periodic bursts of a run; see :class:`streamflow_io.telemetry.profile.Profile`.
+
+    :ivar bursts: how many it was found in
+    :ivar jobs: of a burst
+    :ivar storage_bw: of a job, MB/s
+    :ivar volume: of a burst, MB
+    :ivar rate: of a burst that is alone, MB/s
+    :ivar work: seconds between a burst and the next
+    :ivar error: of work and volume, relative
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
+    direction: Way
+    bursts: Annotated[int, Field(ge=1, le=10**9)]
+    jobs: Annotated[int, Field(ge=1, le=10**9)]
+    storage_bw: _Positive
+    volume: _Positive
+    rate: _Positive
+    work: _AtLeast0
+    error: _AtLeast0

@@ -1,0 +1,133 @@
+"""Which runs follow a schedule of their bursts together, and when each holds back a burst. Pure.
+
+Only the beginnings of bursts are held, by the slots of a schedule for just the runs that are there; a burst that is
+late is never held, and comes first. See :mod:`streamflow_io.periodic.worth` for when that pays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Protocol
+
+from .burst_profile import BurstProfile
+from .slots import Slots
+
+#: The largest error of a profile of which a schedule is made.
+MOST_ERROR = 0.05
+#: So long nobody has come or gone, and no profile has changed, before a schedule is made.
+STILL_SECONDS = 30.0
+# A profile that is new differs by this part of the one before.
+_OTHER = 0.05
+# Beginnings that have moved by so much of a period do not fit the slots any more.
+_DRIFT = 0.1
+_FIRST = 3
+
+
+def are_steady(profiles: Mapping[str, BurstProfile | None]) -> bool:
+    """Whether a schedule could be made for these runs: all are periodic, in one direction, and well known."""
+    known = [profile for profile in profiles.values() if profile is not None]
+    directions = {profile.direction for profile in known}
+    is_known = len(known) == len(profiles) >= 2 and all(profile.error <= MOST_ERROR for profile in known)
+    return is_known and len(directions) == 1
+
+
+def digest(profiles: Mapping[str, BurstProfile]) -> str:
+    """What names the schedule of these runs.
+
+    :param profiles: by the names of their entries
+    """
+    rows = [
+        (name, own.direction, own.jobs, *(f"{number:.3g}" for number in (own.work, own.volume, own.rate)))
+        for name, own in sorted(profiles.items())
+    ]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def is_another(before: BurstProfile | None, now: BurstProfile) -> bool:
+    """Whether a profile differs so much from the one that others know that they should know it."""
+    if before is None or (before.direction, before.jobs) != (now.direction, now.jobs):
+        return True
+    pairs = ((before.work, now.work), (before.volume, now.volume), (before.rate, now.rate))
+    return before.error > MOST_ERROR >= now.error or any(abs(a - b) > _OTHER * max(a, b) for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A burst that begins.
+
+    :ivar until: before that it asks for nothing, by the wall clock
+    :ivar due: its slot
+    """
+
+    until: float
+    due: float
+
+
+class Following:
+    """A run that follows a schedule.
+
+    :param slots: of this run
+    :param start: when the pattern begins, by the wall clock
+    :param now: when the run joins: its next burst has the next slot, and so on
+    """
+
+    def __init__(self, slots: Slots, start: float, now: float) -> None:
+        self._slots = slots
+        self._start = start
+        self._next = 0
+        cycles = max(0, int((now - start) / slots.period) - 1)
+        self._next = cycles * len(slots.starts)
+        while start + slots.at(self._next) < now:
+            self._next += 1
+        self._late: list[float] = []
+
+    def begin(self, now: float) -> Hold:
+        """A burst of the run begins; nobody waits for longer than a period."""
+        slot = self._start + self._slots.at(self._next)
+        self._next += 1
+        self._late.append(now - slot)
+        return Hold(max(now, min(slot, now + self._slots.period)), slot)
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether bursts begin elsewhere than they did at first."""
+        if len(self._late) < 2 * _FIRST:
+            return False
+        return abs(median(self._late[-_FIRST:]) - median(self._late[:_FIRST])) > _DRIFT * self._slots.period
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A schedule for just the runs that are there.
+
+    :ivar slots: of this run; none: the schedule is not followed
+    :ivar start: when it begins, by the wall clock
+    :ivar reason: why it is followed or not, for people
+    """
+
+    slots: Slots | None
+    start: float
+    reason: str
+
+
+class Plans(Protocol):
+    """The schedules of a shared directory; whoever needs one that is not there makes it, for all."""
+
+    def of(self, name: str, profiles: Mapping[str, BurstProfile], own: str) -> Plan | None:
+        """The schedule with a name; none: there is none yet, or it cannot be kept.
+
+        :param own: the run whose slots are asked for
+        """
+
+    def make(self, name: str, profiles: Mapping[str, BurstProfile], bandwidth: float) -> None:
+        """Begin to make a schedule, unless somebody does; returns at once.
+
+        :param bandwidth: of the storage, MB/s
+        """
+
+    def close(self) -> None:
+        """What was begun is not finished."""

@@ -1,0 +1,227 @@
+"""What a run does in a shared directory that is open: look by look."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from streamflow_io.hints.models import Way
+
+from .directory import News, OpenDirectory, Other
+from .entries import Entry, shortened
+from .follower import Follower
+from .silence import HOLDS_BACK_NOBODY, HOLDS_NOTHING, Silence
+from .standing import Standing
+from .table import Claim
+from .wish import WAYS, Amounts, Lease, amount, positive
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """How often a run looks at what others do, in seconds.
+
+    :ivar waiting: whether there are news, while it waits for something
+    :ivar holding: the same, while it holds something
+    :ivar look: looks without news, while it waits
+    :ivar beat: the same, while it holds something
+    """
+
+    waiting: float
+    holding: float
+    look: float
+    beat: float
+
+
+_LOCAL = _Pace(waiting=0.02, holding=0.1, look=0.5, beat=2.0)
+# There nobody is told news in time: a look instead.
+_NETWORK = _Pace(waiting=0.2, holding=1.0, look=0.2, beat=1.0)
+
+
+class Seat:
+    """What a run does in a directory that is open."""
+
+    def __init__(self, directory: OpenDirectory, run: str, bandwidth: Amounts, warn: Callable[[str], None]) -> None:
+        self.standing = Standing(directory.identifier)
+        self.follower: Follower | None = None
+        self._is_held_back = False
+        self._directory = directory
+        self._pace = _NETWORK if directory.is_network else _LOCAL
+        self._bandwidth = bandwidth
+        self._warn = warn
+        self._warned: set[str] = set()
+        self.others: tuple[Entry, ...] = ()
+        self._silence = Silence()
+        self._last_known: dict[str, Entry] = {}
+        self._claims: dict[str, tuple[tuple[Entry, dict[Way, int], bool], Claim]] = {}
+        self._news = News(b"", b"")
+        self._written: tuple[float, Claim | None] = 0.0, None
+        self._entry = Entry(
+            run=shortened(run),
+            host=shortened(socket.gethostname()),
+            pid=os.getpid(),
+            started=time.time(),
+            now=time.time(),
+            beat=0,
+            bandwidth=dict(bandwidth),
+        )
+
+    @property
+    def name(self) -> str:
+        """Of the run, for schedules."""
+        return _name(self._directory.identifier)
+
+    @property
+    def pause(self) -> float | None:
+        """For how long nothing is looked at; None: until the run wishes something."""
+        if self._is_held_back:
+            hold = self.standing.hold
+            return 0.0 if hold is None else min(self._pace.beat, max(0.0, hold.until - time.time()))
+        claim = self.standing.claim
+        if claim.wanted:
+            return self._pace.waiting
+        return self._pace.holding if claim.held else None
+
+    def should_look(self, passed: float) -> bool:
+        """Whether it is time for a look.
+
+        :param passed: seconds since the last one
+        """
+        claim = self.standing.claim
+        if self._is_held_back:
+            hold = self.standing.hold
+            return hold is None or passed >= self._pace.beat or time.time() >= hold.until
+        if not claim.wanted and not claim.held:
+            return False
+        if passed >= (self._pace.look if claim.wanted else self._pace.beat):
+            return True
+        news = self._directory.news()
+        return news.returned != self._news.returned if claim.wanted else news.asked != self._news.asked
+
+    def look(self) -> Lease | None:
+        """See what others hold and want, take what there is, and write it down."""
+        now, hold = time.time(), self.standing.hold
+        with self._directory.locked():
+            others = self._living(self._directory.others(), time.monotonic())
+            self.others = tuple(entry for _, entry, _ in others)
+            bandwidth = self._shared_bandwidth(others)
+            claims = self._claims_of(others, bandwidth)
+            before = self.standing.claim
+            lease = self.standing.look(claims, bandwidth, now)
+            self._write()
+            after = self.standing.claim
+            self._directory.tell(
+                returned=any(amount(after.held, way) < amount(before.held, way) for way in WAYS)
+                or bool(before.wanted and after.wanted != before.wanted),
+                asked=bool(after.wanted and after.wanted != before.wanted)
+                or not before.held.keys() >= after.held.keys(),
+            )
+            self._news = self._directory.news()
+        if self.follower is not None:
+            profiles = {_name(identifier): entry.profile for identifier, entry, _ in others}
+            megabytes = {way: much / 1e6 for way, much in bandwidth.items()}
+            self.follower.look(profiles, megabytes, time.monotonic(), now)
+        # Also if the schedule has ended since: what was held back has not been asked for.
+        self._is_held_back = hold is not None and now < hold.until
+        return lease
+
+    def _claims_of(self, others: list[tuple[str, Entry, float]], bandwidth: dict[Way, int]) -> list[Claim]:
+        """The claims of others; of an entry that is the same as at the last look it is made once."""
+        before, self._claims = self._claims, {}
+        for identifier, entry, seconds in others:
+            made = entry, bandwidth, seconds >= HOLDS_BACK_NOBODY
+            known = before.get(identifier)
+            if known is None or known[0][0] is not entry or known[0] != made:
+                known = made, entry.claim(identifier, bandwidth, made[2])
+            self._claims[identifier] = known
+        return [claim for _, claim in self._claims.values()]
+
+    def _write(self) -> None:
+        claim, now = self.standing.claim, time.monotonic()
+        written, last = self._written
+        profile = None if self.follower is None else self.follower.published
+        if (
+            claim == last
+            and profile == self._entry.profile
+            and now - written < min(self._pace.beat, HOLDS_BACK_NOBODY / 4)
+        ):
+            return
+        standing = self.standing
+        self._entry = self._entry.model_copy(
+            update={
+                "now": time.time(),
+                "beat": self._entry.beat + 1,
+                "held": dict(claim.held),
+                "wanted": dict(claim.wanted),
+                "useful": dict(standing.useful),
+                "ticket": claim.ticket,
+                "asked": standing.asked,
+                "due": claim.due,
+                "profile": profile,
+            }
+        )
+        self._directory.write(self._entry)
+        self._written = now, claim
+
+    def _living(self, found: list[Other], now: float) -> list[tuple[str, Entry, float]]:
+        """Those of whom something was heard, and for how long nothing was."""
+        entries = {}
+        for other in found:
+            # One that is torn, or of a newer version: its run holds what it last held.
+            if (entry := other.entry or self._last_known.get(other.identifier)) is not None:
+                entries[other.identifier] = entry
+        self._last_known = entries
+        silent = self._silence.look({identifier: entry.beat for identifier, entry in entries.items()}, now)
+        living = []
+        for identifier, entry in entries.items():
+            # Who uses nothing, and waits for nothing, has nothing to say.
+            seconds = silent[identifier] if entry.held or entry.wanted else 0.0
+            if seconds < HOLDS_NOTHING:
+                living.append((identifier, entry, seconds))
+            elif entry.held:
+                self._warn_once(
+                    f"run {entry.run!r} on {entry.host!r} (process {entry.pid}) has not been heard of for "
+                    f"{HOLDS_NOTHING:g} s: what it holds is given to others"
+                )
+        return living
+
+    def _shared_bandwidth(self, others: list[tuple[str, Entry, float]]) -> dict[Way, int]:
+        if (given := self._directory.ledger.bandwidth) is not None:
+            if given != self._bandwidth:
+                self._warn_once(f"its bandwidth is {_shown(given)}, not {_shown(self._bandwidth)}: it is shared so")
+            return given
+        bandwidth = dict(self._bandwidth)
+        for _, entry, _ in others:
+            for way in WAYS:
+                if 0 < (said := entry.bandwidth.get(way, 0)) < bandwidth[way]:
+                    bandwidth[way] = said
+                    self._warn_once(
+                        f"run {entry.run!r} on {entry.host!r} says that it has {_shown(entry.bandwidth)}, not "
+                        f"{_shown(self._bandwidth)}: the least holds"
+                    )
+        return bandwidth
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(text)
+
+
+def _name(identifier: str) -> str:
+    return identifier.removesuffix(".json")
+
+
+def who(entries: Iterable[Entry], verb: str, of: Callable[[Entry], Amounts]) -> tuple[str, ...]:
+    """Those of which there is something, for people."""
+    return tuple(
+        f"run {entry.run!r} on {entry.host!r} (process {entry.pid}) {verb} "
+        + " and ".join(f"{much / 1e6:g} MB/s ({way})" for way, much in sorted(positive(of(entry)).items()))
+        for entry in entries
+        if positive(of(entry))
+    )
+
+
+def _shown(bandwidth: Amounts) -> str:
+    return " and ".join(f"{amount(bandwidth, way) / 1e6:g} MB/s ({way})" for way in ("write", "read"))
