@@ -82,7 +82,7 @@ def _pattern(applications: ApplicationSet, seconds: float) -> tuple[Pattern, str
     try:
         from .planner import most_instances, plan
     except ModuleNotFoundError:
-        found = persched(applications, Sweep(least), "dilation", lambda: left() > 0)
+        found = persched(applications, Sweep(least), "dilation", lambda _: left() > 0)
         return None if found is None else (found, "persched")
     planned = plan(applications, "dilation", left, Sweep(least, most_instances=most_instances(applications, least)))
     return None if planned is None else (planned.pattern, planned.algorithm)
