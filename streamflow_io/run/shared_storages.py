@@ -20,11 +20,10 @@ from streamflow_io.admission.leases import Amounts, Leases
 from streamflow_io.admission.storages import ONE_WAY, bytes_per_second
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
-from streamflow_io.periodic.plans import SharedPlans
 from streamflow_io.sharing.burst import Burst
 from streamflow_io.sharing.directory import SharedDirectory
 from streamflow_io.sharing.holding import UNUSED_SECONDS, Holding
-from streamflow_io.sharing.holds import Hold
+from streamflow_io.sharing.holds import Hold, Plans
 from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.member import Member
 from streamflow_io.sharing.wish import Lease
@@ -141,7 +140,7 @@ class SharedStorages:
             tell=lambda lease: call(partial(self._told, name, lease)),
             failed=lambda reason: call(partial(self._failed, name, reason)),
             warn=lambda text: call(partial(logger.warning, f"Storage {name!r}: {text}")),
-            plans=lambda shared: SharedPlans(shared.path, shared.mine),
+            plans=_plans,
             held=lambda hold: call(partial(self._held, name, hold)),
         )
 
@@ -268,3 +267,10 @@ class SharedStorages:
 
     def _of(self, storage: StorageConfig | None) -> _Shared | None:
         return None if storage is None else self._shared.get(storage.name)
+
+
+def _plans(shared: SharedDirectory) -> Plans:
+    # Where nobody follows a schedule, nobody waits for what makes them.
+    from streamflow_io.periodic.plans import SharedPlans
+
+    return SharedPlans(shared.path, shared.mine)
