@@ -26,8 +26,9 @@ def summary(schedule: Schedule) -> list[str]:
     """A schedule in three lines."""
     found, bounds = schedule.figures, schedule.figures.bounds
     count = sum(schedule.pattern.counts)
+    instances = "1 instance" if count == 1 else f"{count:,} instances"
     return [
-        f"Period: {schedule.pattern.period:,.6g} s, {count:,} instances; goal: {schedule.goal}",
+        f"Period: {schedule.pattern.period:,.6g} s, {instances}; goal: {schedule.goal}",
         f"Efficiency: {found.efficiency:.5f} (no schedule has more than {bounds.efficiency:.5f})",
         f"Dilation: {found.dilation:.4f} (no schedule has less than {bounds.dilation:.4f})",
     ]

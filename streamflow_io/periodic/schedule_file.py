@@ -10,7 +10,7 @@ from typing import Annotated, Literal, cast
 
 from pydantic import Field, JsonValue, ValidationError
 
-from streamflow_io.hints.errors import HintError, HintErrors, Source
+from streamflow_io.hints.errors import HintError, HintErrors, Loc, Source
 from streamflow_io.hints.fields import Text
 from streamflow_io.hints.parsing import parse_model
 from streamflow_io.hints.yaml_files import plain, read_yaml, source_of
@@ -19,6 +19,8 @@ from .files import CamelModel, Number, Positive, SetFile, set_mistakes, set_to_j
 from .model import Algorithm, Bounds, Figures, Goal, Instance, Pattern, Schedule, Transfer
 
 _WHAT = "schedule"
+# Characters of a file of which the lines are found within some seconds.
+_MOST_WITH_LINES = 100_000
 _ALLOWED = "a schedule file, as `streamflow-io schedule compute` writes it"
 
 AtLeast0 = Annotated[Number, Field(ge=0)]
@@ -93,22 +95,34 @@ def read_schedule(path: str | os.PathLike[str]) -> Schedule:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise HintErrors.one(file, _WHAT, f"cannot be read: {reason}", _ALLOWED) from None
-    # Lines are looked for when there is a mistake: that takes long.
-    source = Source(file, lambda: source_of(read_yaml(Path(path), _WHAT, _ALLOWED), file).lines)
+    source = Source(file, lambda: _lines(Path(path), file, len(text)))
     try:
         found = ScheduleFile.model_validate_json(text)
     except ValidationError:
-        found = _mistaken(Path(path), source)
+        found = _mistaken(_raw(Path(path), text), source)
     if errors := [*set_mistakes(found.set, source, "set"), *_other_names(found, source)]:
         raise HintErrors(errors)
     return found.to_schedule()
 
 
-def _mistaken(path: Path, source: Source) -> ScheduleFile:
+def _lines(path: Path, file: str, size: int) -> Mapping[Loc, int]:
+    """The lines of everything in a file; of a large one none: it takes half a minute for 10,000 instances."""
+    return source_of(read_yaml(path, _WHAT, _ALLOWED), file).lines if size <= _MOST_WITH_LINES else {}
+
+
+def _raw(path: Path, text: str) -> object:
+    """:raises HintErrors: if it is neither JSON nor YAML"""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return plain(read_yaml(path, _WHAT, _ALLOWED))
+
+
+def _mistaken(raw: object, source: Source) -> ScheduleFile:
     """:raises HintErrors: with the mistakes of a file that is no schedule file; unless it is one in YAML"""
-    raw = plain(read_yaml(path, _WHAT, _ALLOWED))
-    if not isinstance(raw, Mapping):
-        raise HintErrors.one(source.file, _WHAT, "not a mapping", _ALLOWED, source.line())
+    if not isinstance(raw, Mapping) or "set" not in raw:
+        message = "not a schedule" if isinstance(raw, Mapping) else "not a mapping"
+        raise HintErrors.one(source.file, _WHAT, message, _ALLOWED, source.line())
     found, errors = parse_model(ScheduleFile, raw, "", source)
     if found is None:
         raise HintErrors(errors)

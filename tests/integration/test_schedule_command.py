@@ -61,6 +61,12 @@ def test_a_schedule_is_drawn(tmp_path: Path, made: Path, capsys: pytest.CaptureF
     assert [len(one["work"]) for one in drawn["rows"]] == [100] * 3
 
 
+def test_a_set_file_is_no_schedule(tmp_path: Path, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", "check", str(tmp_path / "set.yml"), "--json"]) == 1
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert error["message"] == "not a schedule"
+
+
 def test_a_set_without_a_pattern_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "set.yml").write_text(SET)
     options = ["--paper", "--least-period", "0.1"]
