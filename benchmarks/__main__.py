@@ -36,6 +36,7 @@ from .read_sessions_alone import COUNTS
 from .read_sessions_hosts import READ_SESSIONS_HOSTS
 from .read_sessions_templates import READ_SESSIONS_TEMPLATES
 from .scale import SCALE, SIZES, scale
+from .schedules import SCHEDULES
 from .shared_runs import SHARED_ALONE, SHARED_BURSTS, SHARED_RUNS
 from .simulated_work import Size
 from .stream_link import STREAM_LINK
@@ -69,6 +70,7 @@ WORKLOADS = {
         VARIANT_CALLING,
         SCALE,
         POLICIES,
+        SCHEDULES,
         PERSCHED,
         CLUSTER,
         CONTAINERS,

@@ -47,7 +47,7 @@ def main() -> int:
     request = PlanRequest.model_validate_json(sys.stdin.read())
     begin = time.process_time()
     applications = application_set(request)
-    found = _pattern(applications, request.seconds)
+    found = find_pattern(applications, request.seconds)
     if found is None:
         return 1
     pattern, name = found
@@ -73,7 +73,8 @@ def application_set(request: PlanRequest) -> ApplicationSet:
     )
 
 
-def _pattern(applications: ApplicationSet, seconds: float) -> tuple[Pattern, str] | None:
+def find_pattern(applications: ApplicationSet, seconds: float) -> tuple[Pattern, str] | None:
+    """The best pattern for the slowest run that is found in so many seconds of CPU time, and what has found it."""
     least, end = max(applications.durations), time.process_time() + seconds
 
     def left() -> float:
