@@ -125,6 +125,7 @@ def test_goals_are_those_to_reach() -> None:
         "variant-calling": [0.70],
         "scale": [3.0],
         "policies": [0.002] * 16,
+        "schedules": [1.0, 1.01] * 3,
         "persched": [0.0001, 0.0005, 0.0003, 0.001, 12.0, 12.0],
         "cluster": [1.15, 0.75, 20.0, 20.0],
         "containers": [0.50, 0.62, 1.03, 1.05, 0.999, 60, 1.0, 0.8, 0.4, 5.0],
