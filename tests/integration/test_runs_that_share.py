@@ -120,7 +120,7 @@ def test_runs_have_the_bandwidth_together(bench: Bench, hints: list[Document]) -
 
 def test_a_small_run_does_not_wait_for_a_large_one(bench: Bench) -> None:
     """What a job has returned goes to the run that is due first, though its own run has more to do with it."""
-    paths = [write(bench, tasks([IO_TASK, bandwidth(MOST)], seconds=0.5), jobs) for jobs in (8, 1)]
+    paths = [write(bench, tasks([IO_TASK, bandwidth(MOST)], seconds=0.5), jobs) for jobs in (12, 1)]
     large = bench.start(paths[0])
     try:
         wait_for(paths[0], "start")
