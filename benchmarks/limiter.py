@@ -149,7 +149,8 @@ def _fed_outcome(rate: int, finished: Finished, cpu_seconds: float) -> Outcome:
     if not lines or not lines[-1].startswith("{"):
         raise CommandError(f"the reader does not say what it has read: {finished.errors}")
     found = json.loads(lines[-1])
-    reached = found["bytes"] / MB / found["seconds"]
+    # Without the first window, of which the reader does not know when its first bytes set out.
+    reached = (found["bytes"] - found["windows"][0]) / MB / (found["seconds"] - WINDOW_SECONDS)
     further = {
         "mb_per_s": reached,
         "off_percent": 100 * abs(reached / rate - 1),

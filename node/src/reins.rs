@@ -23,7 +23,7 @@ use crate::write_out::WriteOut;
 /// The tree is looked at so often while it runs; less often, so that it is paused less often, and for longer, where all that is
 /// done here would have taken more than one part of so many of the time: 1 percent of a core.
 const LOOK: Duration = Duration::from_millis(1);
-const SELDOM_LOOK: Duration = Duration::from_millis(10);
+const SELDOM_LOOK: Duration = Duration::from_millis(5);
 const THRIFT: u32 = 100;
 /// The same while it is paused.
 const LOOK_IN_PAUSE: Duration = Duration::from_millis(50);
