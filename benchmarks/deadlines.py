@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -25,7 +22,7 @@ from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.requirements import requirements
 from streamflow_io.telemetry.runs import TELEMETRY_FILE
 
-from .loop_device import LimitedDisk
+from .disk_watch import written_each
 from .model import Comparison
 from .slow_disks import BANDWIDTH, cold_on, obstacle
 from .workflows import JSON, Site, StreamFlowRun, tool, write_workflow
@@ -138,40 +135,19 @@ def _hints(bandwidth: Mapping[str, JSON] | None) -> JSON:
 
 def _run(document: Path, mount: Path, scheduler: Mapping[str, JSON], directory: Path) -> Outcome:
     here: JSON = {"type": "local", "config": {}, "workdir": str(mount)}
-    with cold_on(BANDWIDTH, mount, directory, (), _DISK_BYTES) as disk, _written(disk) as amounts:
+    with cold_on(BANDWIDTH, mount, directory, (), _DISK_BYTES) as disk, written_each(disk, 1.0) as amounts:
         outcome = StreamFlowRun(document, scheduler, site=Site({"here": here}, {"/": "here"})).run(directory)
     [telemetry] = directory.rglob(TELEMETRY_FILE)
     found = requirements(read_history("run", read_records(telemetry)))
+    busy = _BUSY_SHARE * BANDWIDTH.megabytes * 10**6
     further = {
         **outcome.sample.further,
         # What is compared with it is divided by it.
         _WAITS: max(found.wait_seconds, _LEAST_WAIT),
         _WAITS_OF_RUN: found.wait_seconds / found.seconds,
-        _BUSY: float(sum(amount > _BUSY_SHARE * BANDWIDTH.megabytes * 10**6 for amount in amounts)),
+        _BUSY: float(sum(one.bytes > busy * one.seconds for one in amounts)),
     }
     return Outcome(outcome.sample.model_copy(update={"further": further}), outcome.outputs)
-
-
-@contextmanager
-def _written(disk: LimitedDisk) -> Iterator[list[float]]:
-    """Notes what is written to a disk in each second, for as long as the context lasts."""
-    amounts: list[float] = []
-    ended = threading.Event()
-
-    def look() -> None:
-        last, since = disk.moved()[1], time.monotonic()
-        while not ended.wait(max(0.0, since + 1 - time.monotonic())):
-            now, written = time.monotonic(), disk.moved()[1]
-            amounts.append((written - last) / (now - since))
-            last, since = written, now
-
-    with ThreadPoolExecutor(1) as pool:
-        looking = pool.submit(look)
-        try:
-            yield amounts
-        finally:
-            ended.set()
-        looking.result()
 
 
 def _tool(script: str, inputs: dict[str, JSON], name: str, mebibytes: int = 1) -> JSON:

@@ -7,17 +7,14 @@ and all of them go to the disk with a sync, however evenly the job has written t
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import pstdev
 
 from streamflow_io.runtime import EmbeddedRuntime, JobSpec
 from streamflow_io.runtime.protocol import RateLimit
 
+from .disk_watch import written_each
 from .loop_device import LimitedDisk
 from .model import Comparison, Sample
 from .node import with_runtime
@@ -63,32 +60,10 @@ async def _run(runtime: EmbeddedRuntime, mount: Path, storage: Path, disk: Limit
     limit = RateLimit(rate=RATE * 10**6, direction="write", path=str(storage))
     words = await job.wrap(JobSpec(name="task", limit=limit))
     command = [*words, "bash", "-euc", _SCRIPT, "save", str(FILES), str(FILE_MEBIBYTES)]
-    with _written(disk) as amounts:
+    with written_each(disk, _LOOK_SECONDS) as amounts:
         finished = await asyncio.to_thread(run, [command], mount)
-    deviation = deviation_of_seconds(amounts) / 10**6
+    deviation = deviation_of_seconds([one.bytes for one in amounts]) / 10**6
     return Outcome(Sample(wall=finished.seconds, window=finished.seconds, further={_DEVIATION: deviation}))
-
-
-@contextmanager
-def _written(disk: LimitedDisk) -> Iterator[list[float]]:
-    """Notes the bytes that are written to a disk in each tenth of a second, for as long as the context lasts."""
-    amounts: list[float] = []
-    ended = threading.Event()
-
-    def look() -> None:
-        begin, last = time.monotonic(), disk.moved()[1]
-        while not ended.wait(max(0.0, begin + (len(amounts) + 1) * _LOOK_SECONDS - time.monotonic())):
-            now = disk.moved()[1]
-            amounts.append(now - last)
-            last = now
-
-    with ThreadPoolExecutor(1) as pool:
-        looking = pool.submit(look)
-        try:
-            yield amounts
-        finally:
-            ended.set()
-        looking.result()
 
 
 def deviation_of_seconds(amounts: Sequence[float]) -> float:

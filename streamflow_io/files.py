@@ -7,6 +7,9 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+#: How to open what another user may have put there: a link is not followed, and nothing is waited for.
+NOT_BELIEVED = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
 
 def stranger(path: Path) -> str | None:
     """Why another user could put something of his in the place of what is in a directory; None: nobody can but root.

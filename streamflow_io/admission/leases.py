@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.hints.models import Way
+from streamflow_io.hints.models import WAYS, Way
 
 from .epochs import Epoch
-from .ledger import Ledger
-from .storages import ONE_WAY, bandwidth_account, bytes_per_second
-
-#: Bytes per second, by way.
-Amounts = Mapping[Way, int]
+from .ledger import Account, Ledger
+from .storages import Amounts, bandwidth_account, bytes_per_second
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,8 @@ class Leases:
     def remove(self, storage: StorageConfig) -> None:
         """A storage is the run's own again."""
         if self._leased.pop(storage.name, None) is not None:
-            for way in ONE_WAY["both"]:
-                self._ledger.limit(bandwidth_account(storage, way, ""), bytes_per_second(storage.bandwidth(way)))
+            for way, account in _accounts(storage).items():
+                self._ledger.limit(account, _bandwidth(storage, way))
 
     def has(self, storage: StorageConfig) -> bool:
         """Whether a storage is leased."""
@@ -78,16 +75,16 @@ class Leases:
     def limit(self, storage: StorageConfig) -> None:
         """Let the accounts of a storage, if it is leased, have the capacity that is held."""
         if (leased := self._leased.get(storage.name)) is not None:
-            for way in ONE_WAY["both"]:
-                self._ledger.limit(bandwidth_account(storage, way, ""), leased.held.get(way, 0))
+            for way, account in _accounts(storage).items():
+                self._ledger.limit(account, leased.held.get(way, 0))
 
     def held(self, storage: StorageConfig) -> Amounts:
         """What the run holds: what jobs have, at least."""
-        return {way: self._ledger.capacity(bandwidth_account(storage, way, "")) for way in ONE_WAY["both"]}
+        return {way: self._ledger.capacity(account) for way, account in _accounts(storage).items()}
 
     def allocated(self, storage: StorageConfig) -> dict[Way, int]:
         """What jobs have."""
-        return {way: self._ledger.allocated(bandwidth_account(storage, way, "")) for way in ONE_WAY["both"]}
+        return {way: self._ledger.allocated(account) for way, account in _accounts(storage).items()}
 
     def used(self, storage: StorageConfig) -> Amounts:
         """What must not be taken away: what jobs have; all of it while an epoch has the storage for itself."""
@@ -96,15 +93,15 @@ class Leases:
 
     def unheld(self, storage: StorageConfig, way: Way) -> int:
         """What neither a job of this run nor another run has."""
-        whole, others = bytes_per_second(storage.bandwidth(way)), self._leased[storage.name].others.get(way, 0)
-        return max(0, whole - others - self.allocated(storage)[way])
+        others = self._leased[storage.name].others.get(way, 0)
+        return max(0, _bandwidth(storage, way) - others - self.allocated(storage)[way])
 
     # What is needed
 
     def whole(self, storage: StorageConfig, step: str) -> Need:
         """All of a storage, for an epoch that nobody is to disturb."""
         allocated = self.allocated(storage)
-        return Need(step, {way: bytes_per_second(storage.bandwidth(way)) - allocated[way] for way in allocated}, 0)
+        return Need(step, {way: _bandwidth(storage, way) - much for way, much in allocated.items()}, 0)
 
     def is_held(self, storage: StorageConfig, need: Need) -> bool:
         """Whether the run holds what is needed."""
@@ -132,3 +129,12 @@ class Leases:
             if not any(need.amounts.keys() & other.amounts.keys() for other in found):
                 found.append(need)
         return found
+
+
+def _accounts(storage: StorageConfig) -> dict[Way, Account]:
+    """Those of a storage that all locations share."""
+    return {way: bandwidth_account(storage, way, "") for way in WAYS}
+
+
+def _bandwidth(storage: StorageConfig, way: Way) -> int:
+    return bytes_per_second(storage.bandwidth(way))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.hints.models import Direction, Way
+from streamflow_io.hints.models import WAYS, Direction, Way
 
 from .demand import Capacity, Demand, Placement
 from .leases import Leases
@@ -230,7 +230,7 @@ class Resources:
 
     def _open(self, pool: str, storage: StorageConfig) -> None:
         for location in self._pools[pool]:
-            for way in ONE_WAY["both"]:
+            for way in WAYS:
                 self._ledger.open(bandwidth_account(storage, way, location), bytes_per_second(storage.bandwidth(way)))
             if storage.scope == "shared":
                 self.leases.limit(storage)

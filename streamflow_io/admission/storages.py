@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.errors import HintError
-from streamflow_io.hints.models import Direction, Way
+from streamflow_io.hints.models import WAYS, Direction, Way
 
 from .ledger import Account
+
+#: Bytes per second, by way.
+Amounts = Mapping[Way, int]
 
 ONE_WAY: dict[Direction, tuple[Way, ...]] = {
     "read": ("read",),
     "write": ("write",),
-    "both": ("read", "write"),
+    "both": WAYS,
 }
 BYTES_PER_MEGABYTE = 1_000_000
 

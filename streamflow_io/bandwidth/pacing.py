@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from streamflow_io.admission.demand import Capacity
 from streamflow_io.admission.storages import ONE_WAY
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.models import Direction, Way
+from streamflow_io.hints.models import WAYS, Direction, Way
 
 from .expectations import Expectations, Expected
 from .share import OpenRequest, shares
@@ -291,7 +291,7 @@ class Pacing:
         paced = [one for one in requests if one.is_paced]
         found = {one.job: (inf, False) for one in paced}
         are_waiting = any(one.admitted is None for one in requests)
-        for way in ONE_WAY["both"]:
+        for way in WAYS:
             capacities = [(one, self._capacity(place, way)) for one in paced if (place := self._place(one)) is not None]
             of_way = [(one, has) for one, has in capacities if has is not None and way in ONE_WAY[one.direction]]
             crowded = {

@@ -13,14 +13,13 @@ from itertools import chain
 from statistics import fmean, harmonic_mean, median
 
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.models import Way
+from streamflow_io.hints.models import WAYS
 from streamflow_io.series import covered
 
 from .exploitation import lifetimes
 from .phases import Phase, Request, direction_of, phases
 from .regions import Span, required_spans, throughput_spans
 
-_WAYS: tuple[Way, ...] = ("read", "write")
 # FTIO counts a start before an end at the same time, so that phases that follow each other would count together.
 _BEFORE_THE_END = 1e-6
 
@@ -36,7 +35,7 @@ def trace(requests: Iterable[Request], start: float) -> tuple[str, int]:
     ranks = len({one.channel for one in requests})
     exposed = [one for one in requests if one.rule == "exposed"]
     lines: dict[str, dict[str, Value]] = {}
-    for way in _WAYS:
+    for way in WAYS:
         sync = [Phase([one]) for one in exposed if direction_of(one) == way]
         hidden = [one for one in phases(requests) if direction_of(one.first) == way]
         lines[f"{way}_sync"] = _sample(sync, throughput_spans(sync), start, ranks)
@@ -85,7 +84,7 @@ def _times(requests: Sequence[Request]) -> dict[str, Value]:
     """The sums over all ranks; `lost` is what of the time of moving somebody waited for."""
     times: dict[str, Value] = {"delta_t_agg": lifetimes(requests)}
     in_io = 0.0
-    for way, letter in zip(_WAYS, "rw", strict=True):
+    for way, letter in zip(WAYS, "rw", strict=True):
         hidden = [one for one in phases(requests) if direction_of(one.first) == way]
         exposed = [one for one in requests if one.rule == "exposed" and direction_of(one) == way]
         sync = _moving(exposed)

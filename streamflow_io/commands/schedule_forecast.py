@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -97,13 +96,7 @@ def run(arguments: argparse.Namespace) -> Result:
     # Of both directions it is the writing that slows down others most.
     direction: Literal["read", "write"] = "read" if found.direction == "read" else "write"
     measured = None if arguments.curve is None else read_curve(arguments.curve, direction)
-    curve = measured or _by_ledger(found)
+    curve = measured or StorageCurve.unmeasured(found.bandwidth, max(one.profile.storage_bw for one in found.runs))
     runs = [periodic_run(one) for one in found.runs]
     way = _OPTIONS[arguments.way]
     return Result(found, runs, forecast(runs, found.bandwidth, curve, way), way, measured is not None)
-
-
-def _by_ledger(found: ProfiledRuns) -> StorageCurve:
-    """A storage that gives each job its storageBW, until its bandwidth is used up."""
-    largest = min(found.bandwidth, max(one.profile.storage_bw for one in found.runs))
-    return StorageCurve.of({1: largest, math.ceil(found.bandwidth / largest): found.bandwidth}.items())

@@ -17,15 +17,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from streamflow_io.admission.storages import BYTES_PER_MEGABYTE, bytes_per_second
+from streamflow_io.admission.storages import BYTES_PER_MEGABYTE, Amounts, bytes_per_second
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
+from streamflow_io.hints.models import WAYS
 from streamflow_io.sharing.directory import SharedDirectory, SharingError
 from streamflow_io.sharing.entries import LedgerFile
 from streamflow_io.sharing.identity import own_directories
 from streamflow_io.sharing.making import make_shared
 from streamflow_io.sharing.status import SharedStatus, Sharer, known_directories, status_of
-from streamflow_io.sharing.wish import WAYS, Amounts
 
 from .console import say, table
 

@@ -32,6 +32,7 @@ PREFIX = "sfio"
 FiringRule = Literal["update", "no_update"]
 Start = Literal["commit", "producer"]
 Way = Literal["read", "write"]
+WAYS: tuple[Way, ...] = ("read", "write")
 Direction = Literal["read", "write", "both"]
 
 

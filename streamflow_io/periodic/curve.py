@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,6 +29,12 @@ class StorageCurve:
             if count == before:
                 raise ValueError(f"{count} writers are there twice")
         return cls(tuple(ordered))
+
+    @classmethod
+    def unmeasured(cls, bandwidth: float, storage_bw: float) -> StorageCurve:
+        """Of a storage that gives each job its storageBW, until its bandwidth is used up; both above 0, MB/s."""
+        each = min(bandwidth, storage_bw)
+        return cls.of({1: each, math.ceil(bandwidth / each): bandwidth}.items())
 
     def total(self, count: int) -> float:
         """MB/s of so many together; one that was not measured alone is as fast as one of the fewest that were."""

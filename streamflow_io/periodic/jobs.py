@@ -13,9 +13,9 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Literal, get_args
 
+from streamflow_io.sharing.burst import LAST_JOBS, expected_seconds
 from streamflow_io.sharing.due import due
 from streamflow_io.sharing.slots import Slots
 from streamflow_io.sharing.table import Claim, decide
@@ -29,8 +29,6 @@ Way = Literal["own", "by hand", "turns", "due", "burst", "paced"]
 WAYS: tuple[Way, ...] = get_args(Way)
 #: What the work of a burst of a run (both by index, from 0) is multiplied with.
 Noise = Callable[[int, int], float]
-# As in `sharing.burst`: so many of the last jobs tell how long one takes.
-_LAST_JOBS = 32
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class _Run:
         self.amount = round(facts.storage_bw * 1e6)
         self.begun = self.waiting = self.running = self.in_burst = 0
         self.asked = self.due = 0.0
-        self.took: deque[float] = deque(maxlen=_LAST_JOBS)
+        self.took: deque[float] = deque(maxlen=LAST_JOBS)
         self.end = facts.start
 
 
@@ -237,7 +235,7 @@ class _Storage:
         if self._slots:
             return self._slots[index].at(run.begun - 1)
         if self._way == "due":
-            expected = run.amount * run.in_burst * (median(run.took) if run.took else 1.0)
+            expected = run.amount * run.in_burst * expected_seconds(run.took)
             return due(run.asked, expected / self._bandwidth)
         if self._way == "burst":
             return run.asked

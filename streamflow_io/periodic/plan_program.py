@@ -6,7 +6,6 @@ So that it costs no run its core: `python -m streamflow_io.periodic.plan_program
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import time
@@ -98,11 +97,10 @@ def judge(request: PlanRequest, pattern: Pattern) -> Worth:
         PeriodicRun(name, count, own.jobs, own.volume / own.jobs, own.storage_bw, own.work)
         for (name, own), count in zip(order, counts, strict=True)
     ]
-    largest = min(request.bandwidth, max(own.storage_bw for _, own in order))
-    points = {1: largest, math.ceil(request.bandwidth / largest): request.bandwidth}
+    curve = StorageCurve.unmeasured(request.bandwidth, max(own.storage_bw for _, own in order))
     random = Random(0)
     draws = [[max(0.0, random.gauss(1.0, own.error)) for _, own in order] for _ in range(_DRAWS)]
-    return worth(runs, slots_of(pattern), request.bandwidth, StorageCurve.of(points.items()), draws)
+    return worth(runs, slots_of(pattern), request.bandwidth, curve, draws)
 
 
 if __name__ == "__main__":

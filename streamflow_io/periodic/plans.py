@@ -16,6 +16,7 @@ from contextlib import suppress
 from math import isclose
 from pathlib import Path
 
+from streamflow_io.files import NOT_BELIEVED
 from streamflow_io.sharing.burst_profile import BurstProfile
 from streamflow_io.sharing.holds import Plan
 
@@ -29,7 +30,6 @@ _SECONDS = 10.0
 # As those of a schedule that is computed; a longer one would hold bursts for too long.
 _LONGEST_PERIOD = 12.0
 _SAME = 0.01
-_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class SharedPlans:
@@ -107,11 +107,11 @@ class _Making:
     @classmethod
     def begin(cls, plans: Path, name: str, request: PlanRequest, mode: int) -> _Making | None:
         """:return: none: somebody else makes one"""
-        lock = os.open(plans / "lock", os.O_RDWR | os.O_CREAT | _SAFE, 0o660)
+        lock = os.open(plans / "lock", os.O_RDWR | os.O_CREAT | NOT_BELIEVED, 0o660)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             temporary = plans / f"{uuid.uuid4().hex}.tmp"
-            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, mode))
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOT_BELIEVED, mode))
             program = [sys.executable, "-m", "streamflow_io.periodic.plan_program", str(temporary)]
             process = subprocess.Popen(
                 program, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -150,7 +150,7 @@ class _Making:
 
 
 def _text(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | _SAFE)
+    descriptor = os.open(path, os.O_RDONLY | NOT_BELIEVED)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:

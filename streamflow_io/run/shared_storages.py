@@ -16,10 +16,10 @@ from typing import Any
 from streamflow.log_handler import logger
 
 from streamflow_io.admission.demand import Grant, Queued
-from streamflow_io.admission.leases import Amounts, Leases
-from streamflow_io.admission.storages import ONE_WAY, bytes_per_second
+from streamflow_io.admission.leases import Leases, Need
+from streamflow_io.admission.storages import Amounts, bytes_per_second
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.hints.models import Way
+from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.sharing.burst import Burst
 from streamflow_io.sharing.directory import SharedDirectory
 from streamflow_io.sharing.holding import UNUSED_SECONDS, Holding
@@ -41,7 +41,7 @@ class _Shared:
     """
     :ivar others: what other runs hold, as far as is known
     :ivar disturbed: when another run was last seen to hold something
-    :ivar told: what telemetry has been told last
+    :ivar told: what telemetry has been told last: held, used, others, wanted
     :ivar looking: looks again when something is held that nobody uses
     :ivar saying: says who holds what the jobs of this run wait for
     """
@@ -52,9 +52,19 @@ class _Shared:
     burst: Burst = field(default_factory=Burst)
     others: Amounts = field(default_factory=dict)
     disturbed: float = float("-inf")
-    told: dict[Way, LeaseRecord] = field(default_factory=dict)
+    told: dict[Way, tuple[int, ...]] = field(default_factory=dict)
     looking: asyncio.TimerHandle | None = None
     saying: asyncio.TimerHandle | None = None
+
+    @property
+    def bandwidth(self) -> dict[Way, int]:
+        return {way: bytes_per_second(self.storage.bandwidth(way)) for way in WAYS}
+
+    def cancel(self) -> None:
+        """Nothing is looked at or said any more."""
+        for timer in (self.looking, self.saying):
+            if timer is not None:
+                timer.cancel()
 
 
 class Meeting:
@@ -136,7 +146,7 @@ class SharedStorages:
         return Member(
             directory,
             run,
-            {way: bytes_per_second(storage.bandwidth(way)) for way in ONE_WAY["both"]},
+            {way: bytes_per_second(storage.bandwidth(way)) for way in WAYS},
             tell=lambda lease: call(partial(self._told, name, lease)),
             failed=lambda reason: call(partial(self._failed, name, reason)),
             warn=lambda text: call(partial(logger.warning, f"Storage {name!r}: {text}")),
@@ -184,39 +194,34 @@ class SharedStorages:
     async def close(self) -> None:
         """What this run holds is for others."""
         for one in self._shared.values():
-            for timer in (one.looking, one.saying):
-                if timer is not None:
-                    timer.cancel()
+            one.cancel()
         await asyncio.gather(*(asyncio.to_thread(one.member.close) for one in self._shared.values()))
 
     def _settle(self, one: _Shared, now: float) -> None:
-        storage, needs = one.storage, self._leases.needs(one.storage)
-        needed: dict[Way, int] = {}
-        useful: dict[Way, int] = {}
-        queued = [*self._queued(storage)]
-        jobs = {each.step: each.jobs for each in queued}
-        for need in needs:
-            more = need.each * max(0, jobs.get(need.step, 1) - 1)
-            needed |= need.amounts
-            useful |= {way: amount + more for way, amount in need.amounts.items()}
-        seconds = one.burst.seconds(queued, max(bytes_per_second(storage.bandwidth(way)) for way in ONE_WAY["both"]))
-        together = any(len(need.amounts) > 1 for need in needs)
-        if one.member.wants_profile and not queued and not any(self._leases.used(storage).values()):
+        storage, needs, used = one.storage, self._leases.needs(one.storage), self._leases.used(one.storage)
+        # With thousands of jobs at work nobody waits for most decisions: then nothing is summed up.
+        queued = [*self._queued(storage)] if needs or one.burst.is_idle else []
+        if not queued and one.burst.is_idle and one.burst.over() and one.member.wants_profile:
             one.member.profile(self._bursts.profile(storage))
-        wish = one.holding.settle(self._leases.used(storage), needed, useful, together, round(seconds, 1), now)
+        needed, useful = _amounts(needs, queued)
+        seconds = round(one.burst.seconds(queued, max(one.bandwidth.values())), 1) if needs else 0.0
+        together = any(len(need.amounts) > 1 for need in needs)
+        wish = one.holding.settle(used, needed, useful, together, seconds, now)
         self._leases.give(storage, one.holding.held, one.others)
         if wish is not None:
             one.member.wish(wish)
+        self._tell(one, needed, now)
+        self._set_timers(one, needs)
+
+    def _set_timers(self, one: _Shared, needs: Sequence[Need]) -> None:
+        loop = asyncio.get_running_loop()
         if one.saying is not None and not needs:
             one.saying.cancel()
             one.saying = None
         elif one.saying is None and needs:
             steps = [need.step for need in needs]
-            loop = asyncio.get_running_loop()
             one.saying = loop.call_later(_LONG_WAIT_SECONDS, self._say_who_holds, one, steps)
-        self._tell(one, needed, now)
         if one.looking is None and not one.holding.is_idle:
-            loop = asyncio.get_running_loop()
             one.looking = loop.call_later(UNUSED_SECONDS, self._look_again, one)
 
     def _say_who_holds(self, one: _Shared, steps: Sequence[str]) -> None:
@@ -243,30 +248,36 @@ class SharedStorages:
 
     def _failed(self, name: str, reason: str) -> None:
         one = self._shared.pop(name)
+        one.cancel()
         logger.warning(f"Storage {name!r} is not shared with other runs any more: {reason}")
         self._leases.remove(one.storage)
         self._changed()
 
     def _tell(self, one: _Shared, needed: Mapping[Way, int], now: float) -> None:
         """Tell telemetry what has changed."""
-        held = self._leases.held(one.storage)
-        for way in ONE_WAY["both"]:
-            record = LeaseRecord(
-                time=now,
-                storage=one.storage.name,
-                direction=way,
-                held=held[way] / _MB,
-                used=self._leases.allocated(one.storage)[way] / _MB,
-                others=one.others.get(way, 0) / _MB,
-                wanted=needed.get(way, 0) / _MB,
-            )
-            before = one.told.get(way)
-            if before is None or before.model_copy(update={"time": now}) != record:
-                one.told[way] = record
-                self._record(record)
+        held, used = self._leases.held(one.storage), self._leases.allocated(one.storage)
+        for way in WAYS:
+            found = held[way], used[way], one.others.get(way, 0), needed.get(way, 0)
+            # A record takes longer to make than all else here, and most decisions change nothing.
+            if one.told.get(way) != found:
+                one.told[way] = found
+                amounts = dict(zip(("held", "used", "others", "wanted"), (each / _MB for each in found), strict=True))
+                self._record(LeaseRecord(time=now, storage=one.storage.name, direction=way, **amounts))
 
     def _of(self, storage: StorageConfig | None) -> _Shared | None:
         return None if storage is None else self._shared.get(storage.name)
+
+
+def _amounts(needs: Sequence[Need], queued: Sequence[Queued]) -> tuple[dict[Way, int], dict[Way, int]]:
+    """What is needed, and what all jobs of the same steps could use."""
+    jobs = {each.step: each.jobs for each in queued}
+    needed: dict[Way, int] = {}
+    useful: dict[Way, int] = {}
+    for need in needs:
+        more = need.each * max(0, jobs.get(need.step, 1) - 1)
+        needed |= need.amounts
+        useful |= {way: amount + more for way, amount in need.amounts.items()}
+    return needed, useful
 
 
 def _plans(shared: SharedDirectory) -> Plans:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from statistics import median
 
 from streamflow_io.admission.demand import Queued
 
-# Of a step of which no job has ended: with 0 its burst would be due at once, before all others.
-_UNKNOWN_SECONDS = 1.0
-# So many of the last jobs of a step tell how long one takes.
-_LAST_JOBS = 32
+from .due import UNKNOWN_SECONDS
+
+#: So many of the last jobs of a step tell how long one takes.
+LAST_JOBS = 32
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,14 @@ class _Running:
     step: str
     amount: int
     started: float
+
+
+def expected_seconds(took: Collection[float]) -> float:
+    """How long the next job of a step takes.
+
+    :param took: seconds of the last ones
+    """
+    return median(took) if took else UNKNOWN_SECONDS
 
 
 class Burst:
@@ -30,20 +38,23 @@ class Burst:
 
     def __init__(self) -> None:
         self._running: dict[str, _Running] = {}
-        self._took: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_LAST_JOBS))
+        # By step, of all that run: there may be thousands of jobs.
+        self._amounts: Counter[str] = Counter()
+        self._took: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=LAST_JOBS))
         # Bytes that jobs of this burst that have ended were to move.
         self._ended = 0.0
 
     def started(self, job: str, step: str, amount: int, now: float) -> None:
         """A job has so many bytes per second from now on."""
         self._running[job] = _Running(step, amount, now)
+        self._amounts[step] += amount
 
     def ended(self, job: str, now: float) -> float | None:
         """A job has ended.
 
         :return: when it had started; none: it had no bandwidth
         """
-        if (one := self._running.pop(job, None)) is None:
+        if (one := self._leave(job)) is None:
             return None
         self._took[one.step].append(now - one.started)
         self._ended += one.amount * self._expected(one.step)
@@ -51,7 +62,20 @@ class Burst:
 
     def returned(self, job: str) -> None:
         """A job has given back what it had, and waits again."""
-        self._running.pop(job, None)
+        self._leave(job)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job of it runs."""
+        return not self._running
+
+    def over(self) -> bool:
+        """None runs or waits: what comes next is another burst.
+
+        :return: whether any has run since the last one
+        """
+        had_any, self._ended = self._ended > 0, 0.0
+        return had_any
 
     def seconds(self, queued: Iterable[Queued], bandwidth: int) -> float:
         """How long all jobs of the burst take, one after the other or together, if nobody else uses the storage.
@@ -59,12 +83,17 @@ class Burst:
         :param queued: those that wait
         :param bandwidth: of the storage, bytes per second
         """
-        waiting = [*queued]
-        if not self._running and not waiting:
-            self._ended = 0.0
-        running = sum(one.amount * self._expected(one.step) for one in self._running.values())
-        queue = sum(one.amount * one.jobs * self._expected(one.step) for one in waiting)
+        running = sum(amount * self._expected(step) for step, amount in self._amounts.items())
+        queue = sum(one.amount * one.jobs * self._expected(one.step) for one in queued)
         return (self._ended + running + queue) / bandwidth
 
+    def _leave(self, job: str) -> _Running | None:
+        one = self._running.pop(job, None)
+        if one is not None:
+            self._amounts[one.step] -= one.amount
+            if not self._amounts[one.step]:
+                del self._amounts[one.step]
+        return one
+
     def _expected(self, step: str) -> float:
-        return median(self._took[step]) if self._took[step] else _UNKNOWN_SECONDS
+        return expected_seconds(self._took[step])

@@ -23,14 +23,14 @@ from pathlib import Path
 from pydantic import ValidationError
 from typing_extensions import Self
 
-from streamflow_io.storage.mounts import find_mount
+from streamflow_io.files import NOT_BELIEVED
+from streamflow_io.storage.mounted import mount_of
 
 from .entries import ENTRY_BYTES, Entry, LedgerFile
 
 LOCK_SECONDS = 5.0
 MOST_ENTRIES = 1000
 _ENTRY = re.compile(r"[0-9a-f]{32}\.json")
-_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 NEWS_BYTES = 8
 # It is held for less than a millisecond, as a rule.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.01
@@ -111,7 +111,7 @@ class OpenDirectory:
             runs = _open_directory(shared.path / "runs", directory, shared.mine)
             opened.callback(os.close, runs)
             ledger = _ledger(shared, directory)
-            lock = os.open("lock", os.O_RDWR | _SAFE, dir_fd=directory)
+            lock = os.open("lock", os.O_RDWR | NOT_BELIEVED, dir_fd=directory)
             opened.callback(os.close, lock)
             if not stat.S_ISREG(os.fstat(lock).st_mode):
                 raise SharingError(f"{shared.path / 'lock'} is no file")
@@ -177,7 +177,7 @@ class OpenDirectory:
 
     def _other(self, name: str) -> Other | None:
         try:
-            descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=self._runs)
+            descriptor = os.open(name, os.O_RDONLY | NOT_BELIEVED, dir_fd=self._runs)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
                 return None  # it is gone, or nothing that a run of this version makes
@@ -206,7 +206,7 @@ class OpenDirectory:
 
     def _make_entry(self) -> int:
         name = self.identifier
-        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=self._runs)
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | NOT_BELIEVED, 0o600, dir_fd=self._runs)
         self._closing.callback(os.close, descriptor)
         try:
             if not self._shared.mine:
@@ -221,7 +221,7 @@ class OpenDirectory:
 
 def _try_locks(directory: int) -> None:
     """Look whether a lock that is held keeps others out. Under the lock."""
-    again = os.open("lock", os.O_RDWR | _SAFE, dir_fd=directory)
+    again = os.open("lock", os.O_RDWR | NOT_BELIEVED, dir_fd=directory)
     try:
         if _try_lock(again, fcntl.LOCK_EX):
             raise SharingError("locks do not work there: two have the same at once")
@@ -252,7 +252,7 @@ def _try_lock(descriptor: int, how: int) -> bool:
 
 def _open_directory(path: Path, within: int | None, mine: bool) -> int:
     name = str(path) if within is None else path.name
-    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _SAFE, dir_fd=within)
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | NOT_BELIEVED, dir_fd=within)
     try:
         found = os.fstat(descriptor)
         if found.st_mode & (stat.S_IWOTH | stat.S_IWGRP) and not found.st_mode & stat.S_ISVTX:
@@ -276,7 +276,7 @@ def _is_member(user: int, group: int) -> bool:
 
 def _ledger(shared: SharedDirectory, directory: int) -> LedgerFile:
     try:
-        descriptor = os.open("ledger.json", os.O_RDONLY | _SAFE, dir_fd=directory)
+        descriptor = os.open("ledger.json", os.O_RDONLY | NOT_BELIEVED, dir_fd=directory)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ValueError
@@ -294,5 +294,4 @@ def _ledger(shared: SharedDirectory, directory: int) -> LedgerFile:
 
 
 def _is_network(path: Path) -> bool:
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
-        return find_mount(os.path.realpath(path), mounts).scope == "shared"
+    return mount_of(path).scope == "shared"

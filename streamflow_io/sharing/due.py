@@ -11,7 +11,7 @@ import math
 # As long as it would take alone, so many times. From 3 to 10 there is no difference in simulations; 1 is first come,
 # first served.
 FACTOR = 3.0
-# Of a burst of which nobody knows how long it takes: not 0, or it would be due before all others.
+#: Of a burst, or a job, of which nobody knows how long it takes: not 0, or it would be due before all others.
 UNKNOWN_SECONDS = 1.0
 
 

@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from streamflow_io.hints.models import Way
+from streamflow_io.admission.storages import Amounts
+from streamflow_io.hints.models import WAYS, Way
 
 from .burst_profile import BurstProfile
 from .standing import LAST_TICKET
 from .table import Claim
-from .wish import WAYS, Amounts
 
 # One block: it is written at once, and always has its place on the disk.
 ENTRY_BYTES = 4096

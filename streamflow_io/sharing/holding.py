@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from streamflow_io.hints.models import Way
+from streamflow_io.admission.storages import Amounts
+from streamflow_io.hints.models import WAYS, Way
 
-from .wish import WAYS, Amounts, Lease, Wish, amount, plus, positive
+from .wish import Lease, Wish, amount, plus, positive
 
 #: Seconds after which what nobody uses goes back.
 UNUSED_SECONDS = 1.0

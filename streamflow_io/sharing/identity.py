@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from streamflow_io.hints.config import StorageConfig
-from streamflow_io.storage.mounts import find_mount
+from streamflow_io.storage.mounted import MOUNTINFO, mount_of
 from streamflow_io.telemetry.directories import data_directory
 
 from .directory import SharedDirectory
 
 Deployments = Mapping[str, Mapping[str, Any]]
 _MACHINE = Path("/etc/machine-id")
-_MOUNTS = Path("/proc/self/mountinfo")
+_MOUNTS = MOUNTINFO
 # What in the `config` of a deployment says which hosts it is.
 _HOSTS = ("nodes", "hostname", "host", "url", "kubeconfig", "kubeContext", "namespace", "inCluster")
 
@@ -68,7 +68,7 @@ def _identity(storage: StorageConfig, deployments: Deployments) -> tuple[str, ..
     elsewhere = sorted(_hosts(name, deployments) for name in names if not _is_here(name, deployments))
     # One entry may be for this node and others: where both have the path it is one storage, because it is shared.
     if not elsewhere or (storage.deployment is None and os.path.exists(path)):
-        return _here(os.path.realpath(path))
+        return _here(path)
     return ("elsewhere", path, *elsewhere)
 
 
@@ -77,8 +77,7 @@ def _path(storage: StorageConfig) -> str:
 
 
 def _here(path: str) -> tuple[str, ...]:
-    with _MOUNTS.open(encoding="utf-8", errors="surrogateescape") as mounts:
-        mount = find_mount(path, mounts)
+    mount = mount_of(path, _MOUNTS)
     if mount.scope == "shared":  # the same from each node
         return "network", mount.file_system, mount.source
     return "local", _machine(), mount.file_system, mount.device

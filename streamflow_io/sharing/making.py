@@ -10,7 +10,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from streamflow_io.files import stranger
+from streamflow_io.files import stranger, write_atomically
 
 from .directory import NEWS_BYTES, SharedDirectory, SharingError
 from .entries import LedgerFile
@@ -29,13 +29,7 @@ def make_own(shared: SharedDirectory) -> None:
     os.close(os.open(shared.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     ledger = shared.path / "ledger.json"
     if not ledger.exists():
-        temporary = ledger.with_name(f"ledger-{uuid.uuid4().hex}.tmp")
-        try:
-            temporary.write_text(LedgerFile(path=shared.storage_path).model_dump_json() + "\n", encoding="utf-8")
-            temporary.replace(ledger)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_atomically(ledger, LedgerFile(path=shared.storage_path).model_dump_json() + "\n")
 
 
 def locks_keep_out(path: Path) -> bool:

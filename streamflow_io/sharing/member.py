@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
+from streamflow_io.admission.storages import Amounts
+from streamflow_io.hints.models import WAYS
+
 from .burst_profile import BurstProfile
 from .directory import OpenDirectory, SharedDirectory, SharingError
 from .entries import Entry
@@ -15,7 +18,7 @@ from .holds import Hold, Plans
 from .making import make_own
 from .seat import Seat, who
 from .standing import Standing
-from .wish import WAYS, Amounts, Lease, Wish, amount
+from .wish import Lease, Wish, amount
 
 # How long a run that has ended waits for a file system that does not answer.
 _CLOSE_SECONDS = 2.0

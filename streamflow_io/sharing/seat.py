@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from streamflow_io.hints.models import Way
+from streamflow_io.admission.storages import Amounts
+from streamflow_io.hints.models import WAYS, Way
 
 from .directory import News, OpenDirectory, Other
 from .entries import Entry, shortened
@@ -16,7 +17,7 @@ from .follower import Follower
 from .silence import HOLDS_BACK_NOBODY, HOLDS_NOTHING, Silence
 from .standing import Standing
 from .table import Claim
-from .wish import WAYS, Amounts, Lease, amount, positive
+from .wish import Lease, amount, positive
 
 
 @dataclass(frozen=True)

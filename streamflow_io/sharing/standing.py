@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import Way
 
 from .due import due
 from .holds import Following, Hold
 from .table import Claim, contended, decide, total
-from .wish import Amounts, Lease, Wish, plus, positive
+from .wish import Lease, Wish, plus, positive
 
 # Tickets of others are believed up to here.
 LAST_TICKET = 2**53

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from streamflow_io.hints.models import Way
+from streamflow_io.admission.storages import Amounts
+from streamflow_io.hints.models import WAYS, Way
 
-from .wish import WAYS, Amounts, amount, positive
+from .wish import amount, positive
 
 
 @dataclass(frozen=True)

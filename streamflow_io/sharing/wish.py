@@ -5,13 +5,10 @@ Amounts are whole numbers of bytes per second.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from streamflow_io.hints.models import Way
-
-Amounts = Mapping[Way, int]
-WAYS: tuple[Way, ...] = ("read", "write")
+from streamflow_io.admission.storages import Amounts
+from streamflow_io.hints.models import WAYS, Way
 
 
 def amount(amounts: Amounts, way: Way) -> int:

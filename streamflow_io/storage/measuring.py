@@ -24,7 +24,7 @@ from streamflow_io.hints.errors import HintErrors
 
 from . import writer
 from .evaluation import Access, Level, Measurement, Sample, Transfer
-from .mounts import find_mount
+from .mounted import mount_of
 
 LEVELS = (1, 2, 4, 8)
 LEAST_BYTES = max(LEVELS) * 1024 * 1024
@@ -52,8 +52,7 @@ def measure(path: str, limit: int, seconds: float, announce: Announce = lambda w
     _check(path, limit)
     try:
         access = _find_access(path)
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mountinfo:
-            mount = find_mount(os.path.realpath(path), mountinfo)
+        mount = mount_of(path)
         levels = tuple(_measure_level(path, count, access, limit, seconds, announce) for count in LEVELS)
     except OSError as error:
         raise _explained(path, error) from error

@@ -18,6 +18,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#0
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star")
 FAILED = "#D55E00"
+WAITING = "#BBBBBB"
 #: Figures of one kind in a run: more of them would hide the others.
 MOST = 8
 _TIME = "time since the start of the run (s)"

@@ -11,6 +11,7 @@ from .drawing import (
     FAILED,
     MOST,
     SYMBOLS,
+    WAITING,
     Figure,
     Plot,
     amount_axis,
@@ -26,7 +27,6 @@ from .requirement_figures import requirement_figures
 from .results import AdmittedBandwidth, EpochResult, Learning, RunResult, TimelineJob
 from .session_figures import session_figures
 
-_WAITING = "#BBBBBB"
 _HATCHED: Plot = {"shape": "/", "size": 6, "fillmode": "overlay", "fgcolor": "#FFFFFF"}
 _LEARNING_STEPS = 12
 _NAMED_ROWS = 60
@@ -165,7 +165,7 @@ def _constraints(runs: Sequence[RunResult]) -> Figure:
 def _timeline(run: RunResult, of_run: str) -> Figure:
     rows = list(enumerate(run.timeline))
     traces = [
-        _spans("waits", rows, lambda job: job.waiting, {"color": _WAITING}),
+        _spans("waits", rows, lambda job: job.waiting, {"color": WAITING}),
         *(
             _spans(
                 f"{step} (I/O task)" if io_task else step,

@@ -6,11 +6,23 @@ from collections.abc import Sequence
 
 from streamflow_io.grouping import grouped
 
-from .drawing import COLOURS, MOST, Figure, Plot, amount_axis, how_many_are_shown, limit, line, plain, short, time_axis
+from .drawing import (
+    COLOURS,
+    MOST,
+    WAITING,
+    Figure,
+    Plot,
+    amount_axis,
+    how_many_are_shown,
+    limit,
+    line,
+    plain,
+    short,
+    time_axis,
+)
 from .lease_results import LeaseResult
 from .results import RunResult
 
-_WAITING = "#BBBBBB"
 _Named = tuple[str, LeaseResult]
 
 
@@ -57,7 +69,7 @@ def _who(named: Sequence[_Named]) -> Figure:
         "height": 200 + 30 * len(rows),
     }
     caption = "When each run had some of the storage, and when a job of it waited for what others held."
-    traces = [_bars("waits", waits, _WAITING), _bars("has some of it", uses, COLOURS[0])]
+    traces = [_bars("waits", waits, WAITING), _bars("has some of it", uses, COLOURS[0])]
     return Figure(f"Who had {plain(one.storage)} ({one.direction})", caption, traces, layout)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from streamflow_io.grouping import grouped
-from streamflow_io.hints.models import Direction, Way
+from streamflow_io.hints.models import WAYS, Direction, Way
 from streamflow_io.series import covered, levels, rates, thinned
 
 from .edge_results import EdgeResult, edge_results
@@ -291,13 +291,12 @@ def _constraints(history: History) -> list[Constraint]:
 def _admitted(history: History) -> list[AdmittedBandwidth]:
     storages = {storage.name: storage for storage in history.run.storages}
     changes: dict[tuple[str, str | None, Way], list[tuple[float, float]]] = defaultdict(list)
-    directions: tuple[Way, ...] = ("read", "write")
     for job in history.jobs:
         if job.admitted is None or job.constraint is None or job.storage is None:
             continue
         storage = storages.get(job.storage)
         location = None if storage is None or storage.scope == "shared" else job.location
-        for direction in directions:
+        for direction in WAYS:
             if history.direction(job.step) in (direction, "both"):
                 sums = changes[job.storage, location, direction]
                 sums.append((job.admitted, job.constraint))

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.admission.storages import Amounts
 from streamflow_io.commands.plan import plan_file
 from streamflow_io.commands.storage_sharing import sharers
 from streamflow_io.hints.config import StorageConfig
@@ -33,7 +34,7 @@ from streamflow_io.sharing.entries import LedgerFile
 from streamflow_io.sharing.identity import shared_directories
 from streamflow_io.sharing.making import make_shared
 from streamflow_io.sharing.member import Member
-from streamflow_io.sharing.wish import Amounts, Lease, Wish, amount
+from streamflow_io.sharing.wish import Lease, Wish, amount
 from tests.cwl import Bench, found, tool, workflow
 
 BANDWIDTH: dict[Way, int] = {"read": 100, "write": 100}

@@ -7,8 +7,10 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamflow_io.admission.storages import Amounts
+from streamflow_io.hints.models import Way
 from streamflow_io.sharing.holding import UNUSED_SECONDS, Holding
-from streamflow_io.sharing.wish import Amounts, Lease, Way, Wish, amount, plus, positive
+from streamflow_io.sharing.wish import Lease, Wish, amount, plus, positive
 
 BANDWIDTH = 10
 

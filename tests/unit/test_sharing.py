@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streamflow_io.hints.models import Way
+from streamflow_io.admission.storages import Amounts
+from streamflow_io.hints.models import WAYS, Way
 from streamflow_io.sharing.due import due
 from streamflow_io.sharing.entries import ENTRY_BYTES, Entry, LedgerFile, shortened
 from streamflow_io.sharing.holding import Holding
 from streamflow_io.sharing.silence import Silence
 from streamflow_io.sharing.standing import Standing
 from streamflow_io.sharing.table import Claim, contended, decide, total
-from streamflow_io.sharing.wish import WAYS, Amounts, Lease, Wish, amount, plus
+from streamflow_io.sharing.wish import Lease, Wish, amount, plus
 
 BANDWIDTH: dict[Way, int] = {"read": 10, "write": 10}
 

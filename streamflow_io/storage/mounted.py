@@ -1,0 +1,19 @@
+"""What is mounted here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .mounts import Mount, find_mount
+
+MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+def mount_of(path: str | os.PathLike[str], mountinfo: Path = MOUNTINFO) -> Mount:
+    """The mount that holds a path, also if links lead to it.
+
+    :raises OSError: if it cannot be seen
+    """
+    with mountinfo.open(encoding="utf-8", errors="surrogateescape") as mounts:
+        return find_mount(os.path.realpath(path), mounts)
