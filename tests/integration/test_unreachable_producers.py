@@ -16,10 +16,14 @@ async def refuse(self, job_name, token, attempt):
 Reach.can_read = refuse
 """
 
+# Of plain StreamFlow, and of the one that is not reached, nobody reads before the end.
+UNTIL_READ = """i=0
+until [ -z "$SFIO_JOB" ] || [ $n = 1 ] || [ $i = 300 ] || grep -q "read $n" "$TRACE"; do i=$((i + 1)); sleep 0.1; done;"""
+
 
 def test_one_job_of_several_does_not_reach_its_producer(bench: Bench) -> None:
     made = tool(
-        "for i in 1 2 3; do echo $n $i; sleep 1.5; done > $n.txt; note end $n",
+        "for i in 1 2 3; do echo $n $i; sleep 0.5; done > $n.txt; " + UNTIL_READ + " note end $n",
         {"n": "int"},
         {"out": streamable(outputBinding={"glob": "*.txt"})},
         requirements=[{"class": "ResourceRequirement", "coresMin": 0}],
