@@ -18,7 +18,8 @@ Reach.can_read = refuse
 
 # Of plain StreamFlow, and of the one that is not reached, nobody reads before the end.
 UNTIL_READ = """i=0
-until [ -z "$SFIO_JOB" ] || [ $n = 1 ] || [ $i = 300 ] || grep -q "read $n" "$TRACE"; do i=$((i + 1)); sleep 0.1; done;"""
+until [ -z "$SFIO_JOB" ] || [ $n = 1 ] || [ $i = 300 ] || grep -q "read $n" "$TRACE"
+do i=$((i + 1)); sleep 0.1; done;"""
 
 
 def test_one_job_of_several_does_not_reach_its_producer(bench: Bench) -> None:
