@@ -60,10 +60,15 @@ pub struct Started {
 #[derive(Debug, Serialize)]
 pub struct Stream<'a> {
     pub name: &'a str,
+    pub id: &'a str,
     pub bytes: u64,
     pub seconds: f64,
     pub first: f64,
     pub last: f64,
+    /// For so many seconds the reader had been given all that there was.
+    pub waited: f64,
+    /// For so many it had not taken what it was given.
+    pub behind: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<StreamPart<'a>>,
 }

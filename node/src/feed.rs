@@ -96,6 +96,27 @@ struct Drained {
     next: Option<Instant>,
 }
 
+/// Who has waited for whom.
+#[derive(Debug)]
+struct Waits {
+    since: Instant,
+    /// The reader, for more bytes: all that there was had been given to it.
+    reader: Duration,
+    /// Bytes, for the reader: it had not taken what it was given before.
+    bytes: Duration,
+}
+
+impl Waits {
+    /// Until now it was waited for what is needed.
+    fn end(&mut self, need: Need) {
+        match need {
+            Need::Data => self.reader += self.since.elapsed(),
+            Need::Space | Need::Pause => self.bytes += self.since.elapsed(),
+            Need::Nothing | Need::Reader | Need::Time => {}
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Feeder {
     pub input: Input,
@@ -114,6 +135,7 @@ pub struct Feeder {
     first: f64,
     last: f64,
     drained: Drained,
+    waited: Waits,
     /// Since when there is nothing to feed.
     waits: Option<Instant>,
     finished: bool,
@@ -176,6 +198,7 @@ impl Feeder {
             first: 0.0,
             last: 0.0,
             drained: Drained::default(),
+            waited: Waits { since: Instant::now(), reader: Duration::ZERO, bytes: Duration::ZERO },
             waits: None,
             finished: false,
             complete: false,
@@ -302,12 +325,22 @@ impl Feeder {
     /// Feeds what can be fed. Says in `need` what it waits for, and returns an event when the stream has ended well.
     pub fn pump<T: Clone + PartialEq>(
         &mut self,
-        mut watcher: Option<&mut Watcher<T>>,
+        watcher: Option<&mut Watcher<T>>,
         token: &impl Fn(Wait) -> T,
     ) -> Result<Option<Event<'_>>, Failure> {
-        if self.finished {
-            return self.report();
+        if !self.finished {
+            self.waited.end(self.need);
+            self.feed(watcher, token)?;
+            self.waited.since = Instant::now();
         }
+        self.report()
+    }
+
+    fn feed<T: Clone + PartialEq>(
+        &mut self,
+        mut watcher: Option<&mut Watcher<T>>,
+        token: &impl Fn(Wait) -> T,
+    ) -> Result<(), Failure> {
         self.origin.check()?;
         let started = self.streamed();
         loop {
@@ -321,23 +354,23 @@ impl Feeder {
                         self.origin.close(false);
                     }
                     self.leave();
-                    return self.report();
+                    return Ok(());
                 }
                 Need::Space => {
                     let moved = self.streamed() - before;
                     if self.wide && 0 < moved && moved < LITTLE && self.origin.has_more() {
                         self.need = Need::Pause;
-                        return Ok(None);
+                        return Ok(());
                     }
                     if self.streamed() - started >= TURN || !self.sink.as_ref().is_some_and(has_space) {
-                        return Ok(None);
+                        return Ok(());
                     }
                 }
-                Need::Reader | Need::Pause | Need::Time => return Ok(None),
+                Need::Reader | Need::Pause | Need::Time => return Ok(()),
                 Need::Data => {
-                    let Some(watcher) = watcher.as_deref_mut() else { return Ok(None) };
+                    let Some(watcher) = watcher.as_deref_mut() else { return Ok(()) };
                     if !self.origin.watch_growth(&mut |path, mask| watcher.watch(path, mask, token(Wait::Growth))) {
-                        return Ok(None);
+                        return Ok(());
                     }
                     // Armed only now: look once more at what was written in between.
                 }
@@ -465,8 +498,10 @@ impl Feeder {
         self.reported = true;
         let (first, last) = if self.streamed() == 0 { (now(), now()) } else { (self.first, self.last) };
         let part = part.map(|part| StreamPart { path: ByteString(&*self.input.named), part });
-        let (name, bytes, seconds) = (&self.input.name, self.streamed(), last - first);
-        Ok(Some(Event::Stream(Stream { name, bytes, seconds, first, last, part })))
+        let Input { name, id, .. } = &self.input;
+        let (bytes, seconds) = (self.streamed(), last - first);
+        let (waited, behind) = (self.waited.reader.as_secs_f64(), self.waited.bytes.as_secs_f64());
+        Ok(Some(Event::Stream(Stream { name, id, bytes, seconds, first, last, waited, behind, part })))
     }
 
     /// The command has succeeded: puts a link to the file in the place of the FIFO, if all of it was given. The command may

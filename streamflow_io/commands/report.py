@@ -80,7 +80,7 @@ class Report:
 
 def _edge_table(edges: Sequence[EdgeResult]) -> Table:
     rows = [[escape(cell).replace(" -> ", "\n-> ", 1) for cell in edge_row(edge)] for edge in edges]
-    return table("Stream edges", EDGE_HEADER, rows, numbers=EDGE_HEADER[2:4])
+    return table("Stream edges", EDGE_HEADER, rows, numbers=EDGE_HEADER[2:6])
 
 
 def _session_table(sessions: Sequence[SessionResult]) -> Table:

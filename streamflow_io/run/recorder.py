@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -17,12 +16,10 @@ from streamflow.cwl.step import CWLExecuteStep
 from streamflow.scheduling.scheduler import JobAllocation
 
 from streamflow_io.admission.observations import Observation
-from streamflow_io.grouping import grouped
 from streamflow_io.hints.inheritance import StepAnnotations
-from streamflow_io.runtime import Event, ExitEvent, InputStream, JobSpec
+from streamflow_io.runtime import Event, ExitEvent, JobSpec
 from streamflow_io.runtime.locations import location_node, node_name, path_on
 from streamflow_io.runtime.place import Place
-from streamflow_io.runtime.protocol import StreamEvent
 from streamflow_io.telemetry.job_files import Identity, JobFiles, PossibleSplit
 from streamflow_io.telemetry.records import (
     EndedRecord,
@@ -30,11 +27,11 @@ from streamflow_io.telemetry.records import (
     Record,
     SplitRecord,
     StartedRecord,
-    StreamedRecord,
     SubmittedRecord,
     Usage,
 )
 
+from .early_records import EarlyRecords
 from .job_spec import observed
 from .tokens import streams_of
 
@@ -76,8 +73,7 @@ class JobRecorder:
         self._readers: set[str] = set()
         self._exits: dict[str, ExitEvent] = {}
         self._files: dict[str, JobFiles] = {}
-        # By job, what it reads of which other job.
-        self._streams: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._early = EarlyRecords(record)
         # By node and output directory of a job, its name.
         self._origins: dict[tuple[str, str], str] = {}
         # By location, what its node runtime sees of its host.
@@ -111,10 +107,7 @@ class JobRecorder:
         :param place: what that sees of the files of its host; None: nobody else sees them by another path
         :return: what the node runtime is to be told of it: to measure it, and to observe it, if that is wanted
         """
-        self._streams[job.name] = {
-            name: tuple(posixpath.join(get_job_step_name(name), stream.port) for stream in streams)
-            for name, streams in grouped(_byte_streams(spec), lambda stream: stream.name).items()
-        }
+        self._early.told(spec, job)
         if not self._observes or job.name not in self._open:
             return spec.model_copy(update={"measure": self.is_measured(job.name)})
         location = self._location(job.name)
@@ -127,9 +120,7 @@ class JobRecorder:
 
     def happened(self, job_name: str, event: Event) -> None:
         """The node runtime tells something of a job."""
-        if isinstance(event, StreamEvent) and (outputs := self._streams.get(job_name, {}).get(event.name)):
-            step = get_job_step_name(job_name)
-            self._record(StreamedRecord(time=time.time(), job=job_name, step=step, outputs=outputs, bytes=event.bytes))
+        self._early.happened(job_name, event)
         if (files := self._files.get(job_name)) is not None:
             files.add(event)
 
@@ -157,7 +148,7 @@ class JobRecorder:
         :return: how it went, if it succeeded
         """
         usage = _usage(self._exits.pop(job_name, None))
-        self._streams.pop(job_name, None)
+        self._early.ended(job_name, usage.ended if usage is not None and status is Status.COMPLETED else None)
         if (started := self._open.get(job_name)) is None:
             return None
         now = time.time()
@@ -178,6 +169,7 @@ class JobRecorder:
     def abandoned(self, job_name: str) -> None:
         """A job will not start."""
         self._readers.discard(job_name)
+        self._early.ended(job_name, None)
         self._end(job_name, "cancelled")
 
     def close(self) -> None:
@@ -233,10 +225,6 @@ class JobRecorder:
 
     def _location(self, job_name: str) -> ExecutionLocation:
         return self._jobs[job_name].locations[0]
-
-
-def _byte_streams(spec: JobSpec) -> list[InputStream]:
-    return [stream for stream in spec.inputs if isinstance(stream, InputStream)]
 
 
 def _usage(exit_event: ExitEvent | None) -> Usage | None:

@@ -455,13 +455,23 @@ class StreamPart(_Told):
 class StreamEvent(_Event):
     """A byte stream ended well: it was read to its end, or nobody wanted more of it.
 
+    :ivar id: what it is called; None: as `name`, which is the producer's job
+    :ivar first: when its first byte was fed, by the clock of the node, as `time`
+    :ivar last: when its last one was
+    :ivar waited: for so many seconds all that there was had been fed
+    :ivar behind: for so many the command had not taken what had been fed
     :ivar part: what has to be compared with the file; None: nothing any more
     """
 
     event: Literal["stream"]
     name: str
+    id: str | None = None
     bytes: int
     seconds: float
+    first: float
+    last: float
+    waited: float
+    behind: float
     part: StreamPart | None = None
 
 

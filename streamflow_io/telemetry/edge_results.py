@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 
 from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.grouping import grouped
 
 from .history import History
 from .numbers import Result
+from .records import EdgeRecord, StreamedRecord
 
 
 class EdgeResult(Result):
@@ -17,6 +20,9 @@ class EdgeResult(Result):
     :ivar delivery: as it was planned
     :ivar streamed: how many byte streams of it have ended well
     :ivar bytes: that went through these; none: streams of several outputs of one job into another are not told apart
+    :ivar before_end: seconds from when its first byte was given to a reader, or from its first commit, until the end of
+        the job that writes it, in the mean; none: not known
+    :ivar waited: seconds in which a reader had been given all that there was, in the mean; none: not known
     :ivar reasons: why files, or some of them, were not delivered as the rule asks
     """
 
@@ -25,6 +31,8 @@ class EdgeResult(Result):
     delivery: Delivery
     streamed: int
     bytes: int | None
+    before_end: float | None
+    waited: float | None
     reasons: list[str]
 
 
@@ -34,10 +42,21 @@ def edge_results(history: History) -> list[EdgeResult]:
 
 
 def _edges(history: History) -> Iterator[EdgeResult]:
+    ends = {job.name: job.ended for job in history.jobs if job.ended is not None}
+    streams_into = grouped(history.streamed, lambda stream: stream.step)
+    committed = grouped(history.committed, lambda commit: commit.output)
     for edge in history.edges:
         consumer = None if edge.input is None else edge.input.rpartition("/")[0]
         steps = {edge.output.rpartition("/")[0], consumer}
-        streams = [each for each in history.streamed if each.step == consumer and edge.output in each.outputs]
+        streams = [each for each in streams_into.get(consumer or "", ()) if _is_of(each, edge)]
+        early = [
+            ends[each.source] - history.since_start(each.first)
+            for each in streams
+            if each.source in ends and each.first is not None
+        ]
+        if edge.delivery in (Delivery.COMMIT, Delivery.GATE):
+            early = [each.ended - each.first for each in committed.get(edge.output, ())]
+        waited = [each.waited for each in streams if each.waited is not None]
         found = [
             each.reason
             for each in history.fallbacks
@@ -49,5 +68,11 @@ def _edges(history: History) -> Iterator[EdgeResult]:
             delivery=edge.delivery,
             streamed=round(sum(1 / len(each.outputs) for each in streams)),
             bytes=None if any(len(each.outputs) > 1 for each in streams) else sum(each.bytes for each in streams),
+            before_end=max(0.0, fmean(early)) if early else None,
+            waited=fmean(waited) if waited else None,
             reasons=list(dict.fromkeys([*([edge.fallback] if edge.fallback else []), *found])),
         )
+
+
+def _is_of(stream: StreamedRecord, edge: EdgeRecord) -> bool:
+    return edge.output in stream.outputs and stream.input in (None, edge.input)

@@ -11,6 +11,7 @@ from streamflow_io.hints.models import Direction
 from .records import (
     AdmittedRecord,
     ChoiceRecord,
+    CommittedRecord,
     EdgeRecord,
     EndedRecord,
     EndRecord,
@@ -22,6 +23,7 @@ from .records import (
     LeaseRecord,
     OutputRecord,
     RateRecord,
+    ReadingRecord,
     Record,
     RequestRecord,
     RouteRecord,
@@ -89,7 +91,9 @@ class History:
     :ivar routes: what reaches what, if the run was observed
     :ivar edges: what is to be delivered early
     :ivar fallbacks: what was not, as was found during the run
+    :ivar readings: what jobs began to read before it was complete
     :ivar streamed: byte streams that have ended
+    :ivar committed: what jobs committed before they ended
     :ivar requests: what I/O tasks, and byte streams, have moved, and compute jobs written
     :ivar rates: how fast jobs might move from then on, in order
     :ivar leases: what it had of storages that other runs use, too
@@ -107,7 +111,9 @@ class History:
     routes: list[RouteRecord] = field(default_factory=list)
     edges: list[EdgeRecord] = field(default_factory=list)
     fallbacks: list[FallbackRecord] = field(default_factory=list)
+    readings: list[ReadingRecord] = field(default_factory=list)
     streamed: list[StreamedRecord] = field(default_factory=list)
+    committed: list[CommittedRecord] = field(default_factory=list)
     requests: list[RequestRecord] = field(default_factory=list)
     rates: list[RateRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
@@ -197,7 +203,9 @@ _KEPT: Mapping[type, Keep] = dict(
         _in(RouteRecord, lambda history: history.routes),
         _in(EdgeRecord, lambda history: history.edges),
         _in(FallbackRecord, lambda history: history.fallbacks),
+        _in(ReadingRecord, lambda history: history.readings),
         _in(StreamedRecord, lambda history: history.streamed),
+        _in(CommittedRecord, lambda history: history.committed),
         _in(RequestRecord, lambda history: history.requests),
         _in(RateRecord, lambda history: history.rates),
         _in(LeaseRecord, lambda history: history.leases),

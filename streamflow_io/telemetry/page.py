@@ -63,7 +63,7 @@ SESSION_HEADER = (
     "consumed",
 )
 LEASE_HEADER = ("storage", "direction", "waited for other runs (s)", "slowed down, at most")
-EDGE_HEADER = ("edge", "delivered", "byte streams", "streamed (MB)", "why not as asked")
+EDGE_HEADER = ("edge", "delivered", "byte streams", "MB", "before end (s)", "waited (s)", "why not as asked")
 _DELIVERY = {
     Delivery.STREAM: "as a byte stream",
     Delivery.GATE: "at the gate",
@@ -175,6 +175,8 @@ def edge_row(edge: EdgeResult) -> tuple[str, ...]:
         _DELIVERY[edge.delivery],
         f"{edge.streamed:,}" if edge.streamed else "",
         megabytes(edge.bytes) if edge.streamed and edge.bytes is not None else "",
+        number(edge.before_end),
+        number(edge.waited),
         "; ".join(edge.reasons),
     )
 

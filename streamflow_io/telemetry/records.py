@@ -185,14 +185,46 @@ class FallbackRecord(JobRecord):
     reason: str
 
 
+class ReadingRecord(JobRecord):
+    """A job is about to run, and reads what is not complete, as far as is known."""
+
+    event: Literal["reading"] = "reading"
+    input: str = Field(description="as /step/port")
+    output: str = Field(description="as /step/port: what it reads")
+    delivery: Literal["stream", "gate"]
+    sources: tuple[str, ...] = Field(description="the jobs that write it")
+
+
 class StreamedRecord(JobRecord):
     """A byte stream into a job has ended well."""
 
     event: Literal["streamed"] = "streamed"
+    input: str | None = Field(None, description="as /step/port; none: not known")
     outputs: tuple[str, ...] = Field(
         description="as /step/port: what it has read; several, if it reads several of one job: then it is one of these"
     )
+    source: str | None = Field(None, description="the job that has written it")
     bytes: int
+    first: float | None = Field(None, description="when its first byte was given to the job")
+    last: float | None = Field(None, description="when its last byte was")
+    waited: float | None = Field(None, description="for so many seconds the job had been given all that there was")
+    behind: float | None = Field(None, description="for so many it had not taken what it was given")
+
+
+class CommittedRecord(JobRecord):
+    """What a job has committed of an output before it ended; before its `ended`, if it has succeeded.
+
+    Times are by the clock of its node.
+    """
+
+    event: Literal["committed"] = "committed"
+    output: str = Field(description="as /step/port")
+    path: str | None = Field(None, description="relative to the output directory; none: several files")
+    files: int
+    bytes: int
+    first: float = Field(description="when the first file was committed")
+    last: float = Field(description="when the last one was")
+    ended: float = Field(description="when the command ended")
 
 
 class OutputRecord(JobRecord):
@@ -328,7 +360,9 @@ Record = Annotated[
     | RouteRecord
     | EdgeRecord
     | FallbackRecord
+    | ReadingRecord
     | StreamedRecord
+    | CommittedRecord
     | OutputRecord
     | InputRecord
     | SplitRecord

@@ -46,11 +46,20 @@ def test_a_file_is_read_while_it_is_written(bench: Bench) -> None:
     plain, ours = bench.run_both(chain(producer(), reader()))
     assert plain.time("read") > plain.time("end")
     assert_streamed(ours)
-    told = {one["event"]: one for one in bench.telemetry() if one["event"] in ("edge", "streamed", "fallback")}
-    assert told.keys() == {"edge", "streamed"}
+    early = ("edge", "reading", "streamed", "committed", "fallback")
+    told = {one["event"]: one for one in bench.telemetry() if one["event"] in early}
+    assert told.keys() == {"edge", "reading", "streamed"}
     assert (told["edge"]["input"], told["edge"]["delivery"]) == ("/b/file", "stream")
     assert (told["streamed"]["job"], told["streamed"]["outputs"]) == ("/b/0", ["/a/out"])
     assert told["streamed"]["bytes"] == len(ours.files["out.txt"])
+    assert [told["reading"][name] for name in ("input", "output", "sources")] == ["/b/file", "/a/out", ["/a/0"]]
+    assert [told["streamed"][name] for name in ("input", "source")] == ["/b/file", "/a/0"]
+    [ended] = [one["time"] for one in bench.telemetry() if one["event"] == "ended" and one["job"] == "/a/0"]
+    # The producer sleeps between its lines; the reader does not.
+    assert told["streamed"]["first"] + 0.2 < told["streamed"]["last"] < ended
+    assert told["streamed"]["waited"] > 0.2
+    assert ours.log.count("/b reads /a/out while it is written") == 1
+    assert "while it is written" not in plain.log
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.cwl import Bench, Document, Run, found, streamable, streaming, tool, workflow
@@ -48,12 +50,19 @@ def test_a_file_is_delivered_at_commit(bench: Bench, script: str, rule: Document
     plain, ours = bench.run_both(two_steps(producer))
     assert_late(plain)
     assert_early(ours)
+    [committed] = [one for one in bench.telemetry() if one["event"] == "committed"]
+    assert [committed[name] for name in ("output", "path", "files")] == ["/a/out", "out.txt", 1]
+    assert committed["bytes"] == len(ours.files["out.txt"])
+    assert 1 < committed["ended"] - committed["first"] < 60
+    [said] = re.findall(r"out.txt of /a was committed ([0-9.]+) s before its job had ended", ours.log)
+    assert float(said) == pytest.approx(committed["ended"] - committed["first"], abs=0.1)
 
 
 def test_on_termination_waits_for_the_end(bench: Bench) -> None:
     producer = tool(WRITE_EARLY, {}, {"out": found("out.txt")}, [streaming({"port": "out"})])
     _, ours = bench.run_both(two_steps(producer))
     assert_late(ours)
+    assert "committed" not in ours.log
 
 
 def test_standard_output_is_committed_when_it_is_closed(bench: Bench) -> None:

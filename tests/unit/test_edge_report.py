@@ -11,7 +11,15 @@ from streamflow_io.commands.report import Report
 from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.page import edge_row, render
-from streamflow_io.telemetry.records import EdgeRecord, FallbackRecord, Record, RunRecord, StreamedRecord
+from streamflow_io.telemetry.records import (
+    CommittedRecord,
+    EdgeRecord,
+    EndedRecord,
+    FallbackRecord,
+    Record,
+    RunRecord,
+    StreamedRecord,
+)
 from streamflow_io.telemetry.results import RunResult, run_results
 from tests.telemetry import BEGIN
 
@@ -43,9 +51,35 @@ def test_what_has_streamed() -> None:
         edge(), edge("/c/in", Delivery.COMMIT), streamed("/b/0", 3_000_000), streamed("/b/1", 1_000_000), *others
     )
     assert found == [
-        ("/a/out -> /b/in", "as a byte stream", "2", "4", ""),
-        ("/a/out -> /c/in", "at commit", "", "", ""),
+        ("/a/out -> /b/in", "as a byte stream", "2", "4", "", "", ""),
+        ("/a/out -> /c/in", "at commit", "", "", "", "", ""),
     ]
+
+
+def ended(job: str, at: float) -> EndedRecord:
+    return EndedRecord(time=BEGIN + at, job=job, step=job.rpartition("/")[0], status="completed")
+
+
+def test_how_much_earlier() -> None:
+    times = [("/b/0", "/b/in", "/a/0", 2.0, 1.0), ("/b/1", "/b/in", "/a/1", 3.0, 2.0), ("/b/1", "/b/x", "/a/1", 9.0, 0)]
+    streams = [
+        streamed(job, 1_000_000).model_copy(
+            update={"input": port, "source": source, "first": BEGIN + first, "waited": waited}
+        )
+        for job, port, source, first, waited in times
+    ]
+    facts = {"output": "/a/out", "files": 1, "bytes": 5, "last": BEGIN, "ended": BEGIN}
+    commits = [
+        CommittedRecord.model_validate({"time": BEGIN, "job": job, "step": "/a", "first": BEGIN - early, **facts})
+        for job, early in (("/a/0", 1.0), ("/a/1", 4.0))
+    ]
+    found = rows(edge(), edge("/c/in", Delivery.COMMIT), *streams, *commits, ended("/a/0", 12.0), ended("/a/1", 23.0))
+    assert [row[2:] for row in found] == [("2", "2", "15", "1.5", ""), ("", "", "2.5", "", "")]
+
+
+def test_a_job_that_had_ended_before_it_was_read() -> None:
+    late = streamed("/b/0", 1).model_copy(update={"source": "/a/0", "first": BEGIN + 9.0})
+    assert rows(edge(), late, ended("/a/0", 2.0))[0][4] == "0"
 
 
 def test_streams_that_are_not_told_apart() -> None:
@@ -67,7 +101,7 @@ def test_what_fell_back_and_why() -> None:
     )
     assert found[0][-1] == "it is a workflow output; no node runtime on host"
     assert found[0][:2] == ("/a/out -> workflow output", "at termination")
-    assert found[1][2:] == ("1", "1", "connection refused; no node runtime on host")
+    assert found[1][2:] == ("1", "1", "", "", "connection refused; no node runtime on host")
 
 
 def test_it_is_in_the_terminal_and_on_the_page() -> None:

@@ -1,0 +1,181 @@
+"""Adapter: what jobs read before it is complete, and what they commit early, recorded for telemetry, and said once."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from streamflow.core.utils import get_job_step_name
+from streamflow.core.workflow import Job
+from streamflow.log_handler import logger
+
+from streamflow_io.grouping import grouped
+from streamflow_io.runtime import Event, InputStream, JobSpec
+from streamflow_io.runtime.protocol import CommittedEvent, StreamEvent
+from streamflow_io.telemetry.records import CommittedRecord, ReadingRecord, Record, StreamedRecord
+
+from .outputs import relative_or_absolute
+from .tokens import StreamToken, stream_tokens
+
+# What is committed later than so many seconds before the end of its job is nothing to speak of.
+_EARLY = 0.1
+
+
+@dataclass
+class _Commits:
+    """What a job has committed of one output; times by the clock of its node."""
+
+    path: str
+    first: float
+    last: float
+    files: int = 0
+    size: int = 0
+
+
+@dataclass
+class _Stream:
+    """:ivar output: as /step/port"""
+
+    input: str | None
+    output: str
+    source: str
+
+
+@dataclass
+class _Job:
+    """
+    :ivar streams: by what the node runtime calls them
+    :ivar commits: by port
+    """
+
+    directory: str
+    streams: dict[str, _Stream]
+    commits: dict[str, _Commits] = field(default_factory=dict)
+
+
+class EarlyRecords:
+    """Records what is delivered early. Each edge is said once, in words: the first time.
+
+    :param record: keeps a record for telemetry
+    """
+
+    def __init__(self, record: Callable[[Record], None]) -> None:
+        self._record = record
+        self._jobs: dict[str, _Job] = {}
+        self._said: set[tuple[str, ...]] = set()
+
+    def told(self, spec: JobSpec, job: Job) -> None:
+        """A job is about to run its command under the node runtime."""
+        read = [(name, token) for name, value in job.inputs.items() for token in stream_tokens(value)]
+        inputs = {token.value["path"]: name for name, token in read}
+        streams = {
+            stream.id or stream.name: _Stream(inputs.get(str(stream.target.get("fifo"))), _output(stream), stream.name)
+            for stream in spec.inputs
+            if isinstance(stream, InputStream)
+        }
+        self._jobs[job.name] = _Job(job.output_directory, streams)
+        for (name, output, delivery), tokens in grouped(read, lambda one: (one[0], *_edge(one[1]))).items():
+            self._reads(job.name, name, output, delivery, tuple(token.source.job for _, token in tokens))
+
+    def happened(self, job_name: str, event: Event) -> None:
+        """The node runtime tells something of a job."""
+        if (job := self._jobs.get(job_name)) is None:
+            return
+        if isinstance(event, StreamEvent):
+            self._streamed(job_name, job, event)
+        elif isinstance(event, CommittedEvent) and not event.at_end:
+            path = relative_or_absolute(str(event.path), job.directory)
+            commits = job.commits.setdefault(event.port, _Commits(path, event.time, event.time))
+            commits.last = event.time
+            commits.files += 1
+            commits.size += event.size
+
+    def ended(self, job_name: str, ended: float | None) -> None:
+        """A job has ended, however.
+
+        :param ended: when its command had ended, by the clock of its node, if it has succeeded
+        """
+        job = self._jobs.pop(job_name, None)
+        if job is None or ended is None:
+            return
+        step = get_job_step_name(job_name)
+        for port, commits in job.commits.items():
+            output = posixpath.join(step, port)
+            facts = {"first": commits.first, "last": commits.last, "ended": ended}
+            path = commits.path if commits.files == 1 else None
+            self._record(
+                CommittedRecord(
+                    time=time.time(),
+                    job=job_name,
+                    step=step,
+                    output=output,
+                    path=path,
+                    files=commits.files,
+                    bytes=commits.size,
+                    **facts,
+                )
+            )
+            if ended - commits.first >= _EARLY:
+                what = output if path is None else f"{path} of {step}"
+                first = "" if path is not None else f"the first of {commits.files:,} files of "
+                self._say(
+                    (output,), f"{first}{what} was committed {ended - commits.first:.1f} s before its job had ended"
+                )
+
+    def _reads(
+        self, job_name: str, name: str, output: str, delivery: Literal["stream", "gate"], sources: tuple[str, ...]
+    ) -> None:
+        step = get_job_step_name(job_name)
+        self._record(
+            ReadingRecord(
+                time=time.time(),
+                job=job_name,
+                step=step,
+                input=posixpath.join(step, name),
+                output=output,
+                delivery=delivery,
+                sources=sources,
+            )
+        )
+        # Where there were no cores before, it is complete by now.
+        if any(source in self._jobs for source in sources):
+            does = "reads" if delivery == "stream" else "runs, and opens"
+            self._say((step, name, output), f"{step} {does} {output} while it is written")
+
+    def _streamed(self, job_name: str, job: _Job, event: StreamEvent) -> None:
+        if (stream := job.streams.get(event.id or event.name)) is None:
+            return
+        step, now = get_job_step_name(job_name), time.time()
+        self._record(
+            StreamedRecord(
+                time=now,
+                job=job_name,
+                step=step,
+                input=None if stream.input is None else posixpath.join(step, stream.input),
+                outputs=(stream.output,),
+                source=stream.source,
+                bytes=event.bytes,
+                # By the driver's clock, as what its producer does.
+                first=now - (event.time - event.first),
+                last=now - (event.time - event.last),
+                waited=event.waited,
+                behind=event.behind,
+            )
+        )
+
+    def _say(self, edge: tuple[str, ...], message: str) -> None:
+        if edge not in self._said:
+            self._said.add(edge)
+            logger.info(message)
+
+
+def _output(stream: InputStream) -> str:
+    return posixpath.join(get_job_step_name(stream.name), stream.port)
+
+
+def _edge(token: StreamToken) -> tuple[str, Literal["stream", "gate"]]:
+    source = token.source
+    return posixpath.join(get_job_step_name(source.job), source.port), "stream" if source.gate is None else "gate"
