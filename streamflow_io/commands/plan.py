@@ -15,6 +15,7 @@ import cwl_utils.parser
 import cwl_utils.parser.utils
 from cwl_utils.errors import GraphTargetMissingException
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.exception import WorkflowDefinitionException
@@ -24,6 +25,7 @@ from streamflow_io.admission.storages import StepStorage
 from streamflow_io.errors import is_ours, said
 from streamflow_io.graph.io_graph import Delivery, StreamEdge
 from streamflow_io.graph.partitions import Partition
+from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import SiteKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.cwl import CWLObject, UnreadableError, load
@@ -39,7 +41,7 @@ from streamflow_io.translation.capio import UNCHECKED
 from streamflow_io.translation.planning import InvalidHintsException, unavailable_here
 from streamflow_io.translation.translator import IOAwareTranslator
 
-from .console import say, table
+from .console import counted, say, table
 from .javascript import missing_engine
 from .known_values import KnownValues
 from .selected_ranges import wrong_ranges
@@ -78,6 +80,7 @@ class Plans:
                         for path, step in plan.steps.items()
                     },
                     "edges": [_edge_to_json(edge) for edge in plan.edges],
+                    "possible": [one.model_dump(mode="json") for one in plan.possible],
                     "partitions": [vars(partition) for partition in plan.partitions],
                     "early_inputs": [port_path(*read) for read in sorted(plan.read_early)],
                     "gangs": [
@@ -93,11 +96,15 @@ class Plans:
 
     def show(self, console: Console) -> None:
         for name, plan in self.plans.items():
-            console.print(f"[bold]{name}[/bold]: {len(plan.steps)} steps, {len(plan.edges)} stream edges")
+            of = f"{counted(len(plan.steps), 'step')}, {counted(len(plan.edges), 'stream edge')}"
+            console.print(f"[bold]{escape(name)}[/bold]: {of}")
             if any(step.site.kind is not SiteKind.LOCAL for step in plan.steps.values()):
                 console.print(sites_table(plan.steps))
             if plan.edges:
                 console.print(_edges(plan.edges, plan.virtual))
+            elif plan.possible:
+                console.print(_candidates(plan.possible))
+                say(console, _FIND_OUT)
             if plan.partitions:
                 console.print(_partitions(plan.partitions))
             if plan.read_early:
@@ -270,7 +277,7 @@ def _translated(
         workflow_config=workflow,
     )
     scripts = missing_engine(definition)  # Before StreamFlow changes the document.
-    plan = translator.plan(evaluate_globs=True)
+    plan = translator.plan(in_detail=True)
     return plan, (*_warnings(plan, scripts), *_ranges(plan, file, inputs_path))
 
 
@@ -331,6 +338,31 @@ def _edges(edges: tuple[StreamEdge, ...], virtual: Collection[str]) -> Table:
     ]
     columns = ("edge", "committed", "mode", "delivered", "why not as asked")
     return table("Stream edges", columns, rows, unfolded=("edge",))
+
+
+_FIND_OUT = (
+    "No hint says that anything is delivered early. To find out what your tools allow, run once with\n"
+    "  scheduling: {scheduler: {type: io-aware, config: {observe: true}}}\n"
+    "and ask `streamflow-io suggest last`."
+)
+
+
+def _candidates(possible: Iterable[PossibleRoute]) -> Table:
+    """What could be delivered early, if its tools allow it."""
+    rows = []
+    for one in possible:
+        ways = ((_DELIVERY[Delivery.STREAM], one.not_streamed), (_DELIVERY[Delivery.COMMIT], one.not_at_commit))
+        could = " or ".join(way for way, obstacle in ways if obstacle is None)
+        reasons = dict.fromkeys(obstacle for _, obstacle in ways if obstacle is not None)
+        rows.append(
+            (
+                escape(f"{one.output}\n-> {one.input}"),
+                could or _DELIVERY[Delivery.TERMINATION],
+                escape("; ".join(reasons)),
+            )
+        )
+    columns = ("way", "if its tools allow it", "why not otherwise")
+    return table("What could be delivered early", columns, rows, unfolded=("way",))
 
 
 def _delivered(edge: StreamEdge, virtual: Collection[str]) -> str:

@@ -48,7 +48,7 @@ class Plan:
     :ivar outputs: of all tools
     :ivar routes: how they reach inputs and workflow outputs
     :ivar names: how the names of their files do, as part of other values, where no file arrives
-    :ivar possible: how they could be delivered, if the run is observed
+    :ivar possible: how they could be delivered, if the run is observed, or if a plan without hints is shown
     :ivar jobs: what is known of the jobs before the run
     :ivar storages: the steps that say something about storage, and which one they use; none if none does
     :ivar impossible: steps of which no job can start, and why

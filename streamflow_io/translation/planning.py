@@ -59,7 +59,7 @@ def make_plan(
     scheduler: IOAwareScheduler,
     translate: Callable[[], Workflow],
     *,
-    evaluate_globs: bool = False,
+    in_detail: bool = False,
 ) -> Plan:
     """Plan the run of a workflow.
 
@@ -67,7 +67,8 @@ def make_plan(
     :param name: of the workflow in the StreamFlow file
     :param scheduler: its config, and the StreamFlow file
     :param translate: translates the document, and may change it
-    :param evaluate_globs: also those that are expressions; with JavaScript a process is started for it
+    :param in_detail: also what a run does without: globs that are expressions (with JavaScript a process is started for
+        it), and, where there are no hints, what could be delivered early
     :raises InvalidHintsException: if a hint is wrong, or a storage too slow for it
     """
     config = scheduler.config
@@ -79,7 +80,8 @@ def make_plan(
     splits = split_digests(document, {step for step, _ in rules})
     workflow, tokens = translate(), KnownTokens()
     sites = _sites(scheduler)
-    graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=config.observe)
+    candidates = config.observe or (in_detail and not hinted)
+    graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=candidates)
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
     edges = plan_edges(graph.routes) if hinted else ()
     declared = declarations(workflow, rules, splits)
@@ -115,8 +117,8 @@ def make_plan(
         outputs=graph.outputs,
         routes=graph.routes,
         names=graph.names,
-        possible=_possible(workflow, graph, edges, config) if config.observe else (),
-        jobs=known_jobs(tokens, workflow, graph.outputs, evaluate_globs) if hinted or evaluate_globs else KnownJobs(),
+        possible=_possible(workflow, graph, edges, config) if candidates else (),
+        jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hinted or in_detail else KnownJobs(),
         storages=storages,
         impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe == "gangs" else (), here),
         apart={number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))},

@@ -43,7 +43,7 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
         gc.freeze()
         return workflow
 
-    def plan(self, *, evaluate_globs: bool = False) -> Plan:
+    def plan(self, *, in_detail: bool = False) -> Plan:
         """What is to be done with the workflow, under our scheduler; see :func:`~.planning.make_plan`."""
         from .planning import make_plan
 
@@ -52,5 +52,5 @@ class IOAwareTranslator(CWLTranslator):  # type: ignore[misc]
             self.workflow_config.name,
             self.context.scheduler,
             super().translate,
-            evaluate_globs=evaluate_globs,
+            in_detail=in_detail,
         )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import cwl_utils.parser
 import pytest
 import streamflow.cwl.main
+from rich.console import Console
 from streamflow.config.config import WorkflowConfig
 from streamflow.core.workflow import Workflow
 from streamflow.cwl.command import CWLCommand
@@ -153,6 +156,21 @@ def test_plan_without_our_scheduler_says_so(bench: Bench) -> None:
     plans = plan_file(bench.write(document(hints=True), {}, io=False))
     assert "scheduling: {scheduler: {type: io-aware, config: {}}}" in (plans.inactive or "")
     assert len(plans.plans["main"].edges) == 2
+
+
+def test_plan_without_hints_says_what_there_could_be(bench: Bench) -> None:
+    plans = plan_file(bench.write(document(hints=False), {}, io=True))
+    assert plans.plans["main"].edges == ()
+    ways = {(one["output"], one["input"]): one for one in plans.to_json()["workflows"]["main"]["possible"]}
+    assert ways["/a/log", "/c/file"]["delivery"] == "termination"
+    assert ways["/a/log", "/c/file"]["not_streamed"] is None
+    console = Console(file=io.StringIO(), width=80)
+    plans.show(console)
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "main: 3 steps, 0 stream edges" in shown
+    assert re.search(r"│ /a/log *│ streams or at commit", shown)
+    assert "config: {observe: true}" in shown
 
 
 def parameters(function: Any) -> list[str]:
