@@ -168,7 +168,7 @@ def test_who_starts_with_its_producer_and_who_would_only_wait(bench: Bench) -> N
     file = reader("file", "sleep 0.7; echo $name; cat $file", {"file": "File", "name": "string"})
     listed = reader("d", "sleep 0.7; ls $d; cat $d/a", {"d": "Directory"})
     part = reader("part", "sleep 0.7; cat $part $part", {"part": "File"})
-    gather = reader("gather", "sort > sorted; sleep 0.6; cat sorted", {"file": "File"}, stdin="$(inputs.file.path)")
+    gather = reader("gather", "sort > sorted; sleep 1.2; cat sorted", {"file": "File"}, stdin="$(inputs.file.path)")
     steps = {
         "write": {"run": write, "in": {}},
         "file": {"run": file, "in": {"file": "write/out", "name": {"valueFrom": "$(inputs.file.nameroot)"}}},
