@@ -2,7 +2,8 @@
 
 A stands for an instrument or a download: it delivers a file each 50 ms, waits in between, and so asks for no core of
 its own (StreamFlow rounds fractions of a core up). B uses 0.1 s of CPU for each file (the start of its interpreter
-included), on all cores. With plain StreamFlow B waits for all of A.
+included), on all cores. With plain StreamFlow B waits for all of A. Once more with an A that asks for a core, as tools
+that say nothing do: the core is lent to B, unless that is not wanted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ INTERVAL_SECONDS = 0.05
 WORK_SECONDS = 0.1
 SOURCE_CORES = 0
 
+_LENT, _NOT_LENT = "streaming, A has a core", "streaming, A has a core, not lent"
+
 _SOURCE = [*TOOL, "fanout-source", str(FILES), str(FILE_BYTES), str(INTERVAL_SECONDS)]
 _SUM = [*TOOL, "fanout-sum"]
 
@@ -44,9 +47,9 @@ cat sums/*.part > result/sums.txt
 """
 
 
-def _prepare(directory: Path) -> Sequence[Variant]:
-    workflow = write_workflow(
-        directory / "fanout.cwl",
+def _workflow(path: Path, source_cores: int) -> Path:
+    return write_workflow(
+        path,
         inputs={},
         outputs={"sums": {"type": "File", "outputSource": "c/gathered"}},
         steps={
@@ -55,7 +58,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
                     _SOURCE,
                     {},
                     {"parts": {"type": "File[]", "outputBinding": {"glob": "*.part"}}},
-                    cores=SOURCE_CORES,
+                    cores=source_cores,
                     hints=[{"class": "sfio:Streaming", "rules": [{"port": "parts", "committed": "on_close"}]}],
                 ),
                 "in": {},
@@ -85,12 +88,19 @@ def _prepare(directory: Path) -> Sequence[Variant]:
             },
         },
     )
+
+
+def _prepare(directory: Path) -> Sequence[Variant]:
+    workflow = _workflow(directory / "fanout.cwl", SOURCE_CORES)
+    with_core = _workflow(directory / "with-core.cwl", 1)
     cores = str(len(os.sched_getaffinity(0)))
     missing = None if shutil.which("inotifywait") else "inotifywait is missing (Debian: inotify-tools)"
     return (
         Variant("bash inotify", lambda run: run_bash(run, _INOTIFY, [cores]), skipped=missing),
         streamflow("plain", workflow),
         streamflow("streaming", workflow, {}, deliveries=["commit"]),
+        streamflow(_LENT, with_core, {}, deliveries=["commit"]),
+        streamflow(_NOT_LENT, with_core, {"oversubscribe": "gangs"}, deliveries=["commit"]),
     )
 
 
@@ -100,6 +110,8 @@ FANOUT = Workload(
     _prepare,
     (
         Comparison(name="streaming / plain", variant="streaming", baseline="plain", at_most=0.65),
+        Comparison(name="A has a core that is lent / plain", variant=_LENT, baseline="plain", at_most=0.65),
+        Comparison(name="A has a core / plain", variant=_NOT_LENT, baseline="plain"),
         Comparison(
             name="execution window, streaming / bash inotify",
             measure="window",

@@ -40,6 +40,7 @@ pub enum Event<'a> {
     Evicted { bytes: u64 },
     Used(&'a Verdict),
     Moved { bytes: u64 },
+    Cores { needed: u32 },
     Phase(Phase<'a>),
     Drained { name: &'a str, bytes: u64, last: f64 },
     Warning(Warning<'a>),

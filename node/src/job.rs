@@ -5,6 +5,7 @@ mod input;
 mod limit;
 mod output;
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -51,6 +52,8 @@ pub struct Job {
     /// Time in I/O is asked for.
     #[serde(default, deserialize_with = "or_default")]
     pub measure: bool,
+    /// It has so many: how many of them it needs is told.
+    pub cores: Option<NonZeroU32>,
     /// In which bursts it writes is told.
     pub phases: Option<WrittenTo>,
     /// Its tree is paused when it moves more.

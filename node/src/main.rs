@@ -3,6 +3,7 @@
 mod alive;
 mod bursts;
 mod commit;
+mod cores;
 mod cut;
 mod event;
 mod exec;
@@ -76,7 +77,7 @@ use self::usage::Spent;
 
 /// The number of the protocol is raised, here and in `streamflow_io/runtime/build.py`, by each change of it that a driver,
 /// as it was before, would not understand.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 1");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " protocol 2");
 
 /// The node runtime of StreamFlow-IO
 #[derive(Parser)]

@@ -2,6 +2,7 @@
 
 mod announcer;
 mod beginning;
+mod demand;
 mod growth;
 mod inputs;
 mod leftovers;
@@ -24,6 +25,7 @@ use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 
+use self::demand::Demand;
 use self::growth::epoch;
 pub use self::inputs::Inputs;
 use self::leftovers::Activity;
@@ -89,6 +91,8 @@ pub struct Supervisor<'a> {
     limits: LimitFile,
     /// Of a job whose bursts are told.
     writes: Option<Writes>,
+    /// Of a job of which it is told how many cores it needs.
+    demand: Option<Demand>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -129,6 +133,7 @@ impl<'a> Supervisor<'a> {
             reins,
             limits,
             writes,
+            demand: None,
         })
     }
 
@@ -142,6 +147,7 @@ impl<'a> Supervisor<'a> {
         self.io_time = (self.job.measure && !processes.is_empty()).then(|| IoTime::new(self.now()));
         self.reins = self.job.limit.as_ref().map(|limit| Reins::new(limit, guard, self.now()));
         self.writes = self.job.phases.as_ref().map(|to| Writes::new(&to.path, self.now()));
+        self.demand = self.job.cores.map(|cores| Demand::new(cores.get(), self.now()));
         self.outputs.start(self.processes.snapshot(processes));
         self.note(&[Event::Started(Started { pid: Pid::this().as_raw(), command_pid: main.as_raw(), cached: None })]);
         for path in [&self.job.stdout, &self.job.stderr].into_iter().flatten() {
@@ -172,6 +178,7 @@ impl<'a> Supervisor<'a> {
             self.look_at_limit();
             self.look_at_growth();
             self.look_at_writes();
+            self.look_at_demand();
             self.look_at_events();
             if news {
                 self.look_at_driver();
@@ -304,6 +311,7 @@ impl<'a> Supervisor<'a> {
             self.reins.as_ref().and_then(Reins::due),
             self.outputs.growth_due().filter(|_| !self.state.is_ending()),
             self.writes.as_ref().map(Writes::due).filter(|_| !self.state.is_ending()),
+            self.demand.as_ref().map(Demand::due).filter(|_| !self.state.is_ending()),
         ];
         let ticks = [
             self.inputs.wait_for_files().then_some(FALLBACK_TICK),
@@ -448,6 +456,16 @@ impl<'a> Supervisor<'a> {
         let Some(writes) = self.writes.as_mut().filter(|writes| writes.due() <= now) else { return };
         if let Some(burst) = writes.look(now, || processes.look()) {
             self.note(&[Event::Phase(Phase::of(&burst, epoch(now), None))]);
+        }
+    }
+
+    /// Tells how many cores the job needs.
+    fn look_at_demand(&mut self) {
+        let (now, processes) = (self.now(), &mut self.processes);
+        let due = |demand: &&mut Demand| demand.due() <= now;
+        let Some(demand) = self.demand.as_mut().filter(due).filter(|_| !self.state.is_ending()) else { return };
+        if let Some(needed) = demand.look(now, || processes.look()) {
+            self.note(&[Event::Cores { needed }]);
         }
     }
 

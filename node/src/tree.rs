@@ -16,6 +16,9 @@ use crate::vitals::{ProcessId, Vitals};
 
 const PF_EXITING: u64 = 0x4;
 
+/// USER_HZ of proc(5), the same on all architectures that this is built for.
+const TICKS_PER_SECOND: u64 = 100;
+
 /// One process as `/proc/PID/stat` shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
@@ -23,6 +26,8 @@ pub struct Process {
     pub parent: i32,
     pub group: i32,
     pub vitals: Vitals,
+    /// The time that it has had processors, and those that it has waited for.
+    pub cpu: Duration,
     /// Dead, and only waited for by its parent.
     pub zombie: bool,
     /// Waits as one waits for a device, its first thread at least.
@@ -75,9 +80,11 @@ fn parse(pid: i32, line: &[u8]) -> Option<Process> {
     let state = field(3)?;
     let zombie = matches!(state, "Z" | "X" | "x");
     let threads = number(20)?;
+    let ticks: u64 = (14..=17).filter_map(number).sum();
     Some(Process {
         id: ProcessId { pid, start: number(22)? },
         parent: field(4)?.parse().ok()?,
+        cpu: Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND),
         group: field(5)?.parse().ok()?,
         zombie,
         // Uninterruptible; I is the same without being counted in the load average, as clients of Lustre wait.
@@ -229,6 +236,19 @@ fn parse_turns(line: &str) -> Option<(Duration, Duration)> {
     (turns > 0).then_some((Duration::from_nanos(ran), Duration::from_nanos(waited)))
 }
 
+/// How long all threads of a process have waited for a processor; nothing where the kernel does not tell.
+pub fn waited(process: &Process) -> Duration {
+    let pid = process.id.pid;
+    let of = |path: String| {
+        fs::read_to_string(path).ok().and_then(|text| parse_turns(&text)).map_or(Duration::ZERO, |(_, waited)| waited)
+    };
+    if process.threads <= 1 {
+        return of(format!("/proc/{pid}/schedstat"));
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.map(|thread| of(format!("{}/schedstat", thread.path().display()))).sum()
+}
+
 /// The numbers in a `children` file.
 fn children(file: &File) -> Vec<i32> {
     let (mut text, mut buffer) = (Vec::new(), [0_u8; 1024]);
@@ -314,9 +334,20 @@ mod tests {
     #[test]
     fn a_name_may_hold_anything() {
         let mut fields = vec!["0"; 50];
-        for (number, value) in
-            [(3, "S"), (4, "7"), (5, "42"), (9, "4194308"), (11, "33"), (20, "1"), (22, "555"), (52, "256")]
-        {
+        for (number, value) in [
+            (3, "S"),
+            (4, "7"),
+            (5, "42"),
+            (9, "4194308"),
+            (11, "33"),
+            (14, "40"),
+            (15, "2"),
+            (16, "1000"),
+            (17, "8"),
+            (20, "1"),
+            (22, "555"),
+            (52, "256"),
+        ] {
             fields[number - 3] = value;
         }
         let line = format!("42 (a) Z (b)) {}\n", fields.join(" "));
@@ -327,6 +358,7 @@ mod tests {
             Vitals { exiting: true, resting: true, status: 256, reaped_faults: 33, ..Vitals::default() }
         );
         assert!(!process.waiting);
+        assert_eq!(process.cpu, Duration::from_millis(10_500));
         for state in ["D", "I"] {
             fields[0] = state;
             let line = format!("42 (a) D (b)) {}\n", fields.join(" "));

@@ -87,7 +87,7 @@ fn cpu(who: UsageWho) -> Duration {
     getrusage(who).map_or(Duration::ZERO, used)
 }
 
-fn duration(time: TimeVal) -> Duration {
+pub fn duration(time: TimeVal) -> Duration {
     Duration::new(time.tv_sec().unsigned_abs(), time.tv_usec().unsigned_abs() as u32 * 1000)
 }
 

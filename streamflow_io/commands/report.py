@@ -24,6 +24,7 @@ from streamflow_io.telemetry.page import (
     megabytes,
     notes,
     number,
+    remarks,
     render,
     session_row,
     step_row,
@@ -72,6 +73,8 @@ class Report:
                 console.print(_edge_table(run.edges))
             if run.sessions:
                 console.print(_session_table(run.sessions))
+            for remark in remarks(run):
+                say(console, remark)
             for note in notes(run):
                 say(console, note, "yellow")
         if self.file is not None:

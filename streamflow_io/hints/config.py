@@ -128,8 +128,10 @@ class SchedulerConfig(Model):
         le=MOST,
         description="a whole number from 1, below 10^9: most I/O tasks at once on one location (default: 4 x cores)",
     )
-    oversubscribe: Literal["gangs", "never"] = Field(
-        "gangs", description="gangs (default): streaming consumers may exceed the cores; never"
+    oversubscribe: Literal["idle", "gangs", "never"] = Field(
+        "idle",
+        description="idle (default): streaming consumers may exceed the cores, and cores of jobs that wait are lent; "
+        "gangs: streaming consumers only; never",
     )
     learned: Text | None = Field(None, description="where learned limits are kept (default: the user's data directory)")
     limits: StrictBool = Field(

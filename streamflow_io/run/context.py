@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -14,9 +14,11 @@ from streamflow.core.deployment import Target
 from streamflow.core.scheduling import Hardware
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Port, Status, Token
+from streamflow.cwl.command import CWLCommand
 from streamflow.cwl.step import CWLExecuteStep
 from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
+from streamflow.workflow.step import ExecuteStep
 from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.bandwidth.windows import Windows
@@ -41,6 +43,7 @@ from .failure import Failure
 from .gang_placement import GangPlacement
 from .job_runner import JobRunner
 from .job_warnings import JobWarnings
+from .lent_cores import LentCores
 from .limits import Limits
 from .part_ways import PartWays
 from .plan import Plan
@@ -64,7 +67,7 @@ class Scheduling(Protocol):
 
     context: StreamFlowContext
     job_allocations: Mapping[str, JobAllocation]
-    hardware_locations: Mapping[str, Hardware]
+    hardware_locations: MutableMapping[str, Hardware]
 
     @property
     def config(self) -> SchedulerConfig: ...
@@ -85,6 +88,7 @@ class Run:
     :ivar part_ways: how those that read parts of a file find it
     :ivar sessions: reads ahead what many jobs read of one file
     :ivar gangs: lets the jobs of gangs meet
+    :ivar lent_cores: lends cores that running jobs do not use; None: it is not wanted
     :ivar warnings: what jobs are warned of
     :ivar failure: what is said if the run fails
     """
@@ -137,7 +141,18 @@ class Run:
             lambda job, stream, rate: self.runner.limit_stream(job, stream, rate),
             self._telemetry.write,
         )
-        self.runner = JobRunner(self.reach, self.recorder, self.warnings, self._limits, self.stream_rates, self._writes)
+        self.lent_cores: LentCores | None = None
+        if self.config.oversubscribe == "idle":
+            self.lent_cores = LentCores(
+                scheduler.job_allocations,
+                scheduler.hardware_locations,
+                self._may_share_cores,
+                scheduler.wake,
+                self._record,
+            )
+        self.runner = JobRunner(
+            self.reach, self.recorder, self.warnings, self._limits, self.stream_rates, self._writes, self.lent_cores
+        )
         self.failure = Failure(plan.workflow, scheduler.job_allocations)
         self.storages = StorageAdmission(
             scheduler.context,
@@ -170,6 +185,8 @@ class Run:
 
     async def close(self) -> None:
         """Keep what was learned, end the telemetry and the node runtimes."""
+        if self.lent_cores is not None:
+            self.lent_cores.close()
         self.warnings.close()
         self.failure.closing()
         await self.stream_rates.close()
@@ -194,7 +211,7 @@ class Run:
     def needs_no_core(self, job: Job) -> bool:
         """Whether a job may start where no core is free: an I/O task, or one that reads from a job that is running."""
         return self.storages.is_io_task(job.name) or (
-            self.config.oversubscribe == "gangs"
+            self.config.oversubscribe != "never"
             and any(self.streaming_jobs.is_running(token.source.job) for token in streams_of(job.inputs))
         )
 
@@ -211,6 +228,8 @@ class Run:
     async def started(self, job_name: str) -> None:
         """A job has all its input and is about to run its command."""
         self.recorder.started(job_name)
+        if self.lent_cores is not None:
+            self.lent_cores.running(job_name)
         streams = isinstance(self._plan.workflow.steps.get(get_job_step_name(job_name)), StreamingExecuteStep)
         if self.config.runtime == "off":
             self._limits.not_held(job_name, "in this run", "`runtime: off`")
@@ -243,6 +262,8 @@ class Run:
         self._limits.ended(job_name)
         self.sessions.ended(job_name)
         self.gangs.ended(job_name)
+        if self.lent_cores is not None:
+            self.lent_cores.ended(job_name, status is Status.COMPLETED)
         if status is Status.FAILED:
             self.failure.job_failed(job_name)
 
@@ -252,6 +273,12 @@ class Run:
         self._limits.ended(job_name)
         self.sessions.ended(job_name)
         self.recorder.abandoned(job_name)
+
+    def _may_share_cores(self, job_name: str) -> bool:
+        """Whether a job may take longer: no limit is learned from its time, nor is there one for it."""
+        step = self._plan.workflow.steps.get(get_job_step_name(job_name))
+        command = step.command if isinstance(step, ExecuteStep) else None
+        return not self.storages.concerns(job_name) and not (isinstance(command, CWLCommand) and command.time_limit)
 
     def _more_jobs(self, step: str) -> bool:
         """Whether further jobs of a step may be scheduled."""

@@ -19,6 +19,7 @@ from streamflow_io.runtime.protocol import MovedEvent, WarningEvent
 from .connector import JobConnector, exit_event_of
 from .job_spec import job_spec
 from .job_warnings import JobWarnings
+from .lent_cores import LentCores
 from .limits import Limits
 from .reach import Reach
 from .recorder import JobRecorder
@@ -52,6 +53,7 @@ class JobRunner:
         limits: Limits,
         stream_rates: StreamRates,
         writes: WriteChannels,
+        lent_cores: LentCores | None = None,
     ) -> None:
         self._reach = reach
         self._recorder = recorder
@@ -59,6 +61,7 @@ class JobRunner:
         self._limits = limits
         self._stream_rates = stream_rates
         self._writes = writes
+        self._lent_cores = lent_cores
         self._streaming: dict[str, tuple[NodeJob, JobSpec, Sequence[str] | None]] = {}
         self._measured: dict[str, _Measured] = {}
         # Those that have streamed, once or more often.
@@ -68,14 +71,14 @@ class JobRunner:
         """What the command of a job is to be run through."""
         if (streaming := self._streaming.get(job_name)) is not None:
             node_job, spec, command = streaming
-            spec = self._stream_rates.asked(self._writes.asked(self._limited(node_job, spec)))
+            spec = self._stream_rates.asked(self._asked(node_job, spec))
             return JobConnector(inner, job_name, node_job, spec, command=command)
         if (measured := self._measured.get(job_name)) is not None:
             # StreamFlow has connectors for more than the command, also after it. What a job does is asked for once.
-            spec = measured.asked or self._writes.asked(self._limited(measured.node_job, measured.spec))
+            spec = measured.asked or self._asked(measured.node_job, measured.spec)
             measured.asked = spec
-            if (spec.limit is not None or spec.phases is not None) and measured.following is None:
-                # What keeps it from being held to its limit is told, and in which bursts it writes.
+            if (spec.limit or spec.phases or spec.cores) and measured.following is None:
+                # What keeps it from being held to its limit is told, in which bursts it writes, and what it needs.
                 measured.following = asyncio.create_task(self._follow(job_name, measured.node_job))
             return JobConnector(inner, job_name, measured.node_job, spec, is_optional=True)
         return inner
@@ -106,6 +109,8 @@ class JobRunner:
             self._recorder.happened(job_name, event)
             self._stream_rates.happened(job_name, event)
             self._writes.happened(job_name, event)
+            if self._lent_cores is not None:
+                self._lent_cores.happened(job_name, event)
             if isinstance(event, WarningEvent):
                 self._warnings.tell(job_name, event)
             if isinstance(event, MovedEvent):
@@ -177,8 +182,11 @@ class JobRunner:
             if following is not None:
                 following.cancel()
 
-    def _limited(self, node_job: NodeJob, spec: JobSpec) -> JobSpec:
-        return spec.model_copy(update={"limit": self._limits.of(spec.name, node_job.runtime)})
+    def _asked(self, node_job: NodeJob, spec: JobSpec) -> JobSpec:
+        """What the node runtime is to be told of a job, and of what it is to tell itself."""
+        limited = spec.model_copy(update={"limit": self._limits.of(spec.name, node_job.runtime)})
+        asked = self._writes.asked(limited)
+        return asked if self._lent_cores is None else self._lent_cores.asked(asked)
 
     async def _follow(self, job_name: str, node_job: NodeJob) -> None:
         with contextlib.suppress(NodeRuntimeError):

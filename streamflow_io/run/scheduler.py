@@ -21,7 +21,7 @@ from streamflow.core.scheduling import AvailableLocation, Hardware, HardwareRequ
 from streamflow.core.utils import get_job_step_name
 from streamflow.core.workflow import Job, Status
 from streamflow.log_handler import logger
-from streamflow.scheduling.scheduler import DefaultScheduler, JobContext
+from streamflow.scheduling.scheduler import DefaultScheduler, JobAllocation, JobContext
 from typing_extensions import Self
 
 from streamflow_io._streamflow import mend_containers_on_ssh_hosts
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streamflow_io.runtime.node_runtimes import StartRuntime
 
     from .context import Run
+    from .lent_cores import LentCores
     from .plan import Plan
     from .storage_admission import StorageAdmission
 
@@ -109,7 +110,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         hardware = super().get_hardware(job_name)
         if job_name in self._without_cores:
             return Hardware(self._without_cores[job_name], hardware.memory, hardware.storage)
-        return hardware
+        borrowed = 0 if self._lent_cores is None else self._lent_cores.borrowed(job_name)
+        return Hardware(hardware.cores + borrowed, hardware.memory, hardware.storage) if borrowed else hardware
 
     async def schedule(
         self, job: Job, binding_config: BindingConfig, hardware_requirement: HardwareRequirement | None
@@ -176,6 +178,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         job_name: str,
     ) -> bool:
         free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
+        free = free or self._may_borrow(connector, location, hardware_requirements, job_name)
         if not free and location.hardware is not None:
             asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
             used = self.hardware_locations.get(location.name, Hardware())
@@ -191,6 +194,20 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             storages.stand_down(job_name, _target.get(), location)
             return False
         return storages.may_start(job_name, _target.get(), location)
+
+    def _may_borrow(
+        self,
+        connector: Connector,
+        location: AvailableLocation,
+        hardware_requirements: MutableMapping[str, Hardware],
+        job_name: str,
+    ) -> bool:
+        """Whether a job lacks nothing on a location but cores, and these are lent."""
+        cores = hardware_requirements[f"{connector.deployment_name}/{location.name}"].cores
+        if self._lent_cores is None or not self._lent_cores.can_start(job_name, location, cores):
+            return False
+        without = {key: Hardware(0.0, asked.memory, asked.storage) for key, asked in hardware_requirements.items()}
+        return bool(super()._is_valid(connector, location, without, job_name))
 
     def _tell_of_memory(self, job_name: str, location: AvailableLocation, asked: float) -> None:
         """Say, once for each step, what a job waits for that needs no core: memory of a location, or of its host."""
@@ -230,9 +247,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         selected: MutableSequence[AvailableLocation] = await super()._get_locations(
             job, hardware_requirement, locations, scheduling_policy, available_locations
         )
-        # A policy may look at files: meanwhile others may have been given the bandwidth.
+        # A policy may look at files: meanwhile others may have been given the bandwidth, or need what was idle.
         storages = self._storages_of(job.name)
         if storages is not None and not all(storages.may_start(job.name, _target.get(), where) for where in selected):
+            return []
+        lent_cores = self._lent_cores
+        if lent_cores is not None and not lent_cores.choose(job.name, selected, hardware_requirement.cores):
             return []
         return selected
 
@@ -244,7 +264,12 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         selected_locations: MutableSequence[AvailableLocation],
         target: Target,
     ) -> None:
+        lent_cores = self._lent_cores
+        if lent_cores is not None:
+            hardware = lent_cores.accounted(job.name, hardware)
         super()._allocate_job(job, hardware, connector, selected_locations, target)
+        if lent_cores is not None:
+            lent_cores.placed(job.name, selected_locations, self._cores_to_use(job.name))
         if (storages := self._storages_of(job.name)) is not None:
             storages.start(job.name, target, selected_locations)
         run = self.run
@@ -252,6 +277,22 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             run.sessions.placed(job, selected_locations[0])
         if run is not None and job.name in self._without_cores and not run.storages.is_io_task(job.name):
             run.gangs.started(job.name, self._without_cores[job.name], selected_locations)
+
+    def _cores_to_use(self, job_name: str) -> float:
+        """The cores that a job uses which has been given its place: those of its step, as far as it computes."""
+        if self.run is not None and self.run.storages.is_io_task(job_name):
+            return 0.0
+        return float(self.get_hardware(job_name).cores)
+
+    async def _free_resources(self, connector: Connector, job_allocation: JobAllocation) -> None:
+        await super()._free_resources(connector, job_allocation)
+        if self._lent_cores is not None:
+            self._lent_cores.settle()
+
+    @property
+    def _lent_cores(self) -> LentCores | None:
+        """The cores that are lent, if that is wanted."""
+        return None if self.run is None else self.run.lent_cores
 
     def _storages_of(self, job_name: str) -> StorageAdmission | None:
         """The storages, if a job is to be admitted by them."""

@@ -272,6 +272,7 @@ class JobSpec(_Spec):
     :ivar observed: how these are read is told, and when all `outputs` are opened and closed; None: it is not
     :ivar limit: None: it never has one
     :ivar phases: None: the bursts in which it writes are not told
+    :ivar cores: that it has: how many of them it needs is told; None: it is not
     """
 
     name: str
@@ -287,6 +288,7 @@ class JobSpec(_Spec):
     observed: tuple[ObservedInput, ...] | None = None
     limit: RateLimit | None = None
     phases: WrittenTo | None = None
+    cores: int | None = None
 
 
 class SessionSpec(_Spec):
@@ -535,6 +537,13 @@ class MovedEvent(_Event):
     bytes: int
 
 
+class CoresEvent(_Event):
+    """A job needs another number of its cores, as of :attr:`JobSpec.cores`; fewer: for some seconds already."""
+
+    event: Literal["cores"]
+    needed: int
+
+
 class PhaseEvent(_Event):
     """A burst has ended: nothing has grown for a while, or will any more.
 
@@ -632,6 +641,7 @@ Event = Annotated[
     | ChunkEvent
     | EvictedEvent
     | MovedEvent
+    | CoresEvent
     | PhaseEvent
     | DrainedEvent
     | WarningEvent

@@ -21,6 +21,7 @@ from .records import (
     InputRecord,
     JobRecord,
     LeaseRecord,
+    LentRecord,
     OutputRecord,
     RateRecord,
     ReadingRecord,
@@ -97,6 +98,7 @@ class History:
     :ivar requests: what I/O tasks, and byte streams, have moved, and compute jobs written
     :ivar rates: how fast jobs might move from then on, in order
     :ivar leases: what it had of storages that other runs use, too
+    :ivar lent: jobs that have run on cores of others
     :ivar sessions: read sessions, by their numbers
     """
 
@@ -117,6 +119,7 @@ class History:
     requests: list[RequestRecord] = field(default_factory=list)
     rates: list[RateRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
+    lent: list[LentRecord] = field(default_factory=list)
     sessions: dict[int, Session] = field(default_factory=dict)
 
     def since_start(self, time: float) -> float:
@@ -209,6 +212,7 @@ _KEPT: Mapping[type, Keep] = dict(
         _in(RequestRecord, lambda history: history.requests),
         _in(RateRecord, lambda history: history.rates),
         _in(LeaseRecord, lambda history: history.leases),
+        _in(LentRecord, lambda history: history.lent),
     )
 )
 

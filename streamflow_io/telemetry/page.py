@@ -101,6 +101,7 @@ def render(runs: Sequence[RunResult], figures: Sequence[Figure], plotly_js: str)
         "edge_row": edge_row,
         "lease_row": lease_row,
         "notes": notes,
+        "remarks": remarks,
         "drawing": _drawing,
     }
     return templates.get_template("report.html").render(
@@ -148,6 +149,15 @@ def notes(run: RunResult) -> list[str]:
             f"{run.run}: what its read sessions were to read was in the page cache before: there was nothing to gain."
         )
     return result
+
+
+def remarks(run: RunResult) -> list[str]:
+    """What was done in a run that no table shows."""
+    return [
+        f"{run.run}: {lent.jobs:,} jobs of {lent.step} ran on cores that {' and '.join(lent.lenders)} "
+        "held and did not use."
+        for lent in run.lent
+    ]
 
 
 def step_row(step: StepResult) -> tuple[str, ...]:

@@ -112,6 +112,15 @@ class StartedRecord(JobRecord):
     location: str
 
 
+class LentRecord(JobRecord):
+    """A job is about to run on cores that others hold and do not use."""
+
+    event: Literal["lent"] = "lent"
+    location: str
+    cores: int = Field(description="how many it has borrowed")
+    lenders: tuple[str, ...] = Field(description="the jobs that hold them")
+
+
 class Usage(BaseModel):
     """What the node runtime measured of a job's process tree."""
 
@@ -355,6 +364,7 @@ Record = Annotated[
     | AdmittedRecord
     | LeaseRecord
     | HeldRecord
+    | LentRecord
     | StartedRecord
     | EndedRecord
     | RouteRecord

@@ -5,6 +5,7 @@ Times are seconds since the start of the run, bandwidths and throughputs MB/s (1
 
 from __future__ import annotations
 
+import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -134,6 +135,17 @@ class TimelineJob(Result):
     paused_seconds: float | None
 
 
+class LentResult(Result):
+    """Jobs of a step that have run on cores that others held and did not use.
+
+    :ivar lenders: the steps of those others
+    """
+
+    step: str
+    jobs: int
+    lenders: list[str]
+
+
 class RunResult(Result):
     """Everything that is drawn of a run.
 
@@ -159,6 +171,7 @@ class RunResult(Result):
     sessions: list[SessionResult]
     leases: list[LeaseResult]
     edges: list[EdgeResult]
+    lent: list[LentResult]
 
 
 def run_results(histories: Sequence[History]) -> list[RunResult]:
@@ -188,7 +201,20 @@ def _run_result(history: History, io_steps: Mapping[str, Direction]) -> RunResul
         sessions=session_results(history),
         leases=lease_results(history),
         edges=edge_results(history),
+        lent=_lent(history),
     )
+
+
+def _lent(history: History) -> list[LentResult]:
+    by_step = grouped(history.lent, lambda lent: lent.step)
+    return [
+        LentResult(
+            step=step,
+            jobs=len(lent),
+            lenders=sorted({posixpath.dirname(lender) for record in lent for lender in record.lenders}),
+        )
+        for step, lent in by_step.items()
+    ]
 
 
 def _steps(history: History) -> list[StepResult]:

@@ -120,7 +120,7 @@ def make_plan(
         possible=_possible(workflow, graph, edges, config) if candidates else (),
         jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hinted or in_detail else KnownJobs(),
         storages=storages,
-        impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe == "gangs" else (), here),
+        impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe != "never" else (), here),
         apart={number: why for number, gang in enumerate(gangs) if (why := not_together(gang, graph.steps, here))},
     )
     late = [each for each in partitions if (each.step, each.of) not in plan.read_early]

@@ -118,7 +118,7 @@ def test_scheduler_config() -> None:
         ({"storages": [{"name": "s", "path": "/s", "write": 1e300}]}, "storages[0].write", "1e+300", "up to 10^12"),
         ({"annotations": 3}, "annotations", "3 is not allowed", "or one for each workflow, by its name"),
         ({"annotations": {"one": ""}}, "annotations", "{'one': ''} is not allowed", "the path of an annotations file"),
-        ({"oversubscribe": "always"}, "oversubscribe", "'always' is not allowed", "'gangs' or 'never'"),
+        ({"oversubscribe": "always"}, "oversubscribe", "'always' is not allowed", "'idle', 'gangs' or 'never'"),
         ({"runtime": "fuse"}, "runtime", "'fuse' is not allowed", "'embedded', 'capio' or 'off'"),
         ({"storages": [{"name": "s", "path": "/s"}]}, "storages[0]", "storage 's' has no bandwidth", "write, read"),
         ({"storages": [{"name": "s", "path": "s", "write": 1}]}, "storages[0].path", "'s' is not absolute", "absolute"),

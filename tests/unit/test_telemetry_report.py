@@ -17,8 +17,8 @@ from plotly.offline import get_plotlyjs
 from streamflow_io.series import covered, levels, rates, thinned
 from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import History, read_history
-from streamflow_io.telemetry.page import notes, render
-from streamflow_io.telemetry.records import EndRecord, Record, RunRecord, StepRecord, SubmittedRecord
+from streamflow_io.telemetry.page import notes, remarks, render
+from streamflow_io.telemetry.records import EndRecord, LentRecord, Record, RunRecord, StepRecord, SubmittedRecord
 from streamflow_io.telemetry.results import POINTS, TIMELINE_JOBS, RunResult, run_results
 from tests.telemetry import BANDWIDTH, BEGIN, BYTES, SSD, STORAGE, io_seconds, job, learning_run, usage
 
@@ -35,6 +35,16 @@ IO_STEP = StepRecord(time=BEGIN, step="/io", io_task=True, storage_bw="16")
 
 def result(*records: Record) -> RunResult:
     return run_results([read_history("run", (RUN, *records))])[0]
+
+
+def test_the_report_says_who_ran_on_lent_cores() -> None:
+    of = {"step": "/work", "location": "n1", "cores": 1}
+    lent = [LentRecord(time=BEGIN + 5, job=f"/work/{n}", lenders=("/wait/0", "/look/0"), **of) for n in range(2)]
+    found = result(IO_STEP, *job("/work/0", 1, 2, 9), *lent)
+    (remark,) = remarks(found)
+    assert remark == "run: 2 jobs of /work ran on cores that /look and /wait held and did not use."
+    assert remark in render([found], draw([found]), "")
+    assert found.jobs == 1
 
 
 # Series
