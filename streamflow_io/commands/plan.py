@@ -46,7 +46,7 @@ from .javascript import missing_engine
 from .known_values import KnownValues
 from .selected_ranges import wrong_ranges
 from .sites import site_to_json, sites_table
-from .storage_sharing import sharers, status_to_json
+from .storage_status import sharers, status_to_json
 from .streamflow_file import forgetful_context, quiet_streamflow, read_streamflow_file
 
 

@@ -30,7 +30,8 @@ from streamflow_io.storage.evaluation import (
 from streamflow_io.storage.measuring import LEAST_BYTES, LEVELS, Task, measure
 
 from .console import Result, say, table
-from .storage_sharing import add_commands, share, status
+from .storage_sharing import add_share, share
+from .storage_status import add_status, status
 
 _ACCESS = {
     "direct": "direct I/O, without the page cache",
@@ -96,7 +97,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="write no longer for each number of writers, and read no longer (default: 5)",
     )
-    add_commands(commands)
+    add_share(commands)
+    add_status(commands)
     # Suppressed, so that it does not undo `storage --json probe`.
     probe.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 

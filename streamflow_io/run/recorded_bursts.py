@@ -41,14 +41,14 @@ class RecordedBursts:
 
 
 def _to_burst_profile(found: Profile) -> BurstProfile | None:
-    if found.direction == "both":
+    if found.direction == "both" or found.leased <= 0:
         return None
     return BurstProfile(
         direction=found.direction,
         bursts=found.bursts,
         jobs=found.jobs,
         storage_bw=found.storage_bw,
-        volume=found.volume,
+        volume=found.leased,
         rate=found.rate,
         work=found.work,
         error=found.error,

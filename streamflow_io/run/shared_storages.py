@@ -201,8 +201,8 @@ class SharedStorages:
         storage, needs, used = one.storage, self._leases.needs(one.storage), self._leases.used(one.storage)
         # With thousands of jobs at work nobody waits for most decisions: then nothing is summed up.
         queued = [*self._queued(storage)] if needs or one.burst.is_idle else []
-        if not queued and one.burst.is_idle and one.burst.over() and one.member.wants_profile:
-            one.member.profile(self._bursts.profile(storage))
+        if not queued and one.burst.is_idle:
+            self._burst_is_over(one)
         needed, useful = _amounts(needs, queued)
         seconds = round(one.burst.seconds(queued, max(one.bandwidth.values())), 1) if needs else 0.0
         together = any(len(need.amounts) > 1 for need in needs)
@@ -212,6 +212,13 @@ class SharedStorages:
             one.member.wish(wish)
         self._tell(one, needed, now)
         self._set_timers(one, needs)
+
+    def _burst_is_over(self, one: _Shared) -> None:
+        had_jobs = one.burst.over()
+        if one.member.wants_profile:
+            one.holding.over()
+            if had_jobs:
+                one.member.profile(self._bursts.profile(one.storage))
 
     def _set_timers(self, one: _Shared, needs: Sequence[Need]) -> None:
         loop = asyncio.get_running_loop()

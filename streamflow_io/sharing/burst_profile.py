@@ -18,7 +18,8 @@ class BurstProfile(BaseModel):
     :ivar bursts: how many it was found in
     :ivar jobs: of a burst
     :ivar storage_bw: of a job, MB/s
-    :ivar volume: of a burst, MB
+    :ivar volume: of a burst, MB: what its jobs would move with their storageBW for as long as they have it. While they
+        start, or wait for a slow disk, nobody else has it either
     :ivar rate: of a burst that is alone, MB/s
     :ivar work: seconds between a burst and the next
     :ivar error: of work and volume, relative

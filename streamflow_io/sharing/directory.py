@@ -162,6 +162,10 @@ class OpenDirectory:
         if os.pwrite(self._own, entry.to_bytes(), 0) != ENTRY_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._shared.path))
 
+    def written(self) -> float:
+        """When this run's entry was written, by the clock of the file system; 0: it has none."""
+        return 0.0 if self._own is None else os.fstat(self._own).st_mtime
+
     def news(self) -> News:
         """What has happened, without the lock."""
         both = os.pread(self._lock, 2 * NEWS_BYTES, 0)

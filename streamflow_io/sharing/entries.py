@@ -13,6 +13,7 @@ from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import WAYS, Way
 
 from .burst_profile import BurstProfile
+from .schedule_state import ScheduleState
 from .standing import LAST_TICKET
 from .table import Claim
 
@@ -43,6 +44,7 @@ class Entry(_Model):
     :ivar ticket: who wants something and has a smaller one asked before
     :ivar asked: when its burst began
     :ivar profile: of its bursts, where runs may follow a schedule
+    :ivar schedule: that it follows, or why it does not; none: there is none for the runs that are there
     """
 
     version: Literal[1] = 1
@@ -60,6 +62,7 @@ class Entry(_Model):
     asked: _Seconds = 0.0
     due: _Seconds = 0.0
     profile: BurstProfile | None = None
+    schedule: ScheduleState | None = None
 
     def claim(self, identifier: str, bandwidth: Amounts, silent: bool = False) -> Claim:
         """What the table knows of it: nobody holds, or wants, more than there is.

@@ -51,6 +51,10 @@ class Holding:
         }
         self._used = used
 
+    def over(self) -> None:
+        """A burst is over, and the next one may be held back: what nobody uses is not kept for it."""
+        self.held, self._unused_since = self._used, None
+
     def settle(
         self, used: Amounts, needed: Amounts, useful: Amounts, together: bool, seconds: float, now: float
     ) -> Wish | None:

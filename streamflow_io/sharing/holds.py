@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 from typing import Protocol
 
@@ -20,19 +22,33 @@ from .slots import Slots
 MOST_ERROR = 0.05
 #: So long nobody has come or gone, and no profile has changed, before a schedule is made.
 STILL_SECONDS = 30.0
-# A profile that is new differs by this part of the one before.
+# A profile that is new differs by this part of the one before, and by more than both errors.
 _OTHER = 0.05
-# Beginnings that have moved by so much of a period do not fit the slots any more.
+# Beginnings that are later than they were by so much of a period, or clocks that differ by so much, do not fit slots.
 _DRIFT = 0.1
-_FIRST = 3
+_SOME = 3
+
+
+def unsteady(runs: Mapping[str, str], profiles: Mapping[str, BurstProfile | None]) -> str | None:
+    """Why no schedule could be made for these runs; None: all are periodic, in one direction, and well known.
+
+    :param runs: what they are called, for people, by the names of their entries
+    """
+    if len(profiles) < 2:
+        return "it needs two runs at least"
+    for name, profile in profiles.items():
+        if profile is None:
+            return f"no periodic bursts of run {runs[name]} are known"
+        if profile.error > MOST_ERROR:
+            return f"the bursts of run {runs[name]} are known to {profile.error:.0%}, not to {MOST_ERROR:.0%}"
+    if len({profile.direction for profile in profiles.values() if profile is not None}) > 1:
+        return "some runs read, others write"
+    return None
 
 
 def are_steady(profiles: Mapping[str, BurstProfile | None]) -> bool:
     """Whether a schedule could be made for these runs: all are periodic, in one direction, and well known."""
-    known = [profile for profile in profiles.values() if profile is not None]
-    directions = {profile.direction for profile in known}
-    is_known = len(known) == len(profiles) >= 2 and all(profile.error <= MOST_ERROR for profile in known)
-    return is_known and len(directions) == 1
+    return unsteady({name: name for name in profiles}, profiles) is None
 
 
 def digest(profiles: Mapping[str, BurstProfile]) -> str:
@@ -52,7 +68,9 @@ def is_another(before: BurstProfile | None, now: BurstProfile) -> bool:
     if before is None or (before.direction, before.jobs) != (now.direction, now.jobs):
         return True
     pairs = ((before.work, now.work), (before.volume, now.volume), (before.rate, now.rate))
-    return before.error > MOST_ERROR >= now.error or any(abs(a - b) > _OTHER * max(a, b) for a, b in pairs)
+    # Medians of few bursts move within their errors from burst to burst: each move would end a schedule.
+    other = max(_OTHER, before.error + now.error)
+    return before.error > MOST_ERROR >= now.error or any(abs(a - b) > other * max(a, b) for a, b in pairs)
 
 
 @dataclass(frozen=True)
@@ -83,21 +101,33 @@ class Following:
         self._next = cycles * len(slots.starts)
         while start + slots.at(self._next) < now:
             self._next += 1
-        self._late: list[float] = []
+        self._last: deque[float] = deque(maxlen=_SOME)
+        self._least = inf
 
     def begin(self, now: float) -> Hold:
         """A burst of the run begins; nobody waits for longer than a period."""
         slot = self._start + self._slots.at(self._next)
         self._next += 1
-        self._late.append(now - slot)
+        self._last.append(now - slot)
+        if len(self._last) == _SOME:
+            self._least = min(self._least, median(self._last))
         return Hold(max(now, min(slot, now + self._slots.period)), slot)
+
+    def suits(self, apart: float) -> bool:
+        """Whether slots mean the same for all.
+
+        :param apart: by how many seconds the clocks of the runs differ
+        """
+        return apart <= _DRIFT * self._slots.period
 
     @property
     def has_drifted(self) -> bool:
-        """Whether bursts begin elsewhere than they did at first."""
-        if len(self._late) < 2 * _FIRST:
-            return False
-        return abs(median(self._late[-_FIRST:]) - median(self._late[:_FIRST])) > _DRIFT * self._slots.period
+        """Whether bursts fall behind their slots.
+
+        Those of a run that begins to follow come nearer to them, which is none; nor is it if they are too early: then
+        they are held.
+        """
+        return len(self._last) == _SOME and median(self._last) - self._least > _DRIFT * self._slots.period
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from streamflow_io.admission.storages import Amounts
@@ -105,7 +105,8 @@ class Seat:
         """See what others hold and want, take what there is, and write it down."""
         now, hold = time.time(), self.standing.hold
         with self._directory.locked():
-            others = self._living(self._directory.others(), time.monotonic())
+            found = self._directory.others()
+            others = self._living(found, time.monotonic())
             self.others = tuple(entry for _, entry, _ in others)
             bandwidth = self._shared_bandwidth(others)
             claims = self._claims_of(others, bandwidth)
@@ -123,10 +124,15 @@ class Seat:
         if self.follower is not None:
             profiles = {_name(identifier): entry.profile for identifier, entry, _ in others}
             megabytes = {way: much / 1e6 for way, much in bandwidth.items()}
-            self.follower.look(profiles, megabytes, time.monotonic(), now)
+            self.follower.look(profiles, megabytes, self._apart(found), time.monotonic(), now)
         # Also if the schedule has ended since: what was held back has not been asked for.
         self._is_held_back = hold is not None and now < hold.until
         return lease
+
+    def _apart(self, found: Sequence[Other]) -> float:
+        """By how many seconds the clocks of the runs differ: each has written when, and the file system knows when."""
+        own = self._directory.written() - self._entry.now
+        return max((abs(one.written - one.entry.now - own) for one in found if one.entry is not None), default=0.0)
 
     def _claims_of(self, others: list[tuple[str, Entry, float]], bandwidth: dict[Way, int]) -> list[Claim]:
         """The claims of others; of an entry that is the same as at the last look it is made once."""
@@ -142,10 +148,11 @@ class Seat:
     def _write(self) -> None:
         claim, now = self.standing.claim, time.monotonic()
         written, last = self._written
-        profile = None if self.follower is None else self.follower.published
+        follower = self.follower
+        profile, schedule = (None, None) if follower is None else (follower.published, follower.state)
         if (
             claim == last
-            and profile == self._entry.profile
+            and (profile, schedule) == (self._entry.profile, self._entry.schedule)
             and now - written < min(self._pace.beat, HOLDS_BACK_NOBODY / 4)
         ):
             return
@@ -161,6 +168,7 @@ class Seat:
                 "asked": standing.asked,
                 "due": claim.due,
                 "profile": profile,
+                "schedule": schedule,
             }
         )
         self._directory.write(self._entry)

@@ -11,6 +11,7 @@ from streamflow_io.hints.models import Way
 
 from .directory import OpenDirectory, Other, SharedDirectory, SharingError
 from .entries import LedgerFile
+from .holds import STILL_SECONDS, unsteady
 
 _LOCKS = Path("/proc/locks")
 
@@ -27,6 +28,7 @@ class Sharer:
     :ivar due: when it should have had its turn
     :ivar skew: seconds by which its clock is behind that of the file system
     :ivar age: seconds since it was heard of, by the clock of the file system
+    :ivar follows: since when it follows a schedule, on its own host; none: it does not
     """
 
     run: str
@@ -40,6 +42,7 @@ class Sharer:
     due: float = 0.0
     skew: float = 0.0
     age: float = 0.0
+    follows: float | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class SharedStatus:
     :ivar bandwidth: bytes per second for all; for runs of one user the least of what they say; empty: nobody says one
     :ivar sharers: in the order in which they would be served; those that want nothing last
     :ivar unreadable: the users whose entries cannot be read: of another version, or damaged
+    :ivar schedule: whether those follow a schedule that are there, or why none; none: in this directory nobody does
+    :ivar used: when a run last had to do with it, in seconds since the epoch; none: no run has
     :ivar problem: why it cannot be looked at
     """
 
@@ -60,6 +65,8 @@ class SharedStatus:
     bandwidth: dict[Way, int] = field(default_factory=dict)
     sharers: tuple[Sharer, ...] = ()
     unreadable: tuple[str, ...] = ()
+    schedule: str | None = None
+    used: float | None = None
     problem: str | None = None
 
 
@@ -92,7 +99,38 @@ def status_of(shared: SharedDirectory, now: float, seconds: float = 1.0) -> Shar
         _bandwidth(opened.ledger, others),
         tuple(sorted(sharers, key=lambda each: (not each.wanted, each.due, each.started))),
         tuple(_user(other.owner) for other in others if other.entry is None),
+        _schedule(shared.path, others) if opened.ledger.holds == "auto" else None,
+        _used(shared.path, others),
     )
+
+
+def _used(directory: Path, others: list[Other]) -> float | None:
+    """Each run that ends, or gives something back, writes to the lock."""
+    try:
+        found = (directory / "lock").stat()
+    except OSError:
+        return None
+    return max((found.st_mtime, *(other.written for other in others))) if found.st_size else None
+
+
+def _schedule(directory: Path, others: list[Other]) -> str:
+    """What those that are there do about a schedule, for people."""
+    entries = {other.identifier: other.entry for other in others if other.entry is not None}
+    profiles = {identifier: entry.profile for identifier, entry in entries.items()}
+    if (why := unsteady({identifier: entry.run for identifier, entry in entries.items()}, profiles)) is not None:
+        return f"no schedule: {why}"
+    states = [entry.schedule for entry in entries.values()]
+    found = [state for state in states if state is not None]
+    if len(found) == len(states):
+        following = sum(state.since is not None for state in found)
+        said = next((state.reason for state in found if state.since is None), found[0].reason)
+        if not following:
+            return f"no schedule is followed: {said}"
+        who = "all follow a schedule" if following == len(found) else f"{following} of {len(found)} follow a schedule"
+        return f"{who}: {said}"
+    if (holder := _lock_holder(directory / "plans" / "lock")) is not None:
+        return f"no schedule yet: process {holder} makes one"
+    return f"no schedule yet: it is made when nobody has come or gone for {STILL_SECONDS:g} s"
 
 
 def _bandwidth(ledger: LedgerFile, others: list[Other]) -> dict[Way, int]:
@@ -120,6 +158,7 @@ def _sharer(other: Other, now: float) -> Sharer:
         entry.due,
         other.written - entry.now,
         now - other.written,
+        None if entry.schedule is None else entry.schedule.since,
     )
 
 

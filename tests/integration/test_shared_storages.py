@@ -24,7 +24,7 @@ import pytest
 
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.commands.plan import plan_file
-from streamflow_io.commands.storage_sharing import sharers
+from streamflow_io.commands.storage_status import sharers
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.hints.models import Way
 from streamflow_io.sharing import directory as files
@@ -625,9 +625,9 @@ def test_directories_that_are_not_safe(of_all: SharedDirectory, runs: Runs) -> N
 # The command line
 
 
-def command(*words: str | Path, data: Path) -> subprocess.CompletedProcess[str]:
+def command(*words: str | Path, data: Path, columns: int = 200) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).with_name("streamflow-io")
-    environment = {**os.environ, "XDG_DATA_HOME": str(data), "COLUMNS": "200"}
+    environment = {**os.environ, "XDG_DATA_HOME": str(data), "COLUMNS": str(columns)}
     return subprocess.run(
         [program, "storage", *words], capture_output=True, text=True, timeout=60, env=environment, check=False
     )
@@ -660,6 +660,32 @@ def test_what_the_command_line_makes_and_shows(tmp_path: Path, runs: Runs, monke
         ("one", {"write": 7e-05}, {}),
     ]
     assert found["runs"][0]["due"] == pytest.approx(found["runs"][0]["asked"] + 3)
+
+
+def test_the_status_shows_what_is_live_or_recent(runs: Runs, tmp_path: Path) -> None:
+    def shown(*words: str) -> str:
+        return command("status", *words, data=tmp_path, columns=80).stdout
+
+    place = tmp_path / "streamflow-io" / "shared"
+    old, recent, live = (SharedDirectory(place / name, name, True, f"/{name}") for name in ("old", "recent", "live"))
+    for shared in (old, recent, live):
+        run = runs("a run with a rather long name", shared=shared)
+        run.wish(lacks=70)
+        run.wait_for(lambda run: run.given)
+        if shared is not live:
+            run.member.close()
+    second = runs("another one", shared=live)
+    second.wish(lacks=60)
+    second.wait_for(lambda run: run.leases)
+    hours_ago = time.time() - 3 * 3_600
+    os.utime(old.path / "lock", (hours_ago, hours_ago))
+    text = shown()
+    assert text.index("/live: ") < text.index("/recent: no run uses it; the last run was there ")
+    assert "/old" not in text
+    assert "1 storage that no run uses is not shown; with --all they are." in text
+    assert re.search(r"for \d s,", text)
+    assert all(len(line) <= 80 for line in text.splitlines() if "│" in line)
+    assert "/old: no run uses it" in shown("--all")
 
 
 def test_the_status_makes_nothing(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ class Driver:
         self.follower = Follower("me", self.standing, self.plans)
         self.follower.say(ONE)
 
-    def look(self, now: float, **others: BurstProfile | None) -> None:
-        self.follower.look(others, BANDWIDTH, now, now)
+    def look(self, now: float, apart: float = 0.0, **others: BurstProfile | None) -> None:
+        self.follower.look(others, BANDWIDTH, apart, now, now)
 
     def follow(self) -> None:
         self.look(0.0, you=OTHER)
@@ -79,6 +79,26 @@ def test_a_schedule_that_does_not_pay_is_not_followed() -> None:
         driver.look(now, you=OTHER)
     assert len(driver.plans.made) == 1
     assert driver.standing.following is None
+
+
+def test_runs_whose_clocks_differ_follow_none() -> None:
+    driver = Driver()
+    driver.follow()
+    state = driver.follower.state
+    assert state is not None
+    assert (state.since, state.reason) == (STILL_SECONDS + 1, "because")
+    driver.look(STILL_SECONDS + 2, apart=0.9, you=OTHER)
+    assert driver.standing.following is not None
+    driver.look(STILL_SECONDS + 3, apart=1.1, you=OTHER)
+    assert driver.standing.following is None
+    state = driver.follower.state
+    assert state is not None
+    assert (state.since, state.reason) == (None, "the clocks of the runs differ by 1.1 s")
+    other = Driver()
+    for now in (0.0, STILL_SECONDS, STILL_SECONDS + 1):
+        other.look(now, apart=5.0, you=OTHER)
+    assert len(other.plans.made) == 1
+    assert other.standing.following is None
 
 
 def test_a_run_that_does_not_fit_its_slots_any_more_says_so() -> None:

@@ -54,6 +54,17 @@ def test_bursts_that_move_do_not_follow_any_more() -> None:
     assert following.has_drifted
 
 
+def test_who_comes_nearer_to_its_slots_has_not_drifted() -> None:
+    """A run begins to follow where it happens to be; from then on it is early, and held."""
+    following = Following(Slots(10.0, (0.0,)), 0.0, now=0.0)
+    for number, late in enumerate((9.0, 5.0, 1.0, -3.0, -4.0, -4.0, -4.0)):
+        following.begin(10.0 * number + late)
+        assert not following.has_drifted
+    for number in range(7, 9):
+        following.begin(10.0 * number - 2.0)
+    assert following.has_drifted
+
+
 def test_what_is_held_back_is_not_wanted() -> None:
     standing = Standing("one")
     standing.follow(Following(SLOTS, 0.0, 0.0))
@@ -98,3 +109,6 @@ def test_others_are_told_what_matters() -> None:
     assert not is_another(profile(), profile(8.3, bursts=12))
     assert is_another(profile(), profile(8.5))
     assert is_another(profile(error=0.2), profile())
+    # Of few bursts, the medians move within their errors.
+    assert not is_another(profile(error=0.04), profile(8.8, error=0.06))
+    assert is_another(profile(error=0.04), profile(9.0, error=0.06))

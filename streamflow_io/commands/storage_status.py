@@ -1,0 +1,211 @@
+"""`streamflow-io storage status`: who shares storages now."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from streamflow_io.admission.storages import BYTES_PER_MEGABYTE, Amounts
+from streamflow_io.sharing.directory import SharedDirectory
+from streamflow_io.sharing.identity import own_directories
+from streamflow_io.sharing.status import SharedStatus, Sharer, known_directories, status_of
+
+from .console import say, table
+
+_STATUS = "show which runs share a storage now: what each holds and waits for"
+# A clock that is off by more moves a run's turn by so much.
+_SKEW_SECONDS = 1.0
+# A run that uses something writes its entry more often than this.
+_QUIET_SECONDS = 10.0
+# A storage that nobody uses is shown for so long after its last run.
+_RECENT_SECONDS = 3_600.0
+
+
+@dataclass(frozen=True)
+class Statuses:
+    """What is shared in some directories.
+
+    :ivar left_out: how many others there are, of which nothing is shown: no run uses them
+    :ivar now: when they were looked at, in seconds since the epoch
+    """
+
+    found: Sequence[SharedStatus]
+    left_out: int
+    now: float
+
+    @property
+    def ok(self) -> bool:
+        return all(each.problem is None for each in self.found)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"directories": [status_to_json(each) for each in self.found], "leftOut": self.left_out}
+
+    def show(self, console: Console) -> None:
+        if not self.found and not self.left_out:
+            say(console, "No run of yours has shared a storage.")
+        for each in self.found:
+            self._show(console, each)
+        if self.left_out:
+            what = "storage that no run uses is" if self.left_out == 1 else "storages that no run uses are"
+            say(console, f"{self.left_out} {what} not shown; with --all they are.")
+
+    def _show(self, console: Console, one: SharedStatus) -> None:
+        if one.problem is not None:
+            say(console, f"{_printable(one.storage or str(one.directory))}: {one.problem}", "red")
+            return
+        if not one.sharers:
+            last = "" if one.used is None else f"; the last run was there {_time(one.used, self.now)}"
+            say(console, f"{_printable(one.storage)}: no run uses it{last} ({one.directory})")
+        else:
+            who = "your runs share it" if one.mine else f"shared by {one.directory}"
+            say(console, f"{_printable(one.storage)}: {shown(one.bandwidth)} MB/s; {who}", "bold")
+            console.print(self._table(one))
+        if one.schedule is not None and one.sharers:
+            say(console, self._schedule(one))
+        for user in one.unreadable:
+            say(console, f"A run of {user} is of another version, or its entry is damaged.", "yellow")
+        for run in one.sharers:
+            for warning in _warnings(run):
+                say(console, warning, "yellow")
+
+    def _table(self, status: SharedStatus) -> Table:
+        users = {run.user for run in status.sharers}
+        has_users = not status.mine or len(users) > 1
+        rows = [
+            (
+                escape(_printable(run.run)),
+                *((escape(run.user),) if has_users else ()),
+                escape(f"{_printable(run.host)} {run.pid}"),
+                _time(run.started, self.now),
+                shown(run.held),
+                self._waits(run),
+            )
+            for run in status.sharers
+        ]
+        columns = ("run", *(("user",) if has_users else ()), "process", "began", "holds", "waits for")
+        return table(None, columns, rows, unfolded=("user", "began"))
+
+    def _waits(self, run: Sharer) -> str:
+        if not run.wanted:
+            return ""
+        due = run.due - self.now
+        when = f"in {_seconds(due)}" if due > 0 else f"{_seconds(-due)} ago"
+        return f"{shown(run.wanted)} for {_seconds(self.now - run.asked)}, due {when}"
+
+    def _schedule(self, status: SharedStatus) -> str:
+        since = [run.follows for run in status.sharers if run.follows is not None]
+        text = f"Bursts: {_printable(status.schedule or '')}"
+        return f"{text} (since {_time(max(since), self.now)})." if since else f"{text}."
+
+
+def add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Its arguments."""
+    status = commands.add_parser("status", help=_STATUS, description=_STATUS)
+    status.add_argument(
+        "directory", metavar="DIR", nargs="?", type=Path, help="one of `storage share` (default: those of your runs)"
+    )
+    status.add_argument(
+        "--all", action="store_true", help="also the storages that no run has used for more than an hour"
+    )
+    status.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
+
+
+def status(arguments: argparse.Namespace) -> Statuses:
+    """`storage status`."""
+    now = time.time()
+    if arguments.directory is not None:
+        path = Path(os.path.abspath(arguments.directory))
+        is_own = path.parent == own_directories()
+        return Statuses([status_of(SharedDirectory(path, path.name, is_own, str(path)), now)], 0, now)
+    found = [status_of(each, now) for each in known_directories(own_directories())]
+    chosen = [each for each in found if arguments.all or _is_live(each, now)]
+    return Statuses(sorted(chosen, key=lambda each: not each.sharers), len(found) - len(chosen), now)
+
+
+def _is_live(status: SharedStatus, now: float) -> bool:
+    """Whether a run uses it, or did so a while ago; or it is not as it should be."""
+    is_recent = status.used is not None and now - status.used < _RECENT_SECONDS
+    return bool(status.sharers or status.unreadable or status.problem is not None or is_recent)
+
+
+def status_to_json(status: SharedStatus) -> dict[str, Any]:
+    """For programs; amounts in MB/s."""
+    return {
+        "directory": str(status.directory),
+        "storage": status.storage,
+        "mine": status.mine,
+        "bandwidth": megabytes(status.bandwidth),
+        "runs": [
+            {**asdict(run), "held": megabytes(run.held), "wanted": megabytes(run.wanted)} for run in status.sharers
+        ],
+        "unreadable": list(status.unreadable),
+        "schedule": status.schedule,
+        "used": status.used,
+        "problem": status.problem,
+    }
+
+
+def sharers(status: SharedStatus) -> str:
+    """Who shares a storage, in a sentence."""
+    who = "all runs of yours" if status.mine else f"all runs that name {status.directory}"
+    if status.problem is not None:
+        return f"{who}; who uses it now is not known: {status.problem}"
+    runs = [f"{_printable(run.run)} of {run.user} on {_printable(run.host)}{_held(run)}" for run in status.sharers]
+    return f"{who}; now with {', '.join(runs)}" if runs else f"{who}; now nobody uses it"
+
+
+def _held(run: Sharer) -> str:
+    return f" (holds {shown(run.held)} MB/s)" if run.held else ""
+
+
+def shown(amounts: Amounts) -> str:
+    """Amounts in MB/s, for people; empty: none."""
+    return ", ".join(f"{amounts[way] / BYTES_PER_MEGABYTE:g} {way}" for way in ("write", "read") if way in amounts)
+
+
+def megabytes(amounts: Amounts) -> dict[str, float]:
+    return {way: much / BYTES_PER_MEGABYTE for way, much in amounts.items()}
+
+
+def _warnings(run: Sharer) -> list[str]:
+    found = []
+    if (run.held or run.wanted) and run.age >= _QUIET_SECONDS:
+        found.append(f"{_printable(run.run)} was last heard of {run.age:.0f} s ago.")
+    if abs(run.skew) > _SKEW_SECONDS:
+        text = f"The clock of {_printable(run.host)} is {abs(run.skew):.0f} s {'behind' if run.skew > 0 else 'ahead'}"
+        found.append(f"{text}: the turn of {_printable(run.run)} is as much too early or late.")
+    return found
+
+
+def _seconds(seconds: float) -> str:
+    """How long something takes; what somebody made up is no longer than all that there is."""
+    whole = round(max(0.0, min(seconds, 1e12)))
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7_200 else f"{whole // 3_600} h"
+
+
+def _time(seconds: float, now: float) -> str:
+    """A time of today without its day."""
+    try:
+        found, today = (datetime.fromtimestamp(each).astimezone() for each in (seconds, now))
+        if abs(found - today) < timedelta(hours=12) or found.date() == today.date():
+            return found.strftime("%H:%M:%S")
+        return found.strftime("%Y-%m-%d")
+    except (ValueError, OverflowError, OSError):  # somebody wrote what he liked
+        return f"{seconds:g}"
+
+
+def _printable(text: str) -> str:
+    """A text of others, without what a terminal would obey."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
