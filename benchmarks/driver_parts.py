@@ -26,6 +26,7 @@ from streamflow_io.hints.models import IOTask, StorageBandwidth
 from streamflow_io.learned.limits import RememberedLimits
 from streamflow_io.run.demands import RequiredJobs
 from streamflow_io.run.deployment_sites import Sites
+from streamflow_io.run.shared_storages import Meeting
 from streamflow_io.run.storage_admission import StorageAdmission
 from streamflow_io.run.storages import Storages
 from streamflow_io.runtime.protocol import EVENT
@@ -116,9 +117,11 @@ def io_task_admission(
     wake: Callable[[], None] = lambda: None,
     storage_bw: float | str = 10,
     required: RequiredJobs | None = None,
+    storage: StorageConfig | None = None,
+    meeting: Meeting | None = None,
 ) -> StorageAdmission:
     """Our adapter for a step of I/O tasks, or of other jobs with a storageBW, on a storage that each location has."""
-    storage = StorageConfig(name="ssd", path="/", scope="node", write=1000)
+    storage = storage or StorageConfig(name="ssd", path="/", scope="node", write=1000)
     bandwidth = StorageBandwidth.model_validate({"storageBW": storage_bw})
     annotations = StepAnnotations(
         STEP,
@@ -136,6 +139,7 @@ def io_task_admission(
         wake=wake,
         record=lambda _: None,
         required=required,
+        meeting=meeting,
     )
 
 

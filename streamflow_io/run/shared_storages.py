@@ -135,6 +135,12 @@ class SharedStorages:
             self._leases.add(storage)
             self._shared[storage.name] = _Shared(storage, self._join(storage, self._meeting.run, directory))
 
+    def watch(self, storage: StorageConfig) -> None:
+        """A job is about to use what nobody has of a storage, and takes no bandwidth of it."""
+        self.use(storage)
+        if (one := self._shared.get(storage.name)) is not None:
+            one.member.watch()
+
     def _join(self, storage: StorageConfig, run: str, directory: SharedDirectory) -> Member:
         loop, name = asyncio.get_running_loop(), storage.name
 

@@ -111,6 +111,7 @@ class StorageAdmission:
         self._jobs[job.name] = demand
         for placement in demand.placements if demand.constraint is not None else ():
             self.share(placement.storage)
+        self._watch(job, demand)
         due = None if self._required is None or demand.constraint is None else self._required.due(job)
         # StreamFlow submits the jobs of a step one after the other: each when the one before has started.
         self._submitted[demand.step] = self._submitted.get(demand.step, 0) + 1
@@ -267,6 +268,14 @@ class StorageAdmission:
         """Jobs, or chunks of a read session, are about to ask for bandwidth of a storage."""
         if storage is not None:
             self._shared.use(storage)
+
+    def _watch(self, job: Job, demand: Demand) -> None:
+        """Jobs of which bandwidth is required share what others leave, also those of other runs."""
+        annotations = self._annotations.get(get_job_step_name(job.name))
+        if annotations is not None and annotations.required is not None:
+            for placement in demand.placements:
+                if placement.storage is not None:
+                    self._shared.watch(placement.storage)
 
     def _queued(self, storage: StorageConfig) -> Iterator[Queued]:
         """The jobs that wait for a storage, and those that StreamFlow will submit when these have started."""

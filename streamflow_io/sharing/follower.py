@@ -85,7 +85,7 @@ class Follower:
     def _decide(self, name: str, plan: Plan, apart: float, now: float) -> None:
         since, reason = None, plan.reason
         if plan.slots is not None:
-            following = Following(plan.slots, plan.start, now)
+            following = Following(plan.slots, plan.start)
             if following.suits(apart):
                 self._standing.follow(following)
                 since = now

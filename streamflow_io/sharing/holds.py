@@ -22,7 +22,7 @@ from .slots import Slots
 MOST_ERROR = 0.05
 #: So long nobody has come or gone, and no profile has changed, before a schedule is made.
 STILL_SECONDS = 30.0
-# A profile that is new differs by this part of the one before, and by more than both errors.
+# A time of a profile that is new differs by this part of a period from the one before, and by more than both errors.
 _OTHER = 0.05
 # Beginnings that are later than they were by so much of a period, or clocks that differ by so much, do not fit slots.
 _DRIFT = 0.1
@@ -67,10 +67,10 @@ def is_another(before: BurstProfile | None, now: BurstProfile) -> bool:
     """Whether a profile differs so much from the one that others know that they should know it."""
     if before is None or (before.direction, before.jobs) != (now.direction, now.jobs):
         return True
-    pairs = ((before.work, now.work), (before.volume, now.volume), (before.rate, now.rate))
+    times = [(own.work, own.volume / own.rate) for own in (before, now)]
     # Medians of few bursts move within their errors from burst to burst: each move would end a schedule.
-    other = max(_OTHER, before.error + now.error)
-    return before.error > MOST_ERROR >= now.error or any(abs(a - b) > other * max(a, b) for a, b in pairs)
+    other = max(_OTHER, before.error + now.error) * max(map(sum, times))
+    return before.error > MOST_ERROR >= now.error or any(abs(a - b) > other for a, b in zip(*times, strict=True))
 
 
 @dataclass(frozen=True)
@@ -90,28 +90,33 @@ class Following:
 
     :param slots: of this run
     :param start: when the pattern begins, by the wall clock
-    :param now: when the run joins: its next burst has the next slot, and so on
     """
 
-    def __init__(self, slots: Slots, start: float, now: float) -> None:
+    def __init__(self, slots: Slots, start: float) -> None:
         self._slots = slots
         self._start = start
-        self._next = 0
-        cycles = max(0, int((now - start) / slots.period) - 1)
-        self._next = cycles * len(slots.starts)
-        while start + slots.at(self._next) < now:
-            self._next += 1
+        # Of the burst that begins next; none: it has the next slot that there is then. Who begins late stays late, and
+        # in the way of others, where the period is not longer than it needs.
+        self._next: int | None = None
         self._last: deque[float] = deque(maxlen=_SOME)
         self._least = inf
 
     def begin(self, now: float) -> Hold:
         """A burst of the run begins; nobody waits for longer than a period."""
-        slot = self._start + self._slots.at(self._next)
-        self._next += 1
+        number = self._first(now) if self._next is None else self._next
+        slot = self._start + self._slots.at(number)
+        self._next = number + 1
         self._last.append(now - slot)
         if len(self._last) == _SOME:
             self._least = min(self._least, median(self._last))
         return Hold(max(now, min(slot, now + self._slots.period)), slot)
+
+    def _first(self, now: float) -> int:
+        cycles = max(0, int((now - self._start) / self._slots.period) - 1)
+        number = cycles * len(self._slots.starts)
+        while self._start + self._slots.at(number) < now:
+            number += 1
+        return number
 
     def suits(self, apart: float) -> bool:
         """Whether slots mean the same for all.

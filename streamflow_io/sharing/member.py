@@ -28,7 +28,7 @@ class Member:
     """A run among those that use a storage.
 
     All that touches files happens in a thread of its own, so that a slow file system never stops the run. Nothing is
-    opened before the first wish that is not empty.
+    opened before the first wish that is not empty, or :meth:`watch`.
 
     :param run: what the run is called, for people
     :param bandwidth: of the storage, as the run's StreamFlow file has it
@@ -65,6 +65,7 @@ class Member:
         # The last one, and since when the run wishes something; before it one that is empty, if there was one: there a
         # burst has ended.
         self._wishes: list[tuple[Wish, float]] = []
+        self._watches = False
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"sharing {directory.storage}", daemon=True)
         self._thread.start()
@@ -86,6 +87,14 @@ class Member:
                 self._wishes.append((wish, time.time()))
             self._changed.notify()
 
+    def watch(self) -> None:
+        """From now on be told what others hold, also while the run wishes nothing; never blocks."""
+        with self._changed:
+            if not self._watches:
+                self._watches = True
+                self._wishes = self._wishes or [(Wish(), time.time())]
+                self._changed.notify()
+
     def profile(self, profile: BurstProfile | None) -> None:
         """Say what the bursts of the run are like; None: not periodic, or not known."""
         self._profile = profile
@@ -101,7 +110,7 @@ class Member:
     def _work(self) -> None:
         try:
             first = self._wait(None)
-            while first and all(wish.is_empty for wish, _ in first):
+            while first and not self._watches and all(wish.is_empty for wish, _ in first):
                 first = self._wait(None)
             if first:
                 self._take_part(first)
@@ -133,6 +142,7 @@ class Member:
                     self._wished(seat.standing, wish, now)
                 if seat.follower is not None:
                     seat.follower.say(self._profile)
+                seat.standing.watches = self._watches
                 lease = seat.look()
                 self._others = seat.others
                 if lease is not None and not self._closed:

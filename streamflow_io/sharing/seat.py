@@ -83,7 +83,7 @@ class Seat:
         claim = self.standing.claim
         if claim.wanted:
             return self._pace.waiting
-        return self._pace.holding if claim.held else None
+        return self._pace.holding if claim.held or self.standing.watches else None
 
     def should_look(self, passed: float) -> bool:
         """Whether it is time for a look.
@@ -94,11 +94,13 @@ class Seat:
         if self._is_held_back:
             hold = self.standing.hold
             return hold is None or passed >= self._pace.beat or time.time() >= hold.until
-        if not claim.wanted and not claim.held:
+        if not claim.wanted and not claim.held and not self.standing.watches:
             return False
         if passed >= (self._pace.look if claim.wanted else self._pace.beat):
             return True
         news = self._directory.news()
+        if self.standing.watches:
+            return news != self._news
         return news.returned != self._news.returned if claim.wanted else news.asked != self._news.asked
 
     def look(self) -> Lease | None:

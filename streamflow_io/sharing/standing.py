@@ -28,6 +28,8 @@ class Standing:
 
     def __init__(self, run: str) -> None:
         self._run = run
+        #: Whether the run is told whenever others hold more or less: else only when they begin or end to.
+        self.watches = False
         self._wish = Wish()
         self._asked: float | None = None
         self._following: Following | None = None
@@ -119,10 +121,14 @@ class Standing:
 
     def _tell(self, lease: Lease) -> Lease | None:
         last = self._lease
-        if not lease.given and last is not None and _situation(last) == _situation(lease):
+        if not lease.given and last is not None and self._is_known(last, lease):
             return None
         self._lease = lease
         return lease
+
+    def _is_known(self, last: Lease, lease: Lease) -> bool:
+        has_changed = self.watches and positive(last.others) != positive(lease.others)
+        return not has_changed and _situation(last) == _situation(lease)
 
 
 def _situation(lease: Lease) -> tuple[Amounts, frozenset[Way], frozenset[Way]]:

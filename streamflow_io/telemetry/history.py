@@ -18,6 +18,7 @@ from .records import (
     EndStatus,
     EpochRecord,
     FallbackRecord,
+    HeldRecord,
     InputRecord,
     JobRecord,
     LeaseRecord,
@@ -99,6 +100,7 @@ class History:
     :ivar rates: how fast jobs might move from then on, in order
     :ivar leases: what it had of storages that other runs use, too
     :ivar lent: jobs that have run on cores of others
+    :ivar held: bursts that were held back until their slots, in order
     :ivar sessions: read sessions, by their numbers
     """
 
@@ -120,6 +122,7 @@ class History:
     rates: list[RateRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
     lent: list[LentRecord] = field(default_factory=list)
+    held: list[HeldRecord] = field(default_factory=list)
     sessions: dict[int, Session] = field(default_factory=dict)
 
     def since_start(self, time: float) -> float:
@@ -213,6 +216,7 @@ _KEPT: Mapping[type, Keep] = dict(
         _in(RateRecord, lambda history: history.rates),
         _in(LeaseRecord, lambda history: history.leases),
         _in(LentRecord, lambda history: history.lent),
+        _in(HeldRecord, lambda history: history.held),
     )
 )
 

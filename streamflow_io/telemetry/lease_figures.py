@@ -23,6 +23,9 @@ from .drawing import (
 from .lease_results import LeaseResult
 from .results import RunResult
 
+# A colour of its own beside waiting, for which somebody else is the reason.
+HELD = COLOURS[3]
+_HELD = " A burst that could begin was held back until its slot in a schedule that runs follow."
 _Named = tuple[str, LeaseResult]
 
 
@@ -46,20 +49,41 @@ def _levels(run: RunResult, lease: LeaseResult, shared: int, of_run: str) -> Fig
         line("this run", 0, times, [*own, own[-1]], shape="hv") | {"fill": "tozeroy"},
         line("all runs", 1, times, [*all_runs, all_runs[-1]], shape="hv"),
     ]
+    if lease.held:
+        traces.append(_held_back(lease))
     if lease.limit is not None:
         traces.append(limit(lease.limit, run.seconds))
     caption = (
         "What the jobs of this run have of the storage, and what all runs hold together, as far as this run knew."
-        f"{how_many_are_shown(shared, 'storages')}"
+        f"{_HELD if lease.held else ''}{how_many_are_shown(shared, 'storages')}"
     )
     title = f"Shared {lease.direction} bandwidth: {plain(lease.storage)}{of_run}"
     return Figure(title, caption, traces, {"xaxis": time_axis(), "yaxis": amount_axis("bandwidth (MB/s)")})
+
+
+def _held_back(lease: LeaseResult) -> Plot:
+    """A line at the bottom for as long as a burst was held back."""
+    times = [time for held in lease.held for time in (held.since, held.since + held.seconds, None)]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "burst held for its slot",
+        "showlegend": True,
+        "x": [None if time is None else short(time) for time in times],
+        "y": [None if time is None else 0 for time in times],
+        "line": {"color": HELD, "width": 8},
+    }
 
 
 def _who(named: Sequence[_Named]) -> Figure:
     first = min(lease.begun for _, lease in named)
     rows = list(range(len(named)))
     waits = [(row, lease.begun - first, wait) for row, (_, lease) in enumerate(named) for wait in lease.waits]
+    held = [
+        (row, lease.begun - first, (one.since, one.since + one.seconds))
+        for row, (_, lease) in enumerate(named)
+        for one in lease.held
+    ]
     uses = [(row, lease.begun - first, use) for row, (_, lease) in enumerate(named) for use in _uses(lease)]
     _, one = named[0]
     layout = {
@@ -70,6 +94,9 @@ def _who(named: Sequence[_Named]) -> Figure:
     }
     caption = "When each run had some of the storage, and when a job of it waited for what others held."
     traces = [_bars("waits", waits, WAITING), _bars("has some of it", uses, COLOURS[0])]
+    if held:
+        caption += _HELD
+        traces.append(_bars("held for its slot", held, HELD))
     return Figure(f"Who had {plain(one.storage)} ({one.direction})", caption, traces, layout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from streamflow_io.grouping import grouped
@@ -12,6 +13,32 @@ from .history import History
 from .numbers import POINTS, Result
 from .records import LeaseRecord
 
+# Two clocks' readings of one moment: an entry, and a record of telemetry.
+_AT_SLOT = 0.05
+
+
+class HeldBurst(Result):
+    """A burst that was held back until its slot in a schedule that runs follow.
+
+    :ivar since: when it could have begun
+    :ivar slot: until when it was to wait, at the latest
+    :ivar begun: when its first job was admitted; none: none was
+    """
+
+    since: float
+    slot: float
+    begun: float | None
+
+    @property
+    def is_at_slot(self) -> bool:
+        """Whether it has waited for its slot: else the schedule, or the run, has ended before."""
+        return self.begun is not None and self.begun >= self.slot - _AT_SLOT
+
+    @property
+    def seconds(self) -> float:
+        """For how long it was held."""
+        return max(0.0, min(self.slot, self.slot if self.begun is None else self.begun) - self.since)
+
 
 class LeaseResult(Result):
     """A storage that is shared, in one direction.
@@ -20,6 +47,7 @@ class LeaseResult(Result):
     :ivar levels: when, and from then on MB/s of this run's jobs, and of other runs
     :ivar waits: when a job waited for what other runs held: from, to
     :ivar waited: seconds of these
+    :ivar held: bursts that waited for a slot in a schedule
     :ivar slowdown: how many times as long the run took as without these waits, at most: other jobs may have run
         meanwhile
     """
@@ -31,6 +59,7 @@ class LeaseResult(Result):
     levels: list[tuple[float, float, float]]
     waits: list[tuple[float, float]]
     waited: float
+    held: list[HeldBurst]
     slowdown: float
 
 
@@ -54,6 +83,7 @@ def lease_results(history: History) -> list[LeaseResult]:
                 levels=thinned([(history.since_start(one.time), one.used, one.others) for one in leases], POINTS),
                 waits=thinned(waits, POINTS),
                 waited=waited,
+                held=_held(history, name, direction),
                 slowdown=history.seconds / max(history.seconds - waited, 1e-3) if history.seconds else 1.0,
             )
         )
@@ -72,3 +102,18 @@ def _waits(history: History, leases: Sequence[LeaseRecord]) -> list[tuple[float,
             else:
                 waits.append((begun, until))
     return waits
+
+
+def _held(history: History, storage: str, direction: Way) -> list[HeldBurst]:
+    """A burst begins with the first job on its storage that is admitted after it was held back."""
+    jobs = [job for job in history.jobs if job.admitted is not None and job.storage == storage]
+    admitted = sorted((job.admitted or 0.0, history.direction(job.step)) for job in jobs)
+    found = []
+    for record in history.held:
+        if record.storage == storage:
+            since = history.since_start(record.time)
+            place = bisect_left(admitted, (since, ""))
+            begun, way = admitted[place] if place < len(admitted) else (None, direction)
+            if way in (direction, "both"):
+                found.append(HeldBurst(since=since, slot=history.since_start(record.until), begun=begun))
+    return found

@@ -217,16 +217,16 @@ def plain_results(bench: Bench, count: int) -> Any:
 
 
 def test_two_runs_begin_their_bursts_at_their_slots(bench: Bench, directory: SharedDirectory) -> None:
-    with two_runs(bench, directory, 14) as (paths, processes):
+    with two_runs(bench, directory, 16) as (paths, processes):
         give_schedule(directory, steady(directory, 2))
         ours = [bench.finish(*one) for one in zip(processes, paths, strict=True)]
-    plain = plain_results(bench, 14)
+    plain = plain_results(bench, 16)
     first_end = min(run.trace[-1][0] for run in ours)
     for run, path in zip(ours, paths, strict=True):
         assert run.ok, run.errors
         assert run.results == plain
         found = [one for one in held_bursts(path) if one[1] < first_end]
-        assert len(found) >= 3
+        assert len(found) >= 2
         assert all(begun >= until for _, until, begun in found), found
         assert max(until - time for time, until, _ in found) > 0.2, found
     assert entries(directory) == {}
