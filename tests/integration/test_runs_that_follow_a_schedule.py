@@ -216,6 +216,7 @@ def plain_results(bench: Bench, count: int) -> Any:
     return bench.run(document, parts(document), io=False).results
 
 
+@pytest.mark.long
 def test_two_runs_begin_their_bursts_at_their_slots(bench: Bench, directory: SharedDirectory) -> None:
     with two_runs(bench, directory, 16) as (paths, processes):
         give_schedule(directory, steady(directory, 2))
