@@ -45,20 +45,26 @@ def _levels(run: RunResult, lease: LeaseResult, shared: int, of_run: str) -> Fig
     times = [0.0, *(time for time, _, _ in lease.levels), run.seconds]
     own = [0.0, *(used for _, used, _ in lease.levels)]
     all_runs = [0.0, *(used + others for _, used, others in lease.levels)]
+    # What others have shows above what this run has: a second line would cross the first one everywhere.
     traces = [
-        line("this run", 0, times, [*own, own[-1]], shape="hv") | {"fill": "tozeroy"},
-        line("all runs", 1, times, [*all_runs, all_runs[-1]], shape="hv"),
+        line("other runs", 0, times, [*all_runs, all_runs[-1]], shape="hv") | _area(WAITING),
+        line("this run", 0, times, [*own, own[-1]], shape="hv") | _area(COLOURS[0]),
     ]
     if lease.held:
         traces.append(_held_back(lease))
     if lease.limit is not None:
         traces.append(limit(lease.limit, run.seconds))
     caption = (
-        "What the jobs of this run have of the storage, and what all runs hold together, as far as this run knew."
+        "What the jobs of this run have of the storage, and above it what other runs hold, as this run last knew: it is"
+        " told when they begin and end to hold something."
         f"{_HELD if lease.held else ''}{how_many_are_shown(shared, 'storages')}"
     )
     title = f"Shared {lease.direction} bandwidth: {plain(lease.storage)}{of_run}"
     return Figure(title, caption, traces, {"xaxis": time_axis(), "yaxis": amount_axis("bandwidth (MB/s)")})
+
+
+def _area(colour: str) -> Plot:
+    return {"fill": "tozeroy", "fillcolor": colour, "line": {"color": colour, "width": 1, "shape": "hv"}}
 
 
 def _held_back(lease: LeaseResult) -> Plot:
@@ -72,6 +78,7 @@ def _held_back(lease: LeaseResult) -> Plot:
         "x": [None if time is None else short(time) for time in times],
         "y": [None if time is None else 0 for time in times],
         "line": {"color": HELD, "width": 8},
+        "cliponaxis": False,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Way
@@ -45,7 +45,7 @@ class LeaseResult(Result):
 
     :ivar begun: when the run started, seconds since the epoch: runs are compared by that
     :ivar levels: when, and from then on MB/s of this run's jobs, and of other runs
-    :ivar waits: when a job waited for what other runs held: from, to
+    :ivar waits: when a job waited for what other runs held, and was not held back for its slot: from, to
     :ivar waited: seconds of these
     :ivar held: bursts that waited for a slot in a schedule
     :ivar slowdown: how many times as long the run took as without these waits, at most: other jobs may have run
@@ -71,7 +71,8 @@ def lease_results(history: History) -> list[LeaseResult]:
     for (name, direction), leases in by_account.items():
         if not any(lease.used or lease.wanted for lease in leases):
             continue
-        waits = _waits(history, leases)
+        held = _held(history, name, direction)
+        waits = _without(_waits(history, leases), [(one.since, one.since + one.seconds) for one in held])
         waited = covered(waits)
         storage = storages.get(name)
         results.append(
@@ -83,7 +84,7 @@ def lease_results(history: History) -> list[LeaseResult]:
                 levels=thinned([(history.since_start(one.time), one.used, one.others) for one in leases], POINTS),
                 waits=thinned(waits, POINTS),
                 waited=waited,
-                held=_held(history, name, direction),
+                held=held,
                 slowdown=history.seconds / max(history.seconds - waited, 1e-3) if history.seconds else 1.0,
             )
         )
@@ -102,6 +103,15 @@ def _waits(history: History, leases: Sequence[LeaseRecord]) -> list[tuple[float,
             else:
                 waits.append((begun, until))
     return waits
+
+
+def _without(spans: Sequence[tuple[float, float]], others: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """What of some spans is in none of others, which do not overlap."""
+    left = list(spans)
+    for begin, end in others:
+        parts = [part for first, last in left for part in ((first, min(last, begin)), (max(first, end), last))]
+        left = [(first, last) for first, last in parts if first < last]
+    return left
 
 
 def _held(history: History, storage: str, direction: Way) -> list[HeldBurst]:

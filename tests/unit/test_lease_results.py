@@ -66,7 +66,7 @@ def test_figures_say_who_had_the_storage() -> None:
     histories = [read_history(name, records) for name, records in (("one", WAITING), ("two", other))]
     figures = {figure.title: figure for figure in draw(run_results(histories))}
     shared = figures["Shared write bandwidth: disk of one"]
-    assert shared.traces[1]["y"] == [0, 60, 80, 100, 50, 0, 0]
+    assert shared.traces[0]["y"] == [0, 60, 80, 100, 50, 0, 0]
     waits, uses = figures["Who had disk (write)"].traces
     assert (waits["y"], waits["base"], waits["x"]) == ([0], [1], [4])
     assert (uses["y"], uses["base"], uses["x"]) == ([0, 1], [4, 2], [5, 4])
@@ -90,9 +90,8 @@ def test_bursts_that_were_held_for_their_slots() -> None:
             *([admitted] if begun is not None else ()),
         ]
 
-    records = run(
-        lease(0, 50, 10, 0), *burst(0, 1.0, 2.5, 2.51), *burst(1, 4.0, 6.0, 4.5), *burst(2, 8.0, 9.0, None)
-    )  # fmt: skip
+    bursts = [*burst(0, 1.0, 2.5, 2.51), *burst(1, 4.0, 6.0, 4.5), *burst(2, 8.0, 9.0, None)]
+    records = run(lease(0.5, 0, 10, 50), lease(3, 50, 10, 0), *bursts)
     history = read_history("one", records)
     (result,) = lease_results(history)
     assert [(held.since, held.seconds, held.is_at_slot) for held in result.held] == [
@@ -101,6 +100,7 @@ def test_bursts_that_were_held_for_their_slots() -> None:
         (8.0, 1.0, False),
     ]
     assert lease_row(result)[4:] == ("3", "1", "3")
+    assert result.waits == [(0.5, 1.0), (2.5, 3.0)]
     (levels,) = draw(run_results([history]))[-1:]
     assert levels.traces[2]["x"] == [1, 2.5, None, 4, 4.5, None, 8, 9, None]
     other = read_history("two", run(lease(2, 60, 0, 0), begin=2.0))
