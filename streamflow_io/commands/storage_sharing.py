@@ -16,8 +16,8 @@ from streamflow_io.admission.storages import bytes_per_second
 from streamflow_io.hints.bandwidth import HIGHEST
 from streamflow_io.hints.errors import HintErrors
 from streamflow_io.hints.models import WAYS
-from streamflow_io.sharing.directory import SharingError
 from streamflow_io.sharing.entries import LedgerFile
+from streamflow_io.sharing.locking import SharingError
 from streamflow_io.sharing.making import make_shared
 
 from .console import say

@@ -11,7 +11,6 @@ import fcntl
 import os
 import pwd
 import random
-import re
 import stat
 import time
 import uuid
@@ -20,26 +19,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
 from typing_extensions import Self
 
 from streamflow_io.files import NOT_BELIEVED
 from streamflow_io.storage.mounted import mount_of
 
 from .entries import ENTRY_BYTES, Entry, LedgerFile
+from .locking import SharingError, try_lock
+from .other_entries import Other, OtherEntries
 
 LOCK_SECONDS = 5.0
-MOST_ENTRIES = 1000
-_ENTRY = re.compile(r"[0-9a-f]{32}\.json")
 NEWS_BYTES = 8
 # It is held for less than a millisecond, as a rule.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.01
 # Longer than this between two tries: this process was stopped, and its patience with it.
 _MOST_BETWEEN_TRIES = 0.1
-
-
-class SharingError(Exception):
-    """Runs cannot share a storage here; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -59,22 +53,6 @@ class SharedDirectory:
 
 
 @dataclass(frozen=True)
-class Other:
-    """Another run's entry.
-
-    :ivar identifier: the name of its file
-    :ivar entry: none: it cannot be read, but its run lives
-    :ivar owner: the user
-    :ivar written: when the file was written, by the clock of the file system
-    """
-
-    identifier: str
-    entry: Entry | None
-    owner: int
-    written: float
-
-
-@dataclass(frozen=True)
 class News:
     """How often something was returned, and asked for; nothing but that it has changed says anything."""
 
@@ -90,14 +68,15 @@ class OpenDirectory:
 
     def __init__(self, shared: SharedDirectory, runs: int, lock: int, ledger: LedgerFile, closing: ExitStack) -> None:
         self._shared = shared
+        self.is_network = _is_network(shared.path)
         self._runs = runs
         self._lock = lock
         self._closing = closing
         self._own: int | None = None
-        self._read: dict[str, tuple[bytes, Entry | None]] = {}
+        self._others = OtherEntries(runs, self.is_network)
+        closing.callback(self._others.close)
         self.identifier = f"{uuid.uuid4().hex}.json"
         self.ledger = ledger
-        self.is_network = _is_network(shared.path)
 
     @classmethod
     def open(cls, shared: SharedDirectory, seconds: float | None = None) -> Self:
@@ -149,11 +128,7 @@ class OpenDirectory:
 
     def others(self) -> list[Other]:
         """The entries of other runs that live; those of others are removed. Under the lock."""
-        names = sorted(name for name in os.listdir(self._runs) if _ENTRY.fullmatch(name))
-        found = [self._other(name) for name in names[:MOST_ENTRIES] if name != self.identifier]
-        living = [each for each in found if each is not None]
-        self._read = {each.identifier: self._read[each.identifier] for each in living}
-        return living
+        return self._others.look(self.identifier)
 
     def write(self, entry: Entry) -> None:
         """Write this run's entry, and make it if there is none. Under the lock."""
@@ -179,35 +154,6 @@ class OpenDirectory:
                 one_more = ((count + 1) % 256**NEWS_BYTES).to_bytes(NEWS_BYTES, "little")
                 os.pwrite(self._lock, one_more, place * NEWS_BYTES)
 
-    def _other(self, name: str) -> Other | None:
-        try:
-            descriptor = os.open(name, os.O_RDONLY | NOT_BELIEVED, dir_fd=self._runs)
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
-                return None  # it is gone, or nothing that a run of this version makes
-            raise
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                return None
-            if _try_lock(descriptor, fcntl.LOCK_SH):
-                with suppress(OSError):  # another user's
-                    os.unlink(name, dir_fd=self._runs)
-                return None
-            text = os.pread(descriptor, ENTRY_BYTES, 0)
-        finally:
-            os.close(descriptor)
-        return Other(name, self._parsed(name, text), found.st_uid, found.st_mtime)
-
-    def _parsed(self, name: str, text: bytes) -> Entry | None:
-        if name not in self._read or self._read[name][0] != text:
-            try:
-                entry = Entry.model_validate_json(text)
-            except ValidationError:
-                entry = None
-            self._read[name] = text, entry
-        return self._read[name][1]
-
     def _make_entry(self) -> int:
         name = self.identifier
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | NOT_BELIEVED, 0o600, dir_fd=self._runs)
@@ -215,7 +161,7 @@ class OpenDirectory:
         try:
             if not self._shared.mine:
                 os.fchmod(descriptor, 0o640)
-            if not _try_lock(descriptor, fcntl.LOCK_EX):
+            if not try_lock(descriptor, fcntl.LOCK_EX):
                 raise SharingError("somebody else has locked the entry of this run")
         except BaseException:
             os.unlink(name, dir_fd=self._runs)
@@ -227,7 +173,7 @@ def _try_locks(directory: int) -> None:
     """Look whether a lock that is held keeps others out. Under the lock."""
     again = os.open("lock", os.O_RDWR | NOT_BELIEVED, dir_fd=directory)
     try:
-        if _try_lock(again, fcntl.LOCK_EX):
+        if try_lock(again, fcntl.LOCK_EX):
             raise SharingError("locks do not work there: two have the same at once")
     finally:
         os.close(again)
@@ -235,23 +181,13 @@ def _try_locks(directory: int) -> None:
 
 def _take(lock: int, seconds: float) -> None:
     waited, before, pause = 0.0, time.monotonic(), _FIRST_PAUSE
-    while not _try_lock(lock, fcntl.LOCK_EX):
+    while not try_lock(lock, fcntl.LOCK_EX):
         if waited >= seconds:
             raise SharingError(f"its lock is held by somebody else for {seconds:g} s")
         time.sleep(random.uniform(0.5, 1.0) * pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
         now = time.monotonic()
         waited, before = waited + min(now - before, _MOST_BETWEEN_TRIES), now
-
-
-def _try_lock(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise SharingError(f"locks do not work there: {error.strerror}") from error
-    return True
 
 
 def _open_directory(path: Path, within: int | None, mine: bool) -> int:

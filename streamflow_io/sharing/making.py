@@ -12,8 +12,9 @@ from pathlib import Path
 
 from streamflow_io.files import stranger, write_atomically
 
-from .directory import NEWS_BYTES, SharedDirectory, SharingError
+from .directory import NEWS_BYTES, SharedDirectory
 from .entries import LedgerFile
+from .locking import SharingError
 
 
 def make_own(shared: SharedDirectory) -> None:

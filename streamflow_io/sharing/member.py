@@ -11,10 +11,11 @@ from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import WAYS
 
 from .burst_profile import BurstProfile
-from .directory import OpenDirectory, SharedDirectory, SharingError
+from .directory import OpenDirectory, SharedDirectory
 from .entries import Entry
 from .follower import Follower
 from .holds import Hold, Plans
+from .locking import SharingError
 from .making import make_own
 from .seat import Seat, who
 from .standing import Standing

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import WAYS, Way
 
-from .directory import News, OpenDirectory, Other
+from .directory import News, OpenDirectory
 from .entries import Entry, shortened
 from .follower import Follower
+from .other_entries import Other
 from .silence import HOLDS_BACK_NOBODY, HOLDS_NOTHING, Silence
 from .standing import Standing
 from .table import Claim

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from streamflow_io.hints.models import Way
 
-from .directory import OpenDirectory, Other, SharedDirectory, SharingError
+from .directory import OpenDirectory, SharedDirectory
 from .entries import LedgerFile
 from .holds import STILL_SECONDS, unsteady
+from .locking import SharingError
+from .other_entries import Other
 
 _LOCKS = Path("/proc/locks")
 

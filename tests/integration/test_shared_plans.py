@@ -54,7 +54,7 @@ def directory(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "shared"))
 
 
-def wait(plans: SharedPlans, own: str, seconds: float = 40) -> Plan:
+def wait(plans: SharedPlans, own: str, seconds: float = 100) -> Plan:
     deadline = time.monotonic() + seconds
     while (plan := plans.of(NAME, PROFILES, own)) is None:
         assert time.monotonic() < deadline

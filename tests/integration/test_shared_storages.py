@@ -34,9 +34,10 @@ from streamflow_io.hints.models import Way
 from streamflow_io.run.shared_storages import Meeting
 from streamflow_io.sharing import directory as files
 from streamflow_io.sharing import seat as seats
-from streamflow_io.sharing.directory import SharedDirectory, SharingError
+from streamflow_io.sharing.directory import SharedDirectory
 from streamflow_io.sharing.entries import LedgerFile
 from streamflow_io.sharing.identity import shared_directories
+from streamflow_io.sharing.locking import SharingError
 from streamflow_io.sharing.making import make_shared
 from streamflow_io.sharing.member import Member
 from streamflow_io.sharing.wish import Lease, Wish, amount
