@@ -34,6 +34,7 @@ pub enum Event<'a> {
     Complete { port: &'a str, at_end: bool },
     Changed { port: &'a str, path: ByteString<&'a Path>, how: &'a str },
     Stream(Stream<'a>),
+    Held(Held<'a>),
     Part(PartSaid<'a>),
     Placed(Placed<'a>),
     Chunk(Chunk),
@@ -79,6 +80,14 @@ pub struct StreamPart<'a> {
     pub path: ByteString<&'a Path>,
     #[serde(flatten)]
     pub part: Part,
+}
+
+/// A stream under the net ends: for this call, after so many bytes, the command gets the file.
+#[derive(Debug, Serialize)]
+pub struct Held<'a> {
+    pub name: &'a str,
+    pub call: Cow<'a, str>,
+    pub bytes: u64,
 }
 
 /// A split has said where a part is.
@@ -162,6 +171,8 @@ pub enum Reason {
     Producer { input: String },
     /// An input was changed after it was read.
     Rewritten { input: String },
+    /// It has to start again with the file of an input that was a stream.
+    Unstreamable { input: String },
     /// Its driver is gone.
     Driver,
     /// Its `exec` was killed.

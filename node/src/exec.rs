@@ -79,7 +79,7 @@ fn run_in(
     if job.has_to_be_watched() {
         *watcher = Watcher::new().map_err(|error| warn(events, error)).ok();
     }
-    let inputs = Inputs { feeders: &mut feeders, placed: &mut placed, gates: &mut gates, launcher: None };
+    let inputs = Inputs::new(&mut feeders, &mut placed, &mut gates);
     let result = run_job(&job, inputs, guard, command, &surroundings, events, watcher);
     let success = result.as_ref().is_ok_and(|(exit, _)| exit.success);
     feeders.iter_mut().for_each(|feeder| feeder.clean_up(success));
@@ -107,15 +107,15 @@ fn run_job(
     let mut streamed_stdin = None;
     let streams = job.inputs.iter().filter(|input| !matches!(input.target, Target::File(_)));
     for (number, input) in (0..).zip(streams) {
-        let registration =
-            Registration { number, store: surroundings.store.clone(), streams: Arc::clone(&inputs.gates.streams) };
+        let (streams, handler) = (Arc::clone(&inputs.gates.streams), Arc::clone(&inputs.gates.handler));
+        let registration = Registration { number, store: surroundings.store.clone(), streams, handler };
         let (feeder, reader) = Feeder::new(input.clone(), registration)?;
         inputs.feeders.push(feeder);
         streamed_stdin = streamed_stdin.or(reader);
     }
     let placed = inputs.placed.iter().map(Placed::bytes).sum::<u64>();
     let said = parts.as_ref().map(|parts| parts.file().to_owned());
-    let lent = Inputs { feeders: inputs.feeders, placed: inputs.placed, gates: inputs.gates, launcher: None };
+    let lent = Inputs::new(inputs.feeders, inputs.placed, inputs.gates);
     let mut supervisor = Supervisor::new(job, lent, parts, surroundings, events, watcher)?;
     // It may have been cancelled before there was somebody to hear it.
     if surroundings.directory.join("cancel").exists() {

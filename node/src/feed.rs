@@ -2,8 +2,11 @@
 //!
 //! The reader gets each byte once, and the end only when the producer's events say that the file is committed.
 
+mod caught;
+mod netted;
 mod openings;
 mod rein;
+mod sharers;
 mod whole;
 
 use std::io;
@@ -18,13 +21,14 @@ use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::sys::inotify::AddWatchFlags;
 use nix::unistd::pipe2;
 
+use self::netted::Netted;
 use self::openings::Openings;
 use self::rein::{window, Rein};
 use self::whole::Whole;
 use crate::event::{now, Event, Stream, StreamPart};
 use crate::fd_store::Client;
-use crate::file_id::file_id;
-use crate::gate::Streams;
+use crate::file_id::{file_id, FileId};
+use crate::gate::{Handler, Streams};
 use crate::job::{Access, Input, Job, Rate, Target};
 use crate::json::ByteString;
 use crate::link::Reader;
@@ -80,11 +84,18 @@ pub struct Registration {
     /// Where `serve` has the write end of it, too.
     pub store: Option<Rc<Client>>,
     pub streams: Arc<Streams>,
+    pub handler: Arc<Handler>,
 }
 
 impl Registration {
     fn add(&self, fifo: &Path) {
         file_id(fifo).iter().for_each(|fifo| self.streams.add(self.number as usize, *fifo));
+    }
+
+    fn add_to_net(&self, pipe: FileId, fifo: Option<&Path>) {
+        let number = self.number as usize;
+        self.streams.add(number, pipe);
+        self.handler.table.net.add(number, pipe, fifo.and_then(Path::parent).and_then(file_id));
     }
 }
 
@@ -128,6 +139,8 @@ pub struct Feeder {
     registration: Registration,
     /// What takes the place of the FIFO, when it is wanted.
     whole: Option<Whole>,
+    /// Of a stream under the net.
+    netted: Option<Netted>,
     /// The pipe has the size that was asked for.
     wide: bool,
     fifo: Option<PathBuf>,
@@ -182,7 +195,11 @@ impl Feeder {
             },
         };
         registration.store = registration.store.filter(|store| store.keep(registration.number, &sink).is_ok());
-        fifo.iter().for_each(|fifo| registration.add(fifo));
+        let netted = if input.net { Some(Netted::new(&sink).map_err(at)?) } else { None };
+        match &netted {
+            Some(netted) => registration.add_to_net(netted.id, fifo.as_deref()),
+            None => fifo.iter().for_each(|fifo| registration.add(fifo)),
+        }
         // Refused beyond the system's limits; the pipe then stays smaller.
         let wide = widen(&sink);
         let feeder = Self {
@@ -192,6 +209,7 @@ impl Feeder {
             sink: Some(sink),
             registration,
             whole: None,
+            netted,
             wide,
             fifo,
             openings: Openings::default(),
@@ -250,7 +268,9 @@ impl Feeder {
     /// # Errors
     /// When there will be none.
     pub fn bring_whole(&mut self) -> Result<bool, Failure> {
-        let Some(fifo) = &self.fifo else { return Ok(true) };
+        let Some(fifo) = &self.fifo else {
+            return Ok(self.netted.is_none() || self.origin.whole_file()?.is_some());
+        };
         self.whole.get_or_insert_with(|| Whole::of(fifo)).advance(&mut *self.origin, fifo)
     }
 
@@ -287,7 +307,11 @@ impl Feeder {
     pub fn fifo_notice(&mut self, mask: AddWatchFlags) -> Result<(), Failure> {
         let fifo = self.fifo.as_deref().unwrap_or(Path::new(""));
         let opened = self.openings.notice(mask);
-        if opened && (self.openings.are_several(fifo) || (self.openings.is_again() && self.consumed() > 0)) {
+        // Who opens a stream under the net has asked for that.
+        if opened
+            && self.netted.is_none()
+            && (self.openings.are_several(fifo) || (self.openings.is_again() && self.consumed() > 0))
+        {
             return Err(reopened(fifo));
         }
         Ok(())
@@ -311,7 +335,12 @@ impl Feeder {
     }
 
     fn consumed(&self) -> u64 {
-        self.streamed().saturating_sub(self.sink.as_ref().map_or(0, bytes_in_pipe))
+        let netted = self.netted.as_ref();
+        let unread = || match &self.sink {
+            Some(sink) => bytes_in_pipe(sink),
+            None => netted.map_or(0, Netted::unread),
+        };
+        netted.and_then(Netted::place).unwrap_or_else(|| self.streamed().saturating_sub(unread()))
     }
 
     /// The producer's events may have grown.
@@ -398,6 +427,7 @@ impl Feeder {
             if self.openings.may_be_a_look(fifo) {
                 return Ok(Need::Pause);
             }
+            let fifo = fifo.filter(|_| self.netted.is_none());
             if let Some(fifo) = fifo.filter(|fifo| self.openings.are_uncounted_and_several(fifo)) {
                 return Err(reopened(fifo));
             }
@@ -453,7 +483,11 @@ impl Feeder {
     /// Gives the end of file. A second opening would wait for ever: a FIFO that reports it takes the place.
     fn give_end<T: Clone + PartialEq>(&mut self, watcher: Option<&mut Watcher<T>>, token: &impl Fn(Wait) -> T) {
         let mut guard = None;
-        let fifo = self.fifo.as_ref().filter(|_| !self.whole.as_ref().is_some_and(|whole| whole.there));
+        // Who opens a stream under the net again asks for that before.
+        let fifo = self
+            .fifo
+            .as_ref()
+            .filter(|_| self.netted.is_none() && !self.whole.as_ref().is_some_and(|whole| whole.there));
         if let (Some(fifo), Some(watcher)) = (fifo, watcher) {
             guard = guard_fifo(fifo, |path| watcher.watch(path, AddWatchFlags::IN_OPEN, token(Wait::Fifo))).ok();
         }
@@ -466,7 +500,7 @@ impl Feeder {
         }
         // Dropping the old sink, and the one that is kept, is the end of file.
         self.sink = guard;
-        if let Some(store) = self.registration.store.take() {
+        if let Some(store) = &self.registration.store {
             store.release(self.registration.number);
         }
     }
@@ -475,7 +509,7 @@ impl Feeder {
     pub fn leave(&mut self) {
         if !std::mem::replace(&mut self.finished, true) {
             self.need = Need::Nothing;
-            self.partly = self.consumed() > 0;
+            self.partly = self.consumed() > 0 || self.netted.as_ref().is_some_and(|netted| netted.moved);
             self.origin.close(self.partly);
         }
     }
@@ -499,7 +533,8 @@ impl Feeder {
         let (first, last) = if self.streamed() == 0 { (now(), now()) } else { (self.first, self.last) };
         let part = part.map(|part| StreamPart { path: ByteString(&*self.input.named), part });
         let Input { name, id, .. } = &self.input;
-        let (bytes, seconds) = (self.streamed(), last - first);
+        let bytes = self.netted.as_ref().and_then(Netted::place).unwrap_or_else(|| self.streamed());
+        let seconds = last - first;
         let (waited, behind) = (self.waited.reader.as_secs_f64(), self.waited.bytes.as_secs_f64());
         Ok(Some(Event::Stream(Stream { name, id, bytes, seconds, first, last, waited, behind, part })))
     }

@@ -5,12 +5,15 @@
 
 mod acts;
 mod call;
+mod demand;
+mod descriptors;
 mod filter;
 mod handler;
 mod input;
 mod launcher;
 mod listing;
 mod memory;
+mod net;
 mod observer;
 mod pass_through;
 mod resolve;
@@ -21,10 +24,13 @@ mod table;
 
 use std::sync::Arc;
 
+pub use self::call::Call;
+pub use self::demand::{of_descriptor, target, Demand};
 pub use self::filter::Purpose;
-use self::handler::Handler;
+pub use self::handler::Handler;
 use self::input::GatedInput;
 pub use self::launcher::{launch, Launcher, Message};
+pub use self::net::{descriptors_of, Asked, Net, Reply};
 use self::observer::Observer;
 pub use self::pass_through::pass_through;
 pub use self::streams::Streams;
@@ -42,6 +48,7 @@ pub struct Gates {
     /// The byte streams that a command finds by their names.
     pub streams: Arc<Streams>,
     has_streams: bool,
+    has_net: bool,
     pub handler: Arc<Handler>,
 }
 
@@ -54,17 +61,23 @@ impl Gates {
         let streams = Streams::new(job.inputs.len()).map_err(|error| format!("eventfd: {}", error.desc()))?;
         let streams = Arc::new(streams);
         let has_streams = job.inputs.iter().any(|input| matches!(input.target, Target::Fifo(_)));
+        let has_net = job.inputs.iter().any(|input| input.net);
         let table = GateTable::new(Arc::clone(&streams));
         let inputs = job.gates.iter().map(|spec| GatedInput::new(spec, &table)).collect::<Result<_, _>>()?;
         let handler = Arc::new(Handler::new(table, Observer::of(job)));
-        Ok(Self { inputs, streams, has_streams, handler })
+        Ok(Self { inputs, streams, has_streams, has_net, handler })
     }
 
     /// What calls have to be told for. None: nothing.
     pub fn purpose(&self) -> Option<Purpose> {
         let (holds, observes) = (!self.inputs.is_empty(), self.handler.observer.is_some());
-        let purpose = Purpose { holds, streams: self.has_streams, observes };
+        let purpose = Purpose { holds, streams: self.has_streams, net: self.has_net, observes };
         Some(purpose).filter(|purpose| purpose.may_hold() || purpose.observes)
+    }
+
+    /// The byte streams that are under the net.
+    pub fn net(&self) -> &Net {
+        &self.handler.table.net
     }
 
     /// Whether everything is committed.

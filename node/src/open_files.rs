@@ -70,7 +70,7 @@ fn ancestors(processes: &[Process], pid: i32) -> Vec<i32> {
 }
 
 /// The descriptors of a process that are `files` and were opened as `mode` says: 0o400 to read, 0o200 to write.
-fn descriptors(pid: i32, mode: u32, files: &HashSet<FileId>) -> io::Result<Vec<i32>> {
+pub fn descriptors(pid: i32, mode: u32, files: &HashSet<FileId>) -> io::Result<Vec<i32>> {
     let of_interest = |path: &Path| {
         // Its own permissions tell how it was opened.
         let opened = fs::symlink_metadata(path).is_ok_and(|link| link.mode() & mode != 0);

@@ -1,6 +1,7 @@
 //! Where the bytes of a stream come from, as who takes them sees it.
 
 use std::fmt::Debug;
+use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -22,6 +23,9 @@ pub enum Failure {
     /// failed.
     #[serde(rename(serialize = "producer"))]
     Job(String),
+    /// The command has to start again with the file: this cannot be done with a stream. Never on a link.
+    #[serde(skip_deserializing, rename(serialize = "producer"))]
+    Unstreamable(String),
 }
 
 impl Failure {
@@ -31,6 +35,7 @@ impl Failure {
         match self {
             Self::Producer(message) => (Reason::Producer { input }, message),
             Self::Rewritten(message) => (Reason::Rewritten { input }, message),
+            Self::Unstreamable(message) => (Reason::Unstreamable { input }, message),
             Self::Job(message) => (Reason::Error, format!("input {name}: {message}")),
         }
     }
@@ -57,6 +62,9 @@ pub enum Step {
 pub trait Origin: Debug {
     /// Bytes that were taken.
     fn taken(&self) -> u64;
+
+    /// The next byte is taken here, before or behind those that were taken; only where the producer's file is seen here.
+    fn go_to(&mut self, _place: u64) {}
 
     fn has_more(&self) -> bool;
 
@@ -103,6 +111,11 @@ pub trait Origin: Debug {
 
     /// Makes the whole file at `part`, for `place`, as far as it can be made now; says whether all of it is there.
     fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure>;
+
+    /// The whole file, when that is final; only where the producer's file is seen here.
+    fn whole_file(&self) -> Result<Option<File>, Failure> {
+        Ok(None)
+    }
 
     /// What becomes readable when more of that can be made.
     fn whole_arrivals(&self) -> Option<BorrowedFd<'_>> {

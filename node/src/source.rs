@@ -29,8 +29,9 @@ pub struct Source {
     file: Option<File>,
     /// A notice will come when the file grows.
     growth_armed: bool,
+    /// Where the next byte is taken.
     taken: u64,
-    /// The most that was ever taken: more than `taken` after `resume`.
+    /// The end of all that was ever taken: beyond `taken` after `resume`, and before it where some was left out.
     reached: u64,
     verify: Verify,
     /// What is compared at the end: the bytes that may be taken before the commit.
@@ -67,15 +68,15 @@ impl Source {
         known
     }
 
-    /// The path of the file when it is committed, and as it was then.
-    fn whole(&self) -> Result<Option<&Path>, Failure> {
+    /// The path of the file when it is committed, and as it was then, and the file.
+    fn whole(&self) -> Result<Option<(&Path, File)>, Failure> {
         self.check()?;
         let State::Committed(size) = self.producer.state else { return Ok(None) };
         let path = self.path.display();
-        match fresh::open(&self.path).and_then(|file| file.metadata()) {
-            Ok(found) if found.len() == size => Ok(Some(&self.path)),
-            Ok(found) => {
-                let message = format!("{path} was committed with {size} bytes, and has {}", found.len());
+        match fresh::open(&self.path).and_then(|file| Ok((file.metadata()?.len(), file))) {
+            Ok((found, file)) if found == size => Ok(Some((&self.path, file))),
+            Ok((found, _)) => {
+                let message = format!("{path} was committed with {size} bytes, and has {found}");
                 Err(Failure::Rewritten(message))
             }
             Err(error) => Err(self.cannot_read(error)),
@@ -140,25 +141,25 @@ impl Source {
         self.file.iter().for_each(|file| fresh::refresh(file, &self.path));
         let Some(open) = self.file.as_ref() else { return Ok(Step::Waiting) };
         let Ok(file) = open.metadata() else { return Ok(Step::Waiting) };
-        let (path, taken) = (self.path.display(), self.taken);
+        let (path, reached) = (self.path.display(), self.reached);
         let rewritten = |how: String| Err(Failure::Rewritten(format!("{path} {how}")));
-        if file.len() < taken {
-            return rewritten(format!("was cut after {taken} bytes of it were streamed"));
+        if file.len() < reached {
+            return rewritten(format!("was cut after {reached} bytes of it were streamed"));
         }
         if file_id(&self.path).is_some_and(|named| named != file_id_of(&file)) {
-            if taken > 0 {
-                return rewritten(format!("was replaced after {taken} bytes of it were streamed"));
+            if reached > 0 {
+                return rewritten(format!("was replaced after {reached} bytes of it were streamed"));
             }
             (self.file, self.growth_armed) = (None, false);
             self.noted = self.verify.begin();
             return Ok(Step::Moved);
         }
-        if file.len() > taken {
+        if file.len() > self.taken {
             return Ok(Step::Moved);
         }
         match self.producer.state {
-            State::Committed(size) if taken != size => {
-                rewritten(format!("was committed with {size} bytes, and has {taken}"))
+            State::Committed(size) if file.len() != size => {
+                rewritten(format!("was committed with {size} bytes, and has {}", file.len()))
             }
             State::Committed(_) => self.compare(open).map(|()| Step::Complete),
             _ => Ok(Step::Waiting),
@@ -197,6 +198,10 @@ impl Source {
 impl Origin for Source {
     fn taken(&self) -> u64 {
         self.taken
+    }
+
+    fn go_to(&mut self, place: u64) {
+        self.taken = place;
     }
 
     fn has_more(&self) -> bool {
@@ -260,10 +265,14 @@ impl Origin for Source {
 
     /// A link to the file, when that is committed.
     fn bring_whole(&mut self, part: &Path, place: &Path) -> Result<bool, Failure> {
-        let Some(file) = self.whole()? else { return Ok(false) };
+        let Some((path, _)) = self.whole()? else { return Ok(false) };
         let _ = fs::remove_file(part);
-        symlink(file, part).map_err(cannot_place(place))?;
+        symlink(path, part).map_err(cannot_place(place))?;
         Ok(true)
+    }
+
+    fn whole_file(&self) -> Result<Option<File>, Failure> {
+        Ok(self.whole()?.map(|(_, file)| file))
     }
 
     fn leave_file(&self, place: &Path) -> Result<(), Failure> {
@@ -342,6 +351,26 @@ mod tests {
         assert_eq!(producing.take(2), Ok((Step::Moved, b"bc".to_vec())));
         assert_eq!(producing.take(4), Ok((Step::Moved, b"def".to_vec())));
         assert_eq!(producing.take(4), Ok((Step::Complete, vec![])));
+    }
+
+    #[test]
+    fn who_goes_elsewhere_takes_from_there() {
+        let mut producing = Producing::new(b"abcdef", "opened");
+        assert_eq!(producing.take(2), Ok((Step::Moved, b"ab".to_vec())));
+        producing.source.go_to(4);
+        assert_eq!(producing.take(9), Ok((Step::Moved, b"ef".to_vec())));
+        producing.source.go_to(1);
+        assert_eq!(producing.take(2), Ok((Step::Moved, b"bc".to_vec())));
+        for beyond in [6, 9] {
+            producing.source.go_to(beyond);
+            assert_eq!(producing.take(9), Ok((Step::Waiting, vec![])));
+        }
+        producing.tell("committed", 6);
+        assert_eq!(producing.take(9), Ok((Step::Complete, vec![])), "beyond its end");
+        producing.rewrite(2);
+        producing.source.go_to(5);
+        assert_eq!(producing.take(9), Ok((Step::Moved, b"f".to_vec())));
+        assert!(matches!(producing.take(9), Err(Failure::Rewritten(_))), "what was left out was noted, too");
     }
 
     #[test]

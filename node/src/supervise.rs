@@ -254,7 +254,7 @@ impl<'a> Supervisor<'a> {
             Action::SignalMain { signal, spare_group } => self.processes.signal_main(signal, spare_group),
             Action::Warn(message) => self.note(&[Event::warning(message, None)]),
             Action::DoWithoutFilter => self.inputs.do_without_filter(),
-            Action::LetIn => self.inputs.launcher.iter().for_each(Launcher::let_in),
+            Action::LetIn => self.inputs.let_in(),
             Action::LookAtLeftovers => {
                 let activity = self.look_at_leftovers();
                 self.handle(Fact::Leftovers(activity));
@@ -379,9 +379,20 @@ impl<'a> Supervisor<'a> {
         let brought = self.inputs.feed(self.watcher.as_mut(), self.events);
         let brought = brought.and_then(|()| self.inputs.advance_gates(self.watcher.as_mut()));
         let brought = brought.and_then(|()| self.inputs.bring_wholes(warn, self.events));
+        let brought = brought.and_then(|()| self.inputs.answer_calls(self.events));
         self.check(brought);
+        self.look_at_sharers();
         if self.state.is_held() && self.inputs.are_there() {
             self.handle(Fact::InputsThere);
+        }
+    }
+
+    /// Looks who shares a stream that has become a file for one of them.
+    fn look_at_sharers(&mut self) {
+        if self.inputs.sharers_due() {
+            let (processes, paused) = (self.processes.look(), self.is_paused());
+            let looked = self.inputs.look_at_sharers(&processes, paused);
+            self.check(looked);
         }
     }
 

@@ -63,10 +63,13 @@ pub fn value(process: impl Display, file: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
 }
 
-/// Reads the threads of a process.
+/// Reads the threads of a process, each with its own number.
 fn threads(pid: i32) -> impl Iterator<Item = Process> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(move |entry| read_stat(pid, &File::open(entry.path().join("stat")).ok()?))
+    entries.filter_map(|entry| {
+        let thread = entry.file_name().to_str()?.parse().ok()?;
+        read_stat(thread, &File::open(entry.path().join("stat")).ok()?)
+    })
 }
 
 /// Reads a `stat` line, proc(5). The name in parentheses may hold anything.
@@ -281,11 +284,17 @@ fn everybody() -> impl Iterator<Item = i32> {
 
 /// Whether a thread of one of `processes` waits for a device: for the disk, the journal or the server of a file system.
 pub fn waits_for_device(processes: &[Process]) -> bool {
-    processes.iter().any(|process| process.waiting || (process.threads > 1 && a_thread_waits(process.id.pid)))
+    let waits = |process: &Process| process.waiting && !is_held(process.id.pid);
+    processes.iter().any(|process| waits(process) || (process.threads > 1 && a_thread_waits(process.id.pid)))
 }
 
 fn a_thread_waits(pid: i32) -> bool {
-    threads(pid).any(|thread| thread.waiting)
+    threads(pid).any(|thread| thread.waiting && !is_held(thread.id.pid))
+}
+
+/// Whether a thread waits for the answer to a call, which looks like a device where no signal may interrupt it.
+fn is_held(thread: i32) -> bool {
+    fs::read_to_string(format!("/proc/{thread}/wchan")).is_ok_and(|channel| channel.contains("seccomp"))
 }
 
 /// Whether a thread of a process does not sleep.

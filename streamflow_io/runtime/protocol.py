@@ -103,6 +103,7 @@ class InputStream(_EarlyInput):
     :ivar limit: None: it is fed as fast as it is read
     :ivar id: what it is called where its limit changes, and in :class:`DrainedEvent`; None: as the producer's job
     :ivar phases: it is told when all that there was has been fed; None: it is not
+    :ivar net: it is not declared `streamable`: the command must not see that it is no file; None: it is
     """
 
     events: Path | None = None
@@ -112,6 +113,7 @@ class InputStream(_EarlyInput):
     limit: StreamLimit | None = None
     id: str | None = None
     phases: Literal[True] | None = None
+    net: Literal[True] | None = None
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -477,6 +479,19 @@ class StreamEvent(_Event):
     part: StreamPart | None = None
 
 
+class HeldEvent(_Event):
+    """The command waits for the file of a stream that is under the net: it has asked for what only that has.
+
+    :ivar call: the system call
+    :ivar bytes: so many it had read
+    """
+
+    event: Literal["held"]
+    name: str
+    call: str
+    bytes: int
+
+
 class PartEvent(_Event):
     """The command has said where a part is of the file that it splits.
 
@@ -619,7 +634,7 @@ class ExitEvent(_Event):
     code: int | None = None
     signal: int | None = None
     success: bool
-    reason: Literal["exited", "cancelled", "producer", "rewritten", "driver", "lost", "error"]
+    reason: Literal["exited", "cancelled", "producer", "rewritten", "unstreamable", "driver", "lost", "error"]
     input: str | None = None
     message: str | None = None
     started: float | None = None
@@ -636,6 +651,7 @@ Event = Annotated[
     | ChangedEvent
     | UsedEvent
     | StreamEvent
+    | HeldEvent
     | PartEvent
     | PlacedEvent
     | ChunkEvent

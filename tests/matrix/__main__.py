@@ -37,12 +37,13 @@ def main() -> int:
     """Returns 0 when all is as the table says."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--only", default="", help="a regular expression for 'KIND NAME, RULE'; no page is written")
+    parser.add_argument("--scale", type=int, default=1, help="data are so much larger")
     arguments = parser.parse_args()
     chosen = wanted(arguments.only)
     seen: Seen = {}
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="matrix-") as scratch, ThreadPoolExecutor(2) as pool:
-        workshop = Workshop(Path(scratch))
+        workshop = Workshop(Path(scratch), arguments.scale)
         bases = [Path(scratch, str(number)) for number in range(len(chosen))]
         for part, found in zip(chosen, pool.map(lambda a, b: attempt(workshop, a, b), chosen, bases), strict=True):
             for case, observation in zip(part, found, strict=True):

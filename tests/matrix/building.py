@@ -20,9 +20,13 @@ class MissingError(Exception):
 
 
 class Workshop:
-    """A directory with the compiled programs (``tools``) and the data (``data``) of the matrix."""
+    """A directory with the compiled programs (``tools``) and the data (``data``) of the matrix.
 
-    def __init__(self, directory: Path) -> None:
+    :param scale: how much larger data are than they need be
+    """
+
+    def __init__(self, directory: Path, scale: int = 1) -> None:
+        self.scale = scale
         self.tools = directory / "tools"
         self.data = directory / "data"
         for made in (self.tools, self.data):
@@ -36,7 +40,8 @@ class Workshop:
     def environment(self) -> dict[str, str]:
         """Returns the environment in which programs run: the same natively and under a rule."""
         path = f"{self.tools}:{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "DATA": str(self.data), "LC_ALL": "C", "TZ": "UTC", "PYTHONUTF8": "1"}
+        fixed = {"LC_ALL": "C", "TZ": "UTC", "PYTHONUTF8": "1"}
+        return {**os.environ, "PATH": path, "DATA": str(self.data), "SCALE": str(self.scale), **fixed}
 
     def tool(self, name: str) -> None:
         """Makes sure that a program can be run.

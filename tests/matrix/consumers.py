@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from tests.matrix.programs import BASH, NODE, PERL, PYTHON, STREAMS, WAITS, Consumer, Expectation, fails, stopped, unfit
+from dataclasses import replace
+
+from tests.matrix.programs import (
+    BASH,
+    NODE,
+    PERL,
+    PYTHON,
+    STREAMS,
+    WAITS,
+    Consumer,
+    Expectation,
+    fails,
+    fails_in_rehearsal,
+    found_by_rehearsal,
+    held,
+    stopped,
+    unfit,
+)
 
 SEEKS = fails("seeks")
 MAPS = fails("maps the file into memory")
@@ -339,12 +356,49 @@ _BIOLOGY = [
     ),
 ]
 
-CONSUMERS: tuple[Consumer, ...] = (
-    *_COMPILED,
-    *_BASH,
-    *_PYTHON,
-    *_LANGUAGES,
-    *_COREUTILS,
-    *_TOOLS,
-    *_BIOLOGY,
-)
+_SIZE = "takes the size of the file that it has open"
+_TYPE = "asks of which type the file is that it has open"
+_MARK = "looks for the mark at the end"
+
+#: What asks for size or type, which nobody can hold: only a rehearsal shows that these must not get a stream.
+ASKS: dict[str, Expectation] = {
+    "C: mmap": found_by_rehearsal(_SIZE),
+    "C: stat": found_by_rehearsal(_SIZE),
+    "C, static: mmap": found_by_rehearsal(_SIZE),
+    "Go: mmap": fails_in_rehearsal(_SIZE),
+    "Java: mmap": fails_in_rehearsal(_SIZE),
+    "Python: mmap": fails_in_rehearsal(_SIZE),
+    "Perl: -s": found_by_rehearsal(_SIZE),
+    "wc": found_by_rehearsal("takes the width of its columns from the size of its standard input"),
+    "split -n": fails_in_rehearsal(_SIZE),
+    "sed -i": fails_in_rehearsal(_TYPE),
+}
+
+#: Under the net: what streams, although it could not read a pipe; what waits, although it could.
+_NET: dict[str, Expectation] = {
+    **ASKS,
+    "patch": STREAMS,
+    "hmmsearch, profile": STREAMS,
+    "Go: read": held("copies without reading (copy_file_range)"),
+    "bash: glob": held("lists the directory of the file"),
+    "tac": held("begins at the end"),
+    "tac <": held("begins at the end"),
+    "tail -c": held("begins at the end"),
+    "xargs <": held("asks whether there is something to read (poll)"),
+    "iconv": held("maps the file into memory"),
+    "samtools view, BAM": held(_MARK),
+    "samtools view <": held(_MARK),
+    "samtools flagstat": held(_MARK),
+    "samtools depth": held(_MARK),
+    "samtools index": held(_MARK),
+    "bcftools view, BCF": held(_MARK),
+    "bcftools mpileup": held(_MARK),
+}
+
+
+def _under_the_net(consumer: Consumer) -> Consumer:
+    return replace(consumer, net=_NET.get(consumer.name))
+
+
+_ALL = (*_COMPILED, *_BASH, *_PYTHON, *_LANGUAGES, *_COREUTILS, *_TOOLS, *_BIOLOGY)
+CONSUMERS: tuple[Consumer, ...] = tuple(_under_the_net(consumer) for consumer in _ALL)

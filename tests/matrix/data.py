@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """Something that ``script`` makes (sh, in the directory of all data): ``file``, after everything in ``after``."""
+    """Something that ``script`` makes (sh, in the directory of all data): ``file``, after everything in ``after``.
+
+    Its size is about proportional to ``$SCALE``: some 200 kB.
+    """
 
     file: str
     script: str
@@ -16,7 +19,8 @@ class Built:
 
 
 _WORDS = """
-awk 'BEGIN { srand(7); for (i = 0; i < 9000; i++) printf "%06d word%03d %d\\n", i, rand() * 1000, rand() * 100000 }'
+awk -v n=$(( 9000 * SCALE )) 'BEGIN { srand(7)
+    for (i = 0; i < n; i++) printf "%06d word%03d %d\\n", i, rand() * 1000, rand() * 100000 }'
 """
 _GENOME = """
 awk 'BEGIN { srand(3); split("A C G T", base); print ">chr1"
@@ -24,15 +28,16 @@ awk 'BEGIN { srand(3); split("A C G T", base); print ">chr1"
         print line } }'
 """
 _READS = """
-awk 'NR > 1 { genome = genome $0 } END { srand(5); quality = sprintf("%70s", ""); gsub(" ", "I", quality)
-    for (i = 0; i < 1500; i++)
+awk -v n=$(( 1500 * SCALE )) 'NR > 1 { genome = genome $0 } END { srand(5)
+    quality = sprintf("%70s", ""); gsub(" ", "I", quality)
+    for (i = 0; i < n; i++)
         printf "@read%d\\n%s\\n+\\n%s\\n", i, substr(genome, 1 + int(rand() * 11900), 70), quality }' genome.fa
 """
 _VARIANTS = """
-{ echo '##fileformat=VCFv4.2'; echo '##contig=<ID=chr1,length=12000>'
+{ echo '##fileformat=VCFv4.2'; echo '##contig=<ID=chr1,length='$(( 12000 * SCALE ))'>'
   echo '##INFO=<ID=DP,Number=1,Type=Integer,Description="Depth">'
   printf '#CHROM\\tPOS\\tID\\tREF\\tALT\\tQUAL\\tFILTER\\tINFO\\n'
-  awk 'BEGIN { for (i = 1; i < 3900; i++)
+  awk -v n=$(( 3900 * SCALE )) 'BEGIN { for (i = 1; i < n; i++)
       printf "chr1\\t%d\\tv%d\\tA\\tC\\t%d\\tPASS\\tDP=%d\\n", i * 3, i, i % 60, i % 99 }'
 }
 """

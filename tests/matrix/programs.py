@@ -10,12 +10,15 @@ class Outcome(Enum):
     """How a case ends, compared with the native run of the same programs."""
 
     EQUAL = "equal"
-    #: Equal, but the program asked by path for more than the bytes of its stream, and so got the whole file.
+    #: Equal, but the program asked for more than the bytes of its stream (by path; under the net, also by what it has
+    #: open), and so got the whole file.
     WAITS = "waits"
     #: The program itself fails, with a code other than 0; nothing is committed.
     FAILS = "fails"
     #: sfio-node ends the job (75) and says why; nothing is committed.
     STOPPED = "stopped"
+    #: The same, under the net: the job has to start again with the file.
+    AGAIN = "starts again"
     #: The program succeeds with another result: it must not get this rule.
     DIFFERS = "differs"
     #: A consumer behind a gate ended before its input was committed, or was not held where it should.
@@ -68,6 +71,26 @@ def unfit(because: str) -> Expectation:
     return Expectation(Outcome.DIFFERS, because)
 
 
+def held(because: str) -> Expectation:
+    """Under the net, the program asks for what a pipe has not, and so gets the file."""
+    return Expectation(Outcome.WAITS, because)
+
+
+#: What fails of a stream, or stops, waits.
+HELD = held("")
+
+
+def found_by_rehearsal(because: str) -> Expectation:
+    """The program asks what it has open for its size or type, which is not held: only a run shows that it must not get
+    a stream."""
+    return Expectation(Outcome.DIFFERS, because)
+
+
+def fails_in_rehearsal(because: str) -> Expectation:
+    """The same, and it says an error."""
+    return Expectation(Outcome.FAILS, because)
+
+
 #: How a script is run; it is the last argument.
 SHELL = ("sh", "-ec")
 BASH = ("bash", "-ec")
@@ -92,6 +115,8 @@ class Consumer:
     stdin: bool = False
     stream: Expectation = STREAMS
     gate: Expectation = STREAMS
+    #: None: streams where a stream does, and else waits.
+    net: Expectation | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +198,8 @@ class Rule:
     tested: bool = True
     #: What the program, an I/O task, is held to.
     limit: Limit | None = None
+    #: The input is not declared `streamable`.
+    net: bool = False
 
 
 RULES = (
@@ -187,6 +214,8 @@ RULES = (
     Rule("update, on_n_files", "directory", "on_n_files", (Walker,)),
     Rule("no_update, on_termination", "directory", "on_termination", (Walker, Filler), "no_update", tested=False),
     Rule("no_update, on_n_files", "directory", "on_n_files", (Walker,), "no_update"),
+    Rule("net, FIFO", "fifo", "on_close", (Consumer,), tested=False, net=True),
+    Rule("net, stdin", "stdin", "on_close", (Consumer,), tested=False, net=True),
     Rule("limited, FIFO", "fifo", "on_close", (Consumer,), tested=False, limit=CALLS),
     Rule("limited, stdin", "stdin", "on_close", (Consumer,), tested=False, limit=CALLS),
     Rule("limited, on_close", "gate", "on_close", (Producer,), tested=False, limit=CALLS),
@@ -211,6 +240,8 @@ class Case:
         """What the table says."""
         if isinstance(self.program, (Walker, Filler)):
             return self.program.no_update if self.rule.mode == "no_update" else self.program.update
+        if self.rule.net and isinstance(self.program, Consumer):
+            return self.program.net or (STREAMS if self.program.stream is STREAMS else HELD)
         return self.program.gate if self.rule.delivery == "gate" else self.program.stream
 
 

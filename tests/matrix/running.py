@@ -200,7 +200,8 @@ class _Run:
         parts, rule = self.parts, self.case.rule
         source, target = self.produce / "out" / parts.producer.name, self.consume / "in" / parts.consumer.name
         events = self.runtime.run / "jobs" / self.names[0] / "events.jsonl"
-        edge = {"name": "in", "port": "out", "path": str(source), "events": str(events)}
+        edge: dict[str, object] = {"name": "in", "port": "out", "path": str(source), "events": str(events)}
+        edge |= {"net": True} if rule.net else {}
         if rule.delivery == "stdin":
             fields: dict[str, object] = {"inputs": [{**edge, "target": {"stdin": True}}]}
         elif rule.delivery == "fifo":
@@ -261,7 +262,8 @@ class _Run:
                     path.unlink()
             if difference:
                 return Observation(Outcome.DIFFERS, f"{difference}; {said}")
-            asked = any("waits for the whole file" in str(event["message"]) for event in consumer.named("warning"))
+            warnings = (str(event["message"]) for event in consumer.named("warning"))
+            asked = consumer.named("held") or any("waits for the whole file" in warning for warning in warnings)
             return Observation(Outcome.WAITS if asked else Outcome.EQUAL)
         committed = consumer.committed()
         if fifos or committed:
@@ -270,7 +272,8 @@ class _Run:
             )
         if code == STOPPED:
             event = consumer.exit()
-            return Observation(Outcome.STOPPED, f"{event['reason']}: {event.get('message', '')}")
+            outcome = Outcome.AGAIN if event["reason"] == "unstreamable" else Outcome.STOPPED
+            return Observation(outcome, f"{event['reason']}: {event.get('message', '')}")
         return Observation(Outcome.FAILS, f"exit {code}: {said}")
 
 

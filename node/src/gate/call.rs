@@ -1,11 +1,13 @@
 //! One system call of the command, as it was told, and what it says of files.
 
+use std::borrow::Cow;
+
 use nix::libc::{self, seccomp_notif};
 
 use super::filter;
 use super::memory;
 use super::resolve::Base;
-use super::syscalls::{asks, named, Named};
+use super::syscalls::{asks, name, named, Named};
 
 /// One call, as it came.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,11 @@ impl From<seccomp_notif> for Call {
 }
 
 impl Call {
+    /// As the manual has it.
+    pub fn name(&self) -> Cow<'static, str> {
+        name(self.number).map_or_else(|| format!("call {}", self.number).into(), Cow::Borrowed)
+    }
+
     /// None: it has none that is known.
     pub fn path(&self) -> Option<PathArgument> {
         let (base, path, follow) = match named(self.number)? {

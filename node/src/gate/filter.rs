@@ -3,6 +3,7 @@
 use clap::Args;
 use nix::libc::{self, sock_filter};
 
+use super::descriptors::{Told, DESCRIPTORS, NAMED};
 use super::syscalls::{Syscall, When, EMPTY_PATH, OBSERVED, SYSCALLS};
 
 /// `seccomp_data` of linux/seccomp.h: the number of the call, the architecture, six arguments.
@@ -42,6 +43,9 @@ pub struct Purpose {
     /// Those are told that ask for more of a file than its bytes, for it may be a byte stream.
     #[arg(long)]
     pub streams: bool,
+    /// Those are told that do with an input what cannot be done with a byte stream, for it may be one.
+    #[arg(long)]
+    pub net: bool,
     /// Calls that read are told.
     #[arg(long = "observe")]
     pub observes: bool,
@@ -50,7 +54,13 @@ pub struct Purpose {
 impl Purpose {
     /// Some calls may have to wait for long.
     pub fn may_hold(self) -> bool {
-        self.holds || self.streams
+        self.holds || self.streams || self.net
+    }
+
+    /// A signal does not interrupt a call that waits, unless it ends the process: those that wait for a file never return
+    /// for a signal otherwise, and those that wait for a name may.
+    pub fn is_patient(self) -> bool {
+        self.net || !self.may_hold()
     }
 }
 
@@ -59,11 +69,15 @@ impl Purpose {
 /// A gate need not know of calls of another architecture than the native one: what they look for is not there before it
 /// is committed, so that they find no file.
 pub fn program(purpose: Purpose) -> Vec<sock_filter> {
-    let foreign = if purpose.observes { NOTIFY } else { ALLOW };
+    let foreign = if purpose.observes || purpose.net { NOTIFY } else { ALLOW };
     let mut program =
         vec![jump(LOAD, ARCHITECTURE, 0, 0), jump(EQUAL, NATIVE, 1, 0), foreign, jump(LOAD, NUMBER, 0, 0)];
     if cfg!(target_arch = "x86_64") {
         program.extend([jump(AT_LEAST, X32, 0, 1), foreign]);
+    }
+    if purpose.net {
+        program.extend(NAMED.iter().flat_map(|number| [jump(EQUAL, *number as u32, 0, 1), NOTIFY]));
+        program.extend(DESCRIPTORS.iter().flat_map(|(number, _, told)| catch(*number, *told)));
     }
     if purpose.holds {
         program.extend(SYSCALLS.iter().flat_map(hold));
@@ -121,6 +135,28 @@ fn hold_if_it_asks(call: &Syscall) -> Vec<sock_filter> {
     vec![jump(EQUAL, call.number as u32, 0, 4), jump(LOAD, flagged, 0, 0), asks, NOTIFY, again]
 }
 
+/// What is not told of these calls, nobody wants to know.
+fn catch(number: i64, told: Told) -> Vec<sock_filter> {
+    let (load, zero) = (|number: usize| jump(LOAD, argument(number), 0, 0), jump(EQUAL, 0, 0, 1));
+    let tests = match told {
+        Told::Always => return vec![jump(EQUAL, number as u32, 0, 1), NOTIFY],
+        Told::UnlessMinusOne(at) => vec![load(at), jump(EQUAL, -1_i32 as u32, 0, 1)],
+        Told::UnlessNegative(at) => vec![load(at), jump(HAS_BITS, 1 << 31, 0, 1)],
+        Told::UnlessNull(at) => {
+            let upper = jump(LOAD, argument(at) ^ 4, 0, 0);
+            vec![load(at), jump(EQUAL, 0, 0, 3), upper, zero]
+        }
+        Told::IfOneOf(at, values) => {
+            let meant = |(index, value): (usize, &u32)| jump(EQUAL, *value, (values.len() - index) as u8, 0);
+            std::iter::once(load(at)).chain(values.iter().enumerate().map(meant)).collect()
+        }
+    };
+    let mut program = vec![jump(EQUAL, number as u32, 0, tests.len() as u8 + 2)];
+    program.extend(tests);
+    program.extend([ALLOW, NOTIFY]);
+    program
+}
+
 /// Where the lower half of an argument stands.
 fn argument(number: usize) -> u32 {
     ARGUMENTS + 8 * number as u32 + if cfg!(target_endian = "big") { 4 } else { 0 }
@@ -157,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_held() {
-        let program = program(Purpose { holds: true, streams: false, observes: false });
+        let program = program(Purpose { holds: true, streams: false, net: false, observes: false });
         let none = [0; 6];
         for call in SYSCALLS {
             assert_eq!(run(&program, NATIVE, call.number, none), libc::SECCOMP_RET_USER_NOTIF, "{}", call.number);
@@ -173,7 +209,7 @@ mod tests {
     fn what_is_observed() {
         let none = [0; 6];
         for holds in [false, true] {
-            let program = program(Purpose { holds, streams: false, observes: true });
+            let program = program(Purpose { holds, streams: false, net: false, observes: true });
             let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
             for number in OBSERVED.iter().filter(|number| !holds || **number != libc::SYS_io_uring_setup) {
                 assert_eq!(answer(*number, none), libc::SECCOMP_RET_USER_NOTIF, "{number}");
@@ -194,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_asks_of_streams() {
-        let program = program(Purpose { holds: false, streams: true, observes: false });
+        let program = program(Purpose { holds: false, streams: true, net: false, observes: false });
         let answer = |number: i64, argument: usize, flags: i32| {
             let mut arguments = [0; 6];
             arguments[argument] = flags as u64;
@@ -220,8 +256,56 @@ mod tests {
     }
 
     #[test]
+    fn what_the_net_catches() {
+        const MINUS_ONE: u64 = u64::MAX;
+        let minus_one_of_32_bits = u64::from(u32::MAX);
+        for observes in [false, true] {
+            let program = program(Purpose { holds: false, streams: true, net: true, observes });
+            let answer = |number: i64, arguments: [u64; 6]| run(&program, NATIVE, number, arguments);
+            let none = [0; 6];
+            for number in NAMED {
+                assert_eq!(answer(*number, none), libc::SECCOMP_RET_USER_NOTIF, "{number}");
+            }
+            for (number, ..) in DESCRIPTORS.iter().filter(|(.., told)| *told == Told::Always) {
+                assert_eq!(answer(*number, none), libc::SECCOMP_RET_USER_NOTIF, "{number}");
+            }
+            for (number, arguments, told) in [
+                (libc::SYS_openat, [0, 0, libc::O_RDONLY as u64, 0, 0, 0], true),
+                (libc::SYS_execve, none, true),
+                (libc::SYS_newfstatat, none, true),
+                (libc::SYS_mmap, [0, 0, 0, 0, 3, 0], true),
+                (libc::SYS_mmap, [0, 0, 0, 0, minus_one_of_32_bits, 0], false),
+                (libc::SYS_poll, [9, 1, 0, 0, 0, 0], true),
+                (libc::SYS_poll, [9, 1, MINUS_ONE, 0, 0, 0], false),
+                (libc::SYS_poll, [9, 1, minus_one_of_32_bits, 0, 0, 0], false),
+                (libc::SYS_ppoll, [9, 1, 0, 0, 0, 0], false),
+                (libc::SYS_ppoll, [9, 1, 1, 0, 0, 0], true),
+                (libc::SYS_ppoll, [9, 1, 1 << 32, 0, 0, 0], true),
+                (libc::SYS_pselect6, [9, 1, 0, 0, 1 << 40, 0], true),
+                (libc::SYS_fcntl, [3, libc::F_SETFL as u64, 0, 0, 0, 0], true),
+                (libc::SYS_fcntl, [3, libc::F_GETPIPE_SZ as u64, 0, 0, 0, 0], true),
+                (libc::SYS_fcntl, [3, libc::F_SETFD as u64, 0, 0, 0, 0], false),
+                (libc::SYS_ioctl, [3, 0x541B, 0, 0, 0, 0], true),
+                (libc::SYS_ioctl, [3, 0x5421, 0, 0, 0, 0], true),
+                (libc::SYS_ioctl, [3, 0x5401, 0, 0, 0, 0], false),
+                (libc::SYS_read, none, false),
+                (libc::SYS_readv, none, false),
+                (libc::SYS_write, none, false),
+                (libc::SYS_fstat, none, false),
+                (libc::SYS_close, none, false),
+                (libc::SYS_epoll_wait, none, false),
+            ] {
+                let expected = if told { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
+                assert_eq!(answer(number, arguments), expected, "{number} {arguments:?}");
+            }
+            assert_eq!(run(&program, 0x4000_0003, libc::SYS_read, none), libc::SECCOMP_RET_USER_NOTIF, "32 bits");
+            assert_eq!(answer(libc::SYS_io_uring_setup, none), REFUSE.k);
+        }
+    }
+
+    #[test]
     fn descriptors_need_no_answer() {
-        let program = program(Purpose { holds: true, streams: false, observes: false });
+        let program = program(Purpose { holds: true, streams: false, net: false, observes: false });
         let stat = |directory: i32, flags: u32| {
             run(&program, NATIVE, libc::SYS_newfstatat, [directory as u64, 0, 0, u64::from(flags), 0, 0])
         };

@@ -1,7 +1,7 @@
 //! The notification handler: threads that answer the calls of the command.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -121,6 +121,25 @@ impl Handler {
             Some(observer) => observer.answer(listener, call, answer),
             None => drop(seccomp::answer(listener, call.id, answer)),
         }
+    }
+
+    /// Answers a call, or lets it go on if it is about no stream under the net any more.
+    pub fn answer_of_net(&self, call: &Call, answer: Option<Answer>) {
+        let Some(listener) = self.listener.get() else { return };
+        if let Some(answer) = answer.or_else(|| self.table.ask(*call)) {
+            self.answer(listener, call, answer);
+        }
+    }
+
+    /// Gives an open file to the process of a call: see `seccomp::add_descriptor`.
+    pub fn give(&self, call: &Call, file: &impl AsFd, place: Option<RawFd>, close_on_exec: bool) -> nix::Result<RawFd> {
+        let listener = self.listener.get().ok_or(Errno::ENOENT)?;
+        seccomp::add_descriptor(listener, call.id, file, place, close_on_exec)
+    }
+
+    /// Whether a call still waits for its answer.
+    pub fn is_waiting(&self, call: &Call) -> bool {
+        self.listener.get().is_some_and(|listener| seccomp::is_waiting(listener, call.id))
     }
 
     fn prune(&self, listener: &OwnedFd) {

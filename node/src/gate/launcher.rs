@@ -66,8 +66,8 @@ impl Launcher {
         let mut command = Command::new(std::env::current_exe()?);
         let socket = self.other.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         command.arg("launch").arg("--socket").arg(socket.to_string());
-        let Purpose { holds, streams, observes } = self.purpose;
-        let purposes = [("--hold", holds), ("--streams", streams), ("--observe", observes)];
+        let Purpose { holds, streams, net, observes } = self.purpose;
+        let purposes = [("--hold", holds), ("--streams", streams), ("--net", net), ("--observe", observes)];
         command.args(purposes.into_iter().filter(|(_, meant)| *meant).map(|(name, _)| name));
         command.arg("--").args(words);
         Ok(command)
@@ -86,16 +86,20 @@ impl Launcher {
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(match (bytes[..received.length].split_first(), received.file) {
-            (Some((&LISTENS, address)), Some(listener)) => Message::Listening(listener, test(process, address)),
+            (Some((&LISTENS, address)), Some(listener)) => {
+                let trouble =
+                    test(process, address).or_else(|| test_net(process, &listener).filter(|_| self.purpose.net));
+                Message::Listening(listener, trouble)
+            }
             (Some((&WITHOUT, reason)), _) => Message::Without(text(reason)),
             (Some((&CANNOT, message)), _) => Message::CannotRun(text(message)),
             _ => Message::Gone,
         })
     }
 
-    /// Lets the process become the command.
-    pub fn let_in(&self) {
-        let _ = rights::send(&self.socket, b"!", None, MsgFlags::empty());
+    /// Lets the process become the command; with this file as its standard input, if there is one.
+    pub fn let_in(&self, stdin: Option<BorrowedFd>) {
+        let _ = rights::send(&self.socket, b"!", stdin, MsgFlags::empty());
     }
 }
 
@@ -116,6 +120,15 @@ fn test(process: Pid, address: &[u8]) -> Option<String> {
     }
 }
 
+/// Why a process cannot be given a file in the place of a stream.
+fn test_net(process: Pid, listener: &OwnedFd) -> Option<String> {
+    if !seccomp::can_add_descriptors(listener) {
+        return Some("this kernel gives no open files to those who call: Linux 5.9 does".into());
+    }
+    let open = std::fs::read_dir(format!("/proc/{process}/fd"));
+    open.err().map(|error| format!("what the command has open cannot be seen: {error}"))
+}
+
 /// `sfio-node launch`: see the module.
 pub fn launch(socket: RawFd, purpose: Purpose, words: &[OsString]) -> i32 {
     let socket = sys::own(socket);
@@ -132,10 +145,14 @@ pub fn launch(socket: RawFd, purpose: Purpose, words: &[OsString]) -> i32 {
         }
         Err(reason) => say(WITHOUT, reason.as_bytes(), None),
     };
-    if said.is_err()
-        || !matches!(rights::receive(&socket, &mut [0], MsgFlags::empty()), Ok(rights::Received { length: 1, .. }))
-    {
-        return CANNOT_SET_UP;
+    let let_in = said.and_then(|()| rights::receive(&socket, &mut [0], MsgFlags::empty()));
+    match let_in {
+        Ok(rights::Received { length: 1, file, .. }) => {
+            if file.is_some_and(|file| nix::unistd::dup2_stdin(file).is_err()) {
+                return CANNOT_SET_UP;
+            }
+        }
+        _ => return CANNOT_SET_UP,
     }
     let error = become_command(words);
     let program = Path::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
@@ -153,8 +170,7 @@ fn listen(purpose: Purpose) -> Result<OwnedFd, String> {
     if std::env::var_os(WITHOUT_GATE).is_some() {
         return Err(format!("{WITHOUT_GATE} is set"));
     }
-    // At a gate, a call may wait long.
-    seccomp::listen(&mut filter::program(purpose), !purpose.may_hold()).map_err(|error| match error.raw_os_error() {
+    seccomp::listen(&mut filter::program(purpose), purpose.is_patient()).map_err(|error| match error.raw_os_error() {
         Some(nix::libc::EBUSY) => "this process has a seccomp listener already, as in some containers".into(),
         _ => format!("seccomp user notification: {error}"),
     })

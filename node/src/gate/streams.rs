@@ -49,9 +49,14 @@ impl Streams {
             return false;
         };
         stream.wanted = true;
+        self.wake();
+        true
+    }
+
+    /// Wakes up who feeds them.
+    pub fn wake(&self) {
         // Full only when nobody has listened 2^64 times.
         let _ = self.waker.write(1);
-        true
     }
 
     /// All of them are wanted.

@@ -176,6 +176,45 @@ fn call(number: i64) -> Option<&'static Syscall> {
     SYSCALLS.iter().find(|call| call.number == number)
 }
 
+macro_rules! names {
+    ($number:expr; $($(#[$meta:meta])* $name:literal = $call:ident,)*) => {
+        match $number {
+            $($(#[$meta])* libc::$call => Some($name),)*
+            _ => None,
+        }
+    };
+}
+
+/// The names of calls that ask for more of a byte stream than its bytes.
+pub fn name(number: i64) -> Option<&'static str> {
+    names! { number;
+        #[cfg(target_arch = "x86_64")] "open" = SYS_open,
+        #[cfg(target_arch = "x86_64")] "creat" = SYS_creat,
+        #[cfg(target_arch = "x86_64")] "stat" = SYS_stat,
+        #[cfg(target_arch = "x86_64")] "lstat" = SYS_lstat,
+        #[cfg(target_arch = "x86_64")] "access" = SYS_access,
+        #[cfg(target_arch = "x86_64")] "readlink" = SYS_readlink,
+        #[cfg(target_arch = "x86_64")] "rename" = SYS_rename,
+        #[cfg(target_arch = "x86_64")] "link" = SYS_link,
+        #[cfg(target_arch = "x86_64")] "chmod" = SYS_chmod,
+        #[cfg(target_arch = "x86_64")] "poll" = SYS_poll,
+        #[cfg(target_arch = "x86_64")] "select" = SYS_select,
+        #[cfg(target_arch = "x86_64")] "getdents" = SYS_getdents,
+        "openat" = SYS_openat, "openat2" = SYS_openat2, "newfstatat" = SYS_newfstatat, "statx" = SYS_statx,
+        "faccessat" = SYS_faccessat, "faccessat2" = SYS_faccessat2, "readlinkat" = SYS_readlinkat,
+        "execve" = SYS_execve, "execveat" = SYS_execveat, "statfs" = SYS_statfs, "truncate" = SYS_truncate,
+        "getxattr" = SYS_getxattr, "lgetxattr" = SYS_lgetxattr, "listxattr" = SYS_listxattr,
+        "llistxattr" = SYS_llistxattr, "linkat" = SYS_linkat, "renameat" = SYS_renameat, "renameat2" = SYS_renameat2,
+        "fchmodat" = SYS_fchmodat, "utimensat" = SYS_utimensat, "name_to_handle_at" = SYS_name_to_handle_at,
+        "inotify_add_watch" = SYS_inotify_add_watch, "getdents64" = SYS_getdents64, "lseek" = SYS_lseek,
+        "mmap" = SYS_mmap, "pread64" = SYS_pread64, "preadv" = SYS_preadv, "preadv2" = SYS_preadv2,
+        "fcntl" = SYS_fcntl, "ioctl" = SYS_ioctl, "sendfile" = SYS_sendfile, "splice" = SYS_splice, "tee" = SYS_tee,
+        "copy_file_range" = SYS_copy_file_range, "vmsplice" = SYS_vmsplice, "sync_file_range" = SYS_sync_file_range,
+        "fstatfs" = SYS_fstatfs, "fchmod" = SYS_fchmod, "fchown" = SYS_fchown, "fgetxattr" = SYS_fgetxattr,
+        "flistxattr" = SYS_flistxattr, "ppoll" = SYS_ppoll, "pselect6" = SYS_pselect6,
+    }
+}
+
 /// How the call with this number names a file.
 pub fn named(number: i64) -> Option<Named> {
     call(number).map(|call| call.named)

@@ -10,8 +10,10 @@ use nix::errno::Errno;
 use nix::libc;
 
 use super::call::Call;
+use super::demand::Demand;
 use super::listing::{encode, Entry};
 use super::memory;
+use super::net::{Asked, Net};
 use super::resolve::{find, locate, Caller};
 use super::staging::Arrival;
 use super::streams::Streams;
@@ -39,12 +41,21 @@ struct Tree {
 
 const PASS: Option<Answer> = Some(Answer::Continue);
 
+/// What becomes of a call now.
+enum Course {
+    Answered(Answer),
+    Waits,
+    /// Who feeds the streams answers it.
+    Handed,
+}
+
 /// It may be asked by several threads at once. Nothing is locked while the file system is looked at: that may take a process
 /// of the very job, as one that serves a FUSE mount, whose own calls are asked about meanwhile.
 #[derive(Debug)]
 pub struct GateTable {
     state: Mutex<State>,
     streams: Arc<Streams>,
+    pub net: Net,
     /// Somebody may find other files by the same paths.
     elsewhere: AtomicBool,
 }
@@ -62,7 +73,8 @@ struct State {
 
 impl GateTable {
     pub fn new(streams: Arc<Streams>) -> Self {
-        Self { state: Mutex::default(), streams, elsewhere: AtomicBool::default() }
+        let net = Net::new(Arc::clone(&streams));
+        Self { state: Mutex::default(), streams, net, elsewhere: AtomicBool::default() }
     }
 
     /// Holds a name in a directory.
@@ -126,22 +138,20 @@ impl GateTable {
 
     /// Whether nothing is held any more.
     pub fn is_open(&self) -> bool {
-        lock(&self.state).closed == 0 && !self.streams.are_open()
+        lock(&self.state).closed == 0 && !self.streams.are_open() && !self.net.is_live()
     }
 
     /// What a call gets now; one that is to wait gets nothing, and is kept.
     pub fn ask(&self, call: Call) -> Option<Answer> {
-        // The numbers of other calls are not those that are known here.
-        if !call.native {
-            return PASS;
-        }
-        if named(call.number) == Some(Named::Elsewhere) {
+        if call.native && named(call.number) == Some(Named::Elsewhere) {
             self.elsewhere.store(true, Ordering::Relaxed);
         }
         loop {
             let seen = lock(&self.state).arrivals;
-            if let Some(answer) = self.decide(&call) {
-                return Some(answer);
+            match self.decide(&call) {
+                Course::Answered(answer) => return Some(answer),
+                Course::Handed => return None,
+                Course::Waits => {}
             }
             let mut state = lock(&self.state);
             // Else it may be just what has come meanwhile.
@@ -162,8 +172,9 @@ impl GateTable {
         let (mut released, mut held) = (Vec::new(), Vec::new());
         for call in waiting {
             match self.decide(&call) {
-                Some(answer) => released.push((call, answer)),
-                None => held.push(call),
+                Course::Answered(answer) => released.push((call, answer)),
+                Course::Waits => held.push(call),
+                Course::Handed => {}
             }
         }
         lock(&self.state).waiting.append(&mut held);
@@ -177,15 +188,37 @@ impl GateTable {
 
     /// Forgets all that wait, and says which they are.
     pub fn give_up(&self) -> Vec<Call> {
-        std::mem::take(&mut lock(&self.state).waiting)
+        let mut calls = std::mem::take(&mut lock(&self.state).waiting);
+        calls.extend(self.net.take().iter().map(|asked| asked.call));
+        calls
     }
 
     pub fn waiting(&self) -> usize {
-        lock(&self.state).waiting.len()
+        lock(&self.state).waiting.len() + self.net.waiting()
+    }
+
+    /// Which stream under the net a call is about, and what it wants of it.
+    pub fn caught(&self, call: &Call) -> Option<(usize, Demand)> {
+        self.net.find(call, self.elsewhere.load(Ordering::Relaxed))
+    }
+
+    fn decide(&self, call: &Call) -> Course {
+        match self.caught(call) {
+            Some((_, Demand::Answer(value))) => return Course::Answered(Answer::Value(value)),
+            Some((_, Demand::Fail(error))) => return Course::Answered(Answer::Error(error)),
+            Some((stream, demand)) => {
+                self.net.ask(Asked { call: *call, stream, demand });
+                return Course::Handed;
+            }
+            None => {}
+        }
+        // The numbers of other calls are not those that are known here.
+        let answer = if call.native { self.decide_by_name(call) } else { PASS };
+        answer.map_or(Course::Waits, Course::Answered)
     }
 
     /// None: it has to wait.
-    fn decide(&self, call: &Call) -> Option<Answer> {
+    fn decide_by_name(&self, call: &Call) -> Option<Answer> {
         if named(call.number) == Some(Named::Listing) {
             return self.list(call);
         }

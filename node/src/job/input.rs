@@ -37,6 +37,8 @@ pub struct Input {
     pub limit: Rate,
     /// It is told when all that there was has been fed.
     pub phases: bool,
+    /// It is not declared to be streamable: where the command does more than read it in order, it gets the file.
+    pub net: bool,
     /// A part comes from the machine where it was said; None: it is read here.
     pub home: Option<Home>,
 }
@@ -73,6 +75,8 @@ struct InputFields {
     limit: Option<StreamLimit>,
     #[serde(default, deserialize_with = "or_default")]
     phases: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    net: bool,
 }
 
 impl TryFrom<InputFields> for Input {
@@ -80,9 +84,12 @@ impl TryFrom<InputFields> for Input {
 
     fn try_from(fields: InputFields) -> Result<Self, &'static str> {
         let InputFields { name, id, port, path, named, lock, events, link, part, number, target, .. } = fields;
-        let InputFields { verify, memory, limit, phases, .. } = fields;
+        let InputFields { verify, memory, limit, phases, net, .. } = fields;
         if events.is_none() && (named.is_some() || lock) {
             return Err("\"named\" and \"lock\" go with \"events\"");
+        }
+        if events.is_none() && net {
+            return Err("\"net\" goes with \"events\"");
         }
         if part.is_some() && (limit.is_some() || phases || id.is_some()) {
             return Err("\"limit\", \"phases\" and \"id\" do not go with \"part\"");
@@ -113,7 +120,7 @@ impl TryFrom<InputFields> for Input {
         let (verify, memory, limit) =
             (verify.unwrap_or_default(), memory.unwrap_or(true), limit.and_then(|limit| limit.rate));
         let id = id.unwrap_or_else(|| name.clone());
-        Ok(Self { name, id, port, path, named, lock, access, target, verify, memory, limit, phases, home })
+        Ok(Self { name, id, port, path, named, lock, access, target, verify, memory, limit, phases, net, home })
     }
 }
 

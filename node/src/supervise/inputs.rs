@@ -10,12 +10,16 @@ use nix::unistd::Pid;
 use super::state::Fact;
 use crate::event::{Event, EventLog};
 use crate::feed::{Feeder, Need, Wait};
-use crate::gate::{Gates, Launcher, Message};
+use crate::gate::{Gates, Launcher, Message, Reply};
 use crate::job::Rate;
 use crate::origin::Failure;
 use crate::place::Placed;
 use crate::token::Token;
+use crate::tree::Process;
 use crate::watch::{Notice, Watcher};
+
+/// Those who share a pipe with one that has got the file are looked at so often.
+const LOOK_AT_SHARERS: Duration = Duration::from_millis(20);
 
 /// Each method that fails gives the fact that the job cannot go on.
 pub struct Inputs<'a> {
@@ -25,9 +29,17 @@ pub struct Inputs<'a> {
     pub gates: &'a mut Gates,
     /// There until the command has started.
     pub launcher: Option<Launcher>,
+    /// When to look next who shares a stream.
+    sharers: Instant,
+    /// Nothing is told of what the command does.
+    unseen: bool,
 }
 
-impl Inputs<'_> {
+impl<'a> Inputs<'a> {
+    pub fn new(feeders: &'a mut Vec<Feeder>, placed: &'a mut Vec<Placed>, gates: &'a mut Gates) -> Self {
+        Self { feeders, placed, gates, launcher: None, sharers: Instant::now(), unseen: false }
+    }
+
     pub fn arm(&mut self, watcher: &mut Watcher<Token>) {
         for (index, feeder) in self.feeders.iter_mut().enumerate() {
             feeder.arm(watcher, &|wait| Token::Input(index, wait));
@@ -66,12 +78,13 @@ impl Inputs<'_> {
     /// Whether there may be news of files that nobody tells.
     pub fn wait_for_files(&self) -> bool {
         let waits = |feeder: &Feeder| feeder.need != Need::Nothing || feeder.is_leaving() || feeder.is_wanted_whole();
-        !self.gates.are_open() || self.feeders.iter().any(waits)
+        !self.gates.are_open() || self.feeders.iter().any(waits) || self.gates.net().waiting() > 0
     }
 
     /// How long it is until one may be fed again that waits for that.
     pub fn rest(&self) -> Option<Duration> {
-        let due = self.feeders.iter().filter_map(Feeder::due).min();
+        let sharers = self.feeders.iter().any(Feeder::is_split).then_some(self.sharers);
+        let due = self.feeders.iter().filter_map(Feeder::due).chain(sharers).min();
         due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 
@@ -100,7 +113,8 @@ impl Inputs<'_> {
     }
 
     /// Nothing is told of what the command does: it might ask for the size of a stream, and find none.
-    pub fn do_without_filter(&self) {
+    pub fn do_without_filter(&mut self) {
+        self.unseen = true;
         self.gates.lose_sight();
         self.gates.streams.want_all();
     }
@@ -154,6 +168,60 @@ impl Inputs<'_> {
         }
         if changed {
             self.gates.handler.release();
+        }
+        Ok(())
+    }
+
+    /// Lets the command start.
+    pub fn let_in(&mut self) {
+        let Some(launcher) = &self.launcher else { return };
+        // Nothing is told of it: it gets no stream that it would have to take for a file.
+        let held = self.unseen.then(|| self.feeders.iter_mut().find_map(Feeder::stdin_file)).flatten();
+        launcher.let_in(held);
+    }
+
+    /// Answers the calls that are about streams under the net, as far as that is possible now.
+    pub fn answer_calls(&mut self, events: &mut EventLog) -> Result<(), Fact> {
+        let handler = Arc::clone(&self.gates.handler);
+        let mut placed = false;
+        for asked in handler.table.net.take() {
+            if !handler.is_waiting(&asked.call) {
+                continue;
+            }
+            let feeder = &mut self.feeders[asked.stream];
+            let reply = feeder.serve(&asked, &handler).map_err(|failure| failed(&feeder.input.name, failure))?;
+            if !matches!(reply, Reply::Answer(_)) {
+                events.append(feeder.hold(&asked.call).as_slice())?;
+            }
+            match reply {
+                Reply::Answer(answer) => handler.answer_of_net(&asked.call, Some(answer)),
+                Reply::Later => handler.table.net.keep(asked),
+                Reply::Placed => {
+                    self.gates.streams.is_whole(asked.stream);
+                    placed = true;
+                    handler.answer_of_net(&asked.call, None);
+                }
+            }
+        }
+        if placed {
+            handler.release();
+        }
+        Ok(())
+    }
+
+    /// Whether it is time to look who shares a stream.
+    pub fn sharers_due(&self) -> bool {
+        self.feeders.iter().any(Feeder::is_split) && Instant::now() >= self.sharers
+    }
+
+    /// Looks who has the pipe of a stream that is a file for others.
+    pub fn look_at_sharers(&mut self, processes: &[Process], paused: bool) -> Result<(), Fact> {
+        self.sharers = Instant::now() + LOOK_AT_SHARERS;
+        for (number, feeder) in self.feeders.iter_mut().enumerate().filter(|(_, feeder)| feeder.is_split()) {
+            let looked = feeder.look_at_sharers(processes, paused);
+            if looked.map_err(|failure| failed(&feeder.input.name, failure))? {
+                self.gates.net().is_over(number);
+            }
         }
         Ok(())
     }

@@ -279,7 +279,7 @@ impl State {
 /// What follows for the command when its calls are not told.
 fn without_filter(purpose: Option<Purpose>) -> &'static str {
     match purpose {
-        Some(Purpose { holds: false, streams: false, .. }) => "how the command reads is not observed",
+        Some(Purpose { holds: false, streams: false, net: false, .. }) => "how the command reads is not observed",
         Some(Purpose { observes: false, .. }) => "the command starts when all that it reads is committed",
         _ => "the command starts when all that it reads is committed, and how it reads is not observed",
     }
@@ -476,7 +476,7 @@ mod tests {
             (false, true, "how the command reads is not observed".into()),
             (true, true, format!("{starts}, and how it reads is not observed")),
         ] {
-            let mut state = State::new(&[0], Some(Purpose { holds, streams: false, observes }));
+            let mut state = State::new(&[0], Some(Purpose { holds, streams: false, net: false, observes }));
             let warning = Action::Warn(format!("no gate (EBUSY): {effect}"));
             assert_eq!(state.handle(now, Fact::NoFilter("EBUSY".into())), [warning, Action::DoWithoutFilter]);
             assert!(state.is_held());

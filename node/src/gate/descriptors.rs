@@ -1,0 +1,96 @@
+//! The calls that do with a descriptor what a pipe does otherwise than a file, and when the kernel tells of them.
+
+use nix::libc;
+
+/// Where a call has the descriptors that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Argument(usize),
+    /// `struct pollfd`s, as many as the second argument says.
+    Polled,
+    /// A set of bits, at the second argument, as many as the first argument says.
+    Selected,
+}
+
+/// When the kernel tells of a call; it is not told of what a pipe does as a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Always,
+    /// Unless an argument is -1.
+    UnlessMinusOne(usize),
+    /// Unless an argument, of 32 bits, is negative.
+    UnlessNegative(usize),
+    /// Unless an argument is a null pointer.
+    UnlessNull(usize),
+    /// If an argument, of 32 bits, is one of these.
+    IfOneOf(usize, &'static [u32]),
+}
+
+pub const SET_FLAGS: u32 = libc::F_SETFL as u32;
+pub const CONTROLS: &[u32] = &[SET_FLAGS, libc::F_SETPIPE_SZ as u32, libc::F_GETPIPE_SZ as u32];
+pub const NOT_BLOCKING: u32 = libc::FIONBIO as u32;
+/// FICLONE, FIBMAP and FIGETBSZ, FS_IOC_FIEMAP, FS_IOC_GETFLAGS of linux/fs.h; FIOQSIZE.
+pub const CLONE: u32 = 0x4004_9409;
+pub const REQUESTS: &[u32] = &[NOT_BLOCKING, libc::FIONREAD as u32, CLONE, 1, 2, 0xC020_660B, 0x8008_6601, 0x5460];
+
+/// The calls that do with a descriptor what a pipe does otherwise than a file, or not at all.
+///
+/// `fstat` is not among them: the C library asks it of whatever it opens.
+pub const DESCRIPTORS: &[(i64, Place, Told)] = &[
+    (libc::SYS_lseek, Place::Argument(0), Told::Always),
+    (libc::SYS_mmap, Place::Argument(4), Told::UnlessMinusOne(4)),
+    (libc::SYS_pread64, Place::Argument(0), Told::Always),
+    (libc::SYS_preadv, Place::Argument(0), Told::Always),
+    (libc::SYS_preadv2, Place::Argument(0), Told::Always),
+    (libc::SYS_fadvise64, Place::Argument(0), Told::Always),
+    (libc::SYS_readahead, Place::Argument(0), Told::Always),
+    (libc::SYS_fcntl, Place::Argument(0), Told::IfOneOf(1, CONTROLS)),
+    (libc::SYS_ioctl, Place::Argument(0), Told::IfOneOf(1, REQUESTS)),
+    (libc::SYS_sendfile, Place::Argument(1), Told::Always),
+    (libc::SYS_copy_file_range, Place::Argument(0), Told::Always),
+    (libc::SYS_splice, Place::Argument(0), Told::Always),
+    (libc::SYS_tee, Place::Argument(0), Told::Always),
+    (libc::SYS_vmsplice, Place::Argument(0), Told::Always),
+    (libc::SYS_fsync, Place::Argument(0), Told::Always),
+    (libc::SYS_fdatasync, Place::Argument(0), Told::Always),
+    (libc::SYS_sync_file_range, Place::Argument(0), Told::Always),
+    (libc::SYS_fstatfs, Place::Argument(0), Told::Always),
+    (libc::SYS_fchmod, Place::Argument(0), Told::Always),
+    (libc::SYS_fchown, Place::Argument(0), Told::Always),
+    (libc::SYS_fgetxattr, Place::Argument(0), Told::Always),
+    (libc::SYS_flistxattr, Place::Argument(0), Told::Always),
+    // To look whether there is something to read: of a file there always is.
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_poll, Place::Polled, Told::UnlessNegative(2)),
+    (libc::SYS_ppoll, Place::Polled, Told::UnlessNull(2)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_select, Place::Selected, Told::UnlessNull(4)),
+    (libc::SYS_pselect6, Place::Selected, Told::UnlessNull(4)),
+];
+
+/// The calls that open a file by its path, list a directory, or make it unknown what is read.
+pub const NAMED: &[i64] = &[
+    libc::SYS_openat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_creat,
+    libc::SYS_openat2,
+    libc::SYS_getdents64,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_getdents,
+    libc::SYS_io_setup,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_stands_once() {
+        let numbers: Vec<i64> = DESCRIPTORS.iter().map(|(number, ..)| *number).chain(NAMED.iter().copied()).collect();
+        for (index, number) in numbers.iter().enumerate() {
+            assert!(!numbers[..index].contains(number), "{number}");
+        }
+    }
+}

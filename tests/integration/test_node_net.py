@@ -1,0 +1,322 @@
+"""The reader net of sfio-node: a command that was never declared to read a stream does what it does with the file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.net_support import Growing, native, run, start
+from tests.node_support import Job, Node, wait_for
+from tests.refused_calls import refusing
+
+DATA = b"".join(b"%07d a line\n" % number for number in range(200_000))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a script does with the file ``f``; ``held``: the call for which it waits for the file."""
+
+    name: str
+    script: str
+    held: str = ""
+    stdin: bool = False
+    shell: bool = False
+
+
+_IMPORTS = (
+    "import ctypes, fcntl, mmap, os, select, struct, sys, threading, time\nC = ctypes.CDLL(None, use_errno=True)\n"
+)
+
+
+def _python(name: str, script: str, held: str = "", stdin: bool = False) -> Case:
+    return Case(name, _IMPORTS + script, held, stdin)
+
+
+def _shell(name: str, script: str, held: str = "", stdin: bool = False) -> Case:
+    return Case(name, script, held, stdin, shell=True)
+
+
+#: Answered as a file does, while it is a stream.
+STREAMED = [
+    _python("tells where it is", "f = open('f', 'rb', 0)\nfor n in 1, 0, 999: f.read(n); print(f.tell())"),
+    _python("goes where it is", "f = os.open('f', 0)\nos.read(f, 70)\nprint(os.lseek(f, 70, 0), os.read(f, 20))"),
+    _python("goes back", "f = open('f', 'rb', 0)\nprint(len(f.read(999_999)), f.seek(-99, 1), f.read(50), f.tell())"),
+    _python("reads twice", "f = open('f')\na = f.read()\nf.seek(0)\nprint(a == f.read(), len(a))"),
+    _python("skips", "f = open('f', 'rb', 0)\nprint(f.seek(2_000_003), f.read(20), f.seek(500_000, 1), f.read(20))"),
+    _python("goes beyond the end", "f = open('f', 'rb', 0)\nprint(f.seek(9_000_000), f.read(9), f.seek(7), f.read(9))"),
+    _python("goes to nowhere", "try: open('f', 'rb', 0).seek(-1)\nexcept OSError as error: print(error)"),
+    _python("advises", "f = open('f', 'rb')\nos.posix_fadvise(f.fileno(), 0, 0, 2)\nprint(len(f.read()))"),
+    _python("syncs", "f = open('f', 'rb')\nos.fsync(f.fileno())\nprint(len(f.read()))"),
+    _python("asks for the pipe", "try: fcntl.fcntl(open('f'), 1032)\nexcept OSError as error: print(error)"),
+    _python("does not wait", "f = os.open('f', os.O_NONBLOCK)\nwhile d := os.read(f, 1 << 20): os.write(1, d)"),
+    _python("need not wait", "os.set_blocking(0, False)\nwhile d := os.read(0, 1 << 20): os.write(1, d)", stdin=True),
+    _python(
+        "need not wait, by ioctl",
+        "fcntl.ioctl(0, 0x5421, struct.pack('i', 1))\nwhile d := os.read(0, 1 << 20): os.write(1, d)",
+        stdin=True,
+    ),
+    _python(
+        "shares its place",
+        "f = os.open('f', 0)\ng = os.dup(f)\nos.read(f, 100)\n"
+        "print(os.lseek(g, 0, 1), os.lseek(g, 7, 0), os.read(f, 20))",
+    ),
+    _python(
+        "shares its place with a child",
+        "f = os.open('f', 0)\nif os.fork() == 0: os.lseek(f, 1_999_000, 0); os._exit(0)\n"
+        "os.wait()\nprint(os.lseek(f, 0, 1), os.read(f, 20))",
+    ),
+    _shell("leaves the rest to others", "{ head -n 1; wc -l; } < f"),
+    _shell("reads a line, and leaves the rest", "{ read line; echo $line; read line; cat; } < f"),
+    _shell("leaves the rest of its input", "head -n 3; tail -n +4", stdin=True),
+    _shell("is looked at first", "test -r f && cat f"),
+]
+
+#: These wait for the file, and get it.
+HELD = [
+    _python("seeks from the end", "f = open('f', 'rb', 0)\nf.read(9)\nprint(f.seek(-30, 2), f.read())", "lseek"),
+    _python(
+        "reads at a place", "f = os.open('f', 0)\nos.read(f, 9)\nprint(os.pread(f, 9, 7), os.read(f, 9))", "pread64"
+    ),
+    _python("maps", "f = open('f')\nprint(mmap.mmap(f.fileno(), 9_999, prot=1)[9_000:])", "mmap"),
+    _python("has two", "a = open('f')\nb = open('f')\nprint(a.read(99), b.read(99))", "openat"),
+    _python("reads it again", "print(open('f').read(9))\nprint(len(open('f').read()))", "openat"),
+    _python("asks for the size by path", "print(os.stat('f').st_size)", "newfstatat"),
+    _python("sends it", "f = os.open('f', 0)\nos.read(f, 9)\nwhile os.sendfile(1, f, None, 1 << 20): pass", "sendfile"),
+    _python("asks what is there", "print(struct.unpack('i', fcntl.ioctl(open('f'), 0x541B, b'0000')))", "ioctl"),
+    _python("looks what is there", "print(select.select([0], [], [], 0)[0], len(sys.stdin.read()))", "pselect6", True),
+    _python("polls", "p = select.poll()\np.register(0, 1)\nprint(p.poll(0), len(os.read(0, 9)))", "poll", True),
+    _python("opens its input again", "print(open('/dev/stdin').read()[-9:], sys.stdin.read(9))", "openat", True),
+    _python(
+        "asks what its input is",
+        "print(os.path.basename(os.path.realpath('/proc/self/fd/0')), len(sys.stdin.read()))",
+        "newfstatat",
+        True,
+    ),
+    _python(
+        "all that it has of it",
+        "f = os.open('f', os.O_CLOEXEC)\ng = os.dup(f)\nfcntl.fcntl(g, fcntl.F_SETFD, 0)\nos.dup2(f, 9)\n"
+        "os.read(g, 50)\nprint(len(os.pread(f, 9, 0)), os.lseek(9, 5, 1), os.read(g, 20), os.read(f, 20))\n"
+        "for n in f, g, 9: print(fcntl.fcntl(n, fcntl.F_GETFD), fcntl.fcntl(n, fcntl.F_GETFL) & 3)",
+        "pread64",
+    ),
+    _python(
+        "threads",
+        "f = os.open('f', 0)\nout = [0] * 8\n"
+        "def look(n): out[n] = os.pread(f, 9, n * 300_000)\n"
+        "threads = [threading.Thread(target=look, args=(n,)) for n in range(8)]\n"
+        "for t in threads: t.start()\nfor t in threads: t.join()\nprint(out, os.read(f, 9))",
+        "pread64",
+    ),
+    _python(
+        "a child looks, and the parent, too",
+        "f = os.open('f', 0)\nos.read(f, 50)\nif os.fork() == 0: os.lseek(f, -40, 2); os.read(f, 9); os._exit(0)\n"
+        "os.wait()\nprint(os.lseek(f, 0, 1), os.read(f, 9))",
+        "lseek",
+    ),
+    _shell("the next program reads on", "{ python3 -c 'import os; os.lseek(0, -99, 2)'; cat; } < f", "lseek"),
+    _shell(
+        "and the next in a group",
+        "{ cat > /dev/null; python3 -c 'import os; os.lseek(0, -50, 2)'; wc -c; } < f",
+        "lseek",
+    ),
+    _shell("by a descriptor", "exec 3< f; head -c 5 <&3; cat /proc/self/fd/3 | tail -n 1", "openat"),
+]
+
+#: What shares a pipe with one that has got the file, and reads it without a call that is told.
+AGAIN = [
+    _python(
+        "a parent reads on",
+        "f = os.open('f', 0)\nif os.fork() == 0: os.lseek(f, -40, 2); os._exit(0)\nos.wait()\nprint(os.read(f, 9))",
+    ),
+    _python(
+        "a parent waits to read on",
+        "f = os.open('f', 0)\nif os.fork() == 0: os.lseek(f, -40, 2); os._exit(0)\nos.wait()\n"
+        "p = select.poll()\np.register(f, select.POLLIN)\np.poll()\nprint(os.read(f, 9))",
+    ),
+    _python("Linux AIO", "C.syscall(206, 1, ctypes.byref(ctypes.c_ulong(0)))\nprint(open('f').read(9))"),
+]
+
+#: The others show more of the same.
+_SHORT = {
+    "goes back",
+    "goes beyond the end",
+    "need not wait",
+    "shares its place with a child",
+    "leaves the rest to others",
+    "seeks from the end",
+    "has two",
+    "polls",
+    "opens its input again",
+    "all that it has of it",
+    "threads",
+    "and the next in a group",
+    "a parent reads on",
+}
+
+
+def _params(cases: list[Case]) -> list[object]:
+    return [pytest.param(case, id=case.name, marks=[] if case.name in _SHORT else pytest.mark.long) for case in cases]
+
+
+def _command(case: Case) -> list[str]:
+    return ["bash", "-c", case.script] if case.shell else [sys.executable, "-ISc", case.script]
+
+
+@pytest.mark.parametrize("case", _params([*STREAMED, *HELD]))
+def test_it_is_as_with_the_file(case: Case, runtime: Node, tmp_path: Path) -> None:
+    expected = native(_command(case), DATA, tmp_path / "native", case.stdin)
+    ran = run(runtime, _command(case), DATA, case.stdin)
+    assert (ran.code, ran.out) == expected, ran.said
+    assert (ran.held, ran.reason) == (case.held, "exited")
+
+
+@pytest.mark.parametrize("case", _params(AGAIN))
+def test_it_has_to_start_again(case: Case, runtime: Node) -> None:
+    ran = run(runtime, _command(case), DATA, case.stdin)
+    assert (ran.code, ran.reason, ran.job.exit()["input"]) == (75, "unstreamable", "in"), ran
+    assert not ran.job.processes()
+
+
+_SEEKS = "import os; f = os.open('f', 0); os.read(f, 9); print(os.lseek(f, -9, 2), os.read(f, 9))"
+
+
+def _held(runtime: Node, script: str = _SEEKS, **options: object) -> tuple[Growing, Job]:
+    """A command that waits for its file."""
+    growing = Growing(runtime, DATA)
+    job = start(runtime, [sys.executable, "-ISc", script], growing, **options)  # type: ignore[arg-type]
+    job.wait_for("held")
+    return growing, job
+
+
+def test_the_place_and_the_call_are_told(runtime: Node) -> None:
+    growing, job = _held(runtime)
+    (held,) = job.named("held")
+    assert (held["name"], held["call"], held["bytes"]) == ("in", "lseek", 9)
+    growing.finish()
+    assert (job.wait(), growing.producer.wait()) == (0, 0)
+    (told,) = job.named("stream")
+    assert told["bytes"] == 9
+    assert len(job.named("held")) == 1
+
+
+@pytest.mark.parametrize("killed", ["producer", "exec", "command", "cancelled", "serve", "driver"])
+def test_nothing_hangs_that_waits_for_a_file(killed: str, runtime: Node) -> None:
+    growing, job = _held(runtime)
+    match killed:
+        case "producer":
+            growing.producer.process.kill()
+        case "exec":
+            job.process.kill()
+        case "command":
+            os.kill(job.command_pid(), signal.SIGKILL)
+        case "cancelled":
+            job.cancel()
+        case "serve":
+            runtime.server.kill()
+        case "driver":
+            assert runtime.server.stdin is not None
+            runtime.server.stdin.close()
+    assert job.wait() != 0
+    wait_for(lambda: not job.processes(), "the end of its processes")
+    growing.producer.process.kill()
+    if killed in ("producer", "cancelled"):
+        assert job.exit()["reason"] == killed
+
+
+def test_what_was_read_of_a_file_that_is_written_again(runtime: Node) -> None:
+    """The bytes that were read before the file took their place are compared with it."""
+    growing, job = _held(runtime, f"{_SEEKS}; import time; time.sleep(9)")
+    with growing.path.open("r+b", 0) as file:
+        file.write(b"x")
+    growing.finish()
+    assert (job.wait(), job.exit()["reason"]) == (75, "rewritten")
+
+
+@pytest.mark.parametrize("stdin", [pytest.param(False, marks=pytest.mark.long), True])
+def test_without_seccomp_nothing_streams(stdin: bool, runtime: Node) -> None:
+    growing = Growing(runtime, DATA)
+    environment = {**os.environ, "SFIO_NODE_WITHOUT_GATE": "1"}
+    read = "os.fstat(0).st_size, os.read(0, 9)" if stdin else "os.stat('f').st_size, len(open('f').read())"
+    command = [sys.executable, "-ISc", f"import os; print({read})"]
+    job = start(runtime, command, growing, stdin, environment=environment)
+    assert "the command starts when all that it reads is committed" in str(job.wait_for("warning")["message"])
+    assert not (runtime.base / "printed").read_bytes()
+    growing.finish()
+    assert job.wait() == 0
+    expected = f"{len(DATA)} {DATA[:9]!r}" if stdin else f"{len(DATA)} {len(DATA)}"
+    assert (runtime.base / "printed").read_text().strip() == expected
+    assert not job.named("held")
+
+
+def test_a_call_that_waits_is_not_interrupted(runtime: Node) -> None:
+    """`lseek` never returns for a signal: no program expects that."""
+    script = (
+        "import ctypes, os, signal; signal.signal(signal.SIGALRM, lambda *_: None)\n"
+        "signal.siginterrupt(signal.SIGALRM, True); signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)\n"
+        "f = os.open('f', 0); print(ctypes.CDLL(None).lseek(f, -9, 2)); signal.setitimer(signal.ITIMER_REAL, 0)"
+    )
+    growing, job = _held(runtime, script)
+    time.sleep(0.1)
+    growing.finish()
+    assert (job.wait(), (runtime.base / "printed").read_text().strip()) == (0, str(len(DATA) - 9))
+
+
+@pytest.mark.long
+def test_time_in_which_a_call_waits_is_no_io(runtime: Node) -> None:
+    """A call that no signal interrupts looks like one that waits for a disk."""
+    growing = Growing(runtime, DATA)
+    inputs = [growing.input(runtime.base / "in" / "f")]
+    script = f"import os; os.chdir({str(runtime.base / 'in')!r}); {_SEEKS}"
+    job = runtime.python("m", script, inputs=inputs, measure=True)
+    job.wait_for("held")
+    time.sleep(1)
+    growing.finish()
+    assert job.wait() == 0
+    usage = job.exit()["usage"]
+    assert isinstance(usage, dict)
+    assert usage["io"] < 0.5
+
+
+@pytest.mark.long
+def test_calls_of_32_bits(runtime: Node) -> None:
+    """Their numbers are others, so that nobody knows what they do."""
+    source, program = runtime.base / "foreign.c", runtime.base / "foreign"
+    source.write_text('int main(void) { long pid; asm volatile("int $0x80" : "=a"(pid) : "a"(20)); return pid <= 0; }')
+    if shutil.which("gcc") is None or os.uname().machine != "x86_64":
+        pytest.skip("no gcc, or no calls of 32 bits")
+    subprocess.run(["gcc", "-o", program, source], check=True)
+    if subprocess.run([program]).returncode != 0:
+        pytest.skip("this kernel has no calls of 32 bits")
+    ran = run(runtime, [str(program)], DATA)
+    assert (ran.code, ran.reason) == (75, "unstreamable")
+
+
+def test_two_streams(runtime: Node) -> None:
+    """Each waits for its own file."""
+    first, second = Growing(runtime, DATA, "p"), Growing(runtime, DATA[::-1], "q")
+    place = runtime.base / "in"
+    inputs = [first.input(place / "f", "one"), second.input(place / "g", "other")]
+    job = runtime.shell("c", f"cd {place}; cmp f g; tail -c 9 g; tail -c 9 f", inputs=inputs)
+    job.wait_for("held")
+    second.finish()
+    first.finish()
+    assert job.wait() == 0
+    assert {str(event["name"]) for event in job.named("held")} == {"one", "other"}
+
+
+@pytest.mark.long
+def test_where_other_calls_are_refused(runtime: Node) -> None:
+    """As in containers: nothing of it needs `kcmp`, `pidfd_getfd` or `process_vm_readv`."""
+    growing = Growing(runtime, DATA)
+    job = start(runtime, [sys.executable, "-ISc", _SEEKS], growing, wrapper=refusing())
+    job.wait_for("held")
+    growing.finish()
+    assert job.wait() == 0
