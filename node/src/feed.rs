@@ -23,7 +23,7 @@ use nix::unistd::pipe2;
 
 use self::netted::Netted;
 use self::openings::Openings;
-use self::rein::{window, Rein};
+use self::rein::Rein;
 use self::whole::Whole;
 use crate::event::{now, Event, Stream, StreamPart};
 use crate::fd_store::Client;
@@ -185,10 +185,7 @@ impl Feeder {
             Access::Events(events) => {
                 Box::new(Source::new(&input.path, Producer::of_input(&input, events), input.verify))
             }
-            Access::Link(link) => {
-                let window = input.limit.map(window);
-                Box::new(Reader::new(link, &input.port, &input.path, input.verify, window).map_err(at)?)
-            }
+            Access::Link(link) => Box::new(Reader::new(link, &input.port, &input.path, input.verify).map_err(at)?),
             Access::Part(part) => match &input.home {
                 Some(home) => Box::new(Reader::of_part(home, &input.port, &input.path).map_err(at)?),
                 None => Box::new(PartReader::new(part.clone())),
@@ -326,7 +323,6 @@ impl Feeder {
             (Some(rein), Some(rate)) => rein.change(rate),
             (rein, rate) => *rein = rate.map(Rein::new),
         }
-        self.origin.allow(rate.map(window));
     }
 
     /// The command is paused, or goes on.

@@ -36,7 +36,7 @@ pub fn reach(address: &str, key: &Path, tls: bool) -> i32 {
         let address = address.parse().map_err(|_| LinkError::Refused("has to be IP:PORT".into()))?;
         let begin = Instant::now();
         loop {
-            match handshake::connect(&address, key, tls, None) {
+            match handshake::connect(&address, key, tls) {
                 // There may be many who want in.
                 Err(LinkError::Broken(_)) if begin.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 result => return result.map(drop),

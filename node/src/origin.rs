@@ -97,9 +97,6 @@ pub trait Origin: Debug {
     /// Moves at most so many bytes into a pipe.
     fn take(&mut self, sink: &OwnedFd, most: u64) -> Result<Step, Failure>;
 
-    /// So many bytes may wait on their way from now on; None: as many as there are.
-    fn allow(&mut self, _window: Option<usize>) {}
-
     /// Nothing will be taken any more.
     ///
     /// # Arguments

@@ -8,9 +8,6 @@ use crate::pace::Pace;
 /// So much is fed at once as it is in this time, within bounds.
 const FED: Duration = Duration::from_millis(5);
 const FED_AT_ONCE: [u64; 2] = [64 << 10, 1 << 20];
-/// The same of what may wait in the socket of a link: else some 10 MB would come at once.
-const WINDOW: Duration = Duration::from_millis(50);
-const WINDOWS: [u64; 2] = [64 << 10, 4 << 20];
 
 /// As good as for ever.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
@@ -31,13 +28,13 @@ impl Rein {
     /// * `rate` - bytes per second
     pub fn new(rate: NonZeroU64) -> Self {
         let began = Instant::now();
-        Self { pace: Pace::new(rate, Duration::ZERO), began, most: bytes_in(rate, FED, FED_AT_ONCE), until: began }
+        Self { pace: Pace::new(rate, Duration::ZERO), began, most: at_once(rate), until: began }
     }
 
     /// Feeds at another rate from now on.
     pub fn change(&mut self, rate: NonZeroU64) {
         self.pace.change(rate, self.began.elapsed());
-        self.most = bytes_in(rate, FED, FED_AT_ONCE);
+        self.most = at_once(rate);
         self.fed(0);
     }
 
@@ -52,14 +49,10 @@ impl Rein {
     }
 }
 
-/// The bytes that may wait in the socket of a link.
-pub fn window(rate: NonZeroU64) -> usize {
-    bytes_in(rate, WINDOW, WINDOWS) as usize
-}
-
-/// So much as a rate is in a time, within bounds.
-fn bytes_in(rate: NonZeroU64, time: Duration, [least, most]: [u64; 2]) -> u64 {
-    let bytes = u128::from(rate.get()) * time.as_micros() / 1_000_000;
+/// What is fed at once.
+fn at_once(rate: NonZeroU64) -> u64 {
+    let bytes = u128::from(rate.get()) * FED.as_micros() / 1_000_000;
+    let [least, most] = FED_AT_ONCE;
     u64::try_from(bytes).unwrap_or(u64::MAX).clamp(least, most)
 }
 
@@ -69,13 +62,11 @@ mod tests {
 
     #[test]
     fn how_much_at_once() {
-        for (rate, fed, waits) in
-            [(1, 64 << 10, 64 << 10), (50_000_000, 250_000, 2_500_000), (u64::MAX, 1 << 20, 4 << 20)]
-        {
+        for (rate, fed) in [(1, 64 << 10), (50_000_000, 250_000), (u64::MAX, 1 << 20)] {
             let new = rate.try_into().unwrap();
             let mut changed = Rein::new(NonZeroU64::MIN);
             changed.change(new);
-            assert_eq!((Rein::new(new).most, changed.most, window(new)), (fed, fed, waits), "{rate}");
+            assert_eq!((Rein::new(new).most, changed.most), (fed, fed), "{rate}");
         }
     }
 }

@@ -51,54 +51,18 @@ pub struct Fetcher {
     pub progress: bool,
 }
 
-/// The bytes that may wait in a socket; None: as many as the kernel finds right.
-pub type Window = Option<usize>;
-
 /// What the feeder says while the fetcher works.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Orders {
     /// It takes no more, and wants to know what is still to be compared of what it has taken.
     leaves: AtomicBool,
-    connection: Mutex<Connection>,
-}
-
-#[derive(Debug)]
-struct Connection {
-    /// That of the last one, which may have nothing to say for some time, and its window.
-    socket: Option<(TcpStream, Window)>,
-    /// That of the next one.
-    window: Window,
-}
-
-impl Connection {
-    /// Ends the last one where its window is less than half of what it may be: it can be no larger than it was at first.
-    fn end_if_narrow(&mut self) {
-        let Some((_, Some(own))) = &self.socket else { return };
-        if self.window.is_none_or(|window| window / 2 > *own) {
-            self.end();
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some((socket, _)) = self.socket.take() {
-            let _ = socket.shutdown(Shutdown::Both);
-        }
-    }
+    /// The last connection, which may have nothing to say for some time.
+    connection: Mutex<Option<TcpStream>>,
 }
 
 impl Orders {
-    pub fn new(window: Window) -> Self {
-        Self { leaves: AtomicBool::new(false), connection: Mutex::new(Connection { socket: None, window }) }
-    }
-
-    fn window(&self) -> Window {
-        lock(&self.connection).window
-    }
-
-    fn connected(&self, socket: &TcpStream, window: Window) -> io::Result<()> {
-        let mut connection = lock(&self.connection);
-        connection.socket = Some((socket.try_clone()?, window));
-        connection.end_if_narrow();
+    fn connected(&self, socket: &TcpStream) -> io::Result<()> {
+        *lock(&self.connection) = Some(socket.try_clone()?);
         Ok(())
     }
 
@@ -113,21 +77,8 @@ impl Orders {
 
     /// After that.
     pub fn hurry(&self) {
-        if let Some((socket, _)) = &lock(&self.connection).socket {
+        if let Some(socket) = &*lock(&self.connection) {
             let _ = socket.shutdown(Shutdown::Both);
-        }
-    }
-
-    /// So many bytes may wait from now on. A connection that would be too slow with its window is replaced, and so is one
-    /// that was held back until now: where others fill the link, TCP takes long to give it its part, and a new one has it
-    /// at once.
-    pub fn allow(&self, window: Window) {
-        let mut connection = lock(&self.connection);
-        let before = std::mem::replace(&mut connection.window, window);
-        if window.is_none() && before.is_some() {
-            connection.end();
-        } else {
-            connection.end_if_narrow();
         }
     }
 }
@@ -183,9 +134,8 @@ impl Fetcher {
         if self.request.part && !self.orders.are_to_leave() {
             return Err(Interruption::Unread);
         }
-        let window = self.orders.window();
-        let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls, window)?;
-        self.orders.connected(&channel.socket, window)?;
+        let mut channel = handshake::connect(&self.link.address, &self.link.key, self.link.tls)?;
+        self.orders.connected(&channel.socket)?;
         handshake::ask(&mut channel, &self.request)?;
         channel.socket.set_read_timeout(Some(self.times.quiet))?;
         if !channel.is_plain() {

@@ -1,14 +1,12 @@
 //! The handshake of a connection: each side shows that it knows the key of the run.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::socket::sockopt::{RcvBuf, SendTimeout};
-use nix::sys::socket::{send, setsockopt, socket, MsgFlags, SockFlag, SockType, SockaddrLike, SockaddrStorage};
-use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::socket::{send, MsgFlags};
 
 use super::authentication::{self, Authenticated, Authenticator, Hello};
 use super::channel::Channel;
@@ -24,10 +22,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// Connects to the `serve` at `address`, and makes sure, inside TLS or plain, that it, too, knows the key in the file
 /// `key`.
-///
-/// # Arguments
-/// * `window` - the bytes that may wait in the socket; None: as many as the kernel finds right
-pub fn connect(address: &SocketAddr, key: &Path, tls: bool, window: Option<usize>) -> Result<Channel, LinkError> {
+pub fn connect(address: &SocketAddr, key: &Path, tls: bool) -> Result<Channel, LinkError> {
     let file = key;
     let key = Key::load(file).map_err(LinkError::Refused)?;
     let identity = tls.then(|| Identity::load(file)).transpose().map_err(LinkError::Refused)?;
@@ -35,7 +30,7 @@ pub fn connect(address: &SocketAddr, key: &Path, tls: bool, window: Option<usize
     let ours: Nonce = random()?;
     // All that takes time has been done: the hello comes with the connection.
     let hello = authentication::hello(&key, &ours);
-    let socket = open(address, window)?;
+    let socket = TcpStream::connect_timeout(address, LIMIT)?;
     let mut timed = Timed::new(&socket, LIMIT);
     timed.write_all(&hello)?;
     let theirs = nonce(&answer(&mut timed, Kind::Challenge, wrong)?)?;
@@ -48,21 +43,6 @@ pub fn connect(address: &SocketAddr, key: &Path, tls: bool, window: Option<usize
     } else {
         Err(wrong())
     }
-}
-
-fn open(address: &SocketAddr, window: Option<usize>) -> io::Result<TcpStream> {
-    let Some(window) = window else { return TcpStream::connect_timeout(address, LIMIT) };
-    let address = SockaddrStorage::from(*address);
-    let family = address.family().ok_or(io::ErrorKind::Unsupported)?;
-    let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    // Before the connection, whose window cannot become smaller.
-    setsockopt(&socket, RcvBuf, &window)?;
-    // On Linux it holds for connect(2), too: socket(7).
-    setsockopt(&socket, SendTimeout, &TimeVal::seconds(LIMIT.as_secs() as i64))?;
-    nix::sys::socket::connect(socket.as_raw_fd(), &address)?;
-    let socket = TcpStream::from(socket);
-    socket.set_write_timeout(None)?;
-    Ok(socket)
 }
 
 /// Reads the record that has to come, or that the other side has another key.
@@ -156,7 +136,7 @@ mod tests {
                 let admitted = receive(listener.accept().unwrap().0, ours);
                 admitted.map(|(_channel, request)| request)
             });
-            let client = connect(&address, theirs, false, None).and_then(|mut channel| ask(&mut channel, &request()));
+            let client = connect(&address, theirs, false).and_then(|mut channel| ask(&mut channel, &request()));
             (client, server.join().unwrap())
         })
     }
@@ -193,7 +173,7 @@ mod tests {
             stream.write_all(&record(Kind::Welcome, &proof)).unwrap();
             let _ = stream.read(&mut [0]);
         });
-        assert!(matches!(connect(&address, &key_file(&keys, "a"), false, None), Err(LinkError::Refused(_))));
+        assert!(matches!(connect(&address, &key_file(&keys, "a"), false), Err(LinkError::Refused(_))));
         impostor.join().unwrap();
     }
 }

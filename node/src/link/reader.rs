@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{splice, OFlag, SpliceFFlags};
 use nix::unistd::pipe2;
 
-use super::fetcher::{End, Fetcher, Orders, Times, Window, TIMES};
+use super::fetcher::{End, Fetcher, Orders, Times, TIMES};
 use super::request::{Request, Wanted};
 use crate::job::{Home, Link};
 use crate::links;
@@ -56,13 +56,10 @@ struct Copy {
 impl Reader {
     /// Begins to fetch the file `path` that the producer has as the output `port`.
     ///
-    /// # Arguments
-    /// * `window` - so many bytes may wait in the socket; None: as many as the kernel finds right
-    ///
     /// # Errors
     /// When there can be no pipe or no thread.
-    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify, window: Window) -> io::Result<Self> {
-        Self::start(link, Asked { port, path, verify, number: None, window }, TIMES)
+    pub fn new(link: &Link, port: &str, path: &Path, verify: Verify) -> io::Result<Self> {
+        Self::start(link, Asked { port, path, verify, number: None }, TIMES)
     }
 
     /// Begins to fetch a part that the job there has said; `path` is for messages.
@@ -70,24 +67,20 @@ impl Reader {
     /// # Errors
     /// When there can be no pipe or no thread.
     pub fn of_part(home: &Home, port: &str, path: &Path) -> io::Result<Self> {
-        Self::start(
-            &home.link,
-            Asked { port, path, verify: Verify::Full, number: Some(home.number), window: None },
-            TIMES,
-        )
+        Self::start(&home.link, Asked { port, path, verify: Verify::Full, number: Some(home.number) }, TIMES)
     }
 
     fn start(link: &Link, asked: Asked, times: Times) -> io::Result<Self> {
         let name: [u8; 16] = random()?;
         let stream = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let Asked { port, path, verify, number, window } = asked;
+        let Asked { port, path, verify, number } = asked;
         let wanted = Wanted { stream, job: link.job.clone(), port: port.into(), path: path.into(), verify, number };
         let (pipe, sink) = pipe2(OFlag::O_CLOEXEC)?;
         widen(&sink);
         let outcome = Outcome::default();
         let told = outcome.clone();
         let (request, orders) =
-            (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::new(Orders::new(window)));
+            (Request { wanted: wanted.clone(), offset: 0, part: false }, Arc::new(Orders::default()));
         let mut fetcher = Fetcher { link: link.clone(), request, sink, times, orders: orders.clone(), progress: false };
         spawn("link", move || {
             let ended = fetcher.fetch();
@@ -106,7 +99,7 @@ impl Reader {
 
     fn again(&self) -> io::Result<Self> {
         let Wanted { port, path, verify, number, .. } = &self.wanted;
-        Self::start(&self.link, Asked { port, path, verify: *verify, number: *number, window: None }, TIMES)
+        Self::start(&self.link, Asked { port, path, verify: *verify, number: *number }, TIMES)
     }
 }
 
@@ -116,7 +109,6 @@ struct Asked<'a> {
     path: &'a Path,
     verify: Verify,
     number: Option<u64>,
-    window: Window,
 }
 
 impl Origin for Reader {
@@ -153,10 +145,6 @@ impl Origin for Reader {
             Err(Errno::EPIPE) => Ok(Step::Unread),
             Err(error) => Err(Failure::Producer(format!("cannot move a stream: {}", error.desc()))),
         }
-    }
-
-    fn allow(&mut self, window: Option<usize>) {
-        self.orders.allow(window);
     }
 
     /// Ends the thread, too, when it knows what is still to be compared, if that is wanted.
@@ -247,13 +235,9 @@ mod tests {
         }
 
         fn reader_of(&self, address: SocketAddr) -> Reader {
-            self.reader_with(address, None, HASTY)
-        }
-
-        fn reader_with(&self, address: SocketAddr, window: Window, times: Times) -> Reader {
             let link = Link { address, job: "j".into(), key: self.key.clone(), tls: false };
-            let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None, window };
-            Reader::start(&link, asked, times).unwrap()
+            let asked = Asked { port: "p", path: Path::new("/a"), verify: Verify::Full, number: None };
+            Reader::start(&link, asked, HASTY).unwrap()
         }
 
         /// Admits a reader for each of `words`, says them, and hangs up; returns what offsets were asked for.
@@ -317,38 +301,6 @@ mod tests {
         let mut bytes = Vec::new();
         File::from(target).read_to_end(&mut bytes).unwrap();
         assert_eq!((bytes.as_slice(), reader.taken()), (&b"abc"[..], 3));
-    }
-
-    #[test]
-    fn a_window_that_is_too_small_is_left_and_so_is_a_connection_that_was_held_back() {
-        let setting = Setting::new();
-        let sizes = |words: Vec<&'static [u8]>| {
-            let (listener, key) = (setting.listener.try_clone().unwrap(), setting.key.clone());
-            // Each connection is kept until the reader leaves it.
-            let say = move |words: &[u8]| {
-                let (mut channel, request) = handshake::receive(listener.accept().unwrap().0, &key).unwrap();
-                channel.stream().write_all(&record(Kind::Data, words)).unwrap();
-                let _ = channel.stream().read_to_end(&mut Vec::new());
-                request.offset
-            };
-            thread::spawn(move || words.into_iter().map(say).collect::<Vec<u64>>())
-        };
-        let sender = sizes(vec![b"abc", b"defgh", b"i", b"j"]);
-        let mut reader = setting.reader_with(setting.listener.local_addr().unwrap(), Some(1 << 16), TIMES);
-        let (mut pipe, mut bytes) = (File::from(reader.pipe.as_ref().unwrap().try_clone().unwrap()), [0; 10]);
-        for (range, windows) in [(0..3, [Some(1 << 17), Some(1 << 20)]), (3..8, [Some(1 << 21), None])] {
-            pipe.read_exact(&mut bytes[range]).unwrap();
-            windows.into_iter().for_each(|window| reader.allow(window));
-        }
-        pipe.read_exact(&mut bytes[8..9]).unwrap();
-        // It is not too small, and stays until there is no limit any more.
-        reader.allow(Some(1 << 16));
-        reader.allow(None);
-        pipe.read_exact(&mut bytes[9..]).unwrap();
-        reader.allow(None);
-        drop(pipe);
-        reader.close(true);
-        assert_eq!((&bytes, sender.join().unwrap()), (b"abcdefghij", vec![0, 3, 8, 9]));
     }
 
     #[test]
