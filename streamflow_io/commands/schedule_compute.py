@@ -17,6 +17,7 @@ from streamflow_io.periodic.files import SET_ALLOWED, paper_number, published, r
 from streamflow_io.periodic.model import Algorithm, ApplicationSet, Pattern, Schedule, figures
 from streamflow_io.periodic.persched import LARGEST_FACTOR, STEP, Sweep, persched
 from streamflow_io.periodic.schedule_file import schedule_text, schedule_to_json
+from streamflow_io.periodic.search import SolverMissingError, search
 
 from .console import say
 from .output import write_output
@@ -113,18 +114,12 @@ def _paper(applications: ApplicationSet, least: float, arguments: argparse.Names
 
 def _planned(applications: ApplicationSet, least: float, arguments: argparse.Namespace) -> Found:
     try:
-        from streamflow_io.periodic.planner import most_instances, plan
-    except ModuleNotFoundError as error:
-        if error.name != "highspy":
-            raise
+        found = search(applications, arguments.goal, arguments.seconds, least)
+    except SolverMissingError:
         message = "highspy makes schedules better, and it is not installed"
         allowed = "pip install 'streamflow-io[schedule]'; or --paper, which needs no highspy"
         raise HintErrors.one("streamflow-io schedule compute", "highspy", message, allowed) from None
-    most = most_instances(applications, least)
-    end = time.process_time() + arguments.seconds
-    sweep = Sweep(least, most_instances=most)
-    found = plan(applications, arguments.goal, lambda: (end - time.process_time()) / arguments.seconds, sweep)
     if found is None:
         message = f"nothing was found in {arguments.seconds:g} s of CPU time"
         raise HintErrors.one(arguments.set, "--seconds", message, "more seconds, or a longer --least-period")
-    return found.pattern, found.algorithm, {"seconds": arguments.seconds, "mostInstances": most}
+    return found.pattern, found.algorithm, {"seconds": arguments.seconds, "mostInstances": found.most_instances}

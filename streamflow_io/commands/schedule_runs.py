@@ -74,16 +74,8 @@ def profiled_runs(arguments: argparse.Namespace) -> ProfiledRuns:
 def periodic_run(one: ProfiledRun) -> PeriodicRun:
     """A run as the simulation has it."""
     own = one.profile
-    return PeriodicRun(
-        one.name,
-        own.bursts,
-        own.jobs,
-        own.volume / own.jobs,
-        own.storage_bw,
-        own.work,
-        period=0.0 if own.compact else own.work + own.io_seconds,
-        latency=own.latency,
-    )
+    period = 0.0 if own.compact else own.work + own.io_seconds
+    return PeriodicRun.of(one.name, own.bursts, own, period, own.latency)
 
 
 def _profiles(file: Path, storage: str | None) -> list[Profile | NotPeriodic]:

@@ -13,7 +13,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from streamflow_io.sharing.burst import LAST_JOBS, expected_seconds
 from streamflow_io.sharing.due import due
@@ -29,6 +29,19 @@ Way = Literal["own", "by hand", "turns", "due", "burst", "paced"]
 WAYS: tuple[Way, ...] = get_args(Way)
 #: What the work of a burst of a run (both by index, from 0) is multiplied with.
 Noise = Callable[[int, int], float]
+
+
+class PeriodicBursts(Protocol):
+    """What is known of the bursts of a run: jobs of a burst, its MB, the storageBW of a job, seconds between bursts."""
+
+    @property
+    def jobs(self) -> int: ...
+    @property
+    def volume(self) -> float: ...
+    @property
+    def storage_bw(self) -> float: ...
+    @property
+    def work(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,12 @@ class PeriodicRun:
     period: float = 0.0
     start: float = 0.0
     latency: float = 0.0
+
+    @classmethod
+    def of(cls, name: str, bursts: int, own: PeriodicBursts, period: float = 0.0, latency: float = 0.0) -> PeriodicRun:
+        """A run with so many bursts as they are known."""
+        each = own.volume / own.jobs
+        return cls(name, bursts, own.jobs, each, own.storage_bw, own.work, period, latency=latency)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from .jobs import PeriodicRun
 from .model import Algorithm, Application, ApplicationSet, Pattern, Platform, Schedule, figures
 from .persched import Sweep, persched
 from .schedule_file import schedule_to_json
+from .search import Clock, SolverMissingError, search
 from .slots import slots_of
 from .worth import SLACK, Worth, worth
 
@@ -74,18 +75,13 @@ def application_set(request: PlanRequest) -> ApplicationSet:
 
 def find_pattern(applications: ApplicationSet, seconds: float) -> tuple[Pattern, str] | None:
     """The best pattern for the slowest run that is found in so many seconds of CPU time, and what has found it."""
-    least, end = max(applications.durations), time.process_time() + seconds
-
-    def left() -> float:
-        return (end - time.process_time()) / seconds
-
+    least, clock = max(applications.durations), Clock(seconds)
     try:
-        from .planner import most_instances, plan
-    except ModuleNotFoundError:
-        found = persched(applications, Sweep(least), "dilation", lambda _: left() > 0)
-        return None if found is None else (found, "persched")
-    planned = plan(applications, "dilation", left, Sweep(least, most_instances=most_instances(applications, least)))
-    return None if planned is None else (planned.pattern, planned.algorithm)
+        found = search(applications, "dilation", seconds, least)
+    except SolverMissingError:
+        pattern = persched(applications, Sweep(least), "dilation", lambda _: clock.left() > 0)
+        return None if pattern is None else (pattern, "persched")
+    return None if found is None else (found.pattern, found.algorithm)
 
 
 def judge(request: PlanRequest, pattern: Pattern) -> Worth:
@@ -93,10 +89,7 @@ def judge(request: PlanRequest, pattern: Pattern) -> Worth:
     order = sorted(request.runs.items())
     alone = [own.work + own.volume / min(own.rate, request.bandwidth) for _, own in order]
     counts = [max(4, round(_BURSTS * max(alone) / seconds)) for seconds in alone]
-    runs = [
-        PeriodicRun(name, count, own.jobs, own.volume / own.jobs, own.storage_bw, own.work)
-        for (name, own), count in zip(order, counts, strict=True)
-    ]
+    runs = [PeriodicRun.of(name, count, own) for (name, own), count in zip(order, counts, strict=True)]
     curve = StorageCurve.unmeasured(request.bandwidth, max(own.storage_bw for _, own in order))
     random = Random(0)
     draws = [[max(0.0, random.gauss(1.0, own.error)) for _, own in order] for _ in range(_DRAWS)]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
+from dataclasses import replace
 
 from streamflow_io.hints.config import StorageConfig
 from streamflow_io.sharing.burst_profile import BurstProfile
-from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.history import HistoryReader
 from streamflow_io.telemetry.profile import Profile, profiles
 from streamflow_io.telemetry.records import JobRecord, Record, RunRecord, StepRecord, Storage
 
-# Of the last so many records: what a run did long ago says little of what it does next.
-_MOST_RECORDS = 20_000
+# Of the last so many jobs, and once more as many: what a run did long ago says little of what it does next.
+_MOST_JOBS = 2_000
 
 
 class RecordedBursts:
@@ -19,22 +19,28 @@ class RecordedBursts:
 
     def __init__(self) -> None:
         self._steps: dict[str, StepRecord] = {}
-        self._records: deque[Record] = deque(maxlen=_MOST_RECORDS)
+        self._reader: HistoryReader | None = None
 
     def told(self, record: Record) -> None:
         """Something was recorded."""
         if isinstance(record, StepRecord):
             self._steps[record.step] = record
         elif isinstance(record, JobRecord):
-            self._records.append(record)
+            if self._reader is None:
+                self._reader = HistoryReader("", RunRecord(time=record.time, name="", workflow=""))
+            self._reader.told(record)
+            if len(self._reader.history.jobs) > 2 * _MOST_JOBS:
+                self._reader.forget_jobs(_MOST_JOBS)
 
     def profile(self, storage: StorageConfig) -> BurstProfile | None:
         """What its bursts on a storage are like; None: they are not periodic, or go on while it computes."""
-        if not self._records:
+        if self._reader is None:
             return None
         known = Storage(**storage.model_dump(include=set(Storage.model_fields)))
-        run = RunRecord(time=self._records[0].time, name="", workflow="", storages=(known,))
-        for found in profiles(read_history("", [run, *self._steps.values(), *self._records])):
+        history = self._reader.history
+        run = history.run.model_copy(update={"storages": (known,)})
+        jobs = [job for job in history.jobs if job.storage in (None, storage.name)]
+        for found in profiles(replace(history, run=run, steps=self._steps, jobs=jobs)):
             if isinstance(found, Profile) and found.storage == storage.name and found.compact:
                 return _to_burst_profile(found)
         return None

@@ -167,9 +167,25 @@ def read_history(label: str, records: Iterable[Record]) -> History:
     first = next(iterator, None)
     if not isinstance(first, RunRecord):
         raise ValueError("the first record must be that of the run")
-    history = History(label, first)
-    open_jobs: dict[str, Job] = {}
+    reader = HistoryReader(label, first)
     for record in iterator:
+        reader.told(record)
+    return reader.history
+
+
+class HistoryReader:
+    """Puts the records of a run together, one by one.
+
+    :ivar history: what is known by now
+    """
+
+    def __init__(self, label: str, run: RunRecord) -> None:
+        self.history = History(label, run)
+        self._open_jobs: dict[str, Job] = {}
+
+    def told(self, record: Record) -> None:
+        """The next record."""
+        history = self.history
         time = history.since_start(record.time)
         history.seconds = max(history.seconds, time)
         if (kept := _KEPT.get(type(record))) is not None:
@@ -183,8 +199,11 @@ def read_history(label: str, records: Iterable[Record]) -> History:
         elif isinstance(record, EndRecord):
             history.ended = True
         elif isinstance(record, JobRecord):
-            _follow(history, open_jobs, record, time)
-    return history
+            _follow(history, self._open_jobs, record, time)
+
+    def forget_jobs(self, most: int) -> None:
+        """Keep only the last so many jobs."""
+        self.history.jobs = self.history.jobs[-most:]
 
 
 R = TypeVar("R")

@@ -67,6 +67,7 @@ NOT_PURE = {
     "hints.yaml_files": "reads annotations files and StreamFlow files",
     "hints.resolution": "reads a document and its annotations file",
     "hints.schemas": "writes the schemas, as a program",
+    "periodic.search": "has a clock",
     "sharing.directory": "has files and locks",
     "sharing.identity": "looks at what is mounted",
     "sharing.locking": "locks files",
