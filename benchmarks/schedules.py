@@ -19,7 +19,6 @@ from streamflow_io.periodic.curve import StorageCurve
 from streamflow_io.periodic.jobs import PeriodicRun, alone, play
 from streamflow_io.periodic.plan_program import PlanRequest, application_set, find_pattern, judge
 from streamflow_io.periodic.slots import slots_of
-from streamflow_io.periodic.worth import SLACK
 from streamflow_io.sharing.burst_profile import BurstProfile
 from streamflow_io.sharing.slots import Slots
 
@@ -81,7 +80,7 @@ def planned(number: int) -> Planned:
         PeriodicRun(name, max(4, round(_BURSTS * longest / (own.work + burst))), own.jobs, size, _STORAGE_BW, own.work)
         for (name, own), burst, size in zip(profiles.items(), bursts, sizes, strict=True)
     )
-    return Planned(runs, tuple(slots_of(pattern, SLACK)), judge(request, pattern).is_enough)
+    return Planned(runs, tuple(slots_of(pattern)), judge(request, pattern).is_enough)
 
 
 def run(variant: str) -> Outcome:

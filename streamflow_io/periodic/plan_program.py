@@ -24,7 +24,7 @@ from .persched import Sweep, persched
 from .schedule_file import schedule_to_json
 from .search import Clock, SolverMissingError, search
 from .slots import slots_of
-from .worth import SLACK, Worth, worth
+from .worth import Worth, worth
 
 _NICE = 19
 _DRAWS = 20
@@ -93,7 +93,7 @@ def judge(request: PlanRequest, pattern: Pattern) -> Worth:
     curve = StorageCurve.unmeasured(request.bandwidth, max(own.storage_bw for _, own in order))
     random = Random(0)
     draws = [[max(0.0, random.gauss(1.0, own.error)) for _, own in order] for _ in range(_DRAWS)]
-    return worth(runs, slots_of(pattern, SLACK), request.bandwidth, curve, draws)
+    return worth(runs, slots_of(pattern), request.bandwidth, curve, draws)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from .check import check
 from .plan_program import PlanRequest
 from .schedule_file import ScheduleFile
 from .slots import slots_of
-from .worth import SLACK
 
 _MOST_BYTES = 4_000_000
 _SECONDS = 10.0
@@ -90,7 +89,7 @@ class SharedPlans:
                     raise ValueError("it is a schedule of runs that do something else")
         if schedule.pattern.period > _LONGEST_PERIOD * max(schedule.set.durations):
             raise ValueError("its period is too long")
-        slots = slots_of(schedule.pattern, SLACK)[names.index(own)] if found.followed else None
+        slots = slots_of(schedule.pattern)[names.index(own)] if found.followed else None
         return Plan(slots, found.start, found.reason or "")
 
 

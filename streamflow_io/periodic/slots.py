@@ -9,15 +9,9 @@ from streamflow_io.sharing.slots import Slots
 from .model import Instance, Pattern
 
 
-def slots_of(pattern: Pattern, slack: float = 0.0) -> list[Slots]:
-    """The slots of each application.
-
-    :param slack: all of the pattern takes so much longer, relative: who was late once comes nearer to its slots again
-    """
-    longer, period = 1 + slack, pattern.period
-    return [
-        Slots(longer * period, tuple(longer * start for start in _starts(period, own))) for own in pattern.instances
-    ]
+def slots_of(pattern: Pattern) -> list[Slots]:
+    """The slots of each application."""
+    return [Slots(pattern.period, tuple(_starts(pattern.period, own))) for own in pattern.instances]
 
 
 def _starts(period: float, instances: Sequence[Instance]) -> list[float]:

@@ -17,8 +17,6 @@ from .jobs import PeriodicRun, alone, play
 
 #: So much less dilation of the slowest run than with due dates alone.
 GAIN = 0.03
-#: So much longer than a schedule is what runs follow: they are never just as fast as they were.
-SLACK = 0.02
 
 
 @dataclass(frozen=True)
