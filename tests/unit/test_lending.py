@@ -111,6 +111,7 @@ def test_what_is_borrowed_is_not_lent() -> None:
     lending.started(holder("/work/9", held=0), lending.ask(wish(), 100.0).loans)
     lending.needs("/work/9", 0, 100.0)
     lending.needs("/work/1", 1, 100.0)
+    lending.started(holder("/other/0"))
     lending.ended("/other/0", 1.0)
     assert lending.ask(wish("/other/1"), 100.0) == Answer()
 
