@@ -39,7 +39,9 @@ from .output import write_output
 
 DEFAULT_OUTPUT = "io-report.html"
 # A terminal has no room for the others.
-_COLUMNS = tuple(map(STEP_HEADER.index, ("step", "kind", "storageBW", "jobs", "mean time (s)", "mean wait (s)")))
+_COLUMNS = tuple(
+    map(STEP_HEADER.index, ("step", "kind", "storageBW", "jobs", "mean time (s)", "mean wait (s)", "of it for (s)"))
+)
 _SESSION_COLUMNS = tuple(
     map(SESSION_HEADER.index, ("step", "file", "end", "from storage (MB)", "cached (MB)", "reading (s)", "overlap"))
 )
@@ -68,7 +70,7 @@ class Report:
                 what += f", {megabytes(run.throughput.bytes)} MB by I/O tasks, {number(run.throughput.mean)} MB/s"
             say(console, f"{run.run}: {what}")
             rows = ([row[index] for index in _COLUMNS] for row in map(step_row, run.steps))
-            console.print(table(None, [STEP_HEADER[index] for index in _COLUMNS], rows, numbers=STEP_HEADER[3:]))
+            console.print(table(None, [STEP_HEADER[index] for index in _COLUMNS], rows, numbers=STEP_HEADER[3:7]))
             if run.edges:
                 console.print(_edge_table(run.edges))
             if run.sessions:

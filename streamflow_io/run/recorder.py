@@ -29,11 +29,13 @@ from streamflow_io.telemetry.records import (
     StartedRecord,
     SubmittedRecord,
     Usage,
+    WaitCause,
 )
 
 from .early_records import EarlyRecords
 from .job_spec import observed
 from .tokens import streams_of
+from .waits import Waits
 
 _STATUSES: dict[Status, EndStatus] = {
     Status.COMPLETED: "completed",
@@ -74,6 +76,7 @@ class JobRecorder:
         self._exits: dict[str, ExitEvent] = {}
         self._files: dict[str, JobFiles] = {}
         self._early = EarlyRecords(record)
+        self._waits = Waits()
         # By node and output directory of a job, its name.
         self._origins: dict[tuple[str, str], str] = {}
         # By location, what its node runtime sees of its host.
@@ -93,13 +96,20 @@ class JobRecorder:
             self._open[job_name] = time.time()
             self._record(SubmittedRecord(time=self._open[job_name], job=job_name, step=step))
 
+    def lacks(self, job_name: str, cause: WaitCause | None) -> None:
+        """A job that waits for a place was looked at: it lacks something; none: nothing any more."""
+        if job_name in self._open:
+            self._waits.lacks(job_name, cause, time.monotonic())
+
     def started(self, job_name: str) -> None:
         """A job has all its input and is about to run its command."""
         if (step := get_job_step_name(job_name)) not in self._annotations:
             return
         where = node_name(self._location(job_name))
         self._open[job_name] = time.time()
-        self._record(StartedRecord(time=self._open[job_name], job=job_name, step=step, location=where))
+        waited = self._waits.end(job_name, time.monotonic())
+        now = self._open[job_name]
+        self._record(StartedRecord(time=now, job=job_name, step=step, location=where, waited=waited))
 
     def told(self, spec: JobSpec, step: CWLExecuteStep, job: Job, place: Place | None) -> JobSpec:
         """A job is about to run its command under the node runtime.
@@ -170,6 +180,7 @@ class JobRecorder:
         """A job will not start."""
         self._readers.discard(job_name)
         self._early.ended(job_name, None)
+        self._waits.end(job_name, time.monotonic())
         self._end(job_name, "cancelled")
 
     def close(self) -> None:

@@ -32,6 +32,7 @@ from .locked_database import explain_locked_database
 if TYPE_CHECKING:
     from streamflow_io.hints.config import SchedulerConfig
     from streamflow_io.runtime.node_runtimes import StartRuntime
+    from streamflow_io.telemetry.records import WaitCause
 
     from .context import Run
     from .lent_cores import LentCores
@@ -133,7 +134,9 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
                 targets = list(binding_config.targets)
                 for binding_filter in (self._get_binding_filter(config) for config in binding_config.filters):
                     targets = await binding_filter.get_targets(job, targets)
+                run.recorder.lacks(job.name, "storage")
                 binding_config = BindingConfig(list(await run.storages.admit(job, targets)))
+                run.recorder.lacks(job.name, None)
             self._without_cores.pop(job.name, None)
             # Those that it reads from may have ended meanwhile.
             if hardware_requirement is not None and run is not None and run.needs_no_core(job):
@@ -177,23 +180,47 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         hardware_requirements: MutableMapping[str, Hardware],
         job_name: str,
     ) -> bool:
+        lack = self._lack(connector, location, hardware_requirements, job_name)
+        if self.run is not None:
+            self.run.recorder.lacks(job_name, lack)
+        return lack is None
+
+    def _lack(
+        self,
+        connector: Connector,
+        location: AvailableLocation,
+        hardware_requirements: MutableMapping[str, Hardware],
+        job_name: str,
+    ) -> WaitCause | None:
+        """What a job lacks on a location."""
+        asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
         free = bool(super()._is_valid(connector, location, hardware_requirements, job_name))
         free = free or self._may_borrow(connector, location, hardware_requirements, job_name)
         if not free and location.hardware is not None:
-            asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
             used = self.hardware_locations.get(location.name, Hardware())
             self._disk_waits.look(job_name, location, used, asked, partial(self._shown, location))
         if not free and job_name in self._without_cores and _is_one_for_each_job(location):
             free = True
         elif not free and job_name in self._without_cores:
-            asked = hardware_requirements[f"{connector.deployment_name}/{location.name}"]
             self._tell_of_memory(job_name, location, asked.memory)
-        if (storages := self._storages_of(job_name)) is None:
-            return free
+        storages = self._storages_of(job_name)
         if not free:
-            storages.stand_down(job_name, _target.get(), location)
-            return False
-        return storages.may_start(job_name, _target.get(), location)
+            if storages is not None:
+                storages.stand_down(job_name, _target.get(), location)
+            return self._lack_of_hardware(location, asked)
+        return None if storages is None or storages.may_start(job_name, _target.get(), location) else "storage"
+
+    def _lack_of_hardware(self, location: AvailableLocation, asked: Hardware) -> WaitCause:
+        if location.hardware is None:
+            return "place"
+        used = self.hardware_locations.get(location.name, Hardware())
+        if asked.cores > location.hardware.cores - used.cores:
+            return "cores"
+        if asked.memory > location.hardware.memory - used.memory:
+            return "memory"
+        if location.stacked and location.wraps is not None:
+            return self._lack_of_hardware(location.wraps, asked)
+        return "disk"
 
     def _may_borrow(
         self,
@@ -274,6 +301,7 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
             storages.start(job.name, target, selected_locations)
         run = self.run
         if run is not None:
+            run.recorder.lacks(job.name, None)
             run.sessions.placed(job, selected_locations[0])
         if run is not None and job.name in self._without_cores and not run.storages.is_io_task(job.name):
             run.gangs.started(job.name, self._without_cores[job.name], selected_locations)

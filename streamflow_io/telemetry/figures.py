@@ -165,7 +165,7 @@ def _constraints(runs: Sequence[RunResult]) -> Figure:
 def _timeline(run: RunResult, of_run: str) -> Figure:
     rows = list(enumerate(run.timeline))
     traces = [
-        _spans("waits", rows, lambda job: job.waiting, {"color": WAITING}),
+        _spans("waits", rows, lambda job: job.waiting, {"color": WAITING}, _waits),
         *(
             _spans(
                 f"{step} (I/O task)" if io_task else step,
@@ -217,6 +217,10 @@ def _spans(
         "hovertext": [f"{plain(job.job)}<br>{start:.2f} to {end:.2f} s{note(job)}" for _, job, (start, end) in spans],
         "hoverinfo": "text+name",
     }
+
+
+def _waits(job: TimelineJob) -> str:
+    return "".join(f"<br>for {cause}: {seconds:.2f} s" for cause, seconds in job.waited.items())
 
 
 def _pauses(job: TimelineJob) -> str:

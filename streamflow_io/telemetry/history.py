@@ -36,6 +36,7 @@ from .records import (
     StreamedRecord,
     SubmittedRecord,
     Usage,
+    WaitCause,
 )
 from .session_records import ArrivedRecord, ChunkRecord, ConsumedRecord, SessionEndRecord, SessionRecord
 
@@ -46,6 +47,7 @@ Interval = tuple[float, float]
 class Job:
     """One attempt of a job. Times are seconds since the start of the run; none: it did not come to that.
 
+    :ivar waited: seconds until it had a place, by what it waited for
     :ivar constraint: its storageBW, MB/s
     :ivar outputs: what it did with them, if it was observed, with times as recorded
     :ivar inputs: the same
@@ -63,6 +65,7 @@ class Job:
     constraint: float | None = None
     status: EndStatus | None = None
     usage: Usage | None = None
+    waited: Mapping[WaitCause, float] = field(default_factory=dict)
     outputs: list[OutputRecord] = field(default_factory=list)
     inputs: list[InputRecord] = field(default_factory=list)
     splits: list[SplitRecord] = field(default_factory=list)
@@ -266,7 +269,7 @@ def _follow(history: History, open_jobs: dict[str, Job], record: JobRecord, time
         job.admitted = time
         job.location, job.storage, job.constraint = record.location, record.storage, record.constraint
     elif isinstance(record, StartedRecord):
-        job.started, job.location = time, record.location
+        job.started, job.location, job.waited = time, record.location, record.waited
     elif isinstance(record, OutputRecord):
         job.outputs.append(record)
     elif isinstance(record, InputRecord):

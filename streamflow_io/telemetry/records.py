@@ -105,11 +105,19 @@ class HeldRecord(BaseRecord):
     until: float = Field(description="until when it is held back, at the latest")
 
 
+#: What a job waits for before it has a place: `storage` is bandwidth of it, or an I/O executor; `place` one of so many
+#: jobs that a location takes.
+WaitCause = Literal["storage", "cores", "memory", "disk", "place"]
+
+
 class StartedRecord(JobRecord):
     """A job runs."""
 
     event: Literal["started"] = "started"
     location: str
+    waited: dict[WaitCause, float] = Field(
+        default_factory=dict, description="since it was submitted: seconds, by what it has waited for"
+    )
 
 
 class LentRecord(JobRecord):

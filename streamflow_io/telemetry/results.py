@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from statistics import fmean
 
 from streamflow_io.grouping import grouped
@@ -18,7 +19,7 @@ from .edge_results import EdgeResult, edge_results
 from .history import History, Interval, Job
 from .lease_results import LeaseResult, lease_results
 from .numbers import MB, POINTS, Result
-from .records import EpochRecord
+from .records import EpochRecord, WaitCause
 from .requirements import Requirements, requirements
 from .session_results import SessionResult, session_results
 
@@ -30,6 +31,7 @@ class StepResult(Result):
     """A row of the table of steps. Means are of completed jobs; none: nothing was measured.
 
     :ivar mean_wait: of all attempts that started, from asking to be scheduled until then
+    :ivar waited: seconds of one of these, by what it waited for
     :ivar throughput: MB/s of one job, in the direction of the step, while its command ran
     :ivar pauses: of a job that had a limit, however it ended; none: no job had one
     :ivar paused_seconds: for how long it was paused
@@ -43,6 +45,7 @@ class StepResult(Result):
     failed: int
     mean_seconds: float | None
     mean_wait: float | None
+    waited: dict[WaitCause, float]
     bytes_read: int
     bytes_written: int
     throughput: float | None
@@ -120,6 +123,7 @@ class AdmittedBandwidth(Result):
 class TimelineJob(Result):
     """A job.
 
+    :ivar waited: seconds before that, by what it waited for
     :ivar running: none: it has not started
     :ivar pauses: to keep it to its limit; none: it had none
     :ivar paused_seconds: for how long
@@ -130,6 +134,7 @@ class TimelineJob(Result):
     io_task: bool
     status: str | None
     waiting: tuple[float, float] | None
+    waited: dict[WaitCause, float]
     running: tuple[float, float] | None
     pauses: int | None
     paused_seconds: float | None
@@ -241,12 +246,23 @@ def _step(history: History, step: str, jobs: Sequence[Job]) -> StepResult:
         failed=sum(job.status == "failed" for job in jobs),
         mean_seconds=fmean(times) if times else None,
         mean_wait=fmean(waits) if waits else None,
+        waited=_mean_waits(started),
         bytes_read=sum(usage.moved("read") for usage in usages),
         bytes_written=sum(usage.moved("write") for usage in usages),
         throughput=moved / MB / seconds if seconds > 0 else None,
         pauses=fmean(usage.pauses or 0 for usage in limited) if limited else None,
         paused_seconds=fmean(usage.paused_seconds or 0.0 for usage in limited) if limited else None,
     )
+
+
+def _mean_waits(started: Sequence[Job]) -> dict[WaitCause, float]:
+    """The longest first."""
+    sums: defaultdict[WaitCause, float] = defaultdict(float)
+    for job in started:
+        for cause, seconds in job.waited.items():
+            sums[cause] += seconds
+    longest_first = sorted(sums.items(), key=itemgetter(1), reverse=True)
+    return {cause: seconds / len(started) for cause, seconds in longest_first}
 
 
 def _activity(history: History) -> Activity:
@@ -348,6 +364,7 @@ def _timeline(history: History) -> list[TimelineJob]:
             io_task=history.is_io_task(job.step),
             status=job.status,
             waiting=history.waiting(job),
+            waited=dict(job.waited),
             running=history.running(job),
             pauses=job.usage.pauses if job.usage is not None else None,
             paused_seconds=job.usage.paused_seconds if job.usage is not None else None,

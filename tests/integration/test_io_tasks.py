@@ -100,6 +100,22 @@ def test_targets_on_the_same_host_with_different_storages(bench: Bench, io_task:
     assert at_once(ours) == 2
 
 
+@pytest.mark.parametrize(
+    ("hints", "cores", "cause"),
+    [([bandwidth(100), IO_TASK], 0, "storage"), ([bandwidth(1)], CORES, "cores"), ([bandwidth(100)], 0, "storage")],
+    ids=["I/O task", "cores", "storageBW"],
+)
+def test_what_a_job_has_waited_for(bench: Bench, hints: list[Document], cores: int, cause: str) -> None:
+    run = bench.run(scattered(writer(hints, cores=cores)), {"parts": [1, 2]}, config={"storages": [storage()]})
+    assert run.ok, run.errors
+    first, second = (record.get("waited", {}) for record in records(bench, "started"))
+    # To ask the storage takes a moment, too.
+    others = {"storage"} - {cause}
+    assert sum(first.values()) < 0.4 < second[cause] < 30
+    assert first.keys() <= {"storage"}
+    assert second.keys() <= {cause} | others
+
+
 def at_once(run: Run, start: str = "start", end: str = "end") -> int:
     """The most jobs that ran at once."""
     changes = sorted([(time, 1) for time in run.times(start)] + [(time, -1) for time in run.times(end)])
