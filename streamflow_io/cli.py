@@ -28,6 +28,7 @@ COMMANDS = {
     "annotate": "write an annotations file from a CAPIO-CL file",
     "partition": "show where declared splits cut, and compare it with what they write",
     "storage": "measure a storage; see and set up which runs share it",
+    "runs": "list the runs that have telemetry",
     "report": "draw what runs measured: times, throughput, learning, constraints",
     "bandwidth": "show how fast the data of a run had to move, and how fast it did",
     "trace": "write what the I/O tasks of a run moved as a trace, for FTIO",
@@ -36,6 +37,16 @@ COMMANDS = {
     "doctor": "show what works on this machine, what does not, and why",
     "learned": "what earlier runs have learned, of limits and of declared splits: list, show, forget",
 }
+
+
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"streamflow-io {version('streamflow-io')}")
+        parser.exit()
 
 
 class Mistakes:
@@ -65,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="surrogateescape")
     argv = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="streamflow-io", description="I/O-aware CWL workflows for StreamFlow")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     modules: dict[str, Command] = {}
     for name, text in COMMANDS.items():

@@ -46,14 +46,15 @@ def _remove(directory: Path) -> None:
         return
     # For writing, without which NFS gives no lock.
     with os.fdopen(os.open(telemetry, os.O_RDWR | os.O_NOFOLLOW), "rb") as file:
-        if _event(file.readline()) == "run" and (_has_ended(file) or _was_killed(file)):
+        if _event(file.readline()) == "run" and (has_ended(file) or _was_killed(file)):
             # The telemetry last: without it this is no run any more, and would never be looked at again.
             (directory / COORDINATION_FILE).unlink(missing_ok=True)
             telemetry.unlink()
             directory.rmdir()
 
 
-def _has_ended(file: BinaryIO) -> bool:
+def has_ended(file: BinaryIO) -> bool:
+    """Whether a telemetry file has its last record."""
     file.seek(max(0, os.fstat(file.fileno()).st_size - _LONGEST_END))
     try:
         return _event(file.readlines()[-1]) == "end"

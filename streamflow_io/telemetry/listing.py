@@ -1,0 +1,68 @@
+"""Which runs there are: the first and the last record of each, without what lies between."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from dataclasses import dataclass
+from typing import BinaryIO, Literal
+
+from pydantic import ValidationError
+
+from .records import RECORD, RunRecord
+from .retention import has_ended
+from .runs import TELEMETRY_FILE, run_names, runs_directory
+
+#: `killed`: nobody writes it any more, and it has no last record. On a file system without locks, or from another host
+#: than that of the run, a run that goes on may be called so, too.
+State = Literal["ended", "running", "killed"]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """
+    :ivar workflow: the CWL file
+    :ivar began: in seconds since the epoch
+    :ivar seconds: until its last record
+    """
+
+    name: str
+    workflow: str
+    began: float
+    seconds: float
+    state: State
+
+
+def list_runs(most: int | None = None) -> list[RunSummary]:
+    """The runs, the one written last first; what is no run of this version is left out.
+
+    :param most: how many; none: all
+    """
+    found: list[RunSummary] = []
+    for name in run_names():
+        if most is not None and len(found) == most:
+            break
+        with contextlib.suppress(OSError, ValidationError):
+            if (summary := _summary(name)) is not None:
+                found.append(summary)
+    return found
+
+
+def _summary(name: str) -> RunSummary | None:
+    with (runs_directory() / name / TELEMETRY_FILE).open("rb") as file:
+        first = RECORD.validate_json(file.readline())
+        if not isinstance(first, RunRecord):
+            return None
+        seconds = max(0.0, os.fstat(file.fileno()).st_mtime - first.time)
+        return RunSummary(name, first.workflow, first.time, seconds, _state(file))
+
+
+def _state(file: BinaryIO) -> State:
+    if has_ended(file):
+        return "ended"
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return "running"
+    return "killed"

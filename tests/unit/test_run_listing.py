@@ -1,0 +1,77 @@
+"""Which runs there are, and whether they go on."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from streamflow_io.cli import main
+from streamflow_io.commands.runs import Runs
+from streamflow_io.telemetry.listing import RunSummary, list_runs
+from streamflow_io.telemetry.records import EndRecord, Record, RunRecord
+from streamflow_io.telemetry.retention import lock
+from tests.telemetry import BEGIN, write
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Three runs, of which one goes on; what is none; and what another version has written."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    directory = tmp_path / "streamflow-io" / "runs"
+    of: dict[str, list[Record]] = {
+        name: [RunRecord(time=BEGIN, name=name, workflow="/w/[main].cwl")] for name in ("killed", "ended", "running")
+    }
+    of["ended"].append(EndRecord(time=BEGIN + 5))
+    for age, (name, records) in enumerate(of.items()):
+        file = directory / name / "telemetry.jsonl"
+        write(file, records)
+        os.utime(file, (BEGIN + 5 + age, BEGIN + 5 + age))
+    for name, text in {"odd": "[]\n", "newer": '{"event": "run", "version": 2}\n', "empty": ""}.items():
+        (directory / name).mkdir()
+        (directory / name / "telemetry.jsonl").write_text(text)
+    with (directory / "running" / "telemetry.jsonl").open("rb") as file:
+        lock(file.fileno())
+        yield directory
+
+
+def test_which_there_are(runs: Path) -> None:
+    assert [(run.name, run.seconds, run.state) for run in list_runs()] == [
+        ("running", 7.0, "running"),
+        ("ended", 6.0, "ended"),
+        ("killed", 5.0, "killed"),
+    ]
+    assert [run.name for run in list_runs(1)] == ["running"]
+
+
+def test_the_table(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs"]) == 0
+    shown = capsys.readouterr().out
+    assert "[main].cwl" in shown
+    assert "--all" not in shown
+
+
+def test_there_are_more() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    name = "963e7fd2-c674-4f2a-94b8-15c007a6deeb"
+    Runs([RunSummary(name, "main.cwl", BEGIN, 12.345, "ended")], more=True).show(console)
+    assert isinstance(console.file, io.StringIO)
+    assert name in console.file.getvalue()
+    assert "Older ones: --all" in console.file.getvalue()
+
+
+def test_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert main(["runs"]) == 0
+    assert "There is no run" in capsys.readouterr().out
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        main(["--version"])
+    assert exited.value.code == 0
+    assert capsys.readouterr().out.startswith("streamflow-io 0.")
