@@ -505,7 +505,7 @@ impl Feeder {
     pub fn leave(&mut self) {
         if !std::mem::replace(&mut self.finished, true) {
             self.need = Need::Nothing;
-            self.partly = self.consumed() > 0 || self.netted.as_ref().is_some_and(|netted| netted.moved);
+            self.partly = self.consumed() > 0 || self.netted.as_ref().is_some_and(Netted::was_moved);
             self.origin.close(self.partly);
         }
     }

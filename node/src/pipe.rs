@@ -20,6 +20,11 @@ pub fn widen(pipe: impl AsFd) -> bool {
     fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE_SIZE as i32)).is_ok()
 }
 
+/// Gives `pipe` the size that pipes have; no less than what is in it.
+pub fn narrow(pipe: impl AsFd) {
+    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(1 << 16));
+}
+
 pub fn has_space(sink: impl AsFd) -> bool {
     state(sink, PollFlags::POLLOUT).contains(PollFlags::POLLOUT)
 }

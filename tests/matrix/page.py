@@ -35,7 +35,10 @@ kernel writes.
 | - | the program was not installed |
 
 FIFO and stdin are byte streams, which only an input that is declared `streamable` gets; others wait behind the gate, or
-start at the commit. In a directory behind the gate, a file has one hard link more than without us.
+start at the commit. *Net*: a stream [under the net](node-protocol.md#under-the-net), for an input of which nothing is
+declared: a program waits there for the whole file, too, if it asks what it has open for more than a pipe has; what
+differs, or fails, asks for its size or type. In a directory behind the gate, a file has one hard link more than
+without us.
 
 """
 

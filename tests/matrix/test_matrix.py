@@ -13,14 +13,24 @@ from pathlib import Path
 import pytest
 
 from tests.matrix.building import MissingError, Workshop
+from tests.matrix.consumers import ASKS, CONSUMERS
 from tests.matrix.data import TOOLS
-from tests.matrix.programs import Case, Producer, Program, Walker, cases
+from tests.matrix.programs import Case, Outcome, Producer, Program, Walker, cases
 from tests.matrix.running import observe
 from tests.matrix.table import PROGRAMS
 
 #: Executables that may be missing where .ci/run has installed its packages: go, java and javac are too large for it;
 #: git and curl are there in most cases.
 MISSING_ALLOWED = 5
+
+
+#: Data are so much larger under the net: some MB, more than a pipe holds.
+SCALE = 16
+
+
+@pytest.fixture(scope="session")
+def large(common: Path) -> Workshop:
+    return Workshop(common / "matrix-large", SCALE)
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +86,29 @@ def test_program(program: Program, workshop: Workshop, tmp_path: Path) -> None:
 def test_a_limited_program_does_the_same(program: Program, workshop: Workshop, tmp_path: Path) -> None:
     """Paused again and again, as an I/O task that is `limited: true`."""
     _is_as_the_table_says([case for case in cases((program,)) if case.rule.limit is not None], workshop, tmp_path)
+
+
+#: What streams, goes elsewhere, waits, and must not get a stream.
+CAUGHT = {"cat", "head", "head and wc", "tac <", "cat twice", "wc"}
+
+
+def _consumers() -> Iterator[object]:
+    """All that read a file; those that are not in ``CAUGHT`` are long."""
+    for program in CONSUMERS:
+        yield pytest.param(program, id=program.name, marks=[] if program.name in CAUGHT else pytest.mark.long)
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("program", list(_consumers()))
+def test_a_program_under_the_net(program: Program, large: Workshop, tmp_path: Path) -> None:
+    """It was never declared to read a stream."""
+    _is_as_the_table_says([case for case in cases((program,)) if case.rule.net], large, tmp_path)
+
+
+def test_only_who_asks_for_size_or_type_is_no_match_for_the_net() -> None:
+    wrong = (Outcome.FAILS, Outcome.DIFFERS, Outcome.AGAIN)
+    chosen = [case for case in cases(CONSUMERS) if case.rule.net]
+    assert {case.program.name for case in chosen if case.expected.outcome in wrong} == set(ASKS)
 
 
 def _is_as_the_table_says(chosen: list[Case], workshop: Workshop, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::libc;
 
+use super::netted::Netted;
 use super::sharers::may_wait_for;
 use super::{Feeder, Need};
 use crate::event::{Event, Held};
@@ -38,11 +39,15 @@ impl Feeder {
     pub fn serve(&mut self, asked: &Asked, handler: &Handler) -> Result<Reply, Failure> {
         match asked.demand {
             Demand::Unseen => return Err(unseen(&asked.call)),
-            Demand::Seek { offset, whence } if !self.is_split() => match target(offset, whence, self.consumed()) {
-                Some(Ok(place)) => return self.go_to(place),
-                Some(Err(error)) => return Ok(Reply::Answer(Answer::Error(error))),
-                None => {}
-            },
+            Demand::Seek { offset, whence } if !self.is_split() => {
+                let here = self.consumed();
+                match target(offset, whence, here) {
+                    Some(Ok(place)) if place == here => return Ok(at(place)),
+                    Some(Ok(place)) if self.netted.as_ref().is_some_and(Netted::may_move) => return self.go_to(place),
+                    Some(Err(error)) => return Ok(Reply::Answer(Answer::Error(error))),
+                    _ => {}
+                }
+            }
             Demand::Open(flags) if self.is_unopened() => return self.open_for(&asked.call, flags, handler),
             _ => {}
         }
@@ -59,21 +64,17 @@ impl Feeder {
 
     /// The next byte that is read is that of another place. Whoever shares the pipe shares this, too, as that of a file.
     fn go_to(&mut self, place: u64) -> Result<Reply, Failure> {
-        let answer = Reply::Answer(Answer::Value(place as i64));
-        if place == self.consumed() {
-            return Ok(answer);
-        }
         let ended = self.sink.is_none();
         if let Some(netted) = &mut self.netted {
-            netted.drain(&mut self.sink).map_err(cannot("be read from another place"))?;
-            netted.moved = true;
+            netted.go_elsewhere(&mut self.sink).map_err(cannot("be read from another place"))?;
+            self.wide = false;
         }
         if let Some(sink) = self.sink.as_ref().filter(|_| ended) {
             let _ = self.registration.store.as_ref().map(|store| store.keep(self.registration.number, sink));
         }
         self.origin.go_to(place);
         (self.finished, self.need) = (false, Need::Space);
-        Ok(answer)
+        Ok(at(place))
     }
 
     /// Nobody has it open for reading, and it can be read from its beginning.
@@ -178,6 +179,10 @@ impl Feeder {
         }
         Ok(false)
     }
+}
+
+fn at(place: u64) -> Reply {
+    Reply::Answer(Answer::Value(place as i64))
 }
 
 fn unstreamable(why: &str) -> Failure {

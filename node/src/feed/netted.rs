@@ -5,16 +5,23 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
 use nix::libc;
 
 use crate::file_id::{file_id, FileId};
+use crate::pipe::narrow;
 use crate::sys::bytes_in_pipe;
 
 /// Flags of an opening that a file has, and a pipe must not have, or need not.
 const FLAGS_OF_FILES: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOATIME).union(OFlag::O_DIRECT);
+
+/// What it takes to tell of a call, and to answer it.
+const MOVE: Duration = Duration::from_micros(50);
+/// To go elsewhere may take so long, and this part of the time since it was done first.
+const MOVES_AT_ONCE: Duration = Duration::from_millis(50);
+const SHARE_OF_MOVES: u32 = 10;
 
 #[derive(Debug)]
 pub struct Netted {
@@ -25,8 +32,8 @@ pub struct Netted {
     flags: OFlag,
     /// The file, where the readers are in it, and where the first was that got it.
     file: Option<(File, u64)>,
-    /// It was not read from front to back.
-    pub moved: bool,
+    /// When it was first read from another place, and how long that has taken in all.
+    moved: Option<(Instant, Duration)>,
     /// It was told that a call waits for the file.
     pub told: bool,
     /// Since when somebody else than the processes of the job has the pipe.
@@ -39,7 +46,7 @@ impl Netted {
         let pipe = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&path)?.into();
         let id = file_id(&path).ok_or(ErrorKind::NotFound)?;
         let flags = OFlag::empty();
-        Ok(Self { pipe, id, flags, file: None, moved: false, told: false, strangers: None })
+        Ok(Self { pipe, id, flags, file: None, moved: None, told: false, strangers: None })
     }
 
     /// Where the reader was that got the file first.
@@ -65,6 +72,29 @@ impl Netted {
         fcntl(&end, FcntlArg::F_SETFL(OFlag::empty()))?;
         self.flags = flags & FLAGS_OF_FILES;
         Ok(end)
+    }
+
+    /// It was not read from front to back.
+    pub fn was_moved(&self) -> bool {
+        self.moved.is_some()
+    }
+
+    /// Whether a reader that goes elsewhere once more loses little by that: one that reads each line by a block, and goes
+    /// back to its end, is faster with the file.
+    pub fn may_move(&self) -> bool {
+        self.moved.is_none_or(|(since, spent)| spent <= MOVES_AT_ONCE + since.elapsed() / SHARE_OF_MOVES)
+    }
+
+    /// Empties the pipe, and keeps little in it from now on.
+    pub fn go_elsewhere(&mut self, sink: &mut Option<OwnedFd>) -> io::Result<()> {
+        let began = Instant::now();
+        self.drain(sink)?;
+        if self.moved.is_none() {
+            sink.iter().for_each(narrow);
+        }
+        let (since, spent) = self.moved.unwrap_or((began, Duration::ZERO));
+        self.moved = Some((since, spent + began.elapsed() + MOVE));
+        Ok(())
     }
 
     fn reading_end(&self) -> io::Result<File> {
