@@ -418,12 +418,12 @@ impl Feeder {
             return Ok(self.without_reader());
         }
         let nothing_fed = self.streamed() == 0;
-        if nothing_fed {
+        // Who opens a stream under the net, closes it without having read, and opens it again finds there what was fed.
+        if nothing_fed && self.netted.is_none() {
             let fifo = self.fifo.as_deref();
             if self.openings.may_be_a_look(fifo) {
                 return Ok(Need::Pause);
             }
-            let fifo = fifo.filter(|_| self.netted.is_none());
             if let Some(fifo) = fifo.filter(|fifo| self.openings.are_uncounted_and_several(fifo)) {
                 return Err(reopened(fifo));
             }

@@ -157,7 +157,7 @@ _SHORT = {
     "opens its input again",
     "all that it has of it",
     "threads",
-    "and the next in a group",
+    "the next program reads on",
     "a parent reads on",
 }
 

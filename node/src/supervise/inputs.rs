@@ -18,8 +18,9 @@ use crate::token::Token;
 use crate::tree::Process;
 use crate::watch::{Notice, Watcher};
 
-/// Those who share a pipe with one that has got the file are looked at so often.
-const LOOK_AT_SHARERS: Duration = Duration::from_millis(20);
+/// Those who share a pipe with one that has got the file are looked at after twice the time each time.
+const SOONEST: Duration = Duration::from_millis(10);
+const LATEST: Duration = Duration::from_millis(500);
 
 /// Each method that fails gives the fact that the job cannot go on.
 pub struct Inputs<'a> {
@@ -29,15 +30,15 @@ pub struct Inputs<'a> {
     pub gates: &'a mut Gates,
     /// There until the command has started.
     pub launcher: Option<Launcher>,
-    /// When to look next who shares a stream.
-    sharers: Instant,
+    /// When to look next who shares a stream, and how long to wait then.
+    sharers: (Instant, Duration),
     /// Nothing is told of what the command does.
     unseen: bool,
 }
 
 impl<'a> Inputs<'a> {
     pub fn new(feeders: &'a mut Vec<Feeder>, placed: &'a mut Vec<Placed>, gates: &'a mut Gates) -> Self {
-        Self { feeders, placed, gates, launcher: None, sharers: Instant::now(), unseen: false }
+        Self { feeders, placed, gates, launcher: None, sharers: (Instant::now(), SOONEST), unseen: false }
     }
 
     pub fn arm(&mut self, watcher: &mut Watcher<Token>) {
@@ -83,7 +84,7 @@ impl<'a> Inputs<'a> {
 
     /// How long it is until one may be fed again that waits for that.
     pub fn rest(&self) -> Option<Duration> {
-        let sharers = self.feeders.iter().any(Feeder::is_split).then_some(self.sharers);
+        let sharers = self.feeders.iter().any(Feeder::is_split).then_some(self.sharers.0);
         let due = self.feeders.iter().filter_map(Feeder::due).chain(sharers).min();
         due.map(|due| due.saturating_duration_since(Instant::now()))
     }
@@ -198,6 +199,7 @@ impl<'a> Inputs<'a> {
                 Reply::Later => handler.table.net.keep(asked),
                 Reply::Placed => {
                     self.gates.streams.is_whole(asked.stream);
+                    self.sharers = (Instant::now() + SOONEST, SOONEST);
                     placed = true;
                     handler.answer_of_net(&asked.call, None);
                 }
@@ -211,12 +213,13 @@ impl<'a> Inputs<'a> {
 
     /// Whether it is time to look who shares a stream.
     pub fn sharers_due(&self) -> bool {
-        self.feeders.iter().any(Feeder::is_split) && Instant::now() >= self.sharers
+        self.feeders.iter().any(Feeder::is_split) && Instant::now() >= self.sharers.0
     }
 
     /// Looks who has the pipe of a stream that is a file for others.
     pub fn look_at_sharers(&mut self, processes: &[Process], paused: bool) -> Result<(), Fact> {
-        self.sharers = Instant::now() + LOOK_AT_SHARERS;
+        let (_, pause) = self.sharers;
+        self.sharers = (Instant::now() + pause, (pause * 2).min(LATEST));
         for (number, feeder) in self.feeders.iter_mut().enumerate().filter(|(_, feeder)| feeder.is_split()) {
             let looked = feeder.look_at_sharers(processes, paused);
             if looked.map_err(|failure| failed(&feeder.input.name, failure))? {
