@@ -320,3 +320,82 @@ def test_where_other_calls_are_refused(runtime: Node) -> None:
     job.wait_for("held")
     growing.finish()
     assert job.wait() == 0
+
+
+_OPERATIONS = """
+import mmap, os, random, sys
+seed, size = int(sys.argv[1]), int(sys.argv[2])
+random = random.Random(seed)
+opened = [os.open("f", os.O_RDONLY)]
+
+def one(place):
+    f = random.choice(opened)
+    what = random.choices(WHAT, WEIGHTS)[0]
+    if what == "read": return os.read(f, 1), drain(f, random.choice([9, 5_000, 300_000]))
+    if what == "tell": return os.lseek(f, 0, os.SEEK_CUR)
+    if what == "set": return os.lseek(f, random.randrange(size + 9), os.SEEK_SET)
+    if what == "here": return os.lseek(f, random.randrange(-2_000, 40_000), os.SEEK_CUR)
+    if what == "end": return os.lseek(f, -random.randrange(size), os.SEEK_END)
+    if what == "pread": return os.pread(f, 9, random.randrange(size))
+    if what == "map": return mmap.mmap(f, 9_999, prot=1)[-9:]
+    if what == "dup": opened.append(os.dup(f))
+    if what == "close" and len(opened) > 1: os.close(opened.pop())
+    if what == "fork":
+        child = os.fork()
+        if child == 0:
+            for _ in range(3): say(one(place))
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+        # What it has drawn is not known here.
+        random.seed(place)
+
+def drain(f, count):
+    # As a file gives it: all at once.
+    found = b""
+    while len(found) < count and (piece := os.read(f, count - len(found))): found += piece
+    return len(found), found[-9:]
+
+def say(what): print(what, flush=True)
+
+WHAT = ["read", "tell", "set", "here", "end", "pread", "map", "dup", "close", "fork"]
+WEIGHTS = [20, 5, 5, 5, 1, 1, 1, 3, 3, 2]
+for place in range(40):
+    try: say(one(place))
+    except OSError as error: say(error)
+"""
+
+
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.long] if seed else []) for seed in range(40)])
+def test_whatever_it_does(seed: int, runtime: Node, tmp_path: Path) -> None:
+    """What a process reads on that another one has got as a file is the only thing that cannot be done."""
+    command = [sys.executable, "-ISc", _OPERATIONS, str(seed), str(len(DATA))]
+    expected = native(command, DATA, tmp_path / "native")
+    ran = run(runtime, command, DATA)
+    if ran.reason == "unstreamable":
+        assert ran.held
+    else:
+        assert (ran.code, ran.out, ran.reason) == (*expected, "exited"), ran.said
+
+
+_READER_AND_LOOKERS = """
+import hashlib, os, sys, threading
+f, size, out = os.open("f", os.O_RDONLY), int(sys.argv[1]), [None] * 4
+def look(n): out[n] = [os.pread(f, 9, place * size // 50) for place in range(n, 50, 4)]
+threads = [threading.Thread(target=look, args=(n,)) for n in range(4)]
+digest = hashlib.sha256(os.read(f, 100_000))
+for thread in threads: thread.start()
+while found := os.read(f, 5_000): digest.update(found)
+for thread in threads: thread.join()
+print(digest.hexdigest(), out)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("attempt", range(5))
+def test_one_thread_reads_while_others_look(attempt: int, runtime: Node, tmp_path: Path) -> None:
+    """What it has read, and where it goes on, is told apart to the byte; or the job starts again."""
+    command = [sys.executable, "-ISc", _READER_AND_LOOKERS, str(len(DATA))]
+    ran = run(runtime, command, DATA)
+    if ran.reason != "unstreamable":
+        assert (ran.code, ran.out) == native(command, DATA, tmp_path / "native"), ran.said
