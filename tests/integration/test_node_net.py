@@ -207,9 +207,31 @@ def test_the_place_and_the_call_are_told(runtime: Node) -> None:
     assert len(job.named("held")) == 1
 
 
-@pytest.mark.parametrize("killed", ["producer", "exec", "command", "cancelled", "serve", "driver"])
-def test_nothing_hangs_that_waits_for_a_file(killed: str, runtime: Node) -> None:
-    growing, job = _held(runtime)
+#: Reads; waits for the file; has a child that has got it.
+_STATES = {
+    "streaming": "import os, time; f = os.open('f', 0); os.read(f, 9); print('here', flush=True); time.sleep(60)",
+    "held": f"print('here', flush=True); {_SEEKS}",
+    "split": "import os, time; f = os.open('f', 0)\nif os.fork() == 0: os.lseek(f, -9, 2); os._exit(0)\n"
+    "os.wait(); print('here', flush=True); time.sleep(60)",
+}
+
+
+def _kills() -> list[object]:
+    killed = ["producer", "exec", "command", "cancelled", "serve", "driver"]
+    cases = [(state, who) for state in _STATES for who in killed if (state, who) != ("split", "producer")]
+    return [pytest.param(*case, marks=[] if case[0] == "held" else pytest.mark.long) for case in cases]
+
+
+@pytest.mark.parametrize(("state", "killed"), _kills())
+def test_nothing_hangs_and_nothing_is_left(state: str, killed: str, runtime: Node) -> None:
+    growing = Growing(runtime, DATA)
+    job = start(runtime, [sys.executable, "-ISc", _STATES[state]], growing)
+    if state == "split":
+        growing.finish()
+    printed = runtime.base / "printed"
+    wait_for(lambda: printed.exists() and printed.read_bytes(), "the command")
+    if state == "held":
+        job.wait_for("held")
     match killed:
         case "producer":
             growing.producer.process.kill()

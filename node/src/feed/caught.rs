@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -26,7 +26,7 @@ use crate::sys::seccomp::Answer;
 use crate::tree::{self, Process};
 
 /// Somebody who has the pipe, and is no process of the job, is waited for so long.
-const STRANGERS: Duration = Duration::from_secs(1);
+const STRANGERS: Duration = Duration::from_secs(5);
 
 /// There is no process that would have to hear it.
 const GONE: Reply = Reply::Answer(Answer::Error(Errno::EINTR));
@@ -64,17 +64,22 @@ impl Feeder {
 
     /// The next byte that is read is that of another place. Whoever shares the pipe shares this, too, as that of a file.
     fn go_to(&mut self, place: u64) -> Result<Reply, Failure> {
-        let ended = self.sink.is_none();
-        if let Some(netted) = &mut self.netted {
-            netted.go_elsewhere(&mut self.sink).map_err(cannot("be read from another place"))?;
-            self.wide = false;
-        }
-        if let Some(sink) = self.sink.as_ref().filter(|_| ended) {
-            let _ = self.registration.store.as_ref().map(|store| store.keep(self.registration.number, sink));
-        }
+        self.empty(Netted::go_elsewhere).map_err(cannot("be read from another place"))?;
+        self.wide = false;
         self.origin.go_to(place);
         (self.finished, self.need) = (false, Need::Space);
         Ok(at(place))
+    }
+
+    /// Empties the pipe, which has a writer then, also if its end was given; returns what `by` does.
+    fn empty<T>(&mut self, by: impl FnOnce(&mut Netted, &mut Option<OwnedFd>) -> io::Result<T>) -> io::Result<T> {
+        let ended = self.sink.is_none();
+        let netted = self.netted.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        let emptied = by(netted, &mut self.sink)?;
+        if let (true, Some(sink), Some(store)) = (ended, &self.sink, &self.registration.store) {
+            store.keep(self.registration.number, sink)?;
+        }
+        Ok(emptied)
     }
 
     /// Nobody has it open for reading, and it can be read from its beginning.
@@ -116,11 +121,16 @@ impl Feeder {
 
     /// Opens the file where the reader is. Every byte is either in the pipe, from which it is taken here, or was read.
     fn begin_file(&mut self, handler: &Handler) -> Result<(), Failure> {
-        let fed = self.streamed();
-        let Some(netted) = self.netted.as_mut().filter(|netted| netted.file().is_none()) else { return Ok(()) };
+        if self.netted.as_ref().is_some_and(|netted| netted.file().is_some()) {
+            return Ok(());
+        }
         let Some(file) = self.origin.whole_file()? else { return Ok(()) };
-        let drained = netted.drain(&mut self.sink).map_err(cannot("be replaced"))?;
-        netted.begin_file(file, fed - drained).map_err(cannot("be replaced"))?;
+        let fed = self.streamed();
+        let begun = self.empty(|netted, sink| {
+            let drained = netted.drain(sink)?;
+            netted.begin_file(file, fed - drained)
+        });
+        begun.map_err(cannot("be replaced"))?;
         handler.table.net.is_split();
         self.leave();
         Ok(())
