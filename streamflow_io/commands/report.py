@@ -28,6 +28,7 @@ from streamflow_io.telemetry.page import (
     render,
     session_row,
     step_row,
+    waits,
 )
 from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.results import RunResult, run_results
@@ -39,9 +40,7 @@ from .output import write_output
 
 DEFAULT_OUTPUT = "io-report.html"
 # A terminal has no room for the others.
-_COLUMNS = tuple(
-    map(STEP_HEADER.index, ("step", "kind", "storageBW", "jobs", "mean time (s)", "mean wait (s)", "of it for (s)"))
-)
+_COLUMNS = tuple(map(STEP_HEADER.index, ("step", "kind", "storageBW", "jobs", "mean time (s)", "mean wait (s)")))
 _SESSION_COLUMNS = tuple(
     map(SESSION_HEADER.index, ("step", "file", "end", "from storage (MB)", "cached (MB)", "reading (s)", "overlap"))
 )
@@ -70,7 +69,10 @@ class Report:
                 what += f", {megabytes(run.throughput.bytes)} MB by I/O tasks, {number(run.throughput.mean)} MB/s"
             say(console, f"{run.run}: {what}")
             rows = ([row[index] for index in _COLUMNS] for row in map(step_row, run.steps))
-            console.print(table(None, [STEP_HEADER[index] for index in _COLUMNS], rows, numbers=STEP_HEADER[3:7]))
+            console.print(table(None, [STEP_HEADER[index] for index in _COLUMNS], rows, numbers=STEP_HEADER[3:]))
+            for step in run.steps:
+                if waited := waits(step):
+                    say(console, f"A job of {step.step} waited for, in the mean (s): {waited}")
             if run.edges:
                 console.print(_edge_table(run.edges))
             if run.sessions:

@@ -26,6 +26,8 @@ _LAYOUT = {
     "height": 450,
 }
 _AXIS = {"automargin": True, "zeroline": False, "gridcolor": "#e5e5e5", "linecolor": "#888", "showline": True}
+# Seconds that a job has waited: to ask for something takes a moment, too.
+_TO_SPEAK_OF = 0.1
 _RUN_HEADER = ("run", "workflow", "total time (s)", "jobs", "mean I/O throughput (MB/s)", "bytes of I/O tasks (MB)")
 STEP_HEADER = (
     "step",
@@ -179,13 +181,18 @@ def step_row(step: StepResult) -> tuple[str, ...]:
         f"{step.failed:,}" if step.failed else "",
         number(step.mean_seconds),
         number(step.mean_wait),
-        ", ".join(f"{cause} {number(seconds)}" for cause, seconds in step.waited.items()),
+        waits(step),
         megabytes(step.bytes_read),
         megabytes(step.bytes_written),
         number(step.throughput),
         number(step.pauses),
         number(step.paused_seconds),
     )
+
+
+def waits(step: StepResult) -> str:
+    """What a job of a step has waited for, where that is long enough to speak of, and so many seconds in the mean."""
+    return ", ".join(f"{cause} {number(seconds)}" for cause, seconds in step.waited.items() if seconds >= _TO_SPEAK_OF)
 
 
 def edge_row(edge: EdgeResult) -> tuple[str, ...]:

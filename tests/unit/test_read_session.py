@@ -168,7 +168,8 @@ async def test_a_storage_that_has_no_room(caplog: pytest.LogCaptureFixture, monk
     (chunk,) = (record for record in records if isinstance(record, ChunkRecord))
     assert (chunk.readers, chunk.constraint) == (1, 10)
     assert chunk.waited is not None
-    assert chunk.waited >= 0.1
+    # Others may have been late to ask.
+    assert 0.01 < chunk.waited < 5
     # Three of which nobody was in need, and one of which the time says something.
     *withdrawn, read = storage.observations
     assert withdrawn == [None] * 3

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from streamflow_io.commands.report import Report
 from streamflow_io.run.waits import Waits
-from streamflow_io.telemetry.records import WaitCause
+from streamflow_io.telemetry.history import read_history
+from streamflow_io.telemetry.page import render
+from streamflow_io.telemetry.records import Record, RunRecord, StartedRecord, SubmittedRecord, WaitCause
+from streamflow_io.telemetry.results import run_results
+from tests.telemetry import BEGIN
 
 CAUSES = st.sampled_from([None, "storage", "cores", "memory", "disk", "place"])
 
@@ -37,3 +45,18 @@ def test_the_sum(looks: list[tuple[float, WaitCause | None]]) -> None:
         now += seconds
         expected += seconds if cause is not None else 0.0
     assert sum(waits.end("/a/0", now).values()) == pytest.approx(expected)
+
+
+def test_the_report_says_what_jobs_have_waited_for() -> None:
+    records: list[Record] = [RunRecord(time=BEGIN, name="run", workflow="main.cwl")]
+    waited: list[dict[WaitCause, float]] = [{"cores": 2.0, "storage": 0.01}, {"cores": 4.0, "memory": 9.0}, {}]
+    for number, causes in enumerate(waited):
+        job = f"/a/0.{number}"
+        records.append(SubmittedRecord(time=BEGIN, job=job, step="/a"))
+        records.append(StartedRecord(time=BEGIN + 13, job=job, step="/a", location="here", waited=causes))
+    results = run_results([read_history("run", records)])
+    console = Console(file=io.StringIO(), width=80)
+    Report(results, None).show(console)
+    assert isinstance(console.file, io.StringIO)
+    assert "A job of /a waited for, in the mean (s): memory 3, cores 2\n" in console.file.getvalue()
+    assert "<td>memory 3, cores 2</td>" in render(results, [], "")
