@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,11 @@ from tests.net_support import Growing, native, run, start
 from tests.node_support import Job, Node, wait_for
 from tests.refused_calls import refusing
 
-DATA = b"".join(b"%07d a line\n" % number for number in range(200_000))
+
+@cache
+def data() -> bytes:
+    """Some MB, more than a pipe holds."""
+    return b"".join(b"%07d a line\n" % number for number in range(200_000))
 
 
 @dataclass(frozen=True)
@@ -172,15 +177,15 @@ def _command(case: Case) -> list[str]:
 
 @pytest.mark.parametrize("case", _params([*STREAMED, *HELD]))
 def test_it_is_as_with_the_file(case: Case, runtime: Node, tmp_path: Path) -> None:
-    expected = native(_command(case), DATA, tmp_path / "native", case.stdin)
-    ran = run(runtime, _command(case), DATA, case.stdin)
+    expected = native(_command(case), data(), tmp_path / "native", case.stdin)
+    ran = run(runtime, _command(case), data(), case.stdin)
     assert (ran.code, ran.out) == expected, ran.said
     assert (ran.held, ran.reason) == (case.held, "exited")
 
 
 @pytest.mark.parametrize("case", _params(AGAIN))
 def test_it_has_to_start_again(case: Case, runtime: Node) -> None:
-    ran = run(runtime, _command(case), DATA, case.stdin)
+    ran = run(runtime, _command(case), data(), case.stdin)
     assert (ran.code, ran.reason, ran.job.exit()["input"]) == (75, "unstreamable", "in"), ran
     assert not ran.job.processes()
 
@@ -190,7 +195,7 @@ _SEEKS = "import os; f = os.open('f', 0); os.read(f, 9); print(os.lseek(f, -9, 2
 
 def _held(runtime: Node, script: str = _SEEKS, **options: object) -> tuple[Growing, Job]:
     """A command that waits for its file."""
-    growing = Growing(runtime, DATA)
+    growing = Growing(runtime, data())
     job = start(runtime, [sys.executable, "-ISc", script], growing, **options)  # type: ignore[arg-type]
     job.wait_for("held")
     return growing, job
@@ -219,12 +224,13 @@ _STATES = {
 def _kills() -> list[object]:
     killed = ["producer", "exec", "command", "cancelled", "serve", "driver"]
     cases = [(state, who) for state in _STATES for who in killed if (state, who) != ("split", "producer")]
-    return [pytest.param(*case, marks=[] if case[0] == "held" else pytest.mark.long) for case in cases]
+    short = [("held", "producer"), ("held", "exec"), ("split", "exec"), ("held", "cancelled")]
+    return [pytest.param(*case, marks=[] if case in short else pytest.mark.long) for case in cases]
 
 
 @pytest.mark.parametrize(("state", "killed"), _kills())
 def test_nothing_hangs_and_nothing_is_left(state: str, killed: str, runtime: Node) -> None:
-    growing = Growing(runtime, DATA)
+    growing = Growing(runtime, data())
     job = start(runtime, [sys.executable, "-ISc", _STATES[state]], growing)
     if state == "split":
         growing.finish()
@@ -264,7 +270,7 @@ def test_what_was_read_of_a_file_that_is_written_again(runtime: Node) -> None:
 
 @pytest.mark.parametrize("stdin", [pytest.param(False, marks=pytest.mark.long), True])
 def test_without_seccomp_nothing_streams(stdin: bool, runtime: Node) -> None:
-    growing = Growing(runtime, DATA)
+    growing = Growing(runtime, data())
     environment = {**os.environ, "SFIO_NODE_WITHOUT_GATE": "1"}
     read = "os.fstat(0).st_size, os.read(0, 9)" if stdin else "os.stat('f').st_size, len(open('f').read())"
     command = [sys.executable, "-ISc", f"import os; print({read})"]
@@ -273,7 +279,7 @@ def test_without_seccomp_nothing_streams(stdin: bool, runtime: Node) -> None:
     assert not (runtime.base / "printed").read_bytes()
     growing.finish()
     assert job.wait() == 0
-    expected = f"{len(DATA)} {DATA[:9]!r}" if stdin else f"{len(DATA)} {len(DATA)}"
+    expected = f"{len(data())} {data()[:9]!r}" if stdin else f"{len(data())} {len(data())}"
     assert (runtime.base / "printed").read_text().strip() == expected
     assert not job.named("held")
 
@@ -288,13 +294,13 @@ def test_a_call_that_waits_is_not_interrupted(runtime: Node) -> None:
     growing, job = _held(runtime, script)
     time.sleep(0.1)
     growing.finish()
-    assert (job.wait(), (runtime.base / "printed").read_text().strip()) == (0, str(len(DATA) - 9))
+    assert (job.wait(), (runtime.base / "printed").read_text().strip()) == (0, str(len(data()) - 9))
 
 
 @pytest.mark.long
 def test_time_in_which_a_call_waits_is_no_io(runtime: Node) -> None:
     """A call that no signal interrupts looks like one that waits for a disk."""
-    growing = Growing(runtime, DATA)
+    growing = Growing(runtime, data())
     inputs = [growing.input(runtime.base / "in" / "f")]
     script = f"import os; os.chdir({str(runtime.base / 'in')!r}); {_SEEKS}"
     job = runtime.python("m", script, inputs=inputs, measure=True)
@@ -317,13 +323,13 @@ def test_calls_of_32_bits(runtime: Node) -> None:
     subprocess.run(["gcc", "-o", program, source], check=True)
     if subprocess.run([program]).returncode != 0:
         pytest.skip("this kernel has no calls of 32 bits")
-    ran = run(runtime, [str(program)], DATA)
+    ran = run(runtime, [str(program)], data())
     assert (ran.code, ran.reason) == (75, "unstreamable")
 
 
 def test_two_streams(runtime: Node) -> None:
     """Each waits for its own file."""
-    first, second = Growing(runtime, DATA, "p"), Growing(runtime, DATA[::-1], "q")
+    first, second = Growing(runtime, data(), "p"), Growing(runtime, data()[::-1], "q")
     place = runtime.base / "in"
     inputs = [first.input(place / "f", "one"), second.input(place / "g", "other")]
     job = runtime.shell("c", f"cd {place}; cmp f g; tail -c 9 g; tail -c 9 f", inputs=inputs)
@@ -337,7 +343,7 @@ def test_two_streams(runtime: Node) -> None:
 @pytest.mark.long
 def test_where_other_calls_are_refused(runtime: Node) -> None:
     """As in containers: nothing of it needs `kcmp`, `pidfd_getfd` or `process_vm_readv`."""
-    growing = Growing(runtime, DATA)
+    growing = Growing(runtime, data())
     job = start(runtime, [sys.executable, "-ISc", _SEEKS], growing, wrapper=refusing())
     job.wait_for("held")
     growing.finish()
@@ -391,9 +397,9 @@ for place in range(40):
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.long] if seed else []) for seed in range(40)])
 def test_whatever_it_does(seed: int, runtime: Node, tmp_path: Path) -> None:
     """What a process reads on that another one has got as a file is the only thing that cannot be done."""
-    command = [sys.executable, "-ISc", _OPERATIONS, str(seed), str(len(DATA))]
-    expected = native(command, DATA, tmp_path / "native")
-    ran = run(runtime, command, DATA)
+    command = [sys.executable, "-ISc", _OPERATIONS, str(seed), str(len(data()))]
+    expected = native(command, data(), tmp_path / "native")
+    ran = run(runtime, command, data())
     if ran.reason == "unstreamable":
         assert ran.held
     else:
@@ -417,7 +423,7 @@ print(digest.hexdigest(), out)
 @pytest.mark.parametrize("attempt", range(5))
 def test_one_thread_reads_while_others_look(attempt: int, runtime: Node, tmp_path: Path) -> None:
     """What it has read, and where it goes on, is told apart to the byte; or the job starts again."""
-    command = [sys.executable, "-ISc", _READER_AND_LOOKERS, str(len(DATA))]
-    ran = run(runtime, command, DATA)
+    command = [sys.executable, "-ISc", _READER_AND_LOOKERS, str(len(data()))]
+    ran = run(runtime, command, data())
     if ran.reason != "unstreamable":
-        assert (ran.code, ran.out) == native(command, DATA, tmp_path / "native"), ran.said
+        assert (ran.code, ran.out) == native(command, data(), tmp_path / "native"), ran.said

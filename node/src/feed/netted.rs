@@ -137,6 +137,22 @@ mod tests {
     use std::io::Write;
 
     #[test]
+    fn who_goes_elsewhere_all_the_time_gets_the_file() {
+        let (_from, to) = fifo_of_tests();
+        let mut netted = Netted::new(&to).unwrap();
+        let mut sink = Some(to);
+        assert!(!netted.was_moved() && netted.may_move());
+        netted.go_elsewhere(&mut sink).unwrap();
+        assert!(netted.was_moved() && netted.may_move());
+        let now = Instant::now();
+        let long_ago = now.checked_sub(10 * MOVES_AT_ONCE * SHARE_OF_MOVES).unwrap_or(now);
+        for (since, spent, expected) in [(now, 2, false), (long_ago, 9, true), (long_ago, 99, false)] {
+            netted.moved = Some((since, spent * MOVES_AT_ONCE));
+            assert_eq!(netted.may_move(), expected, "{spent}");
+        }
+    }
+
+    #[test]
     fn what_was_not_read_is_counted_and_gone() {
         let (from, to) = fifo_of_tests();
         let netted = Netted::new(&to).unwrap();
