@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from streamflow_io.hints.errors import HintErrors
@@ -17,7 +16,6 @@ from streamflow_io.telemetry.edge_results import EdgeResult
 from streamflow_io.telemetry.figures import draw
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.page import (
-    EDGE_HEADER,
     SESSION_HEADER,
     STEP_HEADER,
     edge_row,
@@ -35,7 +33,7 @@ from streamflow_io.telemetry.results import RunResult, run_results
 from streamflow_io.telemetry.runs import find_run, run_label
 from streamflow_io.telemetry.session_results import SessionResult
 
-from .console import say, table
+from .console import counted, say, table
 from .output import write_output
 
 DEFAULT_OUTPUT = "io-report.html"
@@ -74,7 +72,9 @@ class Report:
                 if waited := waits(step):
                     say(console, f"A job of {step.step} waited for, in the mean (s): {waited}")
             if run.edges:
-                console.print(_edge_table(run.edges))
+                console.print("Stream edges:")
+                for edge in run.edges:
+                    say(console, _edge_text(edge))
             if run.sessions:
                 console.print(_session_table(run.sessions))
             for remark in remarks(run):
@@ -85,9 +85,19 @@ class Report:
             say(console, f"Figures: {self.file.absolute()}")
 
 
-def _edge_table(edges: Sequence[EdgeResult]) -> Table:
-    rows = [[escape(cell).replace(" -> ", "\n-> ", 1) for cell in edge_row(edge)] for edge in edges]
-    return table("Stream edges", EDGE_HEADER, rows, numbers=EDGE_HEADER[2:6])
+def _edge_text(edge: EdgeResult) -> str:
+    """What there is to say of an edge: a terminal has no room for a table of it."""
+    way, delivered, streams, size, before_end, waited, reasons = edge_row(edge)
+    told = [delivered]
+    if streams:
+        told.append(counted(edge.streamed, "byte stream") + (f" of {size} MB" if size else ""))
+    if before_end:
+        told.append(f"{before_end} s before the end of its job")
+    if waited:
+        told.append(f"its reader waited {waited} s")
+    if reasons:
+        told.append(f"not as asked: {reasons}")
+    return f"  {way}: {', '.join(told)}"
 
 
 def _session_table(sessions: Sequence[SessionResult]) -> Table:

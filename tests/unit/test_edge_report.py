@@ -111,7 +111,7 @@ def test_it_is_in_the_terminal_and_on_the_page() -> None:
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert "Stream edges" in shown
-    assert "-> /b/in" in shown
+    assert "  /a/out -> /b/in: as a byte stream, not as asked: because of [b]it[/b] <i>\n" in shown
     assert "[b]it[/b]" in shown.replace("\n", "")
     page = render([run], [], "")
     assert "<h2>Stream edges of run</h2>" in page
