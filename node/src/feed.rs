@@ -109,7 +109,7 @@ struct Drained {
 
 /// Who has waited for whom.
 #[derive(Debug)]
-struct Waits {
+struct Stalls {
     since: Instant,
     /// The reader, for more bytes: all that there was had been given to it.
     reader: Duration,
@@ -117,7 +117,7 @@ struct Waits {
     bytes: Duration,
 }
 
-impl Waits {
+impl Stalls {
     /// Until now it was waited for what is needed.
     fn end(&mut self, need: Need) {
         match need {
@@ -148,7 +148,7 @@ pub struct Feeder {
     first: f64,
     last: f64,
     drained: Drained,
-    waited: Waits,
+    stalls: Stalls,
     /// Since when there is nothing to feed.
     waits: Option<Instant>,
     finished: bool,
@@ -213,7 +213,7 @@ impl Feeder {
             first: 0.0,
             last: 0.0,
             drained: Drained::default(),
-            waited: Waits { since: Instant::now(), reader: Duration::ZERO, bytes: Duration::ZERO },
+            stalls: Stalls { since: Instant::now(), reader: Duration::ZERO, bytes: Duration::ZERO },
             waits: None,
             finished: false,
             complete: false,
@@ -354,9 +354,9 @@ impl Feeder {
         token: &impl Fn(Wait) -> T,
     ) -> Result<Option<Event<'_>>, Failure> {
         if !self.finished {
-            self.waited.end(self.need);
+            self.stalls.end(self.need);
             self.feed(watcher, token)?;
-            self.waited.since = Instant::now();
+            self.stalls.since = Instant::now();
         }
         self.report()
     }
@@ -531,7 +531,7 @@ impl Feeder {
         let Input { name, id, .. } = &self.input;
         let bytes = self.netted.as_ref().and_then(Netted::place).unwrap_or_else(|| self.streamed());
         let seconds = last - first;
-        let (waited, behind) = (self.waited.reader.as_secs_f64(), self.waited.bytes.as_secs_f64());
+        let (waited, behind) = (self.stalls.reader.as_secs_f64(), self.stalls.bytes.as_secs_f64());
         Ok(Some(Event::Stream(Stream { name, id, bytes, seconds, first, last, waited, behind, part })))
     }
 

@@ -45,11 +45,6 @@ def say(console: Console, text: str, style: str | None = None) -> None:
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def counted(number: int, what: str) -> str:
-    """As `1 step`, `4 steps`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def table(
     title: str | None,
     columns: Iterable[str],

@@ -40,8 +40,9 @@ from streamflow_io.sharing.status import SharedStatus, status_of
 from streamflow_io.translation.capio import UNCHECKED
 from streamflow_io.translation.planning import InvalidHintsException, unavailable_here
 from streamflow_io.translation.translator import IOAwareTranslator
+from streamflow_io.wording import counted
 
-from .console import counted, say, table
+from .console import say, table
 from .javascript import missing_engine
 from .known_values import KnownValues
 from .selected_ranges import wrong_ranges

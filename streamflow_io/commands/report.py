@@ -32,8 +32,9 @@ from streamflow_io.telemetry.reader import read_records
 from streamflow_io.telemetry.results import RunResult, run_results
 from streamflow_io.telemetry.runs import find_run, run_label
 from streamflow_io.telemetry.session_results import SessionResult
+from streamflow_io.wording import counted
 
-from .console import counted, say, table
+from .console import say, table
 from .output import write_output
 
 DEFAULT_OUTPUT = "io-report.html"

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from streamflow_io.periodic.model import Schedule
+from streamflow_io.wording import counted
 
 from .console import say, table
 
@@ -25,8 +26,7 @@ def show_figures(console: Console, schedule: Schedule) -> None:
 def summary(schedule: Schedule) -> list[str]:
     """A schedule in three lines."""
     found, bounds = schedule.figures, schedule.figures.bounds
-    count = sum(schedule.pattern.counts)
-    instances = "1 instance" if count == 1 else f"{count:,} instances"
+    instances = counted(sum(schedule.pattern.counts), "instance")
     return [
         f"Period: {schedule.pattern.period:,.6g} s, {instances}; goal: {schedule.goal}",
         f"Efficiency: {found.efficiency:.5f} (no schedule has more than {bounds.efficiency:.5f})",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from streamflow.core.workflow import Job
 from streamflow.log_handler import logger
 
 from streamflow_io.grouping import grouped
+from streamflow_io.hints.inheritance import port_path
 from streamflow_io.runtime import Event, InputStream, JobSpec
 from streamflow_io.runtime.protocol import CommittedEvent, StreamEvent
 from streamflow_io.telemetry.records import CommittedRecord, ReadingRecord, Record, StreamedRecord
@@ -103,7 +103,7 @@ class EarlyRecords:
             return
         step = get_job_step_name(job_name)
         for port, commits in job.commits.items():
-            output = posixpath.join(step, port)
+            output = port_path(step, port)
             facts = {"first": commits.first, "last": commits.last, "ended": ended}
             path = commits.path if commits.files == 1 else None
             self._record(
@@ -134,7 +134,7 @@ class EarlyRecords:
                 time=time.time(),
                 job=job_name,
                 step=step,
-                input=posixpath.join(step, name),
+                input=port_path(step, name),
                 output=output,
                 delivery=delivery,
                 sources=sources,
@@ -154,7 +154,7 @@ class EarlyRecords:
                 time=now,
                 job=job_name,
                 step=step,
-                input=None if stream.input is None else posixpath.join(step, stream.input),
+                input=None if stream.input is None else port_path(step, stream.input),
                 outputs=(stream.output,),
                 source=stream.source,
                 bytes=event.bytes,
@@ -173,9 +173,9 @@ class EarlyRecords:
 
 
 def _output(stream: InputStream) -> str:
-    return posixpath.join(get_job_step_name(stream.name), stream.port)
+    return port_path(get_job_step_name(stream.name), stream.port)
 
 
 def _edge(token: StreamToken) -> tuple[str, Literal["stream", "gate"]]:
     source = token.source
-    return posixpath.join(get_job_step_name(source.job), source.port), "stream" if source.gate is None else "gate"
+    return port_path(get_job_step_name(source.job), source.port), "stream" if source.gate is None else "gate"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from streamflow.core.utils import get_job_step_name
 from streamflow.log_handler import logger
 
+from streamflow_io.wording import counted
+
 if TYPE_CHECKING:
     from streamflow_io.runtime.protocol import WarningEvent
 
@@ -31,5 +33,5 @@ class JobWarnings:
         """The run ends."""
         for (step, _), (message, jobs) in self._told.items():
             if more := len(jobs) - 1:
-                logger.warning(f"{more:,} more job{'' if more == 1 else 's'} of {step}, as one before: {message}")
+                logger.warning(f"{counted(more, 'more job')} of {step}, as one before: {message}")
         self._told.clear()

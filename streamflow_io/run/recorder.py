@@ -106,9 +106,8 @@ class JobRecorder:
         if (step := get_job_step_name(job_name)) not in self._annotations:
             return
         where = node_name(self._location(job_name))
-        self._open[job_name] = time.time()
+        self._open[job_name] = now = time.time()
         waited = self._waits.end(job_name, time.monotonic())
-        now = self._open[job_name]
         self._record(StartedRecord(time=now, job=job_name, step=step, location=where, waited=waited))
 
     def told(self, spec: JobSpec, step: CWLExecuteStep, job: Job, place: Place | None) -> JobSpec:

@@ -11,9 +11,10 @@ from streamflow_io.grouping import grouped
 from streamflow_io.hints.commit import CommitRule
 from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.records import InputRecord, OutputRecord, RouteRecord
+from streamflow_io.wording import counted
 
 from .network import touched
-from .proposal import Proposal, Refusal, count
+from .proposal import Proposal, Refusal
 from .simulation import CommitHint, GateHint, IOTaskHint, StreamHint
 from .splits import seen_splits
 
@@ -107,7 +108,7 @@ def _by_close(output: str, written: Sequence[OutputRecord]) -> Proposal | Refusa
         return Refusal(output, f"on_close:{most}", reason)
     times = "once" if most == 1 else f"{most} times"
     evidence = (
-        f"{count(len({record.job for record in written}), 'job')}, {count(files, 'file')} ({_names(written)}): "
+        f"{counted(len({record.job for record in written}), 'job')}, {counted(files, 'file')} ({_names(written)}): "
         f"closed {times}, on average {fmean(leads):.1f} s before the job ended"
     )
     return Proposal(CommitHint(output), evidence, CommitRule("on_close", most))
@@ -127,13 +128,13 @@ def _by_number(output: str, jobs: Sequence[Job], written: Sequence[OutputRecord]
     if fmean(leads) < EARLY:
         return Refusal(output, "on_n_files", "the last of its files is closed when its job ends")
     evidence = (
-        f"always {count(numbers[0], 'file')}, each closed once, the last on average {fmean(leads):.1f} s before the "
+        f"always {counted(numbers[0], 'file')}, each closed once, the last on average {fmean(leads):.1f} s before the "
         "job ended"
     )
     if len(jobs) < _OFTEN_COUNTED:
-        reason = f"{evidence}, but {count(len(jobs), 'job')} cannot tell that there are so many with other inputs"
+        reason = f"{evidence}, but {counted(len(jobs), 'job')} cannot tell that there are so many with other inputs"
         return Refusal(output, "on_n_files", reason)
-    evidence = f"{count(len(jobs), 'job')}: {evidence}"
+    evidence = f"{counted(len(jobs), 'job')}: {evidence}"
     return Proposal(CommitHint(output), evidence, CommitRule("on_n_files"), numbers[0])
 
 
@@ -154,7 +155,7 @@ def _streams(routes: Sequence[RouteRecord], jobs: Sequence[Job]) -> Iterator[Pro
         if reason is not None:
             yield Refusal(subject, "streamable", reason)
             continue
-        readers = count(len({record.job for record in used if record.opens}), "job")
+        readers = counted(len({record.job for record in used if record.opens}), "job")
         evidence = f"{readers} read it once, front to back"
         hint = StreamHint(route.output, route.input)
         if optional := {reason for record in used for reason in record.reasons}:
@@ -206,7 +207,7 @@ def _gates(
             is not None
         ]
         if leads and fmean(leads) >= _LEAD:
-            evidence = f"{count(len(leads), 'reader')} worked {fmean(leads):.1f} s on average before touching it"
+            evidence = f"{counted(len(leads), 'reader')} worked {fmean(leads):.1f} s on average before touching it"
             yield Proposal(GateHint(output), evidence)
 
 
@@ -233,7 +234,7 @@ def _io_tasks(history: History, jobs: Sequence[Job], splits: Collection[str]) ->
         elif computed / seconds >= _IO_BOUND:
             yield Refusal(step, "IOTask", f"{what}, but it computes as well: {computed:.1f} s")
         else:
-            evidence = f"{count(len(usages), 'job')}: {what}, {computed:.1f} s of computing"
+            evidence = f"{counted(len(usages), 'job')}: {what}, {computed:.1f} s of computing"
             yield Proposal(IOTaskHint(step), evidence)
 
 

@@ -79,8 +79,3 @@ class Refusal:
     subject: str
     what: str
     reason: str
-
-
-def count(number: int, what: str) -> str:
-    """So many of something, in words."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

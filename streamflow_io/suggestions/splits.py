@@ -9,8 +9,9 @@ from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.grouping import grouped
 from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.records import SplitRecord
+from streamflow_io.wording import counted
 
-from .proposal import CUTS, Proposal, Refusal, count
+from .proposal import CUTS, Proposal, Refusal
 from .simulation import SplitHint
 
 
@@ -23,7 +24,7 @@ def seen_splits(history: History, jobs: Sequence[Job]) -> Iterator[Proposal | Re
             found = [record for job in of_step for record in job.splits if record.port == port]
             rules = [dict(rule) for rule in dict.fromkeys(tuple(_rule(record).items()) for record in found)]
             first, of_output = found[0], routes.get(output, [])
-            what = f"{count(sum(record.count for record in found), 'file')} are parts of {first.of}"
+            what = f"{counted(sum(record.count for record in found), 'file')} are parts of {first.of}"
             if len({record.job for record in found}) < len(of_step):
                 yield Refusal(output, "ReadSession", "not all jobs have written parts of an input")
             elif len(rules) > 1:

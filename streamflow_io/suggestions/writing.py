@@ -11,9 +11,9 @@ from streamflow_io.bandwidth.rhythm import rhythm
 from streamflow_io.grouping import grouped
 from streamflow_io.telemetry.history import History, Job
 from streamflow_io.telemetry.records import RequestRecord
+from streamflow_io.wording import counted
 
 from .hiding import HIDDEN, rate_text
-from .proposal import count
 
 _MB = 1e6
 # Of the time of a job: who waits for less gains little by a step more.
@@ -89,6 +89,6 @@ def _change(step: str, found: Sequence[_Rhythm]) -> Iterator[Change]:
         return
     required, reached = size / period, median(one.moved for one in found) / waited
     if required <= HIDDEN * reached:
-        writes = f"{count(len(found), 'job')}: {size / _MB:.0f} MB each {period:.1f} s"
+        writes = f"{counted(len(found), 'job')}: {size / _MB:.0f} MB each {period:.1f} s"
         rates = f"{rate_text(required / _MB)} would do, {rate_text(reached / _MB)} were reached"
         yield Change(step, f"{writes}, for which a job waited {waited:.1f} of {ran:.1f} s: {rates}", waited)

@@ -48,14 +48,15 @@ def _edges(history: History) -> Iterator[EdgeResult]:
     for edge in history.edges:
         consumer = None if edge.input is None else edge.input.rpartition("/")[0]
         steps = {edge.output.rpartition("/")[0], consumer}
-        streams = [each for each in streams_into.get(consumer or "", ()) if _is_of(each, edge)]
-        early = [
-            ends[each.source] - history.since_start(each.first)
-            for each in streams
-            if each.source in ends and each.first is not None
-        ]
+        streams = [each for each in streams_into[consumer or ""] if _is_of(each, edge)]
         if edge.delivery in (Delivery.COMMIT, Delivery.GATE):
-            early = [each.ended - each.first for each in committed.get(edge.output, ())]
+            early = [each.ended - each.first for each in committed[edge.output]]
+        else:
+            early = [
+                ends[each.source] - history.since_start(each.first)
+                for each in streams
+                if each.source in ends and each.first is not None
+            ]
         waited = [each.waited for each in streams if each.waited is not None]
         found = [
             each.reason

@@ -17,6 +17,7 @@ from statistics import median, quantiles
 from streamflow_io.grouping import grouped
 from streamflow_io.hints.models import Direction
 from streamflow_io.series import covered
+from streamflow_io.wording import counted
 
 from .history import History, Job
 from .numbers import MB, Result
@@ -207,7 +208,7 @@ def _are_iterations(history: History, tags: Collection[str]) -> bool:
 def _too_few(count: int) -> str:
     if count == 0:
         return "its jobs do not come in one burst after the other"
-    return f"{count} {'burst' if count == 1 else 'bursts'}; at least {LEAST_BURSTS} are needed"
+    return f"{counted(count, 'burst')}; at least {LEAST_BURSTS} are needed"
 
 
 def _submitted(job: Job) -> float:
