@@ -133,6 +133,15 @@ class SchedulerConfig(Model):
         description="idle (default): streaming consumers may exceed the cores, and cores of jobs that wait are lent; "
         "gangs: streaming consumers only; never",
     )
+    streaming: Literal["hints", "auto"] = Field(
+        "hints",
+        description="hints (default): what hints and `streamable` say; auto: also what was proven on your own data",
+    )
+    rehearse: Literal["idle", "never"] = Field(
+        "idle",
+        description="with `streaming: auto`: idle (default): tools run once more on idle cores, to prove what streams; "
+        "never",
+    )
     learned: Text | None = Field(None, description="where learned limits are kept (default: the user's data directory)")
     limits: StrictBool = Field(
         True,

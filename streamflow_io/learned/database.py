@@ -17,7 +17,7 @@ from streamflow_io.files import stranger
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.telemetry.directories import data_directory
 
-VERSION = 6
+VERSION = 7
 _APPLICATION = 0x5346494F  # "SFIO"
 
 _VERDICTS = """
@@ -47,6 +47,21 @@ _WINDOWS = """
 """
 # Of the first burst of an output that is streamed; NULL: the window is not one of bursts.
 _BURST_BYTES = "ALTER TABLE windows ADD COLUMN bytes REAL"
+_PROOFS = """
+    CREATE TABLE proofs (
+        tool TEXT NOT NULL,
+        kind TEXT NOT NULL, -- reads, writes
+        port TEXT NOT NULL,
+        options TEXT NOT NULL,
+        step TEXT NOT NULL,
+        found REAL NOT NULL,
+        way TEXT, -- net, pipe; NULL: it does not stream
+        reason TEXT, -- why not
+        bytes INTEGER NOT NULL,
+        runs INTEGER NOT NULL,
+        UNIQUE (tool, kind, port, options)
+    )
+"""
 # The rollback journal, not WAL: home directories of clusters are network file systems, where WAL does not work.
 _SCHEMA = (
     """
@@ -68,6 +83,7 @@ _SCHEMA = (
     _VERDICTS,
     _WINDOWS,
     _BURST_BYTES,
+    _PROOFS,
     f"PRAGMA application_id = {_APPLICATION}",
 )
 # What changes a file of each version into one of the next.
@@ -82,6 +98,7 @@ _UPGRADES = {
     3: (_VERDICTS,),
     4: (_WINDOWS,),
     5: (_BURST_BYTES,),
+    6: (_PROOFS,),
 }
 
 

@@ -26,6 +26,7 @@ from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.database import learned_path
 from streamflow_io.learned.limits import RememberedLimits
+from streamflow_io.learned.proofs import RememberedProofs
 from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
@@ -80,6 +81,7 @@ class Run:
     :ivar config: of the scheduler
     :ivar streaming_jobs: the jobs that stream to others
     :ivar verdicts: which declared splits are trusted
+    :ivar proofs: what streams without a hint
     :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
@@ -102,6 +104,7 @@ class Run:
         learned = learned_path(self.config, Path(scheduler.context.config["path"]))
         self._remembered = RememberedLimits(learned, plan.tools)
         self.verdicts = RememberedVerdicts(learned, plan.verdicts)
+        self.proofs = RememberedProofs(learned, plan.proofs)
         self._runtimes = NodeRuntimes(
             scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.mixed_hosts
         )
@@ -196,6 +199,7 @@ class Run:
         await self.storages.close()
         await self._remembered.close()
         await self.verdicts.close()
+        await self.proofs.close()
         self.recorder.close()
         if self._started:
             for request in self._requests.close():

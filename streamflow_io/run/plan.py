@@ -13,12 +13,14 @@ from streamflow_io.admission.storages import StepStorages
 from streamflow_io.capio_cl.applications import KnownJobs
 from streamflow_io.capio_cl.configuration import Configuration
 from streamflow_io.capio_cl.from_graph import configure, stricter_than_served
+from streamflow_io.graph.candidates import Candidate
 from streamflow_io.graph.gangs import Gang
 from streamflow_io.graph.io_graph import Delivery, Input, InputRoute, Output, Route, Step, StreamEdge
 from streamflow_io.graph.partitions import Partition
 from streamflow_io.graph.possible import PossibleRoute
 from streamflow_io.graph.sites import LOCAL, SiteKind
 from streamflow_io.hints.inheritance import StepAnnotations
+from streamflow_io.learned.proofs import Proof
 from streamflow_io.learned.verdicts import Verdict
 
 from .split_key import Declaration
@@ -42,6 +44,8 @@ class Plan:
     :ivar read_first: other files of read sessions that are known before the run, with a step that reads them
     :ivar declared: where splits are declared to cut, by step and output
     :ivar verdicts: of declared splits, as they are remembered
+    :ivar candidates: steps that may stream without a hint, if that is wanted, by step path
+    :ivar proofs: of what streams without a hint, as they are remembered
     :ivar delivered: those of files and of names, as they are served
     :ivar streams: whether files are delivered early in this run
     :ivar unavailable: why they are not, though some are to be
@@ -66,6 +70,8 @@ class Plan:
     read_first: Mapping[str, str] = field(default_factory=dict)
     declared: Mapping[tuple[str, str], Declaration] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
+    candidates: Mapping[str, Candidate] = field(default_factory=dict)
+    proofs: tuple[Proof, ...] = ()
     delivered: tuple[StreamEdge, ...] = ()
     gangs: tuple[Gang, ...] = ()
     streams: bool = False

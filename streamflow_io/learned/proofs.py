@@ -1,0 +1,164 @@
+"""Proofs, on disk: whether a program reads an input, or writes an output, as a byte stream."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Coroutine, Iterable
+from contextlib import closing
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Literal
+
+from streamflow.log_handler import logger
+
+from .database import LearnedDatabase, LearnedLimitsError, check_own, errors
+
+#: How a program may get a stream: `net`, where all that it does with it that a pipe cannot do waits for the file;
+#: `pipe`, as an input that is declared `streamable`.
+Way = Literal["net", "pipe"]
+
+_COLUMNS = "tool, kind, port, options, step, found, way, reason, bytes, runs"
+_SELECT = f"SELECT {_COLUMNS} FROM proofs ORDER BY step, kind, port, found"
+_IS = "tool = ? AND kind = ? AND port = ? AND options = ?"
+
+
+@dataclass(frozen=True)
+class ProofKey:
+    """What a proof holds for.
+
+    :ivar tool: a hex digest of all that is known of the tool before it runs
+    :ivar kind: whether the port is an input, which it reads, or an output, which it writes
+    :ivar options: a hex digest of the values of its inputs, but for what files contain; empty: it holds for all
+    """
+
+    tool: str
+    kind: Literal["reads", "writes"]
+    port: str
+    options: str = ""
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits, always the same for the same key."""
+        return hashlib.sha256(json.dumps([self.tool, self.kind, self.port, self.options]).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was found.
+
+    :ivar step: the path of the step, for people
+    :ivar found: when, in seconds since the epoch
+    :ivar way: how it reads a stream with the same outcome as the file; None: it does not, or must not be tried
+    :ivar reason: why not, in words
+    :ivar bytes: of the file with which it was tried
+    :ivar runs: in how many jobs it has streamed since, without a difference
+    """
+
+    key: ProofKey
+    step: str
+    found: float
+    way: Way | None = None
+    reason: str | None = None
+    bytes: int = 0
+    runs: int = 0
+
+    @property
+    def is_proven(self) -> bool:
+        return self.way is not None
+
+
+class Proofs(LearnedDatabase):
+    """The proofs in a file of what was learned."""
+
+    async def list(self) -> tuple[Proof, ...]:
+        """All, sorted by step, port and time."""
+        return tuple(map(_proof, await self._rows(_SELECT)))
+
+    async def save(self, proof: Proof) -> None:
+        """Keep a proof instead of the one with the same key."""
+        values = (*astuple(proof.key), proof.step, proof.found, proof.way, proof.reason, proof.bytes, proof.runs)
+        async with self._transaction("IMMEDIATE") as connection:
+            await connection.execute(
+                f"INSERT OR REPLACE INTO proofs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
+            )
+
+    async def streamed(self, keys: Iterable[ProofKey]) -> None:
+        """Count a job more for each of these. A key that there is not is no error."""
+        async with self._transaction("IMMEDIATE") as connection:
+            await connection.executemany(f"UPDATE proofs SET runs = runs + 1 WHERE {_IS}", map(astuple, keys))
+
+    async def forget(self, keys: Iterable[ProofKey]) -> None:
+        """Delete proofs, all of them or none. A key that there is not is no error."""
+        async with self._transaction("IMMEDIATE") as connection:
+            await connection.executemany(f"DELETE FROM proofs WHERE {_IS}", map(astuple, keys))
+
+
+def known_proofs(path: Path) -> tuple[Proof, ...]:
+    """What there is in a file; nothing if it does not exist. It is not changed.
+
+    :raises LearnedLimitsError: if it cannot be read, or another user could have written it
+    """
+    if not path.exists():
+        return ()
+    check_own(path)
+    with errors(path), closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'proofs'").fetchone()
+        return tuple(map(_proof, connection.execute(_SELECT))) if tables[0] else ()
+
+
+class RememberedProofs:
+    """Proofs of earlier runs, and of this one.
+
+    What is kept on disk never makes a run fail: if it cannot be written, one warning says so.
+
+    :param path: the file
+    :param known: what it has
+    """
+
+    def __init__(self, path: Path, known: Iterable[Proof]) -> None:
+        self._path = path
+        self._known = {proof.key: proof for proof in known}
+        self._file: Proofs | None = None
+        self._failed = False
+
+    def of(self, key: ProofKey) -> Proof | None:
+        return self._known.get(key)
+
+    async def remember(self, proof: Proof) -> None:
+        """Keep a proof, for this run and later ones."""
+        self._known[proof.key] = proof
+        if (file := await self._open()) is not None:
+            await self._try(file.save(proof))
+
+    async def streamed(self, keys: Iterable[ProofKey]) -> None:
+        """A job has streamed as it was proven, without a difference."""
+        if (keys := [*keys]) and (file := await self._open()) is not None:
+            await self._try(file.streamed(keys))
+
+    async def close(self) -> None:
+        if self._file is not None:
+            await self._file.close()
+            self._file = None
+
+    async def _open(self) -> Proofs | None:
+        if self._file is None and not self._failed:
+            await self._try(self._begin())
+        return self._file
+
+    async def _begin(self) -> None:
+        self._file = await Proofs.open(self._path)
+
+    async def _try(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except LearnedLimitsError as error:
+            if not self._failed:
+                self._failed = True
+                logger.warning(f"What streams without a hint is not remembered in this run: {error}")
+
+
+def _proof(row: sqlite3.Row) -> Proof:
+    tool, kind, port, options, step, found, way, reason, size, runs = row
+    return Proof(ProofKey(tool, kind, port, options), step, found, way, reason, size, runs)

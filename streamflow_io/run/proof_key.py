@@ -1,0 +1,48 @@
+"""What a proof about an input that is read as a stream holds for. Pure.
+
+What a program does with one of its inputs can depend on all that it is given. So a proof holds for the same tool, with
+the same values of all inputs. Of files only what kind they are counts, by their extensions, so that what was proven on
+one sample holds for the next; but small ones, as scripts and configurations are, have to be the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamflow_io.learned.proofs import ProofKey
+
+# Bytes up to which a file may be a script or a configuration.
+_SMALL = 2**18
+
+
+def proof_key(tool: str, port: str, inputs: Mapping[str, Any]) -> ProofKey:
+    """The key of a proof about an input of a job.
+
+    :param tool: a hex digest of all that is known of the tool before it runs
+    :param inputs: those of the job, as in CWL; a file that is not complete has no size and no checksum
+    """
+    options = {name: _option(value, is_read=name == port) for name, value in inputs.items()}
+    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
+    return ProofKey(tool, "reads", port, digest)
+
+
+def _option(value: Any, *, is_read: bool = False) -> Any:
+    if isinstance(value, Mapping):
+        if value.get("class") in ("File", "Directory"):
+            return _kind(value, is_read=is_read)
+        return {str(key): _option(inner, is_read=is_read) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_option(inner, is_read=is_read) for inner in value]
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def _kind(file: Mapping[str, Any], *, is_read: bool) -> Any:
+    extension = posixpath.splitext(str(file.get("basename", "")))[1]
+    size, checksum = file.get("size"), file.get("checksum")
+    is_script = not is_read and isinstance(size, int) and size <= _SMALL and checksum
+    beside = [_kind(other, is_read=is_read) for other in file.get("secondaryFiles") or ()]
+    return [file["class"], extension, checksum if is_script else None, beside]

@@ -1,0 +1,133 @@
+"""What was proven to stream, kept from run to run, and what a proof holds for."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.learned.proofs import Proof, ProofKey, Proofs, RememberedProofs, known_proofs
+from streamflow_io.run.proof_key import proof_key
+
+KEY = ProofKey("a1", "reads", "text", "5d")
+PROVEN = Proof(KEY, "/count", 1_790_000_000.0, "net", bytes=4_000_000)
+
+
+async def remember(path: Path, *proofs: Proof) -> None:
+    remembered = RememberedProofs(path, known_proofs(path))
+    for proof in proofs:
+        await remembered.remember(proof)
+    await remembered.close()
+
+
+def test_nothing_is_made_where_nothing_is_proven(tmp_path: Path) -> None:
+    asyncio.run(remember(tmp_path / "data" / "learned.db"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_found_later_replaces_it(tmp_path: Path) -> None:
+    path, refused = tmp_path / "learned.db", replace(PROVEN, way=None, reason="it asks for the size")
+    asyncio.run(remember(path, PROVEN))
+    assert known_proofs(path) == (PROVEN,)
+    asyncio.run(remember(path, refused))
+    assert known_proofs(path) == (refused,)
+    assert not refused.is_proven
+
+
+def test_jobs_that_have_streamed_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "learned.db"
+
+    async def stream() -> None:
+        remembered = RememberedProofs(path, ())
+        await remembered.remember(PROVEN)
+        await remembered.streamed([KEY, replace(KEY, port="other")])
+        await remembered.streamed([KEY])
+        await remembered.streamed([])
+        await remembered.close()
+
+    asyncio.run(stream())
+    assert known_proofs(path) == (replace(PROVEN, runs=2),)
+
+
+def test_they_are_forgotten_together(tmp_path: Path) -> None:
+    path, other = tmp_path / "learned.db", replace(PROVEN, key=replace(KEY, kind="writes"))
+
+    async def forget() -> None:
+        proofs = await Proofs.open(path)
+        await proofs.save(PROVEN)
+        await proofs.save(other)
+        assert set(await proofs.list()) == {PROVEN, other}
+        await proofs.forget([KEY])
+        await proofs.close()
+
+    asyncio.run(forget())
+    assert known_proofs(path) == (other,)
+
+
+def test_a_file_of_the_version_before_gets_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "learned.db"
+    asyncio.run(remember(path, PROVEN))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP TABLE proofs; PRAGMA user_version = 6;")
+    assert known_proofs(path) == ()
+    asyncio.run(remember(path, PROVEN))
+    assert known_proofs(path) == (PROVEN,)
+
+
+def test_a_file_that_cannot_be_used_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "learned.db"
+    path.write_bytes(b"no database" * 1000)
+
+    async def run() -> None:
+        remembered = RememberedProofs(path, ())
+        await remembered.remember(PROVEN)
+        await remembered.remember(replace(PROVEN, runs=3))
+        await remembered.streamed([KEY])
+        assert remembered.of(KEY) == replace(PROVEN, runs=3)
+        await remembered.close()
+
+    asyncio.run(run())
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("What streams without a hint is not remembered in this run: ")
+
+
+def file(name: str, size: int = 10**9, checksum: str = "sha1$1") -> dict[str, Any]:
+    return {"class": "File", "basename": name, "path": f"/tmp/{checksum}/{name}", "size": size, "checksum": checksum}
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({}, True),
+        ({"text": file("b.txt", 5, "sha1$2")}, True),
+        ({"text": {"class": "File", "basename": "b.txt", "path": "/tmp/b.txt"}}, True),
+        ({"text": file("b.gz")}, False),
+        ({"genome": file("hg38.fa", 2 * 10**9, "sha1$9")}, True),
+        ({"script": file("run.py", 300, "sha1$8")}, False),
+        ({"lines": 4}, False),
+        ({"mode": "slow"}, False),
+        ({"mode": None}, False),
+        ({"more": [True]}, False),
+    ],
+)
+def test_what_a_proof_holds_for(change: dict[str, Any], same: bool) -> None:
+    inputs = {
+        "text": file("a.txt"),
+        "genome": file("chr1.fa"),
+        "script": file("run.py", 300, "sha1$7"),
+        "lines": 3,
+        "mode": "fast",
+        "more": [],
+    }
+    assert (proof_key("a1", "text", {**inputs, **change}) == proof_key("a1", "text", inputs)) is same
+
+
+def test_each_input_and_each_tool_has_proofs_of_its_own() -> None:
+    inputs = {"one": file("a.txt"), "two": file("b.txt")}
+    keys = {proof_key(tool, port, inputs) for tool in ("a1", "b2") for port in inputs}
+    assert len({key.digest for key in keys}) == 4
