@@ -179,7 +179,7 @@ class _Run:
     def _job(self) -> None:
         with self._told:
             seen = self._leases[-1].number if self._leases else 0
-            self._member.wish(Wish({}, {"write": _JOB}, True, {"write": _JOB}, 0.1, seen))
+            self._member.wish(Wish({}, {"write": _JOB}, True, {"write": _JOB}, 0.1, seen, time.time()))
             self._told.wait_for(lambda: self._failed is not None or self._is_given(seen))
             if self._failed is not None:
                 sys.exit(self._failed)

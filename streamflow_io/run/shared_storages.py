@@ -212,7 +212,8 @@ class SharedStorages:
         needed, useful = _amounts(needs, queued)
         seconds = round(one.burst.seconds(queued, max(one.bandwidth.values())), 1) if needs else 0.0
         together = any(len(need.amounts) > 1 for need in needs)
-        wish = one.holding.settle(used, needed, useful, together, seconds, now)
+        began = one.burst.began(bool(needs), now)
+        wish = one.holding.settle(used, needed, useful, together, seconds, now, began)
         self._leases.give(storage, one.holding.held, one.others)
         if wish is not None:
             one.member.wish(wish)

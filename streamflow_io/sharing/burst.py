@@ -43,6 +43,7 @@ class Burst:
         self._took: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=LAST_JOBS))
         # Bytes that jobs of this burst that have ended were to move.
         self._ended = 0.0
+        self._began = 0.0
 
     def started(self, job: str, step: str, amount: int, now: float) -> None:
         """A job has so many bytes per second from now on."""
@@ -68,6 +69,20 @@ class Burst:
     def is_idle(self) -> bool:
         """Whether no job of it runs."""
         return not self._running
+
+    def began(self, is_waiting: bool, now: float) -> float:
+        """When it began: the run uses the storage since then, or waits for it.
+
+        Whatever the run still holds of it: who keeps a lease through a pause has a new burst after it.
+
+        :param is_waiting: a job of it lacks bandwidth
+        :return: 0: it has not
+        """
+        if self.is_idle and not is_waiting:
+            self._began = 0.0
+        elif not self._began:
+            self._began = now
+        return self._began
 
     def over(self) -> bool:
         """None runs or waits: what comes next is another burst.

@@ -56,7 +56,14 @@ class Holding:
         self.held, self._unused_since = self._used, None
 
     def settle(
-        self, used: Amounts, needed: Amounts, useful: Amounts, together: bool, seconds: float, now: float
+        self,
+        used: Amounts,
+        needed: Amounts,
+        useful: Amounts,
+        together: bool,
+        seconds: float,
+        now: float,
+        began: float = 0.0,
     ) -> Wish | None:
         """All that can start has started.
 
@@ -64,7 +71,7 @@ class Holding:
         :param needed: beyond it, what the first that wait need
         :param useful: beyond it, what all that wait could use, at least what is needed
         :param together: what is needed in both directions is for one job
-        :param seconds: see :class:`~.wish.Wish`
+        :param seconds: see :class:`~.wish.Wish`; :param began: the same
         :return: what is to be wished; none: nothing new
         """
         self._used = used
@@ -81,7 +88,7 @@ class Holding:
         wish = Wish(positive(self.held), seen=self._seen)
         if lacks:
             more = positive({way: amount(useful, way) - free[way] for way in WAYS})
-            wish = Wish(positive(self.held), lacks, together, more, seconds, self._seen)
+            wish = Wish(positive(self.held), lacks, together, more, seconds, self._seen, began)
         if wish == self._wished:
             return None
         self._wished = wish

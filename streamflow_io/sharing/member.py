@@ -63,9 +63,8 @@ class Member:
         self._tell, self._failed, self._warn = tell, failed, warn
         self._others: tuple[Entry, ...] = ()
         self._changed = threading.Condition()
-        # The last one, and since when the run wishes something; before it one that is empty, if there was one: there a
-        # burst has ended.
-        self._wishes: list[tuple[Wish, float]] = []
+        # That nobody has looked at yet.
+        self._wish: Wish | None = None
         self._watches = False
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=f"sharing {directory.storage}", daemon=True)
@@ -80,12 +79,7 @@ class Member:
     def wish(self, wish: Wish) -> None:
         """Say what the run wants from now on; never blocks."""
         with self._changed:
-            if wish.is_empty:
-                self._wishes = [(wish, time.time())]
-            elif self._wishes and not self._wishes[-1][0].is_empty:
-                self._wishes[-1] = wish, self._wishes[-1][1]
-            else:
-                self._wishes.append((wish, time.time()))
+            self._wish = wish
             self._changed.notify()
 
     def watch(self) -> None:
@@ -93,7 +87,7 @@ class Member:
         with self._changed:
             if not self._watches:
                 self._watches = True
-                self._wishes = self._wishes or [(Wish(), time.time())]
+                self._wish = self._wish or Wish()
                 self._changed.notify()
 
     def profile(self, profile: BurstProfile | None) -> None:
@@ -111,23 +105,23 @@ class Member:
     def _work(self) -> None:
         try:
             first = self._wait(None)
-            while first and not self._watches and all(wish.is_empty for wish, _ in first):
+            while first is not None and first.is_empty and not self._watches:
                 first = self._wait(None)
-            if first:
+            if first is not None:
                 self._take_part(first)
         except Exception as error:  # whatever it is, the run has to know that it is alone
             if not self._closed:
                 with suppress(Exception):
                     self._failed(_reason(error))
 
-    def _wait(self, seconds: float | None) -> list[tuple[Wish, float]]:
-        """The wishes since the last call; waits for one, or for the end."""
+    def _wait(self, seconds: float | None) -> Wish | None:
+        """The last wish since the last call; waits for one, or for the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._wishes, seconds)
-            wishes, self._wishes = self._wishes, []
-            return [] if self._closed else wishes
+            self._changed.wait_for(lambda: self._closed or self._wish is not None, seconds)
+            wish, self._wish = self._wish, None
+            return None if self._closed else wish
 
-    def _take_part(self, wishes: list[tuple[Wish, float]]) -> None:
+    def _take_part(self, wish: Wish | None) -> None:
         if self._directory.mine:
             make_own(self._directory)
         with ExitStack() as closing:
@@ -139,8 +133,8 @@ class Member:
                 closing.callback(seat.follower.close)
                 self.wants_profile = True
             while not self._closed:
-                for wish, now in wishes:
-                    self._wished(seat.standing, wish, now)
+                if wish is not None:
+                    self._wished(seat.standing, wish)
                 if seat.follower is not None:
                     seat.follower.say(self._profile)
                 seat.standing.watches = self._watches
@@ -148,22 +142,22 @@ class Member:
                 self._others = seat.others
                 if lease is not None and not self._closed:
                     self._tell(lease)
-                wishes = self._until_a_look(seat)
+                wish = self._until_a_look(seat)
 
-    def _wished(self, standing: Standing, wish: Wish, now: float) -> None:
+    def _wished(self, standing: Standing, wish: Wish) -> None:
         before = standing.hold
-        standing.wish(wish, now)
+        standing.wish(wish)
         hold = standing.hold
-        if hold is not None and hold is not before and hold.until > now:
+        if hold is not None and hold is not before and hold.until > wish.began:
             self._hold_told(hold)
 
-    def _until_a_look(self, seat: Seat) -> list[tuple[Wish, float]]:
+    def _until_a_look(self, seat: Seat) -> Wish | None:
         """Wait until there is a reason to look."""
         since = time.monotonic()
         while True:
-            wishes = self._wait(seat.pause)
-            if wishes or self._closed or seat.should_look(time.monotonic() - since):
-                return wishes
+            wish = self._wait(seat.pause)
+            if wish is not None or self._closed or seat.should_look(time.monotonic() - since):
+                return wish
 
 
 def _reason(error: Exception) -> str:

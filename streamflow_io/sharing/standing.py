@@ -41,17 +41,14 @@ class Standing:
         self._held: dict[Way, int] = {}
         self._wanted: dict[Way, int] = {}
 
-    def wish(self, wish: Wish, now: float) -> None:
-        """The run wants something else from now on.
-
-        :param now: on the wall clock
-        """
+    def wish(self, wish: Wish) -> None:
+        """The run wants something else from now on."""
         self._wish = wish
         if wish.is_empty:
             self._asked = self._hold = None
-        elif self._asked is None:
-            self._asked = now
-            self._hold = None if self._following is None else self._following.begin(now)
+        elif wish.lacks and self._asked != wish.began:
+            self._asked = wish.began
+            self._hold = None if self._following is None else self._following.begin(wish.began)
 
     def follow(self, following: Following | None) -> None:
         """Follow a schedule from the next burst on; None: none any more, and what is held back is not from now on."""

@@ -38,8 +38,9 @@ class Wish:
     :ivar useful: what all its waiting jobs could use beyond `kept`, at least `lacks`: given only while no other run
         wants anything
     :ivar seconds: how long the jobs of this burst, also those that have ended, take if the storage is theirs alone;
-        0: not known. A burst begins with the first wish of a run that keeps and lacks nothing
+        0: not known
     :ivar seen: the number of the last lease that the run had been told, 0 for none
+    :ivar began: when this burst began, on the wall clock; said of a run that lacks something
     """
 
     kept: Amounts = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Wish:
     useful: Amounts = field(default_factory=dict)
     seconds: float = 0.0
     seen: int = 0
+    began: float = 0.0
 
     @property
     def is_empty(self) -> bool:

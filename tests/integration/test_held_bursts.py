@@ -54,7 +54,7 @@ class Run:
     def burst(self, seconds: float = 10) -> float:
         """Have a burst; return when it was given something."""
         lacks: Mapping = {"write": 5}
-        self.member.wish(Wish({}, lacks, useful=lacks, seconds=1.0, seen=self.seen))
+        self.member.wish(Wish({}, lacks, useful=lacks, seconds=1.0, seen=self.seen, began=time.time()))
         deadline = time.monotonic() + seconds
         while True:
             lease = self.leases.get(timeout=max(0.01, deadline - time.monotonic()))
@@ -105,7 +105,7 @@ def test_who_comes_ends_the_schedule(make: Callable[..., Run]) -> None:
     one, other = make("one", start), make("other", start)
     for run in (one, other, one, other):
         run.burst()
-    one.member.wish(Wish({}, {"write": 5}, useful={"write": 5}, seconds=1.0, seen=one.seen))
+    one.member.wish(Wish({}, {"write": 5}, useful={"write": 5}, seconds=1.0, seen=one.seen, began=time.time()))
     time.sleep(0.5)
     assert one.last_hold().until > time.time() + PERIOD / 2
     third = make("third", start)

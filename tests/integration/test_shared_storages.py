@@ -63,10 +63,13 @@ class Run:
         tell, failed, warn = self.leases.append, self.failures.append, self.warnings.append
         self.member = Member(shared, name, bandwidth, tell, failed, warn)
         self.name = name
+        self._began = 0.0
 
     def wish(self, kept: int = 0, lacks: int = 0, useful: int = 0, seconds: float = 1.0) -> None:
         seen = self.leases[-1].number if self.leases else 0
-        self.member.wish(Wish(writes(kept), writes(lacks), True, writes(max(lacks, useful)), seconds, seen))
+        self._began = (self._began or time.time()) if kept or lacks else 0.0
+        useful = max(lacks, useful)
+        self.member.wish(Wish(writes(kept), writes(lacks), True, writes(useful), seconds, seen, self._began))
 
     @property
     def given(self) -> int:
@@ -472,7 +475,7 @@ from streamflow_io.sharing.wish import Wish
 done = []
 shared = SharedDirectory(Path(sys.argv[1]), "scratch", True, "/scratch")
 member = Member(shared, "run", {"write": 100}, lambda lease: done.append("given"), lambda why: done.append(why))
-member.wish(Wish({}, {"write": 1}))
+member.wish(Wish({}, {"write": 1}, began=time.time()))
 while not done:
     time.sleep(0.01)
 print(done)

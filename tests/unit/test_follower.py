@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from streamflow_io.sharing.burst_profile import BurstProfile
 from streamflow_io.sharing.follower import Follower
@@ -14,7 +15,7 @@ from streamflow_io.sharing.wish import Wish
 ONE = BurstProfile(direction="write", bursts=8, jobs=1, storage_bw=4, volume=8, rate=4, work=8, error=0.01)
 OTHER = ONE.model_copy(update={"work": 3.0})
 BANDWIDTH = {"write": 16.0, "read": 16.0}
-WISH = Wish({}, {"write": 5}, False, {"write": 5}, 1.0)
+WISH = Wish({}, {"write": 5}, False, {"write": 5}, 1.0, began=1.0)
 
 
 class MadePlans:
@@ -105,9 +106,9 @@ def test_a_run_that_does_not_fit_its_slots_any_more_says_so() -> None:
     driver = Driver()
     driver.follow()
     for number in range(4, 9):
-        driver.standing.wish(WISH, 10.0 * number + (0 if number < 7 else 3))
-        driver.standing.wish(Wish(), 10.0 * number + 5)
-    driver.standing.wish(WISH, 93.0)
+        driver.standing.wish(replace(WISH, began=10.0 * number + (0 if number < 7 else 3)))
+        driver.standing.wish(Wish())
+    driver.standing.wish(replace(WISH, began=93.0))
     driver.look(94.0, you=OTHER)
     assert driver.follower.published is None
     assert driver.standing.following is None

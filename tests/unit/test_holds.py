@@ -12,7 +12,7 @@ from streamflow_io.sharing.standing import Standing
 from streamflow_io.sharing.wish import Wish
 
 SLOTS = Slots(10.0, (2.0, 7.0))
-WISH = Wish({}, {"write": 5}, False, {"write": 5}, 1.0)
+WISH = Wish({}, {"write": 5}, False, {"write": 5}, 1.0, began=1.0)
 
 
 def profile(work: float = 8.0, error: float = 0.01, **fields: object) -> BurstProfile:
@@ -75,7 +75,7 @@ def test_who_comes_nearer_to_its_slots_has_not_drifted() -> None:
 def test_what_is_held_back_is_not_wanted() -> None:
     standing = Standing("one")
     standing.follow(Following(SLOTS, 0.0))
-    standing.wish(WISH, 1.0)
+    standing.wish(WISH)
     told = standing.look([], {"write": 10}, 1.5)
     assert told is not None
     assert told.given == {}
@@ -89,7 +89,7 @@ def test_what_is_held_back_is_not_wanted() -> None:
 def test_without_a_schedule_nothing_is_held_any_more() -> None:
     standing = Standing("one")
     standing.follow(Following(SLOTS, 0.0))
-    standing.wish(WISH, 1.0)
+    standing.wish(WISH)
     standing.follow(None)
     lease = standing.look([], {"write": 10}, 1.5)
     assert lease is not None

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from streamflow_io.admission.storages import Amounts
 from streamflow_io.hints.models import WAYS, Way
+from streamflow_io.sharing.burst import Burst
 from streamflow_io.sharing.due import due
 from streamflow_io.sharing.entries import ENTRY_BYTES, Entry, LedgerFile, shortened
 from streamflow_io.sharing.holding import Holding
@@ -30,8 +31,10 @@ def writes(much: int) -> dict[Way, int]:
     return {"write": much}
 
 
-def wish(kept: Amounts, lacks: Amounts, useful: Amounts, seconds: float = 1, seen: int = 0) -> Wish:
-    return Wish(kept, lacks, True, useful, seconds, seen)
+def wish(
+    kept: Amounts, lacks: Amounts, useful: Amounts, seconds: float = 1, seen: int = 0, began: float = 1.0
+) -> Wish:
+    return Wish(kept, lacks, True, useful, seconds, seen, began)
 
 
 def both(read: int, write: int) -> dict[Way, int]:
@@ -89,26 +92,47 @@ def test_due_is_three_times_as_long_as_it_takes_alone() -> None:
 
 def test_a_burst_lasts_until_nothing_is_used_or_wanted() -> None:
     standing = Standing("a")
-    standing.wish(wish({}, writes(2), writes(2), 1), 100)
+    standing.wish(wish({}, writes(2), writes(2), 1, began=100))
     assert standing.due == 103
-    standing.wish(wish(writes(2), writes(2), writes(2), 4, 1), 101)  # more jobs join
+    standing.wish(wish(writes(2), writes(2), writes(2), 4, 1, began=100))  # more jobs join
     assert standing.due == 112
-    standing.wish(wish(writes(2), {}, {}, 4, 1), 105)
+    standing.wish(wish(writes(2), {}, {}, 4, 1, began=100))
     assert standing.due == 112
-    standing.wish(Wish(seen=1), 106)
-    standing.wish(wish({}, writes(2), writes(2), 1, 1), 107)
+    standing.wish(Wish(seen=1))
+    assert standing.due == 0
+    standing.wish(wish({}, writes(2), writes(2), 1, 1, began=107))
     assert standing.due == 110
+
+
+def test_a_lease_that_is_kept_through_a_pause_does_not_make_the_next_burst_due_early() -> None:
+    standing = Standing("a")
+    standing.wish(wish({}, writes(2), writes(2), 1, began=100))
+    standing.wish(wish(writes(2), {}, {}, 1, 1, began=0))  # of which nobody uses anything
+    standing.wish(wish(writes(2), writes(2), writes(2), 1, 1, began=100.5))
+    assert standing.due == 103.5
+
+
+def test_a_burst_begins_anew_when_nothing_is_used_or_lacked() -> None:
+    burst = Burst()
+    assert burst.began(False, 1.0) == 0
+    assert [burst.began(True, now) for now in (2.0, 3.0)] == [2.0, 2.0]
+    burst.started("job", "step", 5, 4.0)
+    assert burst.began(False, 4.0) == 2.0
+    burst.ended("job", 5.0)
+    assert burst.began(False, 5.0) == 0
+    burst.started("other", "step", 5, 5.5)
+    assert burst.began(False, 5.5) == 5.5
 
 
 def test_what_is_kept_is_asked_for_anew_behind_who_is_due_first() -> None:
     """A long queue does not keep the storage: what a job held is returned first."""
     standing = Standing("a")
-    standing.wish(wish({}, writes(5), writes(50), 100), 0)
+    standing.wish(wish({}, writes(5), writes(50), 100))
     lease = standing.look([], BANDWIDTH)
     assert lease is not None
     assert lease.given == writes(10)
     other = Claim("b", {}, writes(5), due=10, ticket=1)
-    standing.wish(wish(writes(5), writes(5), writes(45), 100, lease.number), 1)
+    standing.wish(wish(writes(5), writes(5), writes(45), 100, lease.number))
     lease = standing.look([other], BANDWIDTH)
     assert standing.claim.held == writes(5)
     assert standing.claim.wanted == writes(5)
@@ -118,19 +142,19 @@ def test_what_is_kept_is_asked_for_anew_behind_who_is_due_first() -> None:
 
 def test_what_a_run_was_not_told_when_it_wished_stays_its_own() -> None:
     standing = Standing("a")
-    standing.wish(wish({}, writes(5), writes(5), 1), 0)
+    standing.wish(wish({}, writes(5), writes(5), 1))
     assert standing.look([], BANDWIDTH) is not None
-    standing.wish(wish({}, {}, {}, 1, 0), 0)
+    standing.wish(wish({}, {}, {}, 1, 0))
     assert standing.look([], BANDWIDTH) is None
     assert standing.claim.held == writes(5)
-    standing.wish(wish({}, {}, {}, 1, 1), 0)
+    standing.wish(wish({}, {}, {}, 1, 1))
     assert standing.look([], BANDWIDTH) is None
     assert standing.claim.held == {}
 
 
 def test_a_wish_is_granted_once() -> None:
     standing = Standing("a")
-    standing.wish(wish({}, writes(3), writes(3), 1), 0)
+    standing.wish(wish({}, writes(3), writes(3), 1))
     assert standing.look([], BANDWIDTH) is not None
     assert standing.look([], BANDWIDTH) is None
     assert standing.claim.held == writes(3)
@@ -139,14 +163,14 @@ def test_a_wish_is_granted_once() -> None:
 
 def test_each_ask_has_a_ticket_of_its_own() -> None:
     standing, other = Standing("a"), Claim("b", writes(10), writes(1), due=1, ticket=7)
-    standing.wish(wish({}, writes(5), writes(5), 1), 0)
+    standing.wish(wish({}, writes(5), writes(5), 1))
     standing.look([other], BANDWIDTH)
     assert standing.claim.ticket == 8
-    standing.wish(wish({}, writes(6), writes(6), 1), 0)
+    standing.wish(wish({}, writes(6), writes(6), 1))
     standing.look([Claim("b", writes(10), writes(1), due=1, ticket=9)], BANDWIDTH)
     assert standing.claim.ticket == 8
     standing.look([], BANDWIDTH)
-    standing.wish(wish(writes(6), writes(6), writes(6), 1, 9), 0)
+    standing.wish(wish(writes(6), writes(6), writes(6), 1, 9))
     standing.look([Claim("b", {}, writes(1), due=1, ticket=9)], BANDWIDTH)
     assert standing.claim.ticket == 10
 
@@ -223,6 +247,7 @@ class Run:
     running: list[dict[Way, int]] = field(default_factory=list)
     leases: deque[Lease] = field(default_factory=deque)
     wishes: deque[Wish] = field(default_factory=deque)
+    began: float = 0.0
     lives: bool = True
     is_stopped: bool = False
 
@@ -238,7 +263,8 @@ class Run:
         ):
             self.running.append(self.waiting.popleft())
         first = self.waiting[0] if self.waiting else {}
-        if wish := self.holding.settle(self.used, first, summed(self.waiting), True, 1.0, now):
+        self.began = (self.began or now) if self.running or self.waiting else 0.0
+        if wish := self.holding.settle(self.used, first, summed(self.waiting), True, 1.0, now, self.began):
             self.wishes.append(wish)
 
     def told(self, now: float) -> None:
@@ -258,7 +284,7 @@ class Run:
     def look(self, runs: list[Run], now: float) -> None:
         """Its thread: takes the last wish, and looks."""
         while self.wishes:
-            self.standing.wish(self.wishes.popleft(), now)
+            self.standing.wish(self.wishes.popleft())
         others = [run for run in runs if run is not self and run.lives]
         if (lease := self.standing.look([seen(other) for other in others], BANDWIDTH)) is not None:
             self.leases.append(lease)
