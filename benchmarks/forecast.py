@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from streamflow_io.commands.schedule_runs import ProfiledRun, periodic_run
+from streamflow_io.commands.schedule_runs import ProfiledRun, periodic_run, seen_curve
 from streamflow_io.periodic import jobs
 from streamflow_io.periodic.curve import StorageCurve
-from streamflow_io.periodic.jobs import PeriodicRun
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.profile import NotPeriodic, profiles
 from streamflow_io.telemetry.reader import read_records
@@ -33,7 +32,7 @@ _DISK = StorageCurve.of((count, CURVE.total(count) / 1e6) for count in range(1, 
 
 def _prepare(directory: Path) -> Sequence[Variant]:
     several = several_bursts(directory, KINDS, CURVE, "forecast")
-    found: dict[str, PeriodicRun] = {}
+    found: dict[str, ProfiledRun] = {}
     seconds: dict[str, float] = {}
     return (
         *(_alone(several, kind, name, found, seconds) for kind, name in _ALONE.items()),
@@ -41,7 +40,7 @@ def _prepare(directory: Path) -> Sequence[Variant]:
     )
 
 
-def _alone(several: Several, kind: str, name: str, found: dict[str, PeriodicRun], seconds: dict[str, float]) -> Variant:
+def _alone(several: Several, kind: str, name: str, found: dict[str, ProfiledRun], seconds: dict[str, float]) -> Variant:
     run_it = several.variant(f"{kind} alone", OWN, [name]).run
 
     def run(directory: Path) -> Outcome:
@@ -53,28 +52,29 @@ def _alone(several: Several, kind: str, name: str, found: dict[str, PeriodicRun]
     return Variant(f"{kind} alone", run)
 
 
-def profiled(file: Path) -> PeriodicRun:
-    """The profile of a run, as the simulation has it.
+def profiled(file: Path) -> ProfiledRun:
+    """The profile of a run.
 
     :raises CommandError: if it is not periodic
     """
     own = profiles(read_history(file.parent.name, read_records(file)))[0]
     if isinstance(own, NotPeriodic):
         raise CommandError(f"it is not periodic: {own.reason}")
-    return periodic_run(ProfiledRun(file.parent.name, own))
+    return ProfiledRun(file.parent.name, own)
 
 
 def _together(
-    several: Several, name: jobs.Way, way: Way, found: Mapping[str, PeriodicRun], seconds: Mapping[str, float]
+    several: Several, name: jobs.Way, way: Way, found: Mapping[str, ProfiledRun], seconds: Mapping[str, float]
 ) -> Variant:
     run_it = several.variant(name, way).run
 
     def run(directory: Path) -> Outcome:
         outcome = run_it(directory)
         kinds = [run.rstrip("01") for run in KINDS]
-        runs = [found[kind] for kind in kinds]
-        foretold = jobs.play(runs, STORAGE_MB, _DISK, name)
-        slowest = max(foretold.dilations(jobs.alone(runs, STORAGE_MB, _DISK)))
+        runs = [periodic_run(found[kind]) for kind in kinds]
+        curve = seen_curve(found.values(), _DISK)
+        foretold = jobs.play(runs, STORAGE_MB, curve, name)
+        slowest = max(foretold.dilations(jobs.alone(runs, STORAGE_MB, curve)))
         further = outcome.sample.further
         measured = max(further[f"{run}_s"] / seconds[kind] for run, kind in zip(KINDS, kinds, strict=True))
         added = {

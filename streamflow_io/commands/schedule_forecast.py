@@ -13,10 +13,12 @@ from rich.markup import escape
 from streamflow_io.periodic.curve import StorageCurve
 from streamflow_io.periodic.forecast import Forecast, forecast
 from streamflow_io.periodic.jobs import WAYS, PeriodicRun, Way
+from streamflow_io.telemetry.seen_rates import SeenRate
+from streamflow_io.wording import counted
 
 from .console import say, table
 from .schedule_curve import CURVE_ALLOWED, read_curve
-from .schedule_runs import ProfiledRuns, add_run_arguments, periodic_run, profiled_runs
+from .schedule_runs import ProfiledRuns, add_run_arguments, periodic_run, profiled_runs, seen_curve
 
 _OPTIONS = {way.replace(" ", "-"): way for way in WAYS}
 _RUNS = ("run", "bursts", "alone (s)", "together (s)", "dilation")
@@ -25,13 +27,16 @@ _SCENARIOS = ("without", "last end (s)", "slowest", "mean", "MB/s")
 
 @dataclass(frozen=True)
 class Result:
-    """:ivar measured: whether the storage was measured: else it is as fast as its bandwidth, with any number of jobs"""
+    """:ivar measured: whether the storage was measured: else it is as fast as its bandwidth, with any number of jobs
+    :ivar curve: of the storage, before what was seen in the runs has corrected it
+    """
 
     found: ProfiledRuns
     runs: Sequence[PeriodicRun]
     forecast: Forecast
     way: Way
     measured: bool
+    curve: StorageCurve
     ok = True
 
     def to_json(self) -> dict[str, Any]:
@@ -42,6 +47,10 @@ class Result:
             "bandwidth": self.found.bandwidth,
             "way": self.way,
             "curve": self.measured,
+            "seen": [
+                {"run": name, "jobs": seen.jobs, "rate": seen.rate, "curve": self.curve.total(seen.jobs), "used": used}
+                for name, seen, used in self._seen()
+            ],
             "runs": [{**asdict(one), "alone": own} for one, own in zip(self.runs, found.alone, strict=True)],
             "scenarios": [{**asdict(one), "slowest": one.slowest} for one in found.scenarios],
             "later": None if found.later is None else asdict(found.later),
@@ -59,12 +68,30 @@ class Result:
             say(console, f"Better for all: start {self.runs[-1].name} {later.delay:,.0f} s later: {ends}; {slowest}")
         elif len(self.runs) > 1:
             say(console, f"To start {self.runs[-1].name} later is not better for all")
+        for name, seen, used in self._seen():
+            what = f"{seen.rate:,.3g} MB/s with {counted(seen.jobs, 'job')} of {name} at once"
+            instead = f"instead of {self.curve.total(seen.jobs):,.3g}"
+            say(
+                console,
+                f"The storage is taken to be as it was seen: {what}, {instead}"
+                if used
+                else f"Not used, because it is too far off: {what}, {instead}",
+            )
         if not self.measured:
             say(
                 console,
                 "Warning: without --curve the storage is taken to be as fast with many jobs as with few",
                 "yellow",
             )
+
+    def _seen(self) -> Iterator[tuple[str, SeenRate, bool]]:
+        """How fast the storage was in which run, and whether that has corrected its curve."""
+        known = set()
+        for one in self.found.runs:
+            for seen in one.profile.seen:
+                if seen not in known:  # a run may be there twice
+                    yield one.name, seen, self.curve.explains(seen)
+                known.add(seen)
 
     def _runs(self) -> Iterator[list[str]]:
         together = self.forecast.scenarios[0]
@@ -99,4 +126,5 @@ def run(arguments: argparse.Namespace) -> Result:
     curve = measured or StorageCurve.unmeasured(found.bandwidth, max(one.profile.storage_bw for one in found.runs))
     runs = [periodic_run(one) for one in found.runs]
     way = _OPTIONS[arguments.way]
-    return Result(found, runs, forecast(runs, found.bandwidth, curve, way), way, measured is not None)
+    foretold = forecast(runs, found.bandwidth, seen_curve(found.runs, curve), way)
+    return Result(found, runs, foretold, way, measured is not None, curve)

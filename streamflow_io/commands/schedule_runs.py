@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streamflow_io.hints.errors import HintError, HintErrors
 from streamflow_io.hints.models import Direction
+from streamflow_io.periodic.curve import StorageCurve
 from streamflow_io.periodic.jobs import PeriodicRun
 from streamflow_io.telemetry.history import read_history
 from streamflow_io.telemetry.profile import NotPeriodic, Profile, profiles
@@ -75,7 +76,13 @@ def periodic_run(one: ProfiledRun) -> PeriodicRun:
     """A run as the simulation has it."""
     own = one.profile
     period = 0.0 if own.compact else own.work + own.io_seconds
-    return PeriodicRun.of(one.name, own.bursts, own, period, own.latency)
+    known = PeriodicRun.of(one.name, own.bursts, own, period, own.latency)
+    return replace(known, first=own.first, after=own.after)
+
+
+def seen_curve(runs: Iterable[ProfiledRun], curve: StorageCurve) -> StorageCurve:
+    """The curve through what was seen in the runs."""
+    return curve.corrected(seen for one in runs for seen in one.profile.seen)
 
 
 def _profiles(file: Path, storage: str | None) -> list[Profile | NotPeriodic]:

@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
+
+# A rate further off than so many times, up or down, is none of this storage: its jobs do not keep it busy, what they
+# write stays in memory, or somebody else used it, too.
+_MOST_OFF = 1.5
+
+
+class SeenRate(Protocol):
+    """How fast a storage was: jobs that moved at once, MB/s of all together, for how many seconds; all above 0."""
+
+    @property
+    def jobs(self) -> int: ...
+    @property
+    def rate(self) -> float: ...
+    @property
+    def seconds(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -46,3 +63,25 @@ class StorageCurve:
             return last
         (left, low), (right, high) = self.points[index - 1], self.points[index]
         return low + (high - low) * (count - left) / (right - left)
+
+    def explains(self, seen: SeenRate) -> bool:
+        """Whether a rate that was seen may be that of this storage, in another state or under another use."""
+        return 1 / _MOST_OFF <= seen.rate / self.total(seen.jobs) <= _MOST_OFF
+
+    def corrected(self, seen: Iterable[SeenRate]) -> StorageCurve:
+        """The curve through what was seen, as far as it explains it.
+
+        It is as many times as fast as it was with the numbers of jobs that were seen; between them by linear
+        interpolation of that factor, beyond them by that of the nearest: its form there is as it was.
+        """
+        seconds: defaultdict[int, float] = defaultdict(float)
+        weighted: defaultdict[int, float] = defaultdict(float)
+        for one in filter(self.explains, seen):
+            seconds[one.jobs] += one.seconds
+            weighted[one.jobs] += one.seconds * one.rate / self.total(one.jobs)
+        if not seconds:
+            return self
+        factors = StorageCurve.of((count, weighted[count] / own) for count, own in seconds.items())
+        least = factors.points[0][0]
+        counts = {count for count, _ in (*self.points, *factors.points)}
+        return StorageCurve.of((count, self.total(count) * factors.total(max(least, count))) for count in counts)

@@ -57,6 +57,7 @@ class PeriodicRun:
     :ivar period: of bursts that overlap with compute: seconds from the begin of one to the next, whatever I/O does; 0:
         they do not
     :ivar start: when it begins
+    :ivar first: seconds from then to its first burst; none: its work; :ivar after: from its last burst to its end
     """
 
     name: str
@@ -68,6 +69,8 @@ class PeriodicRun:
     period: float = 0.0
     start: float = 0.0
     latency: float = 0.0
+    first: float | None = None
+    after: float = 0.0
 
     @classmethod
     def of(cls, name: str, bursts: int, own: PeriodicBursts, period: float = 0.0, latency: float = 0.0) -> PeriodicRun:
@@ -197,9 +200,10 @@ class _Storage:
                 self._passed = end
                 self._finish(index, started)
             self._admit(index)
-        seconds = tuple(run.end - run.facts.start for run in self._runs)
+        ends = [run.end + run.facts.after for run in self._runs]
+        seconds = tuple(end - run.facts.start for end, run in zip(ends, self._runs, strict=True))
         moved = sum(run.facts.bursts * run.facts.jobs * run.facts.megabytes for run in self._runs)
-        return Outcome(seconds, max((run.end for run in self._runs), default=0.0), moved, self._busy)
+        return Outcome(seconds, max(ends, default=0.0), moved, self._busy)
 
     def _advance(self, now: float, rate: float) -> None:
         if self._moving:
@@ -208,7 +212,8 @@ class _Storage:
         self._now = now
 
     def _work(self, index: int, burst: int) -> float:
-        work = self._runs[index].facts.work
+        facts = self._runs[index].facts
+        work = facts.first if burst == 0 and facts.first is not None else facts.work
         return work if self._noise is None else work * self._noise(index, burst)
 
     def _compute(self, index: int, begin: float) -> None:

@@ -21,6 +21,7 @@ from streamflow_io.wording import counted
 
 from .history import History, Job
 from .numbers import MB, Result
+from .seen_rates import SeenRate, latency, seen_rates
 
 # Of fewer bursts nothing is said.
 LEAST_BURSTS = 4
@@ -52,6 +53,8 @@ class Profile(Result):
     :ivar error: the standard error of work and volume, relative
     :ivar compact: whether a burst is over before the next begins: otherwise I/O overlaps with compute, and `work` is
         what is left of a period
+    :ivar first: seconds from the start of the run to its first burst; :ivar after: from the last burst to its end
+    :ivar seen: how fast the storage was with its jobs
     """
 
     storage: str
@@ -68,6 +71,9 @@ class Profile(Result):
     spread: float
     error: float
     compact: bool
+    first: float
+    after: float
+    seen: tuple[SeenRate, ...]
 
     @property
     def io_seconds(self) -> float:
@@ -95,7 +101,7 @@ class _Burst:
         self.outstanding = [(_submitted(job), job.ended if job.ended is not None else history.seconds) for job in jobs]
         self.volume = sum(_megabytes(history, job) for job in jobs)
         self.leased = sum(_leased(job) for job in jobs)
-        self.latencies = [_latency(history, job) for job in jobs]
+        self.latencies = [latency(history, job) for job in jobs]
         self.constraints = list({job.name: job.constraint or 0.0 for job in jobs}.values())
 
     @property
@@ -153,7 +159,7 @@ def _profile(history: History, storage: str, way: Direction, jobs: Sequence[Job]
         bursts=count,
         jobs=round(median(len(burst.constraints) for burst in inner)),
         storage_bw=median(constraint for burst in inner for constraint in burst.constraints),
-        latency=median(latency for burst in inner for latency in burst.latencies),
+        latency=median(each for burst in inner for each in burst.latencies),
         volume=volume,
         leased=median(burst.leased for burst in inner),
         bandwidth=bandwidth,
@@ -162,6 +168,9 @@ def _profile(history: History, storage: str, way: Direction, jobs: Sequence[Job]
         spread=spread,
         error=_MEDIAN * spread / math.sqrt(len(inner)),
         compact=compact,
+        first=found[0].begin,
+        after=max(0.0, history.seconds - found[-1].end) if history.ended else 0.0,
+        seen=() if way == "both" else seen_rates(history, storage, way, jobs),
     )
 
 
@@ -226,13 +235,6 @@ def _leased(job: Job) -> float:
     if job.admitted is None or job.ended is None:
         return 0.0
     return (job.constraint or 0.0) * max(0.0, job.ended - job.admitted)
-
-
-def _latency(history: History, job: Job) -> float:
-    measured = history.measured(job)
-    if job.admitted is None or job.ended is None or job.usage is None or measured is None:
-        return 0.0
-    return max(0.0, job.ended - job.admitted - (measured[1] - measured[0])) + job.usage.cpu_seconds
 
 
 def _bandwidth(history: History, storage: str, way: Direction) -> float | None:

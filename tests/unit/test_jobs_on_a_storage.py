@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -241,3 +241,53 @@ def test_random_sets_are_what_they_are_called() -> None:
         own = alone(some, BANDWIDTH, CONGESTED)
         rates = [one.jobs * one.megabytes * one.bursts / seconds for one, seconds in zip(some, own, strict=True)]
         assert sum(rates) == pytest.approx(0.8 * OF_FOUR, rel=0.05)
+
+
+def test_what_a_run_does_before_and_after_its_bursts_is_not_slowed_down() -> None:
+    one = PeriodicRun("one", 3, 16, 8, 4, 8.0)
+    longer = replace(one, first=100.0, after=50.0)
+    (own,) = alone([one], BANDWIDTH, CONGESTED)
+    assert alone([longer], BANDWIDTH, CONGESTED) == [pytest.approx(own - 8 + 150)]
+    outcome = play([replace(longer, start=5.0), one], BANDWIDTH, CONGESTED, "due")
+    assert outcome.seconds == (pytest.approx(own - 8 + 150), pytest.approx(own))
+    assert outcome.makespan == pytest.approx(own - 8 + 155)
+
+
+@dataclass(frozen=True)
+class Seen:
+    jobs: int
+    rate: float
+    seconds: float = 1.0
+
+
+def test_a_curve_goes_through_what_was_seen_and_keeps_its_form() -> None:
+    curve = StorageCurve.of({1: 5.0, 2: 10.0, 4: 12.0, 8: 9.0}.items())
+    corrected = curve.corrected([Seen(1, 5.0), Seen(4, 14.4)])
+    assert [corrected.total(count) for count in (1, 4, 8)] == [pytest.approx(rate) for rate in (5, 14.4, 10.8)]
+    assert corrected.total(2) == pytest.approx(10 * (1 + 0.2 / 3))
+    both = curve.corrected([Seen(4, 14.4, 3), Seen(4, 12.0, 1)])
+    assert both.total(4) == pytest.approx(12 * 1.15)
+    assert both.total(1) == pytest.approx(5 * 1.15)
+    assert curve.corrected([Seen(3, 11.0)]).total(3) == pytest.approx(11)
+
+
+def test_what_is_far_off_is_not_of_this_storage() -> None:
+    """Jobs that do not keep it busy, that write to memory, or were not alone."""
+    curve = StorageCurve.of({1: 5.0, 4: 12.0}.items())
+    assert curve.corrected([Seen(1, 0.1), Seen(4, 100.0)]) is curve
+    assert not curve.explains(Seen(1, 3.3))
+    assert curve.explains(Seen(1, 3.4))
+    assert curve.explains(Seen(4, 17.9))
+
+
+@given(
+    st.dictionaries(st.integers(1, 30), st.floats(0.1, 1e3), min_size=1, max_size=5),
+    st.lists(st.builds(Seen, st.integers(1, 40), st.floats(0.1, 1e3), st.floats(0.1, 1e3)), max_size=5),
+)
+def test_a_corrected_curve_is_nowhere_further_off_than_what_was_seen(
+    points: dict[int, float], seen: list[Seen]
+) -> None:
+    curve = StorageCurve.of(points.items())
+    corrected = curve.corrected(seen)
+    for count in range(1, 41):
+        assert 0.6 <= corrected.total(count) / curve.total(count) <= 1.7

@@ -12,7 +12,15 @@ import pytest
 
 from streamflow_io.telemetry.history import History, read_history
 from streamflow_io.telemetry.profile import NotPeriodic, Profile, profiles
-from streamflow_io.telemetry.records import RECORD, Record, RunRecord, StepRecord
+from streamflow_io.telemetry.records import (
+    RECORD,
+    EndedRecord,
+    EndRecord,
+    LeaseRecord,
+    Record,
+    RunRecord,
+    StepRecord,
+)
 from tests.telemetry import BANDWIDTH, BEGIN, SSD, STORAGE, job, usage
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -146,3 +154,57 @@ def test_works_that_are_next_to_nothing_are_regular_whatever_they_are() -> None:
     begins = [0, 10.1, 20.3, 30.35, 40.6]
     profile = found(run(burst(begin, f"/save/0.{index}", 10, 80) for index, begin in enumerate(begins)))
     assert profile.spread < 0.2
+
+
+def test_how_fast_the_storage_was_by_the_number_of_jobs() -> None:
+    """Four at a time, 2 s each, of which 0.1 s compute; the last is alone, for less than a fifth of the time."""
+    jobs = [
+        job(f"/save/0.{index}.{element}", begin, begin, begin + 2, 8, usage(begin, begin + 2, written))
+        for index in range(4)
+        for element in range(21)
+        for begin, written in [(20.0 * index + 2 * (element // 4), 8_000_000)]
+    ]
+    (seen,) = found(run(jobs)).seen
+    assert (seen.jobs, seen.rate, seen.seconds) == (4, pytest.approx(4 * 8 / 1.9), pytest.approx(4 * 5 * 1.9))
+
+
+def test_times_in_which_others_used_the_storage_say_nothing_of_it() -> None:
+    jobs = [burst(10.0 * index, f"/save/0.{index}") for index in range(4)]
+    assert [one.rate for one in found(run(jobs)).seen] == [pytest.approx(16 / 1.9)]
+
+    def lease(time: float, others: float, storage: str = STORAGE.name) -> list[Record]:
+        fields = {"time": BEGIN + time, "storage": storage, "direction": "write"}
+        return [LeaseRecord.model_validate({**fields, "held": 8, "used": 8, "others": others, "wanted": 0})]
+
+    slower = burst(0, "/save/0.0", 4)
+    told = [lease(0, 8), lease(4, 0), lease(12, 8, "other")]
+    (seen,) = found(run([slower, *jobs[1:], *told])).seen
+    assert (seen.rate, seen.seconds) == (pytest.approx(16 / 1.9), pytest.approx(3 * 1.9))
+    assert found(run([*jobs, lease(0, 8)])).seen == ()
+
+
+def test_jobs_that_are_held_to_their_storage_bw_say_nothing_of_the_storage() -> None:
+    jobs = [burst(10.0 * index, f"/save/0.{index}") for index in range(4)]
+    paused = [
+        record.model_copy(update={"usage": record.usage.model_copy(update={"paused_seconds": 0.5})})
+        if isinstance(record, EndedRecord) and record.usage is not None
+        else record
+        for record in chain.from_iterable(jobs)
+    ]
+    assert found(run([paused])).seen == ()
+
+
+def test_a_job_with_several_threads_computes_no_longer_than_it_runs() -> None:
+    def threaded(index: int) -> list[Record]:
+        used = usage(10.0 * index, 10.0 * index + 2, 16_000_000).model_copy(update={"cpu_seconds": 7.0})
+        return job(f"/save/0.{index}", 10.0 * index, 10.0 * index, 10.0 * index + 2, 8, used)
+
+    profile = found(run(threaded(index) for index in range(5)))
+    assert (profile.latency, profile.seen) == (pytest.approx(2), ())
+
+
+def test_what_comes_before_the_first_burst_and_after_the_last() -> None:
+    jobs = [burst(100 + 10.0 * index, f"/save/0.{index}") for index in range(4)]
+    profile = found(run([*jobs, [EndRecord(time=BEGIN + 150)]]))
+    assert (profile.first, profile.after) == (pytest.approx(100), pytest.approx(18))
+    assert found(run(jobs)).after == 0

@@ -31,9 +31,7 @@ def writes(much: int) -> dict[Way, int]:
     return {"write": much}
 
 
-def wish(
-    kept: Amounts, lacks: Amounts, useful: Amounts, seconds: float = 1, seen: int = 0, began: float = 1.0
-) -> Wish:
+def wish(kept: Amounts, lacks: Amounts, useful: Amounts, seconds: float = 1, seen: int = 0, began: float = 1.0) -> Wish:
     return Wish(kept, lacks, True, useful, seconds, seen, began)
 
 
