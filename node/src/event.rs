@@ -44,8 +44,23 @@ pub enum Event<'a> {
     Cores { needed: u32 },
     Phase(Phase<'a>),
     Drained { name: &'a str, bytes: u64, last: f64 },
+    Fed { name: &'a str, bytes: u64, waits: Option<WaitsFor> },
     Warning(Warning<'a>),
     Exit(Exit),
+}
+
+/// For whom or what a stream waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitsFor {
+    /// The command has taken all that there is.
+    Producer,
+    /// The command has not taken what it was given.
+    Reader,
+    /// The command has not opened it.
+    Opening,
+    /// It was fed as fast as it may be.
+    Rate,
 }
 
 /// The command runs; or a reader has its file.

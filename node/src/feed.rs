@@ -5,6 +5,7 @@
 mod caught;
 mod netted;
 mod openings;
+mod progress;
 mod rein;
 mod sharers;
 mod whole;
@@ -23,9 +24,10 @@ use nix::unistd::pipe2;
 
 use self::netted::Netted;
 use self::openings::Openings;
+use self::progress::Progress;
 use self::rein::Rein;
 use self::whole::Whole;
-use crate::event::{now, Event, Stream, StreamPart};
+use crate::event::{now, Event, Stream, StreamPart, WaitsFor};
 use crate::fd_store::Client;
 use crate::file_id::{file_id, FileId};
 use crate::gate::{Handler, Streams};
@@ -111,19 +113,19 @@ struct Drained {
 #[derive(Debug)]
 struct Stalls {
     since: Instant,
-    /// The reader, for more bytes: all that there was had been given to it.
+    /// The reader, for more bytes: it had taken all that there was.
     reader: Duration,
     /// Bytes, for the reader: it had not taken what it was given before.
     bytes: Duration,
 }
 
 impl Stalls {
-    /// Until now it was waited for what is needed.
-    fn end(&mut self, need: Need) {
-        match need {
-            Need::Data => self.reader += self.since.elapsed(),
-            Need::Space | Need::Pause => self.bytes += self.since.elapsed(),
-            Need::Nothing | Need::Reader | Need::Time => {}
+    /// Until now it was waited for somebody.
+    fn end(&mut self, waits: Option<WaitsFor>) {
+        match waits {
+            Some(WaitsFor::Producer) => self.reader += self.since.elapsed(),
+            Some(WaitsFor::Reader) => self.bytes += self.since.elapsed(),
+            Some(WaitsFor::Opening | WaitsFor::Rate) | None => {}
         }
     }
 }
@@ -148,6 +150,7 @@ pub struct Feeder {
     first: f64,
     last: f64,
     drained: Drained,
+    progress: Progress,
     stalls: Stalls,
     /// Since when there is nothing to feed.
     waits: Option<Instant>,
@@ -213,6 +216,7 @@ impl Feeder {
             first: 0.0,
             last: 0.0,
             drained: Drained::default(),
+            progress: Progress::new(Instant::now()),
             stalls: Stalls { since: Instant::now(), reader: Duration::ZERO, bytes: Duration::ZERO },
             waits: None,
             finished: false,
@@ -252,6 +256,27 @@ impl Feeder {
         }
         self.drained = Drained { bytes: self.streamed(), next: Some(time + BETWEEN) };
         Some(Event::Drained { name: &self.input.id, bytes: self.drained.bytes, last: self.last })
+    }
+
+    /// For whom or what it waits.
+    fn waits(&self) -> Option<WaitsFor> {
+        match self.need {
+            Need::Nothing => None,
+            Need::Reader => Some(WaitsFor::Opening),
+            Need::Time => Some(WaitsFor::Rate),
+            Need::Data if self.sink.as_ref().map_or(0, bytes_in_pipe) == 0 => Some(WaitsFor::Producer),
+            Need::Data | Need::Space | Need::Pause => Some(WaitsFor::Reader),
+        }
+    }
+
+    /// How far it is, if it is time to tell it, and another thing than before.
+    pub fn progress(&mut self) -> Option<Event<'_>> {
+        let time = Instant::now();
+        if self.finished || !self.input.phases || !self.progress.is_due(time) {
+            return None;
+        }
+        let (bytes, waits) = (self.streamed(), self.waits());
+        self.progress.tell(time, bytes, waits).then(|| Event::Fed { name: &self.input.id, bytes, waits })
     }
 
     /// What has to be waited for until it is readable.
@@ -354,7 +379,8 @@ impl Feeder {
         token: &impl Fn(Wait) -> T,
     ) -> Result<Option<Event<'_>>, Failure> {
         if !self.finished {
-            self.stalls.end(self.need);
+            let waits = self.waits();
+            self.stalls.end(waits);
             self.feed(watcher, token)?;
             self.stalls.since = Instant::now();
         }

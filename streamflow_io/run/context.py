@@ -22,7 +22,6 @@ from streamflow.workflow.step import ExecuteStep
 from streamflow.workflow.token import TerminationToken
 
 from streamflow_io.bandwidth.windows import Windows
-from streamflow_io.graph.io_graph import Delivery
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.learned.database import learned_path
 from streamflow_io.learned.limits import RememberedLimits
@@ -30,10 +29,9 @@ from streamflow_io.learned.proofs import RememberedProofs
 from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.runtime.node_runtimes import NodeRuntimes, StartRuntime
-from streamflow_io.telemetry.records import EdgeRecord, EndRecord, Record, RouteRecord, RunRecord, StepRecord, Storage
+from streamflow_io.telemetry.records import Record, StepRecord
 from streamflow_io.telemetry.retention import remove_old_runs
 from streamflow_io.telemetry.runs import TELEMETRY_FILE, create_run_directory
-from streamflow_io.telemetry.writer import TelemetryWriter
 
 from .attempts import StreamingJobs
 from .coordination_record import CoordinationRecord
@@ -54,7 +52,9 @@ from .read_sessions import ReadSessions
 from .reader_tasks import ReaderTaskMaker
 from .recorder import JobRecorder
 from .requests import Requests
+from .run_telemetry import RunTelemetry
 from .shared_storages import Meeting
+from .start_records import start_records
 from .steps import Connectors, StreamingExecuteStep
 from .storage_admission import StorageAdmission
 from .storages import Storages
@@ -100,7 +100,7 @@ class Run:
         self._coordination = CoordinationRecord(plan)
         self.config = scheduler.config
         self._directory: Path | None = None
-        self._telemetry = TelemetryWriter(self._locate)
+        self._telemetry = RunTelemetry(self._locate)
         learned = learned_path(self.config, Path(scheduler.context.config["path"]))
         self._remembered = RememberedLimits(learned, plan.tools)
         self.verdicts = RememberedVerdicts(learned, plan.verdicts)
@@ -205,8 +205,8 @@ class Run:
             for request in self._requests.close():
                 self._telemetry.write(request)
             await self._rates.close()
-            self._telemetry.write(EndRecord(time=time.time()))
-            self._telemetry.close()
+            for line in self._telemetry.close(self.failure.status):
+                logger.info(line)
         if self._directory is not None:
             await asyncio.to_thread(self._coordination.write_ran, self._directory)
             logger.info(f"Telemetry of this run is in {self._directory}: streamflow-io report {self._directory.name}")
@@ -304,48 +304,15 @@ class Run:
         # Not before there is something to tell: a workflow that is only planned is no run.
         if not self._started:
             self._started = True
-            self._record_start()
+            for first in start_records(self._plan, self.config, time.time()):
+                self._telemetry.write(first)
+                if isinstance(first, StepRecord):
+                    self.storages.told(first)
         self._telemetry.write(record)
         self.storages.told(record)
         told = (*self._requests.told(record), *self.stream_rates.told(record), *self._writes.told(record))
         for request in told:
             self._telemetry.write(request)
-
-    def _record_start(self) -> None:
-        now = time.time()
-        self._telemetry.write(
-            RunRecord(
-                time=now,
-                name=self._plan.workflow.name,
-                workflow=self._plan.file,
-                storages=tuple(Storage(**storage.model_dump()) for storage in self.config.storages),
-                io_executors=self.config.io_executors,
-            )
-        )
-        for step, hints in self._plan.annotations.items():
-            if hints.concern_storage:
-                record = StepRecord(
-                    time=now,
-                    step=step,
-                    io_task=hints.io_task is not None,
-                    storage_bw=None if hints.storage_bw is None else str(hints.storage_bw),
-                    direction=hints.direction,
-                )
-                self._telemetry.write(record)
-                self.storages.told(record)
-        for edge in self._plan.edges:
-            consumer, why = edge.route.consumer, self._plan.unavailable
-            self._telemetry.write(
-                EdgeRecord(
-                    time=now,
-                    output=edge.route.output.name,
-                    input=None if consumer is None else consumer.name,
-                    delivery=edge.delivery if why is None else Delivery.TERMINATION,
-                    fallback=edge.fallback if why is None else why,
-                )
-            )
-        for route in self._plan.possible:
-            self._telemetry.write(RouteRecord(time=now, **vars(route)))
 
 
 def _count_tokens(port: Port) -> int:

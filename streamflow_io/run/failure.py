@@ -18,6 +18,8 @@ from streamflow.log_handler import logger
 from streamflow.scheduling.scheduler import JobAllocation
 from streamflow.workflow.step import ExecuteStep
 
+from streamflow_io.telemetry.records import RunStatus
+
 _END = "FAILED Workflow execution"
 _LONGEST_REASON = 500
 # StreamFlow puts them into messages for a terminal.
@@ -66,6 +68,14 @@ class Failure(logging.Filter):
             self._not_run = sorted(name for name, step in self._tools.items() if name not in ran and _is_undone(step))
             self._is_closing = True
             self._install()
+
+    @property
+    def status(self) -> RunStatus:
+        """How the run has ended, as far as its steps tell."""
+        statuses = {step.status for step in self._tools.values()}
+        if self._failed is not None or Status.FAILED in statuses:
+            return "failed"
+        return "completed" if statuses <= {Status.COMPLETED, Status.SKIPPED} else "cancelled"
 
     @property
     def _tools(self) -> dict[str, ExecuteStep]:

@@ -77,6 +77,8 @@ class JobRecorder:
         self._files: dict[str, JobFiles] = {}
         self._early = EarlyRecords(record)
         self._waits = Waits()
+        # The cores that jobs with a place use, and those that this has.
+        self._cores: dict[str, tuple[float, float | None]] = {}
         # By node and output directory of a job, its name.
         self._origins: dict[tuple[str, str], str] = {}
         # By location, what its node runtime sees of its host.
@@ -101,14 +103,28 @@ class JobRecorder:
         if job_name in self._open:
             self._waits.lacks(job_name, cause, time.monotonic())
 
+    def placed(self, job_name: str, cores: float, of: float | None) -> None:
+        """A job has a place.
+
+        :param cores: that it uses
+        :param of: so many that its location has; none: it does not say
+        """
+        if job_name in self._open:
+            self._cores[job_name] = cores, of
+
     def started(self, job_name: str) -> None:
         """A job has all its input and is about to run its command."""
+        cores, of = self._cores.pop(job_name, (None, None))
         if (step := get_job_step_name(job_name)) not in self._annotations:
             return
         where = node_name(self._location(job_name))
         self._open[job_name] = now = time.time()
         waited = self._waits.end(job_name, time.monotonic())
-        self._record(StartedRecord(time=now, job=job_name, step=step, location=where, waited=waited))
+        self._record(
+            StartedRecord(
+                time=now, job=job_name, step=step, location=where, waited=waited, cores=cores, location_cores=of
+            )
+        )
 
     def told(self, spec: JobSpec, step: CWLExecuteStep, job: Job, place: Place | None) -> JobSpec:
         """A job is about to run its command under the node runtime.
@@ -178,6 +194,7 @@ class JobRecorder:
     def abandoned(self, job_name: str) -> None:
         """A job will not start."""
         self._readers.discard(job_name)
+        self._cores.pop(job_name, None)
         self._early.ended(job_name, None)
         self._waits.end(job_name, time.monotonic())
         self._end(job_name, "cancelled")

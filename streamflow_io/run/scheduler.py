@@ -302,6 +302,8 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
         run = self.run
         if run is not None:
             run.recorder.lacks(job.name, None)
+            first = selected_locations[0].hardware
+            run.recorder.placed(job.name, self._cores_to_use(job.name), None if first is None else float(first.cores))
             run.sessions.placed(job, selected_locations[0])
         if run is not None and job.name in self._without_cores and not run.storages.is_io_task(job.name):
             run.gangs.started(job.name, self._without_cores[job.name], selected_locations)

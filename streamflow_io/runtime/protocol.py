@@ -102,7 +102,7 @@ class InputStream(_EarlyInput):
     :ivar verify: how much of what was fed is compared with the file at the commit
     :ivar limit: None: it is fed as fast as it is read
     :ivar id: what it is called where its limit changes, and in :class:`DrainedEvent`; None: as the producer's job
-    :ivar phases: it is told when all that there was has been fed; None: it is not
+    :ivar phases: it is told how far it is, and when all that there was has been fed; None: it is not
     :ivar net: it is not declared `streamable`: the command must not see that it is no file; None: it is
     """
 
@@ -462,7 +462,7 @@ class StreamEvent(_Event):
     :ivar id: what it is called; None: as `name`, which is the producer's job
     :ivar first: when its first byte was fed, by the clock of the node, as `time`
     :ivar last: when its last one was
-    :ivar waited: for so many seconds all that there was had been fed
+    :ivar waited: for so many seconds the command had taken all that there was
     :ivar behind: for so many the command had not taken what had been fed
     :ivar part: what has to be compared with the file; None: nothing any more
     """
@@ -593,6 +593,23 @@ class DrainedEvent(_Event):
     last: float
 
 
+#: What a byte stream waits for: its producer; the command that reads it; that this opens it; its time, by its rate.
+WaitsFor = Literal["producer", "reader", "opening", "rate"]
+
+
+class FedEvent(_Event):
+    """How far a byte stream is; at most once a second, while something of it changes.
+
+    :ivar name: the stream, see :attr:`InputStream.id`
+    :ivar bytes: all that the command was given so far
+    """
+
+    event: Literal["fed"]
+    name: str
+    bytes: int
+    waits: WaitsFor | None = None
+
+
 class WarningEvent(_Event):
     """Something does not work here, and what is done instead.
 
@@ -660,6 +677,7 @@ Event = Annotated[
     | CoresEvent
     | PhaseEvent
     | DrainedEvent
+    | FedEvent
     | WarningEvent
     | ExitEvent,
     Field(discriminator="event"),

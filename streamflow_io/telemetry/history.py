@@ -30,6 +30,7 @@ from .records import (
     RequestRecord,
     RouteRecord,
     RunRecord,
+    RunStatus,
     SplitRecord,
     StartedRecord,
     StepRecord,
@@ -49,6 +50,8 @@ class Job:
 
     :ivar waited: seconds until it had a place, by what it waited for
     :ivar constraint: its storageBW, MB/s
+    :ivar cores: that it uses
+    :ivar location_cores: that its location has
     :ivar outputs: what it did with them, if it was observed, with times as recorded
     :ivar inputs: the same
     :ivar splits: outputs of it that are parts of an input
@@ -66,6 +69,8 @@ class Job:
     status: EndStatus | None = None
     usage: Usage | None = None
     waited: Mapping[WaitCause, float] = field(default_factory=dict)
+    cores: float | None = None
+    location_cores: float | None = None
     outputs: list[OutputRecord] = field(default_factory=list)
     inputs: list[InputRecord] = field(default_factory=list)
     splits: list[SplitRecord] = field(default_factory=list)
@@ -93,6 +98,7 @@ class History:
     :ivar label: what to call the run
     :ivar seconds: from its start to its end, or to its last record
     :ivar ended: whether the end was recorded: if not, the run was killed or goes on
+    :ivar status: how it has ended; none: it has not, or that is not known
     :ivar routes: what reaches what, if the run was observed
     :ivar edges: what is to be delivered early
     :ivar fallbacks: what was not, as was found during the run
@@ -111,6 +117,7 @@ class History:
     run: RunRecord
     seconds: float = 0.0
     ended: bool = False
+    status: RunStatus | None = None
     steps: dict[str, StepRecord] = field(default_factory=dict)
     jobs: list[Job] = field(default_factory=list)
     epochs: list[EpochRecord] = field(default_factory=list)
@@ -200,7 +207,7 @@ class HistoryReader:
         elif isinstance(record, ChunkRecord | ArrivedRecord | ConsumedRecord | SessionEndRecord):
             _follow_session(history.sessions.get(record.session), record)
         elif isinstance(record, EndRecord):
-            history.ended = True
+            history.ended, history.status = True, record.status
         elif isinstance(record, JobRecord):
             _follow(history, self._open_jobs, record, time)
 
@@ -270,6 +277,7 @@ def _follow(history: History, open_jobs: dict[str, Job], record: JobRecord, time
         job.location, job.storage, job.constraint = record.location, record.storage, record.constraint
     elif isinstance(record, StartedRecord):
         job.started, job.location, job.waited = time, record.location, record.waited
+        job.cores, job.location_cores = record.cores, record.location_cores
     elif isinstance(record, OutputRecord):
         job.outputs.append(record)
     elif isinstance(record, InputRecord):

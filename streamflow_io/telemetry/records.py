@@ -55,6 +55,10 @@ class RunRecord(BaseRecord):
     workflow: str = Field(description="the CWL file")
     storages: tuple[Storage, ...] = ()
     io_executors: int | None = Field(None, description="as configured")
+    steps: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="each step that runs jobs, with those whose results it gets; those come before",
+    )
 
 
 class StepRecord(BaseRecord):
@@ -118,6 +122,8 @@ class StartedRecord(JobRecord):
     waited: dict[WaitCause, float] = Field(
         default_factory=dict, description="since it was submitted: seconds, by what it has waited for"
     )
+    cores: float | None = Field(None, description="that it uses, whether it had to have them free or not")
+    location_cores: float | None = Field(None, description="that its location has")
 
 
 class LentRecord(JobRecord):
@@ -224,7 +230,7 @@ class StreamedRecord(JobRecord):
     bytes: int
     first: float | None = Field(None, description="when its first byte was given to the job")
     last: float | None = Field(None, description="when its last byte was")
-    waited: float | None = Field(None, description="for so many seconds the job had been given all that there was")
+    waited: float | None = Field(None, description="for so many seconds the job had taken all that there was")
     behind: float | None = Field(None, description="for so many it had not taken what it was given")
 
 
@@ -359,10 +365,15 @@ class ChoiceRecord(BaseRecord):
     )
 
 
+#: How a run has ended.
+RunStatus = Literal["completed", "failed", "cancelled"]
+
+
 class EndRecord(BaseRecord):
     """The last one of a run that was not killed."""
 
     event: Literal["end"] = "end"
+    status: RunStatus | None = Field(None, description="none: not known")
 
 
 Record = Annotated[

@@ -133,6 +133,7 @@ impl<'a> Inputs<'a> {
             let written = feeder.pump(watcher.as_deref_mut(), &token).map(|event| events.append(event.as_slice()));
             written.map_err(|failure| failed(&feeder.input.name, failure))??;
             events.append(feeder.drained().as_slice())?;
+            events.append(feeder.progress().as_slice())?;
         }
         Ok(())
     }

@@ -1,0 +1,43 @@
+"""What the log says when a run ends."""
+
+from __future__ import annotations
+
+import re
+
+from tests.cwl import Bench, Document, found, streaming, tool, workflow
+
+TOOK = r"This run has taken ([0-9.]+) s, for 3 jobs"
+OTHERWISE = r"the run would have taken about ([0-9.]+) s, [0-9.]+ s more"
+
+
+def chain(more: str = "") -> Document:
+    """`/b` gets what `/a` commits before it ends, and `/c` what `/b` has written."""
+    rule = streaming({"port": "out", "committed": "on_close"})
+    written = found("out.txt")
+    slow = tool("sleep 1.5; cat $file > out.txt", {"file": "File"}, {"out": written})
+    steps: dict[str, Document] = {
+        "a": {"run": tool(f"seq 8 > out.txt; sleep 1.5{more}", {}, {"out": written}, [rule]), "in": {}},
+        "b": {"run": slow, "in": {"file": "a/out"}},
+        "c": {"run": tool("cat $file", {"file": "File"}, {"out": "stdout"}, stdout="c.txt"), "in": {"file": "b/out"}},
+    }
+    return workflow({}, steps, {"c": "c/out"})
+
+
+def test_what_a_run_saved_is_what_the_same_run_takes_without_hints_more(bench: Bench) -> None:
+    paths = [
+        bench.write(chain(), {}, True),
+        bench.write(chain(), {}, True, {"runtime": "off"}),
+        bench.write(chain("; exit 1"), {}, True),
+        bench.write(workflow({}, {"a": {"run": tool("echo", {}, {}), "in": {}}}, {}), {}, True),
+    ]
+    streams, off, failed, plain = bench.run_all(paths)
+    took, otherwise = (float(re.findall(words, streams.log)[0]) for words in (TOOK, OTHERWISE))
+    took_off = float(re.findall(TOOK, off.log)[0])
+    assert took < took_off
+    assert abs(otherwise - took_off) < 0.6 * (took_off - took), (took, otherwise, took_off)
+    assert "1 file was committed 1." in streams.log
+    assert "Nothing was delivered later than asked" in streams.log
+    assert "Not delivered as asked: /a/out: `runtime: off`" in off.log
+    assert "This run has failed after" in failed.log
+    assert not re.findall(OTHERWISE, off.log + failed.log)
+    assert "This run" not in plain.log

@@ -1,0 +1,230 @@
+"""What is said of a run when it has ended, and what it would have taken without early delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamflow_io.graph.io_graph import Delivery
+from streamflow_io.telemetry.base_record import BaseRecord
+from streamflow_io.telemetry.early_delivery import Otherwise, at_termination
+from streamflow_io.telemetry.ending import ending_lines
+from streamflow_io.telemetry.history import History, read_history
+from streamflow_io.telemetry.records import (
+    CommittedRecord,
+    EdgeRecord,
+    EndedRecord,
+    EndRecord,
+    FallbackRecord,
+    ReadingRecord,
+    Record,
+    RunRecord,
+    StartedRecord,
+    StepRecord,
+    StreamedRecord,
+    SubmittedRecord,
+    Usage,
+)
+from tests.telemetry import BEGIN
+
+STEPS: dict[str, tuple[str, ...]] = {"/a": (), "/b": ("/a",), "/c": ("/b",)}
+
+
+def job(
+    name: str,
+    submitted: float,
+    started: float,
+    ended: float,
+    status: Any = "completed",
+    cpu: float | None = None,
+    waited: dict[Any, float] | None = None,
+) -> list[Record]:
+    of = {"job": name, "step": name.rpartition("/")[0]}
+    usage = None
+    if cpu is not None:
+        read = {"bytes_read": 0, "bytes_written": 0, "storage_bytes_read": 0, "storage_bytes_written": 0}
+        usage = Usage(started=BEGIN + started, ended=BEGIN + ended, cpu_seconds=cpu, **read)
+    where = {"location": "here", "cores": 1.0, "location_cores": 2.0}
+    return [
+        SubmittedRecord(time=BEGIN + submitted, **of),
+        StartedRecord(time=BEGIN + started, waited=waited or {}, **of, **where),
+        EndedRecord(time=BEGIN + ended, status=status, usage=usage, **of),
+    ]
+
+
+def edge(output: str, target: str | None, delivery: Delivery = Delivery.STREAM, why: str | None = None) -> EdgeRecord:
+    return EdgeRecord(time=BEGIN, output=output, input=target, delivery=delivery, fallback=why)
+
+
+def reading(reader: str, source: str, delivery: Any = "stream") -> ReadingRecord:
+    steps = [name.rpartition("/")[0] for name in (reader, source)]
+    ports = {"input": f"{steps[0]}/in", "output": f"{steps[1]}/out"}
+    return ReadingRecord(time=BEGIN, job=reader, step=steps[0], delivery=delivery, sources=(source,), **ports)
+
+
+def streamed(reader: str, waited: float, size: int = 2_000_000) -> StreamedRecord:
+    step = reader.rpartition("/")[0]
+    return StreamedRecord(
+        time=BEGIN, job=reader, step=step, outputs=("/a/out",), source="/a/0", bytes=size, waited=waited
+    )
+
+
+def committed(name: str, first: float, ended: float, files: int = 1) -> CommittedRecord:
+    step = name.rpartition("/")[0]
+    times = {"first": first, "last": first, "ended": ended}
+    return CommittedRecord(time=BEGIN, job=name, step=step, output=f"{step}/out", files=files, bytes=1, **times)
+
+
+def history(
+    *records: Record | Iterable[Record],
+    end: float = 10.0,
+    status: Any = "completed",
+    steps: dict[str, tuple[str, ...]] = STEPS,
+) -> History:
+    flat = [one for each in records for one in ([each] if isinstance(each, BaseRecord) else each)]
+    flat.sort(key=lambda record: record.time)
+    first = RunRecord(time=BEGIN, name="run", workflow="main.cwl", steps=steps)
+    return read_history("run", [first, *flat, EndRecord(time=BEGIN + end, status=status)])
+
+
+def otherwise(*records: Record | Iterable[Record], **fields: Any) -> Otherwise:
+    return at_termination(history(*records, **fields))
+
+
+def test_a_stream_has_saved_what_its_reader_did_meanwhile() -> None:
+    # It has read for 8 s, and waited for bytes in 2 of them; /c comes a second later, as it did.
+    run = (
+        edge("/a/out", "/b/in"),
+        job("/a/0", 0, 0, 7),
+        job("/b/0", 0.5, 0.5, 8.5),
+        job("/c/0", 8.6, 8.7, 10),
+        reading("/b/0", "/a/0"),
+        streamed("/b/0", waited=2),
+    )
+    assert otherwise(*run).seconds == pytest.approx(7 + 6 + 0.2 + 1.3)
+    assert not otherwise(*run).is_least
+
+
+def test_a_commit_has_saved_the_time_to_the_end_of_its_job() -> None:
+    run = (
+        edge("/a/out", "/b/in", Delivery.COMMIT),
+        job("/a/0", 0, 0, 5),
+        job("/b/0", 2, 2, 6),
+        committed("/a/0", 2, 5),
+    )
+    assert otherwise(*run, end=6).seconds == pytest.approx(5 + 4)
+
+
+def test_what_waited_for_something_else_has_saved_nothing() -> None:
+    run = (edge("/a/out", "/b/in", Delivery.COMMIT), job("/a/0", 0, 0, 5), job("/b/0", 2, 6, 9, waited={"cores": 4}))
+    assert otherwise(*run, end=9).seconds == pytest.approx(9)
+
+
+def test_who_may_have_waited_at_the_gate_is_taken_to_have_waited() -> None:
+    run = (
+        edge("/a/out", "/b/in", Delivery.GATE),
+        job("/a/0", 0, 0, 5),
+        job("/b/0", 0, 0, 6),
+        reading("/b/0", "/a/0", "gate"),
+    )
+    assert otherwise(*run, end=6).seconds == pytest.approx(6)
+
+
+def test_elements_of_a_list_belong_to_their_own() -> None:
+    run = (
+        edge("/a/out", "/b/in", Delivery.COMMIT),
+        job("/a/0.0", 0, 0, 4, cpu=0.1),
+        job("/a/0.1", 0, 0, 8, cpu=0.1),
+        job("/b/0.0", 1, 1, 3, cpu=0.1),
+        job("/b/0.1", 1, 1, 3, cpu=0.1),
+        committed("/a/0.0", 1, 4),
+    )
+    assert otherwise(*run, end=8).seconds == pytest.approx(10)
+
+
+def test_where_all_cores_were_used_no_more_is_said_than_is_known() -> None:
+    # Each has had two thirds of a core: alone, each would have been done in 6 s.
+    run = (
+        edge("/a/out", "/b/in"),
+        edge("/b/out", "/c/in"),
+        job("/a/0", 0, 0, 9, cpu=6),
+        job("/b/0", 0, 0, 9, cpu=6),
+        job("/c/0", 0, 0, 9, cpu=6),
+        reading("/b/0", "/a/0"),
+        reading("/c/0", "/b/0"),
+        streamed("/b/0", waited=0),
+        streamed("/c/0", waited=0),
+    )
+    found = otherwise(*run, end=9)
+    assert found.is_least
+    assert found.seconds == pytest.approx(9 + 6 + 6)
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", None])
+def test_nothing_is_said_of_what_has_not_succeeded(status: Any) -> None:
+    assert otherwise(job("/a/0", 0, 0, 5), status=status).seconds is None
+
+
+def test_nothing_is_said_where_jobs_were_repeated_or_steps_are_not_known() -> None:
+    assert (
+        otherwise(job("/a/0", 0, 0, 2, "failed"), job("/a/0", 3, 3, 5)).unknown == "jobs have failed, or were repeated"
+    )
+    assert otherwise(job("/a/0", 0, 0, 2), steps={}).seconds is None
+
+
+times = st.floats(0, 50, allow_nan=False)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), times, times, times), max_size=12), st.booleans())
+def test_never_shorter_than_it_was(jobs: list[tuple[str, int, float, float, float]], early: bool) -> None:
+    named = {f"/{step}/0.{number}": (at, wait, took) for step, number, at, wait, took in jobs}
+    records = [job(name, at, at + wait, at + wait + took) for name, (at, wait, took) in named.items()]
+    edges = [edge("/a/out", "/b/in", Delivery.COMMIT), edge("/b/out", "/c/in")] if early else []
+    found = otherwise(edges, *records, end=200)
+    assert found.seconds is not None
+    assert found.seconds == pytest.approx(200) if not early else found.seconds >= 200
+
+
+def test_what_is_said_at_the_end() -> None:
+    run = (
+        edge("/a/out", "/b/in"),
+        edge("/a/log", "/c/in", Delivery.TERMINATION, "it has an expression"),
+        job("/a/0", 0, 0, 7),
+        job("/b/0", 0.5, 0.5, 8.5),
+        reading("/b/0", "/a/0"),
+        streamed("/b/0", waited=2),
+    )
+    assert ending_lines(history(*run, end=8.5)) == [
+        "This run has taken 8.5 s, for 2 jobs",
+        "1 byte stream carried 2.0 MB; with each file delivered when its job ended, the run would have taken about "
+        "13.0 s, 4.5 s more",
+        "Not delivered as asked: /a/log: it has an expression",
+    ]
+
+
+def test_a_failed_run_claims_nothing() -> None:
+    fallback = FallbackRecord(time=BEGIN, job="/b/0", step="/b", output="/a/out", reason="it runs elsewhere")
+    run = (
+        edge("/a/out", "/b/in"),
+        job("/a/0", 0, 0, 7),
+        job("/b/0", 0.5, 0.5, 6, "failed"),
+        committed("/a/0", 5, 7, 3),
+    )
+    assert ending_lines(history(*run, fallback, end=7, status="failed")) == [
+        "This run has failed after 7.0 s: 1 of 2 jobs succeeded",
+        "3 files were committed up to 2.0 s before their jobs ended",
+        "Not delivered as asked: /a/out: it runs elsewhere",
+    ]
+
+
+def test_of_a_run_without_hints_nothing_is_said() -> None:
+    assert ending_lines(history(job("/a/0", 0, 0, 7))) == []
+
+
+def test_of_a_run_with_nothing_but_io_tasks_its_time_is_said() -> None:
+    step = StepRecord(time=BEGIN, step="/a", io_task=True)
+    assert ending_lines(history(step, job("/a/0", 0, 0, 7))) == ["This run has taken 10.0 s, for 1 job"]
