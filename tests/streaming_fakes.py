@@ -19,6 +19,7 @@ from streamflow_io.graph.io_graph import Delivery, OutputKind
 from streamflow_io.hints.config import SchedulerConfig
 from streamflow_io.hints.inheritance import StepAnnotations
 from streamflow_io.hints.models import StreamingRule
+from streamflow_io.learned.proofs import RememberedProofs
 from streamflow_io.learned.verdicts import RememberedVerdicts
 from streamflow_io.learned.windows import RememberedWindows
 from streamflow_io.run.attempts import Attempt, StreamingJobs
@@ -27,6 +28,7 @@ from streamflow_io.run.execution import Execution
 from streamflow_io.run.failure import Failure
 from streamflow_io.run.job_runner import JobRunner
 from streamflow_io.run.job_warnings import JobWarnings
+from streamflow_io.run.learned_streams import LearnedStreams
 from streamflow_io.run.limits import Limits
 from streamflow_io.run.outputs import EarlyOutput
 from streamflow_io.run.reach import Reach
@@ -191,6 +193,7 @@ class FakeRun:
         self.sessions = NoSessions()
         self.part_ways = NoParts()
         self.verdicts = RememberedVerdicts(Path("/nowhere"), ())
+        self.learned_streams = LearnedStreams({}, {}, (), RememberedProofs(Path("/nowhere"), ()))
 
     def new_reach(self, runtimes: Mapping[str, FakeRuntime]) -> Reach:
         return Reach(
@@ -260,6 +263,8 @@ class FakeStep:
     :ivar delivered: the ports on which something was delivered, in order
     :ivar tokens: what was delivered on each
     """
+
+    name = "/step"
 
     def __init__(self, run: FakeRun, act: Callable[[int], Awaitable[int]], *deliveries: Delivery) -> None:
         self.connector = FakeConnector(act)

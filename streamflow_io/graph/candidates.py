@@ -1,8 +1,25 @@
-"""What may stream though no hint says so, and what proofs make of the routes. Pure."""
+"""What may stream though no hint says so, and what proofs make of the routes. Pure.
+
+Hints win: an output with rules is left as it is. A stream that was proven goes on until the job that writes it has
+ended (`mode: no_update`, committed at termination), so that nothing has to be known of how it writes: what was read is
+compared with the file before anything that was made of it is handed on.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from streamflow_io.grouping import grouped
+from streamflow_io.hints.globs import is_pattern
+from streamflow_io.hints.models import StreamingRule
+
+from .edges import plan_edges
+from .io_graph import Delivery, IOGraph, Output, OutputKind, Route, StreamEdge
+from .possible import with_rule
+
+_READ: dict[str, object] = {"mode": "no_update"}
 
 
 @dataclass(frozen=True)
@@ -15,3 +32,98 @@ class Candidate:
 
     tool: str
     inputs: tuple[str, ...]
+
+
+def candidate_inputs(graph: IOGraph, excluded: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+    """The inputs of each step, by its path, that could be read as streams if their tools can, and no hint says so.
+
+    :param graph: with all obstacles
+    :param excluded: the steps that neither read nor write such streams
+    """
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    renamed = _renamed(graph)
+    readers = (route.consumer for route in graph.routes if route.consumer is not None)
+    declared = {(reader.step, reader.port) for reader in readers if reader.streamable}
+    for output, same in grouped(graph.routes, lambda route: route.output).items():
+        if output.step in excluded or not _can_change(output) or output.name in renamed:
+            continue
+        for edge in with_rule(same, _READ):
+            reader = edge.route.consumer
+            if reader is None or reader.step in excluded or (reader.step, reader.port) in declared:
+                continue
+            if edge.delivery is Delivery.STREAM and _hands_on(edge.route):
+                found[reader.step][reader.port] = None
+    return {step: tuple(ports) for step, ports in found.items()}
+
+
+def _can_change(output: Output) -> bool:
+    """Whether an output is left to us, and its readers could start again if it is another file in the end."""
+    return output.kind is OutputKind.FILE and not output.rules
+
+
+def _hands_on(route: Route) -> bool:
+    """Whether nothing on the way depends on what comes: on the name of a file, or on whether there is one."""
+    return not route.needs_name and not any(hop.fills for hop in route.hops)
+
+
+def _renamed(graph: IOGraph) -> set[str]:
+    """The outputs on whose names something depends, and that may have another one in the end, by name."""
+    return {
+        route.output.name
+        for route in graph.names
+        if route.consumer is not None and any(map(is_pattern, route.output.globs))
+    }
+
+
+@dataclass(frozen=True)
+class Proved:
+    """A graph in which outputs are streamed to the readers that can read them so.
+
+    :ivar hinted: as it is without
+    :ivar streamed: these outputs, by name
+    """
+
+    hinted: IOGraph
+    graph: IOGraph
+    streamed: frozenset[str] = frozenset()
+
+    def edges(self, virtual: Collection[str] = ()) -> tuple[StreamEdge, ...]:
+        """As :func:`plan_edges` makes them, without those that are not streamed, and that no hint has asked for."""
+        edges = plan_edges(self.graph.routes, virtual)
+        if not self.streamed:
+            return edges
+        asked = {edge.name for edge in plan_edges(self.hinted.routes, virtual)}
+        is_asked = [edge.name in asked or edge.route.output.name not in self.streamed for edge in edges]
+        found = zip(edges, is_asked, strict=True)
+        return tuple(
+            edge if asked else replace(edge, fallback=None) for edge, asked in found if asked or not edge.is_plain
+        )
+
+
+def with_proofs(graph: IOGraph, proven: Collection[tuple[str, str]], excluded: Collection[str] = ()) -> Proved:
+    """Let outputs without rules be streamed to the inputs of which it is known that they can be read so.
+
+    :param proven: these inputs, as step and port
+    :param excluded: the outputs that are not streamed, by name
+    """
+    readers = {route.consumer for route in graph.routes if route.consumer is not None}
+    able = {reader: replace(reader, streamable=True) for reader in readers if (reader.step, reader.port) in proven}
+    kept = {route.output.name for route in graph.routes if route.consumer in able and not _hands_on(route)}
+    kept |= {*excluded, *_renamed(graph)}
+    streamed = {
+        route.output: replace(route.output, rules=(StreamingRule.model_validate({"port": route.output.port, **_READ}),))
+        for route in graph.routes
+        if route.consumer in able and _can_change(route.output) and route.output.name not in kept
+    }
+
+    def proved(route: Route) -> Route:
+        consumer = None if route.consumer is None else able.get(route.consumer, route.consumer)
+        return Route(streamed.get(route.output, route.output), route.hops, consumer)
+
+    changed = replace(
+        graph,
+        outputs=tuple(streamed.get(output, output) for output in graph.outputs),
+        routes=tuple(map(proved, graph.routes)),
+        names=tuple(map(proved, graph.names)),
+    )
+    return Proved(graph, changed, frozenset(output.name for output in streamed))

@@ -141,6 +141,7 @@ class Hop:
     :ivar widths: of a scatter: over how many inputs it scatters; of a gather: how many scatters it takes back at once
     :ivar by_name: no more of the file goes on from here than its name, as part of another value
     :ivar decides: what happens here depends on the file, and so on its name
+    :ivar fills: where no file comes, something else goes on
     """
 
     step: str
@@ -150,6 +151,7 @@ class Hop:
     widths: int = 1
     by_name: bool = False
     decides: bool = False
+    fills: bool = False
 
 
 @dataclass(frozen=True)

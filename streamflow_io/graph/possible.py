@@ -69,7 +69,7 @@ def _possible(
         {"committed": "on_n_files", "nFiles": 1} if is_directory else {"committed": "on_close"}
     )
     wanted: tuple[dict[str, object], ...] = (at_commit, {"start": "producer"}, {"mode": "no_update"})
-    for committed, gated, streamed in zip(*(_with_rule(routes, fields) for fields in wanted), strict=True):
+    for committed, gated, streamed in zip(*(with_rule(routes, fields) for fields in wanted), strict=True):
         route = committed.route
         not_streamed = streamed.fallback
         if is_directory:
@@ -89,7 +89,7 @@ def _possible(
         )
 
 
-def _with_rule(routes: Iterable[Route], fields: dict[str, object]) -> tuple[StreamEdge, ...]:
+def with_rule(routes: Iterable[Route], fields: Mapping[str, object]) -> tuple[StreamEdge, ...]:
     """The edges of an output with a rule, in the order of their routes; all readers read front to back."""
     return plan_edges(
         replace(

@@ -13,13 +13,19 @@ from .replacing import check_replaced
 
 
 class RewrittenError(Exception):
-    """What the job has read of another was changed afterwards: it has to read again what is final."""
+    """What the job has read of another was changed afterwards: it has to read again what is final.
+
+    :ivar job: the other one
+    :ivar how: what has happened
+    """
 
     def __init__(self, job: str | None, how: str | None) -> None:
         super().__init__(
             f"of job {job}, from which it reads, {how}: that output is not written front to back, take `streamable`, "
             "or `mode: no_update`, off it"
         )
+        self.job = job
+        self.how = how
 
 
 async def check_parts(parts: Iterable[StreamPart], producers: Producers) -> None:

@@ -42,6 +42,7 @@ from .failure import Failure
 from .gang_placement import GangPlacement
 from .job_runner import JobRunner
 from .job_warnings import JobWarnings
+from .learned_streams import LearnedStreams
 from .lent_cores import LentCores
 from .limits import Limits
 from .part_ways import PartWays
@@ -82,6 +83,7 @@ class Run:
     :ivar streaming_jobs: the jobs that stream to others
     :ivar verdicts: which declared splits are trusted
     :ivar proofs: what streams without a hint
+    :ivar learned_streams: which inputs of jobs do
     :ivar reach: where there are node runtimes, and which jobs can read the streams of which
     :ivar runner: gives the commands of jobs to the node runtimes
     :ivar recorder: records what jobs do
@@ -105,6 +107,7 @@ class Run:
         self._remembered = RememberedLimits(learned, plan.tools)
         self.verdicts = RememberedVerdicts(learned, plan.verdicts)
         self.proofs = RememberedProofs(learned, plan.proofs)
+        self.learned_streams = LearnedStreams(plan.candidates, plan.contents, plan.proven, self.proofs)
         self._runtimes = NodeRuntimes(
             scheduler.context, self.config.tls, start_here, self.config.containers == "on", plan.mixed_hosts
         )

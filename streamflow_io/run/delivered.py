@@ -220,19 +220,22 @@ class DeliveredOutput:
             yield from self._compare_files(final)
 
     def _replaced_by(self, final: Value | None, committed: Collection[str]) -> frozenset[str]:
-        """The files that others have begun to read, where the output is another one that they can read instead.
+        """The files that others have begun to read, where the output is another one for them to read instead, or none.
 
         It had a temporary name, as a rule. They wait for its commit, so nobody has yet what they have made of it; but
         nothing else must depend on its name.
         """
-        if self.output.kind is not OutputKind.FILE or final is None or not final.items or not self._only_early:
+        if self.output.kind is not OutputKind.FILE or final is None or not self._only_early:
             return frozenset()
-        (item,) = final.items
-        replaced = {path: facts["basename"] for path, facts in self._facts.items() if path != item.path}
+        item = next(iter(final.items), None)
+        replaced = {path: facts["basename"] for path, facts in self._facts.items() if item is None or path != item.path}
         if replaced.keys() & {*committed, *self.checksums}:
             return frozenset()
-        renamed = {*replaced.values()} != {item.value["basename"]}
-        return frozenset() if renamed and self.output.fixed_name else frozenset(replaced)
+        if item is None:
+            is_fixed = self.output.fixed_name or self.output.fixed
+        else:
+            is_fixed = self.output.fixed_name and {*replaced.values()} != {item.value["basename"]}
+        return frozenset() if is_fixed else frozenset(replaced)
 
     def _difference(self, final: Value) -> str | None:
         """What is not as it was delivered; None if all is."""

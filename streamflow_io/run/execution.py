@@ -44,20 +44,23 @@ from .inputs import (
 )
 from .job_runner import JobRunner
 from .job_spec import job_spec
+from .learned_streams import LearnedStreams
 from .output_globs import expression_context, output_globs
 from .part_ways import PartWays
 from .paths import job_path
 from .reach import Reach
 from .recorder import JobRecorder
-from .replacing import ReplacedError, check_replaced, with_replacements
+from .replacing import ReplacedError, check_replaced, with_finals, with_replacements
 from .splitting import Split, Splitting
 from .steps import Connectors, StreamingExecuteStep
 from .stream_rates import StreamRates
-from .tokens import StreamToken, parts_of, streams_of, with_own_value
+from .tokens import StreamToken, parts_of, stream_tokens, streams_of, with_own_value
 
 _NOTICE_SECONDS = 2.0
 # How long a job of a queue manager may hold its node while one that it reads from is still in the queue.
 _PATIENCE_SECONDS = 60.0
+# Characters of what a job says that has failed.
+_REASON = 200
 
 
 class Splits(Protocol):
@@ -78,6 +81,7 @@ class StreamingRun(Protocol):
     verdicts: RememberedVerdicts
     recorder: JobRecorder
     stream_rates: StreamRates
+    learned_streams: LearnedStreams
     failure: Failure
 
     @property
@@ -108,6 +112,9 @@ class Execution:
         self._reads_what_is_final = False
         self._lost_a_producer = False
         self._splitting = Splitting(run, step, job)
+        self._learned = run.learned_streams.of(step.name, job.inputs)
+        # Those that a job has failed with, and why.
+        self._blamed: tuple[frozenset[str], str] = frozenset(), ""
 
     async def run(self) -> None:
         """:raises UnrecoverableWorkflowException: if the job fails for good: what streams cannot be rolled back"""
@@ -128,7 +135,7 @@ class Execution:
                     await self._read_again(error)
                     await deliverer.failed()
                 except ReplacedError as error:
-                    logger.warning(f"Job {self._job.name} starts again with what it reads in the end: {error}")
+                    await self._tell_replaced(error)
                     await self._take_replacements()
                 except GaveWayError:
                     logger.info(f"Job {self._job.name} gives up its node until the jobs that it reads from have theirs")
@@ -137,7 +144,8 @@ class Execution:
                         f"CANCELLED Job {self._job.name}: job {error}, from which it reads, has failed"
                     ) from None
                 except JobFailedError as error:
-                    await self._wait_for_retry(error)
+                    if not self._blames_streams(error):
+                        await self._wait_for_retry(error)
                     await deliverer.failed()
                 except UnicodeEncodeError as error:
                     raise UnrecoverableWorkflowException(
@@ -153,10 +161,42 @@ class Execution:
 
     async def _read_again(self, error: RewrittenError) -> None:
         """What it has made of its input is void, and nobody has got it. That is no failed attempt."""
+        if names := self._learned.from_job(self._inputs, error.job):
+            for name in names:
+                for token in stream_tokens(self._inputs[name]):
+                    await self._run.learned_streams.rewritten(token, error.how or "was written again")
+            self._learned.as_files |= names
+            return
         if self._reads_what_is_final:
             raise UnrecoverableWorkflowException(f"FAILED Job {self._job.name}: {error}") from None
         self._reads_what_is_final = True
         logger.warning(f"Job {self._job.name} starts again when what it reads is final: {error}")
+
+    async def _tell_replaced(self, error: ReplacedError) -> None:
+        if self._run.learned_streams.is_learned(error.token):
+            await self._run.learned_streams.rewritten(error.token, error.how)
+        else:
+            logger.warning(f"Job {self._job.name} starts again with what it reads in the end: {error}")
+
+    def _blames_streams(self, error: JobFailedError) -> bool:
+        """Whether a failure may be due to a stream for which no hint has asked: then it is tried with the file."""
+        if not (names := self._learned.streams):
+            return False
+        why = str(error).partition("with error:")[2] or str(error)
+        self._blamed = names, " ".join(why.split())[:_REASON]
+        logger.info(
+            f"Job {self._job.name} has failed with a stream for which no hint has asked, and is tried with the file: "
+            f"{self._blamed[1]}"
+        )
+        self._learned.as_files |= names
+        return True
+
+    async def _read_files(self) -> None:
+        """Wait for what is not to be read as a stream, and read the file."""
+        jobs, names = self._run.streaming_jobs, self._learned.as_files
+        if any(True for name in names for _ in stream_tokens(self._inputs[name])):
+            self._inputs = await with_finals(self._step, self._job, self._inputs, jobs, names)
+            self._streams = streams_of(self._inputs)
 
     async def _take_replacements(self) -> None:
         jobs = self._run.streaming_jobs
@@ -171,6 +211,7 @@ class Execution:
         await asyncio.sleep(policy.delay)
 
     async def _attempt(self, record: StreamingJob) -> None:
+        await self._read_files()
         gave_way = record.attempts > 0 and record.latest.gave_way
         producers = [(token, await self._producer(token, gave_way)) for token in self._streams]
         if self._lost_a_producer:
@@ -183,8 +224,25 @@ class Execution:
             await self._new_directory()
         if (runtime := await self._run.reach.runtime(self._job.name)) is None:
             await self._run_without(record)
+        elif far := self._out_of_reach(runtime, producers):
+            self._learned.as_files |= far
+            await self._attempt(record)
         else:
             await self._run_under(runtime, record, producers)
+
+    def _out_of_reach(self, runtime: NodeRuntime, producers: Producers) -> set[str]:
+        """The streams that need the file at hand when they end otherwise, where it is at another host."""
+        nets = self._learned.under_net(self._inputs)
+        far = {
+            id(token)
+            for token, attempt in producers
+            if id(token) in nets and attempt.node_job is not None and attempt.node_job.link_to(runtime) is not None
+        }
+        return {
+            name
+            for name in self._learned.streams
+            if any(id(token) in far for token in stream_tokens(self._inputs[name]))
+        }
 
     async def _run_without(self, record: StreamingJob) -> None:
         """Run an attempt as plain StreamFlow does; its inputs are files, for it can read no stream."""
@@ -237,6 +295,7 @@ class Execution:
             with blaming(node_job):
                 exit_event = await exit_of(self._job, runner.exit(self._job.name, node_job), output, producers)
                 streams = byte_streams(self._inputs, producers, self._step.streamable)
+                streams = [name for name in streams if name not in self._learned.streams]
                 await check_exit(self._job, exit_event, output, attempt, producers, streams)
             await following
             if not await settled(producers):
@@ -248,6 +307,7 @@ class Execution:
             await self._deliverer.succeeded(tokens)
             attempt.end(True)
             await self._splitting.compare(split, runtime, tokens, globs)
+            await self._learn()
         except asyncio.TimeoutError as error:
             raise JobFailedError(f"FAILED Job {self._job.name}: {str(error) or 'it does not end'}") from error
         finally:
@@ -256,6 +316,12 @@ class Execution:
                 await asyncio.shield(node_job.cancel())
             attempt.end(False)
             await asyncio.gather(following, return_exceptions=True)
+
+    async def _learn(self) -> None:
+        """Remember what the success of the job says of its streams."""
+        names, why = self._blamed
+        await self._run.learned_streams.failed(self._step.name, self._learned, names, why)
+        await self._run.learned_streams.succeeded(self._learned)
 
     async def _producer(self, token: StreamToken, when_started: bool) -> Attempt:
         """The attempt to read from.
@@ -290,7 +356,9 @@ class Execution:
         link = partial(self._run.part_ways.link, runtime)
         read = numbered_streams(producers)
         self._run.stream_rates.opened(self._job.name, self._inputs, read)
-        streams = (input_stream(*one, runtime, self._run.config, name) for name, one in read.items())
+        nets = self._learned.under_net(self._inputs)
+        config = self._run.config
+        streams = (input_stream(*one, runtime, config, name, net=id(one[0]) in nets) for name, one in read.items())
         spec = job_spec(self._step, self._job).model_copy(
             update={
                 "outputs": tuple(output.watched(self._job.output_directory, globs[output.port]) for output in watched),

@@ -50,6 +50,7 @@ def input_stream(
     reader: NodeRuntime,
     config: SchedulerConfig | None = None,
     stream: str | None = None,
+    net: bool = False,
 ) -> InputStream:
     """An input whose bytes are fed to the job as one attempt of its producer writes them.
 
@@ -58,6 +59,7 @@ def input_stream(
     :param reader: where the job runs that reads; it reaches the producer's runtime
     :param config: how much of what was fed is compared with the file at the commit, and whether its rate is limited
     :param stream: what it is called there
+    :param net: no hint says that the job reads it front to back
     """
     config = config or SchedulerConfig()
     bandwidth = stream_bw(token) if config.limits else None
@@ -77,6 +79,7 @@ def input_stream(
         limit=limit,
         id=stream,
         phases=True,
+        net=True if net else None,
     )
 
 

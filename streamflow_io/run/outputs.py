@@ -52,6 +52,7 @@ class EarlyOutput(BaseModel):
     :ivar of: the input that the program of the step may say its parts of, which are the elements of the list then
     :ivar declared: where it cuts, if its program does not say it
     :ivar fixed_name: more depends on its name than those that read it before its job has ended
+    :ivar fixed: more depends on whether there is one
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -65,6 +66,7 @@ class EarlyOutput(BaseModel):
     of: str | None = None
     declared: Declaration | None = None
     fixed_name: bool = False
+    fixed: bool = False
 
     @property
     def ports(self) -> tuple[str, ...]:

@@ -46,6 +46,8 @@ class Plan:
     :ivar verdicts: of declared splits, as they are remembered
     :ivar candidates: steps that may stream without a hint, if that is wanted, by step path
     :ivar proofs: of what streams without a hint, as they are remembered
+    :ivar proven: the outputs that are streamed by them, by name
+    :ivar contents: digests of all that is known of tools before they run, by step path, where these may stream so
     :ivar delivered: those of files and of names, as they are served
     :ivar streams: whether files are delivered early in this run
     :ivar unavailable: why they are not, though some are to be
@@ -72,6 +74,8 @@ class Plan:
     verdicts: tuple[Verdict, ...] = ()
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
     proofs: tuple[Proof, ...] = ()
+    proven: frozenset[str] = frozenset()
+    contents: Mapping[str, str] = field(default_factory=dict)
     delivered: tuple[StreamEdge, ...] = ()
     gangs: tuple[Gang, ...] = ()
     streams: bool = False

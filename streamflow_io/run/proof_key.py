@@ -13,36 +13,36 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from streamflow_io.graph.candidates import Candidate
 from streamflow_io.learned.proofs import ProofKey
 
 # Bytes up to which a file may be a script or a configuration.
 _SMALL = 2**18
 
 
-def proof_key(tool: str, port: str, inputs: Mapping[str, Any]) -> ProofKey:
+def proof_key(candidate: Candidate, port: str, inputs: Mapping[str, Any]) -> ProofKey:
     """The key of a proof about an input of a job.
 
-    :param tool: a hex digest of all that is known of the tool before it runs
-    :param inputs: those of the job, as in CWL; a file that is not complete has no size and no checksum
+    :param inputs: those of the job, as in CWL; a file that is still written has no size and no checksum
     """
-    options = {name: _option(value, is_read=name == port) for name, value in inputs.items()}
+    options = {name: _option(value, is_data=name in candidate.inputs) for name, value in inputs.items()}
     digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()
-    return ProofKey(tool, "reads", port, digest)
+    return ProofKey(candidate.tool, "reads", port, digest)
 
 
-def _option(value: Any, *, is_read: bool = False) -> Any:
+def _option(value: Any, *, is_data: bool) -> Any:
     if isinstance(value, Mapping):
         if value.get("class") in ("File", "Directory"):
-            return _kind(value, is_read=is_read)
-        return {str(key): _option(inner, is_read=is_read) for key, inner in value.items()}
+            return _kind(value, is_data=is_data)
+        return {str(key): _option(inner, is_data=is_data) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_option(inner, is_read=is_read) for inner in value]
+        return [_option(inner, is_data=is_data) for inner in value]
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def _kind(file: Mapping[str, Any], *, is_read: bool) -> Any:
+def _kind(file: Mapping[str, Any], *, is_data: bool) -> Any:
     extension = posixpath.splitext(str(file.get("basename", "")))[1]
     size, checksum = file.get("size"), file.get("checksum")
-    is_script = not is_read and isinstance(size, int) and size <= _SMALL and checksum
-    beside = [_kind(other, is_read=is_read) for other in file.get("secondaryFiles") or ()]
+    is_script = not is_data and isinstance(size, int) and size <= _SMALL and checksum
+    beside = [_kind(other, is_data=is_data) for other in file.get("secondaryFiles") or ()]
     return [file["class"], extension, checksum if is_script else None, beside]

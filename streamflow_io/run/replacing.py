@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import cast
 
 from streamflow.core.workflow import Job, Token
@@ -15,7 +15,22 @@ from .tokens import StreamToken, stream_tokens
 
 
 class ReplacedError(Exception):
-    """An output that the job reads is another file in the end than the one that it has read."""
+    """An output that the job reads is another file in the end than the one that it has read.
+
+    :ivar token: what it has read
+    :ivar how: what has happened to it
+    """
+
+    def __init__(self, token: StreamToken, final: Token) -> None:
+        source = token.source
+        made = "nothing" if final.value is None else final.value["basename"]
+        super().__init__(
+            f"job {source.job} has made {made} of its output `{source.port}`, from which it has "
+            f"read {source.path}: take `streamable` and rules off that output, or give it a glob that temporary "
+            "names do not match"
+        )
+        self.token = token
+        self.how = f"was {source.path}, and is {made} at the end"
 
 
 def check_replaced(producers: Sequence[tuple[StreamToken, Attempt]]) -> None:
@@ -26,11 +41,7 @@ def check_replaced(producers: Sequence[tuple[StreamToken, Attempt]]) -> None:
     for token, attempt in producers:
         source = token.source
         if (final := attempt.replacement(source.port, source.path)) is not None:
-            raise ReplacedError(
-                f"job {source.job} has made {final.value['basename']} of its output `{source.port}`, from which it has "
-                f"read {source.path}: take `streamable` and rules off that output, or give it a glob that temporary "
-                "names do not match"
-            )
+            raise ReplacedError(token, final)
 
 
 async def with_replacements(
@@ -38,17 +49,47 @@ async def with_replacements(
 ) -> dict[str, Token]:
     """The inputs of a job, with the files that it is to read instead, as it would have got them at their end."""
 
+    async def replacement(port: str, token: StreamToken) -> Token | None:
+        source = token.source
+        return jobs.get(source.job).latest.replacement(source.port, source.path)
+
+    return await _with_files(step, job, inputs, replacement)
+
+
+async def with_finals(
+    step: CWLExecuteStep, job: Job, inputs: Mapping[str, Token], jobs: StreamingJobs, names: Collection[str]
+) -> dict[str, Token]:
+    """The inputs of a job, where some are the files that they are in the end, as it would have got them then.
+
+    Waits until these are final.
+
+    :param names: of these inputs
+    :raises ProducerFailedError: if one never will be
+    """
+
+    async def final(port: str, token: StreamToken) -> Token | None:
+        source = token.source
+        return await jobs.get(source.job).final(source.port, source.path) if port in names else None
+
+    return await _with_files(step, job, inputs, final)
+
+
+async def _with_files(
+    step: CWLExecuteStep,
+    job: Job,
+    inputs: Mapping[str, Token],
+    file_of: Callable[[str, StreamToken], Awaitable[Token | None]],
+) -> dict[str, Token]:
+    """:param file_of: what a stream of an input is instead; None: it stays as it is"""
+
     async def replace(port: str, token: Token) -> Token:
         if isinstance(token, ListToken) and next(stream_tokens(token), None) is not None:
             return token.update([await replace(port, element) for element in token.value])
-        if not isinstance(token, StreamToken):
-            return token
-        source = token.source
-        if (final := jobs.get(source.job).latest.replacement(source.port, source.path)) is None:
+        if not isinstance(token, StreamToken) or (file := await file_of(port, token)) is None:
             return token
         transfer = cast(CWLTransferStep, step.workflow.steps[posixpath.join(step.name, "__transfer__", port)])
-        placed = await transfer.transfer(job, final.retag(token.tag))
-        placed.persistent_id = final.persistent_id
+        placed = await transfer.transfer(job, file.retag(token.tag))
+        placed.persistent_id = file.persistent_id
         return placed
 
     return {port: await replace(port, token) for port, token in inputs.items()}

@@ -85,7 +85,10 @@ class IOAwareScheduler(DefaultScheduler):  # type: ignore[misc]
     def concerns_any_workflow(self) -> bool:
         """Whether the StreamFlow file asks for something that holds for workflows without hints, too."""
         return bool(self._config) and (
-            self.config.annotations is not None or bool(self.config.storages) or self.config.observe
+            self.config.annotations is not None
+            or bool(self.config.storages)
+            or self.config.observe
+            or self.config.streaming == "auto"
         )
 
     def begin(self, plan: Plan, start_here: StartRuntime | None = None) -> None:

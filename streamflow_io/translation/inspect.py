@@ -309,7 +309,9 @@ def _value_from(reader: transformer.ValueFromTransformer, name: str, _: Readers)
 def _default(reader: transformer.DefaultTransformer, name: str, _: Readers) -> _Passed | None:
     if getattr(reader, "primary_port", name) != name:
         return None
-    return Hop(reader.name, name, HopKind.DEFAULT), reader.get_output_port()
+    # Each optional input has one, also without a default.
+    fills = any(not step.name.startswith(UNBOUND) for step in reader.default_port.get_input_steps())
+    return Hop(reader.name, name, HopKind.DEFAULT, fills=fills), reader.get_output_port()
 
 
 def _gather(reader: GatherStep, name: str, _: Readers) -> _Passed:

@@ -13,8 +13,9 @@ from streamflow.log_handler import logger
 
 from streamflow_io.admission.storages import StepStorages
 from streamflow_io.capio_cl.applications import KnownJobs
+from streamflow_io.graph.candidates import Proved
 from streamflow_io.graph.early_inputs import early_inputs
-from streamflow_io.graph.edges import name_edges, plan_edges
+from streamflow_io.graph.edges import name_edges
 from streamflow_io.graph.feasibility import never_start, not_together
 from streamflow_io.graph.gangs import find_gangs
 from streamflow_io.graph.io_graph import IOGraph, StreamEdge
@@ -38,8 +39,9 @@ from .inspect import io_graph, standard_outputs
 from .known_files import known_files
 from .known_jobs import known_jobs
 from .known_tokens import KnownTokens
-from .split_digests import split_digests
+from .proving import find_candidates, prove, remembered_proofs
 from .storage_checks import find_storages
+from .tool_contents import content_digests
 
 
 class InvalidHintsException(WorkflowDefinitionException):  # type: ignore[misc]
@@ -74,25 +76,31 @@ def make_plan(
     config = scheduler.config
     annotations = _annotations(document, name, scheduler)
     hinted = any(annotations.values())
+    is_auto = config.streaming == "auto" and config.runtime == "embedded"
     learned = (path for path, of in annotations.items() if of.is_learned or of.required or of.required_streams)
     tools = tool_digests(document, [*learned])
     rules = declared_rules(annotations)
-    splits = split_digests(document, {step for step, _ in rules})
+    # Before StreamFlow changes the document.
+    contents = content_digests(document, annotations if is_auto else {step for step, _ in rules})
     workflow, tokens = translate(), KnownTokens()
     sites = _sites(scheduler)
-    candidates = config.observe or (in_detail and not hinted)
-    graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=candidates)
+    shows_possible = config.observe or (in_detail and (is_auto or not hinted))
+    graph = io_graph(workflow, annotations, sites.site_of, all_obstacles=shows_possible or is_auto)
     storages = _storages(workflow, annotations, config, sites) if config.storages or hinted else None
-    edges = plan_edges(graph.routes) if hinted else ()
-    declared = declarations(workflow, rules, splits)
+    candidates = find_candidates(workflow, graph, annotations, contents) if is_auto else {}
+    proofs = remembered_proofs(learned_path(config, Path(scheduler.context.config["path"]))) if is_auto else ()
+    proved = prove(graph, candidates, contents, proofs) if is_auto else Proved(graph, graph)
+    graph = proved.graph
+    edges = proved.edges() if hinted or is_auto else ()
+    declared = declarations(workflow, rules, contents)
     verdicts = _verdicts(scheduler) if declared else ()
     tried = trials(declared, verdicts, known_keys(tokens, workflow, declared))
     partitions = _partitions(graph, annotations, edges, config, tried)
     if parts := {partition.name for partition in partitions if partition.is_served}:
-        edges = plan_edges(graph.routes, parts)
+        edges = proved.edges(parts)
     delivered = (*edges, *name_edges(graph.names, edges))
     gangs = find_gangs(edges, graph.steps)
-    wanted = config.runtime != "off" and any(not edge.is_plain for edge in delivered)
+    wanted = config.runtime != "off" and (any(not edge.is_plain for edge in delivered) or bool(candidates))
     unavailable = unavailable_here() if wanted else None
     io_tasks = [path for path, hints in annotations.items() if hints.io_task is not None]
     here = room_here()
@@ -110,6 +118,10 @@ def make_plan(
         early_inputs=early,
         declared=declared,
         verdicts=verdicts,
+        candidates=candidates,
+        proofs=proofs,
+        proven=proved.streamed,
+        contents=contents if is_auto else {},
         delivered=delivered,
         gangs=gangs,
         streams=wanted and unavailable is None,
@@ -117,7 +129,7 @@ def make_plan(
         outputs=graph.outputs,
         routes=graph.routes,
         names=graph.names,
-        possible=_possible(workflow, graph, edges, config) if candidates else (),
+        possible=_possible(workflow, graph, edges, config) if shows_possible else (),
         jobs=known_jobs(tokens, workflow, graph.outputs, in_detail) if hinted or in_detail else KnownJobs(),
         storages=storages,
         impossible=never_start(graph.steps, io_tasks, gangs if config.oversubscribe != "never" else (), here),

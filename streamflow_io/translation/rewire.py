@@ -85,6 +85,7 @@ class _Rewiring:
         self._edges = {edge.route: edge for edge in plan.delivered if not edge.is_plain}
         self._parts = {(each.step, each.port): each.of for each in plan.partitions if each.is_served}
         self._declared = plan.declared
+        self._candidates = plan.candidates
 
     def run(self) -> None:
         outputs = grouped(self._edges.values(), lambda edge: (edge.route.output.step, edge.route.output.port))
@@ -97,7 +98,7 @@ class _Rewiring:
                 early[step].append(output.model_copy(update={"secondary": secondary, "declared": declared}))
         read = [edge for edge in self._edges.values() if edge.delivery.joins or edge.delivery is Delivery.PART]
         consumers = {edge.route.consumer.step for edge in read if edge.route.consumer and not edge.route.by_name}
-        for path in sorted({*early, *consumers}):
+        for path in sorted({*early, *consumers, *self._candidates}):
             self._replace_tool(path, early.get(path, []))
         for path in consumers:
             self._replace_transfers(path)
@@ -240,6 +241,7 @@ def _early_output(edges: Sequence[StreamEdge], of: str | None) -> EarlyOutput | 
     if elements:
         # The list itself, for what the scatter does when all of it is known.
         deliveries.add(Delivery.COMMIT)
+    joining = [edge.route for edge in edges if edge.delivery.joins]
     early = EarlyOutput(
         port=output.port,
         kind=output.kind,
@@ -247,7 +249,8 @@ def _early_output(edges: Sequence[StreamEdge], of: str | None) -> EarlyOutput | 
         deliveries=tuple(d for d in Delivery if d in deliveries and d not in (Delivery.TERMINATION, Delivery.PART)),
         elements=tuple(d for d in Delivery if any(edge.delivery is d for edge in elements)),
         of=of,
-        fixed_name=any(edge.route.needs_name for edge in edges if edge.delivery.joins),
+        fixed_name=any(route.needs_name for route in joining),
+        fixed=any(hop.fills for route in joining for hop in route.hops),
     )
     return early if early.deliveries or of else None
 

@@ -432,7 +432,11 @@ ORDER = "a, b were delivered early in this order, but are in another"
             "!the output `out` was committed by `on_n_files` with 2",
         ),
         (output(FILES, rule="on_n_files"), "=a =b # end:b,a", "!" + EARLY.format(ORDER)),
-        (output(FILE, STREAM), "+a end:", "!" + EARLY.format("a was delivered early, but the output is empty")),
+        (
+            output(FILE, STREAM, fixed=True),
+            "+a end:",
+            "!" + EARLY.format("a was delivered early, but the output is empty"),
+        ),
         (output(FILES, STREAM), "+a end:b", "!" + EARLY.format("a was delivered early, but the output is b")),
         # The first failure is told, of the first output.
         (
@@ -470,16 +474,21 @@ def test_another_file_takes_the_place_of_one_that_others_have_begun_to_read(deli
     [
         (output(FILE, STREAM), "=file.tmp end:file"),
         (output(FILE, STREAM), "=file.tmp fail begin lift end:file"),
-        (output(FILE, STREAM), "end:"),
+        (output(FILE, STREAM, fixed=True), "end:"),
+        (output(FILE, STREAM, fixed_name=True), "end:"),
         (output(FILE, STREAM, fixed_name=True), "end:file"),
         (output(FILES, STREAM), "end:file"),
         (output(FILE, STREAM, COMMIT), "=file.tmp end:file"),
     ],
-    ids=["committed", "committed before", "no file", "the name counts", "a list", "delivered otherwise"],
+    ids=["committed", "committed before", "no file", "no name", "the name counts", "a list", "delivered otherwise"],
 )
 def test_no_other_file_takes_the_place_of_one_that_others_have(tested: EarlyOutput, script: str) -> None:
     said = played(f"begin lift +file.tmp {script}", tested)
     assert "file.tmp was delivered early, but the output is" in said[-1]
+
+
+def test_nothing_takes_the_place_of_a_file_on_which_nothing_else_depends() -> None:
+    assert played("begin lift +file.tmp end:", output(FILE, STREAM)) == ["stream:file.tmp"]
 
 
 def test_a_file_of_the_same_name_elsewhere_takes_the_place_of_one_whose_name_counts() -> None:

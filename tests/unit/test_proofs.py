@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from streamflow_io.graph.candidates import Candidate
 from streamflow_io.learned.proofs import Proof, ProofKey, Proofs, RememberedProofs, known_proofs
 from streamflow_io.run.proof_key import proof_key
 
 KEY = ProofKey("a1", "reads", "text", "5d")
+READER = Candidate("a1", ("text", "other"))
 PROVEN = Proof(KEY, "/count", 1_790_000_000.0, "net", bytes=4_000_000)
 
 
@@ -107,6 +109,7 @@ def file(name: str, size: int = 10**9, checksum: str = "sha1$1") -> dict[str, An
         ({"text": file("b.txt", 5, "sha1$2")}, True),
         ({"text": {"class": "File", "basename": "b.txt", "path": "/tmp/b.txt"}}, True),
         ({"text": file("b.gz")}, False),
+        ({"other": file("c.bed", 70, "sha1$5")}, True),
         ({"genome": file("hg38.fa", 2 * 10**9, "sha1$9")}, True),
         ({"script": file("run.py", 300, "sha1$8")}, False),
         ({"lines": 4}, False),
@@ -118,16 +121,17 @@ def file(name: str, size: int = 10**9, checksum: str = "sha1$1") -> dict[str, An
 def test_what_a_proof_holds_for(change: dict[str, Any], same: bool) -> None:
     inputs = {
         "text": file("a.txt"),
+        "other": file("c.bed", 60, "sha1$4"),
         "genome": file("chr1.fa"),
         "script": file("run.py", 300, "sha1$7"),
         "lines": 3,
         "mode": "fast",
         "more": [],
     }
-    assert (proof_key("a1", "text", {**inputs, **change}) == proof_key("a1", "text", inputs)) is same
+    assert (proof_key(READER, "text", {**inputs, **change}) == proof_key(READER, "text", inputs)) is same
 
 
 def test_each_input_and_each_tool_has_proofs_of_its_own() -> None:
     inputs = {"one": file("a.txt"), "two": file("b.txt")}
-    keys = {proof_key(tool, port, inputs) for tool in ("a1", "b2") for port in inputs}
+    keys = {proof_key(Candidate(tool, tuple(inputs)), port, inputs) for tool in ("a1", "b2") for port in inputs}
     assert len({key.digest for key in keys}) == 4

@@ -1,4 +1,4 @@
-"""Edge: what tells the tool of a declared split from others, that may cut elsewhere."""
+"""Edge: what tells a tool from others, that may do something else with what they read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RELEVANT = {
 }
 
 
-def split_digests(document: Any, steps: Collection[str]) -> dict[str, str]:
+def content_digests(document: Any, steps: Collection[str]) -> dict[str, str]:
     """A hex digest of all that is known of the tool of each step before it runs: of its command line, image, the
     requirements and hints that it inherits, and the files that these name, as they are on this node: its program, too.
 

@@ -1,0 +1,158 @@
+"""`streaming: auto`: what was proven streams without a hint, with the results of plain StreamFlow, and never fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamflow_io.commands.plan import plan_file
+from streamflow_io.learned.proofs import Proof, RememberedProofs, Way, known_proofs
+from streamflow_io.run.proof_key import proof_key
+from tests.cwl import Bench, Document, Run, found, tool, workflow
+from tests.integration.test_byte_streams import SLOW, assert_streamed
+
+AUTO = {"streaming": "auto", "rehearse": "never"}
+READ = 'note read; while read line; do note read $line; echo "$line"; done < $file'
+
+
+def producer(script: str = SLOW.replace("$OUT", "out.txt"), glob: str = "out.txt", kind: str = "File") -> Document:
+    return tool(script, {}, {"out": found(glob, kind)})
+
+
+def reader(script: str = READ, kind: str = "File") -> Document:
+    return tool(script, {"file": kind}, {"out": "stdout"}, stdout="read.txt")
+
+
+def chain(first: Document, second: Document) -> Document:
+    steps = {"a": {"run": first, "in": {}}, "b": {"run": second, "in": {"file": "a/out"}}}
+    return workflow({}, steps, {"b": "b/out"})
+
+
+def written(name: str = "out.txt") -> Document:
+    return {"class": "File", "basename": name}
+
+
+class Proving:
+    """Runs workflows of which something was proven before."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+
+    @property
+    def store(self) -> Path:
+        return self.bench.data / "streamflow-io" / "learned.db"
+
+    def prove(self, path: Path, ways: Mapping[tuple[str, str], Way], **inputs: Any) -> None:
+        candidates = plan_file(path).plans["main"].candidates
+        values = {"file": written(), "trace": str(path.parent / "trace"), **inputs}
+
+        async def remember() -> None:
+            proofs = RememberedProofs(self.store, ())
+            for (step, port), way in ways.items():
+                await proofs.remember(Proof(proof_key(candidates[step], port, values), step, 0.0, way))
+            await proofs.close()
+
+        asyncio.run(remember())
+
+    def run_both(
+        self, document: Document, way: Way | None = "net", config: Mapping[str, Any] = AUTO, **inputs: Any
+    ) -> tuple[Run, Run]:
+        """Run a workflow with plain StreamFlow, and with ours, where `/b` is proven to read `file` as a stream."""
+        paths = [self.bench.write_plain(document, {}), self.bench.write(document, {}, io=True, config=config)]
+        if way is not None:
+            self.prove(paths[1], {("/b", "file"): way}, **inputs)
+        plain, ours = self.bench.run_all(paths)
+        assert plain.ok, plain.errors
+        assert ours.ok, ours.errors
+        assert ours.results == plain.results
+        assert self.bench.leftovers() == []
+        return plain, ours
+
+    def known(self) -> list[tuple[str, str, str | None, int]]:
+        """What is known: step, port, reason why not, and jobs that have streamed."""
+        return [(proof.step, proof.key.port, proof.reason, proof.runs) for proof in known_proofs(self.store)]
+
+
+@pytest.fixture
+def proving(bench: Bench) -> Proving:
+    return Proving(bench)
+
+
+@pytest.mark.parametrize("way", ["net", "pipe"])
+def test_what_is_proven_is_read_while_it_is_written(proving: Proving, way: Way) -> None:
+    plain, ours = proving.run_both(chain(producer(), reader()), way)
+    assert plain.time("read") > plain.time("end")
+    assert_streamed(ours)
+    assert proving.known() == [("/b", "file", None, 1)]
+    assert " WARNING " not in ours.log
+
+
+def test_what_is_not_proven_is_not(proving: Proving) -> None:
+    _, ours = proving.run_both(chain(producer(), reader()), None)
+    assert ours.time("read") > ours.time("end")
+    assert " WARNING " not in ours.log
+
+
+def test_what_is_proven_with_other_options_is_not(proving: Proving) -> None:
+    _, ours = proving.run_both(chain(producer(), reader()), trace="elsewhere")
+    assert ours.time("read") > ours.time("end")
+    assert proving.known() == [("/b", "file", None, 0)]
+
+
+def test_it_is_off_by_default(proving: Proving) -> None:
+    path = proving.bench.write(chain(producer(), reader()), {}, io=True, config={})
+    assert plan_file(path).plans["main"].candidates == {}
+
+
+def test_a_reader_that_fails_with_a_stream_reads_the_file(proving: Proving) -> None:
+    asks = "import os, stat, sys; sys.exit(not stat.S_ISFIFO(os.fstat(os.open(os.environ['file'], 0)).st_mode))"
+    fails = reader(f'python3 -c "{asks}" && {{ note pipe; echo no pipes >&2; exit 3; }}; note file; cat $file')
+    _, ours = proving.run_both(chain(producer(), fails))
+    assert ours.time("pipe") < ours.time("end") < ours.time("file")
+    [(step, port, reason, _)] = proving.known()
+    assert (step, port) == ("/b", "file")
+    assert reason is not None
+    assert reason.startswith("it fails with a stream, and not with the file: ")
+    assert "exit code 3" in reason
+    # The next run knows it.
+    _, again = proving.run_both(chain(producer(), fails), None)
+    assert not again.times("pipe")
+
+
+def test_an_output_that_is_written_again(proving: Proving) -> None:
+    """Its reader gets what is final; the output is not streamed any more."""
+    script = f"{SLOW.replace('$OUT', 'out.txt')}\nprintf 'LINE' | dd of=out.txt conv=notrunc 2> /dev/null"
+    _, ours = proving.run_both(chain(producer(script), reader()))
+    assert_streamed(ours)
+    known = {(step, port): reason for step, port, reason, _ in proving.known()}
+    assert "written again" in (known["/a", "out"] or "")
+    assert known["/b", "file"] is None
+    assert " WARNING " not in ours.log
+    _, again = proving.run_both(chain(producer(script), reader()))
+    assert again.time("read") > again.time("end")
+
+
+def test_an_output_that_has_a_temporary_name(proving: Proving) -> None:
+    script = f"{SLOW.replace('$OUT', 'tmp.txt')}\nmv tmp.txt out.txt"
+    _, ours = proving.run_both(chain(producer(script, "*.txt"), reader()), file=written("tmp.txt"))
+    assert_streamed(ours)
+    assert ("/a", "out", "was tmp.txt, and is out.txt at the end", 0) in proving.known()
+    assert " WARNING " not in ours.log
+
+
+def test_an_output_that_is_not_there_in_the_end(proving: Proving) -> None:
+    script = f"{SLOW.replace('$OUT', 'out.txt')}\nrm out.txt"
+    last = tool('note read; [ -z "$1" ] || cat "$1"', {}, {"out": "stdout"}, stdout="read.txt")
+    last["baseCommand"].append("sh")
+    last["inputs"]["file"] = {"type": "File?", "inputBinding": {"position": 1}}
+    proving.run_both(chain(producer(script, kind="File?"), last))
+
+
+def test_a_reader_that_reads_as_no_pipe_can(proving: Proving) -> None:
+    """Under the net it reads the file when it is there."""
+    _, ours = proving.run_both(chain(producer(), reader("note read; tail -c 9 $file; head -c 3 $file")))
+    assert ours.time("read") < ours.time("end")

@@ -1,0 +1,107 @@
+"""Which inputs may stream without a hint, and what proofs make of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streamflow_io.graph.candidates import candidate_inputs, with_proofs
+from streamflow_io.graph.edges import plan_edges
+from streamflow_io.graph.io_graph import Delivery, Hop, HopKind, Input, IOGraph, Output, OutputKind, Route
+from streamflow_io.hints.models import StreamingRule
+
+OUT = Output("/a", "out", OutputKind.FILE, globs=("out.txt",))
+FILE = Input("/b", "file")
+OTHER = Input("/c", "file")
+RESULT = Route(OUT, (), None)
+
+
+def graph(*routes: Route, names: tuple[Route, ...] = ()) -> IOGraph:
+    return IOGraph({}, tuple(dict.fromkeys(route.output for route in routes)), routes, names)
+
+
+def hop(kind: HopKind, **fields: bool) -> Hop:
+    return Hop("/b/hop", "file", kind, **fields)
+
+
+def test_an_input_that_no_hint_names() -> None:
+    assert candidate_inputs(graph(Route(OUT, (), FILE), RESULT)) == {"/b": ("file",)}
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        Route(OUT, (), replace(FILE, streamable=True)),
+        Route(OUT, (), replace(FILE, obstacle="/b/file has loadContents")),
+        Route(replace(OUT, obstacle="/a/out is computed"), (), FILE),
+        Route(replace(OUT, stream_obstacle="/a/out has secondaryFiles"), (), FILE),
+        Route(replace(OUT, rules=(StreamingRule(port="out"),)), (), FILE),
+        Route(replace(OUT, kind=OutputKind.FILES), (), FILE),
+        Route(replace(OUT, kind=OutputKind.DIRECTORY), (), FILE),
+        Route(OUT, (hop(HopKind.DEFAULT, fills=True),), FILE),
+        Route(OUT, (hop(HopKind.WHEN, decides=True),), FILE),
+        Route(OUT, (hop(HopKind.LOOP),), FILE),
+        Route(OUT, (hop(HopKind.PICK_VALUE),), FILE),
+    ],
+)
+def test_an_input_that_is_left_as_it_is(route: Route) -> None:
+    assert candidate_inputs(graph(route)) == {}
+    streamed = [
+        edge for edge in with_proofs(graph(route), {("/b", "file")}).edges() if edge.delivery is Delivery.STREAM
+    ]
+    # Of an input that is declared it is known.
+    assert not streamed or route.consumer == replace(FILE, streamable=True)
+
+
+def test_what_passes() -> None:
+    hops = (hop(HopKind.SUBWORKFLOW), hop(HopKind.DEFAULT), hop(HopKind.WHEN))
+    assert candidate_inputs(graph(Route(OUT, hops, FILE))) == {"/b": ("file",)}
+
+
+@pytest.mark.parametrize("step", ["/a", "/b"])
+def test_a_step_that_neither_reads_nor_writes_streams(step: str) -> None:
+    assert candidate_inputs(graph(Route(OUT, (), FILE)), {step}) == {}
+
+
+@pytest.mark.parametrize(("glob", "passes"), [("out.txt", True), ("*.txt", False), ("*", False)])
+def test_something_that_depends_on_the_name(glob: str, passes: bool) -> None:
+    output = replace(OUT, globs=(glob,))
+    named = Route(output, (hop(HopKind.VALUE_FROM, by_name=True),), Input("/b", "name"))
+    tested = graph(Route(output, (), FILE), names=(named,))
+    assert bool(candidate_inputs(tested)) is passes
+    assert bool(with_proofs(tested, {("/b", "file")}).streamed) is passes
+
+
+def test_what_is_proven_is_streamed_and_the_rest_is_as_before() -> None:
+    tested = graph(Route(OUT, (), FILE), Route(OUT, (), OTHER), RESULT)
+    proved = with_proofs(tested, {("/b", "file")})
+    assert proved.streamed == {"/a/out"}
+    (edge,) = proved.edges()
+    assert (edge.name, edge.delivery, edge.fallback) == ("/a/out -> /b/file", Delivery.STREAM, None)
+
+
+def test_nothing_is_streamed_without_a_proof() -> None:
+    tested = graph(Route(OUT, (), FILE))
+    assert with_proofs(tested, ()).edges() == ()
+    assert with_proofs(tested, {("/b", "file")}, {"/a/out"}).edges() == ()
+
+
+def test_what_hints_ask_for_is_left_as_it_is() -> None:
+    """Also why it is not served, which is said."""
+    hinted = replace(OUT, port="hinted", rules=(StreamingRule(port="hinted", mode="no_update"),))
+    tested = graph(Route(OUT, (), FILE), Route(hinted, (), OTHER))
+    (of_hint,) = plan_edges(tested.routes)
+    assert of_hint.fallback is not None
+    edges = with_proofs(tested, {("/b", "file")}).edges()
+    assert [edge.delivery for edge in edges] == [Delivery.STREAM, Delivery.TERMINATION]
+    assert of_hint in edges
+
+
+def test_a_file_that_one_hop_hands_to_two() -> None:
+    """It is streamed if both can read it so."""
+    shared = hop(HopKind.SUBWORKFLOW)
+    tested = graph(Route(OUT, (shared,), FILE), Route(OUT, (shared,), OTHER))
+    assert with_proofs(tested, {("/b", "file")}).edges() == ()
+    edges = with_proofs(tested, {("/b", "file"), ("/c", "file")}).edges()
+    assert [edge.delivery for edge in edges] == [Delivery.STREAM, Delivery.STREAM]
